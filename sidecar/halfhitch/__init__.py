@@ -1,0 +1,34 @@
+"""Half Hitch: transactional messages for Kafka.
+
+The public names are loaded when first used, so that `halfhitch --help` and the pure packages stay light.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from halfhitch.client import (
+        AsyncTransactionProducer,
+        LocalTransactionState,
+        Message,
+        TransactionListener,
+        TransactionProducer,
+    )
+
+__all__ = [
+    "AsyncTransactionProducer",
+    "LocalTransactionState",
+    "Message",
+    "TransactionListener",
+    "TransactionProducer",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        import halfhitch.client
+
+        return getattr(halfhitch.client, name)
+    raise AttributeError(f"module 'halfhitch' has no attribute {name!r}")

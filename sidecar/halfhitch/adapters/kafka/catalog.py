@@ -1,0 +1,82 @@
+"""Which topics exist: a cache that a prepare reads without waiting."""
+
+import asyncio
+import time
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from halfhitch.errors import KafkaUnavailable
+
+_ASK_S = 4.0
+#: After this a count is asked for again in the background: topics may gain partitions.
+_FRESH_S = 60.0
+#: A topic that was just found missing is not asked for again at once.
+_MISSING_S = 1.0
+
+
+class KafkaTopicCatalog:
+    """ports.TopicCatalog. Its methods belong to one event loop."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._counts: dict[str, tuple[int, float]] = {}
+        self._missing: dict[str, float] = {}
+        self._asking: dict[str, asyncio.Task[int | None]] = {}
+
+    def partition_count(self, topic: str) -> int | None:
+        """See ports.TopicCatalog."""
+        known = self._counts.get(topic)
+        if known is None:
+            return None
+        if time.monotonic() - known[1] > _FRESH_S and topic not in self._asking:
+            self._counts[topic] = (known[0], time.monotonic())
+            self._ask(topic).add_done_callback(_ignore_failure)
+        return known[0]
+
+    async def refresh(self, topic: str) -> int | None:
+        """See ports.TopicCatalog. Callers that ask at the same time share one request."""
+        missing_since = self._missing.get(topic)
+        if missing_since is not None and time.monotonic() - missing_since < _MISSING_S:
+            return None
+        return await asyncio.shield(self._asking.get(topic) or self._ask(topic))
+
+    def _ask(self, topic: str) -> "asyncio.Task[int | None]":
+        task = asyncio.ensure_future(self._fetch(topic))
+        self._asking[topic] = task
+        task.add_done_callback(lambda _: self._asking.pop(topic, None))
+        return task
+
+    async def _fetch(self, topic: str) -> int | None:
+        count = await asyncio.to_thread(self._blocking_count, topic)
+        if count is None:
+            self._counts.pop(topic, None)
+            if len(self._missing) > 10_000:  # names come from callers: keep this bounded
+                self._missing.clear()
+            self._missing[topic] = time.monotonic()
+        else:
+            self._missing.pop(topic, None)
+            self._counts[topic] = (count, time.monotonic())
+        return count
+
+    def _blocking_count(self, topic: str) -> int | None:
+        try:
+            found = self._admin.list_topics(topic, _ASK_S).topics.get(topic)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+        if found is None:
+            return None
+        if found.error is not None:
+            if found.error.code() in (
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError._UNKNOWN_TOPIC,
+                KafkaError.TOPIC_EXCEPTION,
+            ):
+                return None
+            raise KafkaUnavailable(f"Kafka cannot tell about topic {topic!r}: {found.error.str()}")
+        return len(found.partitions)
+
+
+def _ignore_failure(task: "asyncio.Task[int | None]") -> None:
+    if not task.cancelled():
+        task.exception()  # looked at: the cached answer stays until Kafka says otherwise

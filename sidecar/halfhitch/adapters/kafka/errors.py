@@ -1,0 +1,59 @@
+"""Kafka's errors as ours: was the record surely not stored, or can nobody say?"""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from halfhitch.errors import HalfHitchError, KafkaUnavailable, MessageTooLarge, OutcomeUnknown
+
+#: The broker (or the client) refused the record: surely not stored, and the next try is refused
+#: too.
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+#: A forward that fails so will fail again, whatever else is in its Kafka transaction.
+POISON = TOO_LARGE | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_TIMESTAMP,
+}
+
+#: Refused before anything was written.
+_SURELY_NOT_STORED = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError._QUEUE_FULL,
+    }
+)
+
+
+def append_error(error: KafkaError, topic: str) -> HalfHitchError:
+    """Why an append to an internal topic failed. Whatever is not known to be a "no" is unknown."""
+    code = error.code()
+    if code in TOO_LARGE:
+        return MessageTooLarge(
+            f"Kafka refused the record for {topic!r} as too large; raise max.message.bytes of that "
+            "topic or send a smaller message"
+        )
+    if code in _SURELY_NOT_STORED:
+        return KafkaUnavailable(f"Kafka refused the record for {topic!r}: {error.str()}")
+    return OutcomeUnknown(
+        f"Kafka did not confirm the record for {topic!r} in time ({error.str()}); repeat the "
+        "request with the same transaction id: that is safe whether or not it was stored"
+    )
+
+
+def describe(error: KafkaException) -> str:
+    """The sentence in a KafkaException."""
+    first: Any = error.args[0] if error.args else error
+    return str(first.str()) if isinstance(first, KafkaError) else str(first)

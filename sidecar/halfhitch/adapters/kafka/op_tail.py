@@ -1,0 +1,216 @@
+"""Reading the op log on instances that do not own the partition.
+
+`KafkaOpTail` follows op partitions while somebody waits there for a done mark; `KafkaInquiry` looks
+one transaction up. Both read committed records only, by hand-made assignment, outside the group's
+life.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from halfhitch.adapters.kafka.errors import describe
+from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution
+from halfhitch.errors import KafkaUnavailable, TransactionGone
+from halfhitch.service.visibility import Visibility
+from halfhitch.wire import half as half_wire
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import Garbage
+
+logger = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.1
+#: After the last waiter has gone the tail lingers: the next one is likely to come.
+_LINGER_S: Final = 20.0
+_ANSWER_S: Final = 5.0
+_LOOK_UP_S: Final = 10.0
+
+
+class KafkaOpTail:
+    """service.visibility.OpTail: one consumer and one thread, alive only while somebody waits."""
+
+    def __init__(self, make_consumer: Callable[[], Consumer], *, op_topic: str) -> None:
+        self._make_consumer = make_consumer
+        self._op_topic = op_topic
+        self._visibility: Visibility | None = None
+        self._lock = threading.Lock()
+        self._asked: dict[int, int] = {}  # partition -> offset, not yet assigned
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    def attach(self, visibility: Visibility) -> None:
+        """Who is to be told."""
+        self._visibility = visibility
+
+    def follow(self, partition: int, from_op_offset: int) -> None:
+        """See service.visibility.OpTail."""
+        with self._lock:
+            earlier = self._asked.get(partition)
+            self._asked[partition] = (
+                from_op_offset if earlier is None else min(earlier, from_op_offset)
+            )
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="op-tail", daemon=True)
+                self._thread.start()
+
+    def stop(self, wait_s: float) -> None:
+        """End the thread, if there is one."""
+        self._stopping.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
+
+    def _run(self) -> None:
+        consumer = self._make_consumer()
+        positions: dict[int, int] = {}
+        idle_since_s = time.monotonic()
+        try:
+            while not self._stopping.is_set():
+                self._take_asked(consumer, positions)
+                message = consumer.poll(_POLL_S)
+                if message is not None:
+                    self._tell(message, positions)
+                visibility = self._visibility
+                if visibility is not None and any(map(visibility.is_waited_for, positions)):
+                    idle_since_s = time.monotonic()
+                elif time.monotonic() - idle_since_s > _LINGER_S and self._retire():
+                    return
+        except KafkaException as error:
+            logger.warning("the op log cannot be followed: %s", describe(error))
+            self._retire(force=True)
+        finally:
+            consumer.close()
+
+    def _retire(self, *, force: bool = False) -> bool:
+        """End this thread unless somebody has asked meanwhile; the next who asks starts another."""
+        with self._lock:
+            if self._asked and not force:
+                return False
+            self._thread = None
+            return True
+
+    def _take_asked(self, consumer: Consumer, positions: dict[int, int]) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, {}
+        for partition, from_op_offset in asked.items():
+            known = positions.get(partition)
+            if known is not None and known <= from_op_offset:
+                continue  # what is asked for is still to come
+            where = TopicPartition(self._op_topic, partition, from_op_offset)
+            if known is None:
+                consumer.incremental_assign([where])
+            else:
+                consumer.seek(where)
+            positions[partition] = from_op_offset
+
+    def _tell(self, message: Any, positions: dict[int, int]) -> None:
+        partition = message.partition()
+        if message.error() is not None:
+            return  # end of log, or the client is reconnecting
+        op_offset = message.offset()
+        positions[partition] = op_offset + 1
+        events = op_wire.read(op_offset, 0, message.value(), message.headers())
+        if isinstance(events, Garbage) or self._visibility is None:
+            return
+        done = [
+            DoneMark(event.identity, event.ending, [])
+            for event in events
+            if isinstance(event, DoneRead)
+        ]
+        if done:
+            self._visibility.done(partition, done)
+
+
+class KafkaInquiry:
+    """service.transactions.Inquiry: reads the op log from the half's own time on."""
+
+    def __init__(
+        self, make_consumer: Callable[[], Consumer], *, half_topic: str, op_topic: str
+    ) -> None:
+        self._make_consumer = make_consumer
+        self._half_topic = half_topic
+        self._op_topic = op_topic
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        """See service.transactions.Inquiry. Takes a thread for as long as it reads."""
+        return await asyncio.to_thread(self._look_up, partition, identity, half_offset)
+
+    def _look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        consumer = self._make_consumer()
+        try:
+            stored_at_ms = self._stored_at(consumer, partition, identity, half_offset)
+            asked = [TopicPartition(self._op_topic, partition, stored_at_ms)]
+            start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
+            if start.offset < 0:  # nothing was written since
+                return None, False
+            return self._scan(consumer, start, identity)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
+        finally:
+            consumer.close()
+
+    def _stored_at(
+        self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
+    ) -> int:
+        where = TopicPartition(self._half_topic, partition, half_offset)
+        low, _ = consumer.get_watermark_offsets(where, _ANSWER_S)
+        if half_offset < low:
+            raise _gone(identity)
+        consumer.assign([where])
+        for message in _until_end(consumer):
+            found = half_wire.read_identity(half_offset, 0, 0, message.headers())
+            if message.offset() != half_offset or isinstance(found, Garbage):
+                break
+            if found.identity == identity:
+                return int(message.timestamp()[1])
+            break
+        raise _gone(identity)
+
+    def _scan(
+        self, consumer: Consumer, start: TopicPartition, identity: Identity
+    ) -> tuple[Resolution | None, bool]:
+        decided: Resolution | None = None
+        consumer.assign([start])
+        for message in _until_end(consumer):
+            op_offset = message.offset()
+            events = op_wire.read(op_offset, 0, message.value(), message.headers())
+            if isinstance(events, Garbage):
+                continue
+            for event in events:
+                if event.identity != identity:
+                    continue
+                if isinstance(event, DoneRead):
+                    return (Resolution.COMMIT if event.ending else Resolution.ROLLBACK), True
+                if isinstance(event, DecisionRead) and decided is None:
+                    decided = event.resolution
+        return decided, False
+
+
+def _until_end(consumer: Consumer) -> Iterator[Any]:
+    """All records up to the end of the log. Raises KafkaUnavailable when that takes too long."""
+    give_up_s = time.monotonic() + _LOOK_UP_S
+    while True:
+        message = consumer.poll(_POLL_S)
+        error = None if message is None else message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            return
+        if message is not None and error is None:
+            yield message
+        if time.monotonic() > give_up_s:
+            raise KafkaUnavailable("the logs could not be read to their ends in time; ask again")
+
+
+def _gone(identity: Identity) -> TransactionGone:
+    return TransactionGone(
+        f"the half messages of transaction {identity[1]} are no longer in the log: it ended "
+        "long ago"
+    )

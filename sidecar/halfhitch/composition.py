@@ -1,0 +1,199 @@
+"""The running program: settings in, engine and doors wired, signals handled, an exit code out.
+
+The one place that knows both the settings and the concrete classes. Start order: engine (which
+may still be looking for Kafka), admin door, data door. Stop order: the data door drains while all
+behind it still works, then the engine gives its partitions up, then the admin door goes, so that
+probes can watch the whole stop.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from halfhitch.config import Settings
+from halfhitch.doors.admin.door import AdminDoor
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.server import HttpDoor
+from halfhitch.engine import Engine, EngineOptions
+from halfhitch.errors import HalfHitchError
+from halfhitch.observability import logging as log_setup
+from halfhitch.observability.metrics import Metrics
+from halfhitch.service.owner import OwnerLimits
+
+logger = logging.getLogger(__name__)
+
+_LAG_SAMPLE_S: Final = 0.5
+
+
+class App:
+    """Engine, metrics and doors of one process. `await start()`, `await stop()`."""
+
+    def __init__(self, settings: Settings, *, create_topics: bool = False) -> None:
+        self._settings = settings
+        self.metrics = Metrics()
+        self.engine = Engine(engine_options(settings, create_topics=create_topics), self.metrics)
+        self._lag: asyncio.Task[None] | None = None
+        self.http: HttpDoor | None = None
+        self.admin: AdminDoor | None = None
+
+    async def start(self) -> None:
+        """Open everything. Raises ConfigurationError when a door cannot be opened."""
+        settings, engine = self._settings, self.engine
+        tokens = [token.reveal() for token in settings.auth.tokens]
+        await engine.start()
+        try:
+            self.admin = AdminDoor(
+                engine,
+                self.metrics,
+                [msgspec.to_builtins(value) for value in settings.describe()],
+                settings.admin.host,
+                settings.admin.port,
+                tokens,
+                allowed_hosts=settings.http.hosts,
+                death_reasons=engine.death_reasons,
+            )
+            await self.admin.start()
+            self.http = HttpDoor(
+                engine.transactions,
+                host=settings.http.host,
+                port=settings.http.port,
+                unix_path=settings.http.socket,
+                tokens=tokens,
+                allowed_hosts=settings.http.hosts,
+                limits=_limits(settings),
+                on_request=self.metrics.http_request,
+            )
+            await self.http.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._lag = asyncio.ensure_future(self._sample_lag())
+
+    async def stop(self) -> None:
+        """Drain, give partitions up, close."""
+        if self.http is not None:
+            await self.http.stop(self._settings.drain.s_max)
+        await self.engine.stop()
+        if self._lag is not None:
+            self._lag.cancel()
+        if self.admin is not None:
+            await self.admin.stop()
+
+    async def _sample_lag(self) -> None:
+        while True:
+            due_s = time.monotonic() + _LAG_SAMPLE_S
+            await asyncio.sleep(_LAG_SAMPLE_S)
+            self.metrics.loop_lag(max(0.0, time.monotonic() - due_s))
+
+
+def engine_options(settings: Settings, *, create_topics: bool = False) -> EngineOptions:
+    """The engine's plain values out of the settings."""
+    kafka, owner = settings.kafka, settings.owner
+    return EngineOptions(
+        bootstrap=kafka.bootstrap,
+        handle_keys=tuple(key.reveal().encode() for key in settings.handle.key),
+        instance=settings.instance.id,
+        topic_prefix=settings.topics.prefix,
+        partition_count=settings.topics.partitions,
+        replication_factor=settings.topics.replication_factor,
+        create_topics=create_topics,
+        allow_topics=settings.topics.allow,
+        owner_enabled=owner.enabled,
+        owner_limits=OwnerLimits(
+            batch_count_max=owner.batch_count_max,
+            batch_bytes_max=owner.batch_bytes_max,
+            payload_cache_bytes=owner.payload_cache_bytes,
+            horizon_ms=settings.ledger.horizon_s * 1000,
+            finished_max=settings.ledger.finished_max,
+        ),
+        transaction_timeout_ms=owner.transaction_timeout_ms,
+        session_timeout_ms=owner.session_timeout_ms,
+        visible_wait_s=settings.visible.wait_s_max,
+        producer_options=kafka.options.for_client("producer"),
+        consumer_options=kafka.options.for_client("consumer"),
+        admin_options=kafka.options.for_client("admin"),
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    http = settings.http
+    return Limits(
+        # A binary message of the full size must pass the JSON route too: base64 adds a third.
+        body_bytes_max=http.body_bytes_max * 4 // 3 + 65_536,
+        header_bytes_max=http.header_bytes_max,
+        connection_count_max=http.connections_max,
+        in_flight_count_max=http.in_flight_max,
+        receive_s=http.receive_s_max,
+        idle_s=http.idle_s_max,
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    create_topics: bool = False,
+    on_ready: Callable[[App], None] | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. Logs to stderr."""
+    log_setup.set_up(level=settings.log.level, form=settings.log.format, secrets=settings.secrets())
+    # Hundreds of thousands of long-lived records: the default would walk them all the time.
+    gc.set_threshold(50_000, 20, 100)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            return runner.run(_serve(settings, create_topics=create_topics, on_ready=on_ready))
+        except HalfHitchError as error:
+            print(f"halfhitch: {error}", file=sys.stderr)  # noqa: T201 - the command's own answer
+            return 1
+
+
+async def _serve(
+    settings: Settings, *, create_topics: bool, on_ready: Callable[[App], None] | None
+) -> int:
+    app = App(settings, create_topics=create_topics)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await app.start()
+    assert app.http is not None
+    assert app.admin is not None
+    logger.info(
+        "serving on %s, admin on port %d",
+        " and ".join(_addresses(settings, app.http)),
+        app.admin.port,
+        extra={"action": "serving"},
+    )
+    if on_ready is not None:
+        on_ready(app)
+    stopped = asyncio.ensure_future(stop.wait())
+    failed = asyncio.ensure_future(app.engine.failed())
+    await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+    logger.info("stopping", extra={"action": "stopping"})
+    stopped.cancel()
+    await app.stop()
+    if failed.done():
+        raise failed.result()
+    failed.cancel()
+    return 0
+
+
+def _addresses(settings: Settings, door: HttpDoor) -> list[str]:
+    addresses = [] if door.port is None else [f"http://{settings.http.host}:{door.port}"]
+    return addresses + ([] if door.unix_path is None else [f"unix:{door.unix_path}"])
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop when it is installed (extra `speed`); asyncio's own loop otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

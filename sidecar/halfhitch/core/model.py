@@ -1,0 +1,122 @@
+"""The values the ledger speaks in: what was read from the logs, and what a transaction can become.
+
+Plain slotted classes: one is made for each record read, so their construction is on the hot path.
+They are treated as frozen; nothing assigns to their fields after construction.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import NewType
+
+TransactionId = NewType("TransactionId", str)
+ProducerGroup = NewType("ProducerGroup", str)
+HalfOffset = NewType("HalfOffset", int)
+OpOffset = NewType("OpOffset", int)
+TimestampMs = NewType("TimestampMs", int)
+
+#: (producer group, transaction id): what a transaction *is*. Offsets are only hints.
+Identity = tuple[ProducerGroup, TransactionId]
+
+
+class Resolution(Enum):
+    """How a transaction ends. The value is the tag of the op record that says so."""
+
+    COMMIT = "c"
+    ROLLBACK = "r"
+
+
+class ResolutionSource(StrEnum):
+    """Who ended it."""
+
+    PRODUCER = "producer"
+    CHECK = "check"
+    OPERATOR = "operator"
+    POLICY = "policy"
+
+
+class ConflictKind(StrEnum):
+    """Why something lost against the winning decision."""
+
+    CONTRARY = "contrary"  # a later decision says the opposite
+    UNCOVERED = "uncovered"  # a half message that the winning commit does not cover
+
+
+@dataclass(slots=True)
+class HalfRead:
+    """A half message was read from the half log (one message of one transaction)."""
+
+    half_offset: HalfOffset
+    stored_at_ms: TimestampMs  # broker time (LogAppendTime)
+    identity: Identity
+    index: int  # position within the transaction, from 0
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class DecisionRead:
+    """A decision was read from the op log (tag c or r)."""
+
+    op_offset: OpOffset
+    stored_at_ms: TimestampMs
+    identity: Identity
+    resolution: Resolution
+    covered_count: int  # the decision covers indexes 0 .. covered_count - 1
+    source: ResolutionSource
+
+
+@dataclass(slots=True)
+class DoneRead:
+    """A done mark was read from the op log (tag d): these half offsets need nothing more."""
+
+    op_offset: OpOffset
+    stored_at_ms: TimestampMs
+    identity: Identity
+    ending: int  # messages committed; 0: rolled back
+    half_offsets: tuple[HalfOffset, ...]
+
+
+@dataclass(slots=True)
+class ConflictRead:
+    """A conflict was read from the op log (tag x): it has been recorded and needs nothing more."""
+
+    op_offset: OpOffset
+    stored_at_ms: TimestampMs
+    identity: Identity
+    kind: ConflictKind
+    losing_op_offset: OpOffset  # of the decision that lost; of the winner for UNCOVERED
+    half_offsets: tuple[HalfOffset, ...]  # UNCOVERED: the dropped halves
+
+
+#: The ending of a rolled back transaction; a committed one ends with its covered count, at least 1.
+ROLLED_BACK = 0
+
+
+@dataclass(slots=True)
+class DoneMark:
+    """To be written: one transaction needs nothing more for these half offsets."""
+
+    identity: Identity
+    ending: int
+    half_offsets: list[HalfOffset]
+
+
+@dataclass(slots=True)
+class ConflictMark:
+    """To be written: this lost against the winning decision."""
+
+    identity: Identity
+    kind: ConflictKind
+    losing_op_offset: OpOffset
+    half_offsets: list[HalfOffset]
+
+
+class Standing(Enum):
+    """What the ledger knows of a transaction when somebody asks."""
+
+    UNKNOWN = "unknown"  # never seen, or ended beyond the horizon
+    EARLY = "early"  # a decision, no half yet
+    PENDING = "pending"
+    COMMITTING = "committing"  # decided, not yet carried out
+    ROLLING_BACK = "rolling_back"
+    COMMITTED = "committed"  # carried out
+    ROLLED_BACK = "rolled_back"

@@ -1,0 +1,291 @@
+"""The coordinator without doors: everything between the transaction service and Kafka, wired.
+
+Start order: record log -> (Kafka reached, internal topics verified) -> service open -> membership,
+which brings the owners. Stop order is the reverse: the doors have drained before `stop` is called;
+then partitions are given up in order, so that no Kafka transaction stays open, then appends are
+flushed.
+
+Kafka may be away at start: the service then answers 503, and the engine goes on trying. Topics that
+break a promise are final: `failed` tells, and the process should end.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from halfhitch import __version__
+from halfhitch.adapters.kafka import clients, topics
+from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
+from halfhitch.adapters.kafka.membership import GroupMembership
+from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
+from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
+from halfhitch.adapters.kafka.record_log import KafkaRecordLog
+from halfhitch.adapters.system import SystemClock, new_transaction_id
+from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
+from halfhitch.ports import Clock, Observer
+from halfhitch.service.admission import Admission
+from halfhitch.service.api import PartitionState
+from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.owner import OwnerLimits, PartitionOwner
+from halfhitch.service.ownership import Ownership
+from halfhitch.service.topics import TopicPolicy
+from halfhitch.service.transactions import Parts, TransactionService
+from halfhitch.service.visibility import Visibility
+from halfhitch.service.worker import PartitionWorker
+from halfhitch.wire.handle import HandleCodec
+
+logger = logging.getLogger(__name__)
+
+#: Kafka is asked for a sign of life so often; readiness follows it.
+_PROBE_S: Final = 2.0
+#: System headers and the record's own frame.
+_RECORD_OVERHEAD_BYTES: Final = topics.RECORD_OVERHEAD_BYTES
+_FLUSH_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Plain values; see config.py for what they mean to an operator."""
+
+    bootstrap: str
+    handle_keys: tuple[bytes, ...]
+    instance: str = field(default_factory=socket.gethostname)
+    topic_prefix: str = ""
+    partition_count: int = 4
+    replication_factor: int = 1
+    create_topics: bool = False
+    allow_topics: tuple[str, ...] = ("*",)
+    owner_enabled: bool = True
+    owner_limits: OwnerLimits = field(default_factory=OwnerLimits)
+    transaction_timeout_ms: int = 15_000
+    session_timeout_ms: int = 10_000
+    delivery_ms: int = 8_000
+    message_bytes_max: int = 1_000_000
+    visible_wait_s: float = 30.0
+    stop_wait_s: float = 8.0
+    producer_options: dict[str, str] = field(default_factory=dict)
+    consumer_options: dict[str, str] = field(default_factory=dict)
+    admin_options: dict[str, str] = field(default_factory=dict)
+
+
+class Engine:
+    """Make it, `await start()`, use `transactions`, `await stop()`; all on one event loop."""
+
+    def __init__(
+        self, options: EngineOptions, observer: Observer, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._observer = observer
+        self._clock = clock or SystemClock()
+        self._names = topics.InternalTopics(options.topic_prefix)
+        self._started_s = self._clock.monotonic_s()
+        self._kafka_trouble: str | None = "Kafka has not been reached yet"
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_open = False
+        self._failure: asyncio.Future[HalfHitchError] | None = None
+
+    async def start(self) -> None:
+        """Begin; returns at once, whether or not Kafka is there."""
+        loop = asyncio.get_running_loop()
+        options, names = self._options, self._names
+        self._failure = loop.create_future()
+        self._admin = AdminClient(self._config(options.admin_options), logger=clients.logger)
+        self._policy = TopicPolicy(internal_topics=names.all, allow=options.allow_topics)
+        self._log = KafkaRecordLog(
+            lambda: clients.record_producer(
+                self._config(options.producer_options),
+                delivery_ms=options.delivery_ms,
+                message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
+            ),
+            half_topic=names.half,
+            op_topic=names.op,
+        )
+        self._tail = KafkaOpTail(self._consumer, op_topic=names.op)
+        visibility = Visibility(loop, self._tail)
+        self._tail.attach(visibility)
+        self._ownership = Ownership(
+            self._make_worker(visibility),
+            on_lost=visibility.lost,
+            instance=options.instance,
+            stop_wait_s=options.stop_wait_s,
+        )
+        self._membership = GroupMembership(
+            lambda: clients.member_consumer(
+                self._config(options.consumer_options),
+                group=names.owner_group,
+                session_timeout_ms=options.session_timeout_ms,
+                group_instance_id=None,
+            ),
+            half_topic=names.half,
+            listener=self._ownership,
+        )
+        self.transactions = TransactionService(self._parts(visibility))
+        self._log.start()
+        self._tasks = [asyncio.ensure_future(self._open()), asyncio.ensure_future(self._probe())]
+
+    def _parts(self, visibility: Visibility) -> Parts:
+        options, names = self._options, self._names
+        return Parts(
+            log=self._log,
+            decisions=DecisionLog(self._log),
+            admission=Admission(
+                policy=self._policy,
+                catalog=KafkaTopicCatalog(self._admin),
+                message_bytes_max=options.message_bytes_max,
+            ),
+            owners=self._ownership,
+            visibility=visibility,
+            inquiry=KafkaInquiry(self._consumer, half_topic=names.half, op_topic=names.op),
+            handles=HandleCodec(options.handle_keys),
+            observer=self._observer,
+            clock=self._clock,
+            new_id=new_transaction_id,
+            instance=options.instance,
+            visible_wait_s=options.visible_wait_s,
+        )
+
+    async def stop(self) -> None:
+        """Give partitions up in order, flush, let go. The doors must have drained before."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._membership.is_alive:
+            await asyncio.to_thread(self._membership.stop, self._options.stop_wait_s + 2.0)
+        await asyncio.to_thread(self._ownership.stop)
+        await asyncio.to_thread(self._tail.stop, 2.0)
+        await self._log.stop(_FLUSH_S)
+
+    async def failed(self) -> HalfHitchError:
+        """Wait for an error that no waiting will mend; the process should end with it."""
+        assert self._failure is not None, "start() first"
+        return await asyncio.shield(self._failure)
+
+    # -- Kafka comes and goes --------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Verify the internal topics, then serve. Retried until Kafka answers."""
+        while True:
+            try:
+                count = await asyncio.to_thread(self._verified_partition_count)
+            except BackendError as error:
+                self._kafka_trouble = error.message
+                await asyncio.sleep(1.0)
+                continue
+            except HalfHitchError as error:
+                self._kafka_trouble = error.message
+                if self._failure is not None and not self._failure.done():
+                    self._failure.set_result(error)
+                return
+            self._kafka_trouble = None
+            self._is_open = True
+            self.transactions.open(count)
+            if self._options.owner_enabled:
+                self._membership.start()
+            return
+
+    def _verified_partition_count(self) -> int:
+        options = self._options
+        if options.create_topics:
+            return topics.ensure(
+                self._admin,
+                self._names,
+                partition_count=options.partition_count,
+                replication_factor=options.replication_factor,
+                message_bytes_max=options.message_bytes_max,
+                adopt=True,
+            ).partition_count
+        findings = topics.verify(
+            self._admin, self._names, message_bytes_max=options.message_bytes_max, wait_s=5.0
+        )
+        for finding in findings:
+            if finding.severity is topics.Severity.FAIL and not finding.may_pass:
+                raise ConfigurationError(f"{finding.sentence} {finding.remedy}")
+        return topics.partition_count(self._admin, self._names, wait_s=5.0)
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(_PROBE_S)
+            if not self._is_open:
+                continue
+            try:
+                await asyncio.to_thread(self._log.probe)
+            except BackendError as error:
+                self._kafka_trouble = error.message
+            else:
+                self._kafka_trouble = None
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _config(self, options: Mapping[str, str]) -> clients.Config:
+        return clients.base(self._options.bootstrap, f"halfhitch-{self._options.instance}", options)
+
+    def _consumer(self) -> Consumer:
+        config = self._config(self._options.consumer_options)
+        return clients.log_consumer(config, group=self._names.owner_group)
+
+    def _make_worker(self, visibility: Visibility) -> Callable[[int], PartitionWorker]:
+        options, names = self._options, self._names
+
+        def make_owner(partition: int) -> PartitionOwner:
+            writer = KafkaPartitionWriter(
+                lambda: clients.owner_producer(
+                    self._config(options.producer_options),
+                    transactional_id=f"{names.owner_group}-{partition}",
+                    transaction_timeout_ms=options.transaction_timeout_ms,
+                    message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
+                ),
+                admin=self._admin,
+                group_metadata=self._membership.metadata,
+                half_topic=names.half,
+                op_topic=names.op,
+                partition=partition,
+                transaction_timeout_ms=options.transaction_timeout_ms,
+            )
+            return PartitionOwner(
+                partition,
+                reader=KafkaPartitionReader(
+                    self._consumer, half_topic=names.half, op_topic=names.op, partition=partition
+                ),
+                writer=writer,
+                policy=self._policy,
+                observer=self._observer,
+                clock=self._clock,
+                limits=options.owner_limits,
+                on_done=visibility.done,
+            )
+
+        return lambda partition: PartitionWorker(partition, lambda: make_owner(partition))
+
+    # -- what people and probes ask (service.api.System) -----------------------------------------
+
+    def unready_reasons(self) -> list[str]:
+        """Why new prepares would fail now."""
+        return [] if self._kafka_trouble is None else [self._kafka_trouble]
+
+    def death_reasons(self) -> list[str]:
+        """Why only a restart would help."""
+        if self._is_open and self._options.owner_enabled and not self._membership.is_alive:
+            return ["the thread of the owners' group membership has died"]
+        return []
+
+    def partitions(self) -> list[PartitionState]:
+        """The partitions this instance owns."""
+        return self._ownership.states()
+
+    def info(self) -> dict[str, str | int | float | bool | None]:
+        """Flat facts, safe to show."""
+        return {
+            "version": __version__,
+            "instance": self._options.instance,
+            "kafka_bootstrap": self._options.bootstrap,
+            "topic_prefix": self._options.topic_prefix,
+            "owner_enabled": self._options.owner_enabled,
+            "membership_trouble": self._membership.trouble,
+            "uptime_s": round(self._clock.monotonic_s() - self._started_s, 1),
+        }

@@ -1,0 +1,195 @@
+"""Every error Half Hitch raises on purpose, and whose fault it is.
+
+    HalfHitchError
+    ├── RequestError             the caller asked for something that cannot be; asking again will
+    not help │   ├── InvalidRequest       malformed or missing fields │   │   ├── InvalidJson │   │
+    ├── InvalidBase64 │   │   ├── ReservedHeader │   │   ├── UnknownTopic │   │   ├── ForbiddenTopic
+    │   │   ├── InvalidPartition │   │   ├── InvalidHandle    broken, forged, or signed with a key
+    this instance does not know │   │   └── WrongGroup │   ├── TransactionNotFound │   ├──
+    TransactionGone │   ├── ContraryDecision     the transaction ended the other way first │   ├──
+    MessageTooLarge │   └── UnsupportedMediaType ├── BackendError             trouble behind the
+    door; the same request may succeed later │   ├── Overloaded │   ├── ShuttingDown │   ├──
+    KafkaUnavailable     surely not stored │   └── OutcomeUnknown       perhaps stored: never to be
+    read as "no" │       └── VisibilityUnknown  decided and durable; whether it is visible yet is
+    not known ├── ConfigurationError       refuse to start │   └── TopologyError        the internal
+    topics break a promise └── InvariantViolation       a bug of ours: please report it
+
+Each class carries a stable `code` (part of the public contract) and says whether a retry can help.
+How an error looks on a wire is decided beside each door, nowhere else.
+"""
+
+from typing import ClassVar
+
+
+class HalfHitchError(Exception):
+    """Base of everything raised on purpose. `str(error)` is a sentence a person can act on."""
+
+    code: ClassVar[str] = "internal_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RequestError(HalfHitchError):
+    """The caller's fault; the same request will fail again."""
+
+    code = "invalid_request"
+
+
+class InvalidRequest(RequestError):
+    """A field is missing, malformed or out of range."""
+
+    code = "invalid_request"
+
+
+class InvalidJson(InvalidRequest):
+    """The body is not the JSON the route takes."""
+
+    code = "invalid_json"
+
+
+class InvalidBase64(InvalidRequest):
+    """A `..._base64` field does not decode."""
+
+    code = "invalid_base64"
+
+
+class ReservedHeader(InvalidRequest):
+    """A user header has a name that Half Hitch writes itself."""
+
+    code = "reserved_header"
+
+
+class UnknownTopic(InvalidRequest):
+    """The target topic does not exist."""
+
+    code = "unknown_topic"
+
+
+class ForbiddenTopic(InvalidRequest):
+    """The target topic is internal, malformed or outside the allow-list."""
+
+    code = "forbidden_topic"
+
+
+class InvalidPartition(InvalidRequest):
+    """The message is fixed to a partition its topic does not have."""
+
+    code = "invalid_partition"
+
+
+class InvalidHandle(InvalidRequest):
+    """The handle is broken, or was not signed with a key this instance knows."""
+
+    code = "invalid_handle"
+
+
+class WrongGroup(InvalidRequest):
+    """The producer group named in the request is not the one that prepared."""
+
+    code = "wrong_group"
+
+
+class TransactionNotFound(RequestError):
+    """No such transaction."""
+
+    code = "transaction_not_found"
+
+
+class TransactionGone(RequestError):
+    """The transaction ended so long ago that how it ended is no longer known."""
+
+    code = "transaction_gone"
+
+
+class ContraryDecision(RequestError):
+    """The transaction was already decided the other way; the first decision stands."""
+
+    code = "contrary_decision"
+
+    def __init__(self, message: str, *, decided: str, requested: str) -> None:
+        super().__init__(message)
+        self.decided = decided
+        self.requested = requested
+
+
+class MessageTooLarge(RequestError):
+    """A message or a body exceeds a limit."""
+
+    code = "message_too_large"
+
+
+class UnsupportedMediaType(RequestError):
+    """The body's content type or encoding is not one the route takes."""
+
+    code = "unsupported_media_type"
+
+
+class BackendError(HalfHitchError):
+    """Not the caller's fault; retry after `retry_after_s` seconds."""
+
+    code = "unavailable"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Overloaded(BackendError):
+    """Too much is in flight; new prepares are refused first, ends never."""
+
+    code = "overloaded"
+
+
+class ShuttingDown(BackendError):
+    """This instance is draining."""
+
+    code = "shutting_down"
+
+
+class KafkaUnavailable(BackendError):
+    """Kafka did not take the record; it is surely not stored."""
+
+    code = "kafka_unavailable"
+
+
+class OutcomeUnknown(BackendError):
+    """Kafka did not answer in time: the record may or may not be stored.
+
+    Repeating the request with the same transaction id is safe either way.
+    """
+
+    code = "outcome_unknown"
+
+
+class VisibilityUnknown(OutcomeUnknown):
+    """The decision is durable; the forward was not seen within the waiting time."""
+
+    code = "visibility_unknown"
+
+
+class ConfigurationError(HalfHitchError):
+    """A setting is wrong; the message names the setting and a good value."""
+
+    code = "configuration"
+
+
+class TopologyError(ConfigurationError):
+    """The internal topics are missing or set up so that a promise would break."""
+
+    code = "topology"
+
+
+class InvariantViolation(HalfHitchError):
+    """Something that cannot happen did. A bug: stop rather than act on wrong state."""
+
+    code = "invariant_violation"
+
+
+def invariant(condition: object, sentence: str) -> None:
+    """Raise InvariantViolation unless `condition` holds; unlike `assert` also under `-O`."""
+    if not condition:
+        raise InvariantViolation(sentence)

@@ -1,0 +1,235 @@
+"""What the service needs from the world, as protocols; adapters implement them.
+
+Futures belong to the event loop of the service. A future fails only with `halfhitch.errors`:
+KafkaUnavailable when the record is surely not stored, OutcomeUnknown when nobody can say.
+"""
+
+from asyncio import Future
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+
+#: Header list as Kafka has it: order and duplicates matter, a value may be null.
+KafkaHeaders = list[tuple[str, bytes | None]]
+
+
+class RecordLog(Protocol):
+    """Idempotent appends with acks=all to the half and op topics, by any instance."""
+
+    def append_half(
+        self, partition: int, key: bytes | None, value: bytes | None, headers: KafkaHeaders
+    ) -> "Future[int]":
+        """Append a half record; the result is its half offset once all in-sync replicas have it."""
+        ...
+
+    def append_op(self, partition: int, value: bytes, headers: KafkaHeaders) -> "Future[int]":
+        """Append an op record; the result is its op offset once all in-sync replicas have it."""
+        ...
+
+
+class TopicCatalog(Protocol):
+    """Which topics exist, cached: a prepare must not wait for metadata."""
+
+    def partition_count(self, topic: str) -> int | None:
+        """From the cache; None when not known there (ask `refresh`)."""
+        ...
+
+    async def refresh(self, topic: str) -> int | None:
+        """Ask Kafka; None when the topic surely does not exist. Raises KafkaUnavailable."""
+        ...
+
+
+class Clock(Protocol):
+    """The only sources of time."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch; may jump."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never run backwards."""
+        ...
+
+
+class Observer(Protocol):
+    """One method per thing worth counting; metrics and logs are listeners. Called on any thread.
+
+    Implementations must be quick and must not raise.
+    """
+
+    def prepared(self, message_count: int, elapsed_s: float) -> None:
+        """A prepare was acknowledged."""
+
+    def prepare_refused(self, code: str) -> None:
+        """A prepare was answered with this error code."""
+
+    def ended(self, resolution: Resolution, source: ResolutionSource, elapsed_s: float) -> None:
+        """A decision became durable."""
+
+    def end_refused(self, code: str) -> None:
+        """An end was answered with this error code."""
+
+    def conflict(self, kind: ConflictKind, count: int) -> None:
+        """Conflicts were recorded in the op log."""
+
+    def unknown_decisions(self, count: int) -> None:
+        """Decisions were dropped because nothing is known of their transaction."""
+
+    def garbage(self, topic_role: str, count: int) -> None:
+        """Unreadable records were passed over; topic_role is "half" or "op"."""
+
+    def kafka_transaction(
+        self,
+        partition: int,
+        outcome: str,
+        elapsed_s: float,
+        forwarded_count: int,
+        dropped_count: int,
+    ) -> None:
+        """The owner ended a Kafka transaction; outcome is "ok", "fail" or "unknown"."""
+
+    def forwarded_after(self, elapsed_s: float) -> None:
+        """One transaction became visible this long after its decision was stored (broker time)."""
+
+    def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
+        """A partition was taken over: fenced, both logs read to their ends."""
+
+
+class StoredRecord(Protocol):
+    """A record as it lies in a log; the methods are those of a Kafka client's message."""
+
+    def topic(self) -> str:
+        """Topic name."""
+        ...
+
+    def offset(self) -> int:
+        """Position in its log."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, milliseconds); on the half and op topics this is the broker's append time."""
+        ...
+
+    def key(self) -> bytes | None:
+        """The user's key."""
+        ...
+
+    def value(self) -> bytes | None:
+        """The user's value."""
+        ...
+
+    def headers(self) -> KafkaHeaders | None:
+        """Headers in order, or None when there are none."""
+        ...
+
+
+@dataclass(slots=True)
+class ReadBatch:
+    """What one read gave, in log order within each log."""
+
+    half: Sequence[StoredRecord]
+    op: Sequence[StoredRecord]
+    half_at_end: bool  # the half log was read to its end during this read
+    op_at_end: bool
+
+
+class PartitionReader(Protocol):
+    """Committed records of one half partition and the op partition of the same number.
+
+    One thread uses it. Raises KafkaUnavailable when Kafka cannot be reached in time, TopologyError
+    when the log no longer holds what must be read.
+    """
+
+    def committed_positions(self) -> tuple[int | None, int | None]:
+        """Stored half and op watermark; None where none was ever stored. Stable offsets only."""
+        ...
+
+    def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
+        """Start reading both logs there (None: at the log's start); gives the real start positions.
+
+        The op log is held until `release_op`.
+        """
+        ...
+
+    def hold_op(self) -> None:
+        """Stop delivering op records."""
+        ...
+
+    def release_op(self) -> None:
+        """Deliver op records again."""
+        ...
+
+    def read(self, wait_s: float) -> ReadBatch:
+        """Whatever is there, waiting at most `wait_s` for the first record."""
+        ...
+
+    def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
+        """Read single halves again; one that is gone is missing from the answer."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; never raises."""
+        ...
+
+
+class WriteOutcome(Enum):
+    """How a Kafka transaction ended. UNKNOWN is a result, never taken for one of the others."""
+
+    OK = "ok"
+    FAIL = "fail"  # surely aborted
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class TargetRecord:
+    """One record for a target topic."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: KafkaHeaders
+
+
+@dataclass(slots=True)
+class WriteResult:
+    """Outcome, and which `targets` (by position) were refused for good, with the reason."""
+
+    outcome: WriteOutcome
+    reason: str = ""
+    poisoned: dict[int, str] = field(default_factory=dict)
+
+
+class PartitionWriter(Protocol):
+    """The one transactional producer of an owned half partition. One thread uses it."""
+
+    def fence(self) -> None:
+        """Fence every producer before us and end what it left open. First step of every takeover.
+
+        Raises KafkaUnavailable.
+        """
+        ...
+
+    def write(
+        self,
+        targets: Sequence[TargetRecord],
+        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        half_watermark: int,
+        op_watermark: int,
+    ) -> WriteResult:
+        """Everything in ONE Kafka transaction, with both watermarks under the group's generation.
+
+        After anything but OK the writer must be fenced again before it is used.
+        """
+        ...
+
+    def delete_below(self, half_offset: int, op_offset: int) -> None:
+        """Let the broker delete records below; failures are only logged."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; never raises. An open Kafka transaction is aborted if possible."""
+        ...

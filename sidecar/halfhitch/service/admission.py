@@ -1,0 +1,102 @@
+"""What is refused at the door, whichever door it is: names, topics, headers, sizes.
+
+Everything that can be refused is refused before the first half is stored.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from halfhitch.errors import (
+    InvalidPartition,
+    InvalidRequest,
+    MessageTooLarge,
+    ReservedHeader,
+    UnknownTopic,
+)
+from halfhitch.ports import TopicCatalog
+from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.topics import TopicPolicy
+from halfhitch.wire.half import ID_BYTES_MAX, INDEX_MAX
+from halfhitch.wire.headers import RESERVED, RESERVED_PREFIX
+
+#: A week: longer than any local transaction, short enough to catch milliseconds sent as seconds.
+IMMUNITY_S_MAX: Final = 604_800
+#: User headers of one message; librdkafka has no limit, consumers' patience has.
+HEADERS_MAX: Final = 200
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Admission:
+    """`message_bytes_max` bounds key, value and user headers of one message together."""
+
+    def __init__(
+        self, *, policy: TopicPolicy, catalog: TopicCatalog, message_bytes_max: int
+    ) -> None:
+        self._policy = policy
+        self._catalog = catalog
+        self._message_bytes_max = message_bytes_max
+
+    def check_names(
+        self, producer_group: str, transaction_id: str | None, immunity_s: int | None
+    ) -> None:
+        """Raises InvalidRequest."""
+        _check_name("the producer group", producer_group)
+        if transaction_id is not None:
+            _check_name("the transaction id", transaction_id)
+        if immunity_s is not None and not 0 <= immunity_s <= IMMUNITY_S_MAX:
+            raise InvalidRequest(
+                f"the immunity must be between 0 and {IMMUNITY_S_MAX} seconds, not {immunity_s}"
+            )
+
+    async def check_messages(self, messages: Sequence[OutgoingMessage], first_index: int) -> None:
+        """Raises InvalidRequest and kin, MessageTooLarge, KafkaUnavailable."""
+        if not messages:
+            raise InvalidRequest("a transaction needs at least one message")
+        if first_index + len(messages) > INDEX_MAX + 1:
+            raise InvalidRequest(f"a transaction takes at most {INDEX_MAX + 1} messages")
+        for message in messages:
+            self._policy.check(message.topic)
+            count = self._catalog.partition_count(message.topic)
+            if count is None:
+                count = await self._catalog.refresh(message.topic)
+            if count is None:
+                raise UnknownTopic(
+                    f"topic {message.topic!r} does not exist; create it first (Half Hitch never "
+                    "creates the topics it forwards to)"
+                )
+            if message.partition is not None and not 0 <= message.partition < count:
+                raise InvalidPartition(
+                    f"topic {message.topic!r} has partitions 0 to {count - 1}, "
+                    f"not {message.partition}"
+                )
+            self._check_size(message)
+
+    def _check_size(self, message: OutgoingMessage) -> None:
+        size_bytes = len(message.key or b"") + len(message.value or b"")
+        if message.headers:
+            if len(message.headers) > HEADERS_MAX:
+                raise InvalidRequest(f"a message takes at most {HEADERS_MAX} headers")
+            for name, value in message.headers:
+                if name in RESERVED or name.startswith(RESERVED_PREFIX):
+                    raise ReservedHeader(
+                        f"header {name!r} is one that Half Hitch writes itself; choose another name"
+                    )
+                size_bytes += len(name) + len(value or b"")
+        if size_bytes > self._message_bytes_max:
+            raise MessageTooLarge(
+                f"key, value and headers take {size_bytes} bytes; at most "
+                f"{self._message_bytes_max} are allowed: send a reference instead of the content"
+            )
+
+
+def _check_name(what: str, name: str) -> None:
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        length = 0
+    if not 0 < length <= ID_BYTES_MAX or _CONTROL.search(name) is not None:
+        raise InvalidRequest(
+            f"{what} must be 1 to {ID_BYTES_MAX} bytes of UTF-8 without control characters"
+        )

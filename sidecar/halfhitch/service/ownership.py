@@ -1,0 +1,108 @@
+"""Which half partitions this instance owns: workers come and go as the group's membership says.
+
+Called from three sides: the membership thread (assigned, revoked, lost), the event loop
+(questions), the workers themselves (through their owners). The table of workers is replaced, never
+changed in place, so that questions need no lock.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from zlib import crc32
+
+from halfhitch.core.model import Identity, Standing
+from halfhitch.service.api import PartitionState
+from halfhitch.service.worker import PartitionWorker
+
+logger = logging.getLogger(__name__)
+
+
+class Ownership:
+    """service.transactions.Owners, and the membership's listener."""
+
+    def __init__(
+        self,
+        make_worker: Callable[[int], PartitionWorker],
+        *,
+        on_lost: Callable[[int], None],
+        instance: str,
+        stop_wait_s: float,
+    ) -> None:
+        self._make_worker = make_worker
+        self._on_lost = on_lost
+        self._salt = crc32(instance.encode())
+        self._stop_wait_s = stop_wait_s
+        self._workers: dict[int, PartitionWorker] = {}
+        self._preferred: int | None = None
+
+    # -- the membership's side -------------------------------------------------------------------
+
+    def assigned(self, partitions: Sequence[int]) -> None:
+        """These half partitions are ours from now on."""
+        workers = dict(self._workers)
+        for partition in partitions:
+            if partition not in workers:
+                workers[partition] = self._make_worker(partition)
+                workers[partition].start()
+        self._replace(workers)
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """Give these up in order: finish the turn under way. All share one deadline.
+
+        A worker that hangs beyond it is left behind: its producer is fenced by the next owner.
+        """
+        self._end(partitions, self._stop_wait_s)
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """These are somebody else's already: stop without waiting."""
+        self._end(partitions, 0.0)
+
+    def stop(self) -> None:
+        """Give up everything, in order."""
+        self._end(list(self._workers), self._stop_wait_s)
+
+    def _end(self, partitions: Sequence[int], wait_s: float) -> None:
+        workers = dict(self._workers)
+        ending = [worker for p in partitions if (worker := workers.pop(p, None)) is not None]
+        self._replace(workers)
+        for worker in ending:
+            worker.stop()
+        for worker in ending:
+            if not worker.join(wait_s) and wait_s > 0:
+                logger.warning(
+                    "half partition %d did not stop within %.1f s and is left behind",
+                    worker.partition,
+                    wait_s,
+                    extra={"action": "worker_left_behind"},
+                )
+            self._on_lost(worker.partition)
+
+    def _replace(self, workers: dict[int, PartitionWorker]) -> None:
+        self._workers = workers
+        self._preferred = min(workers, default=None)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def preferred_partition(self, partition_count: int) -> int:
+        """See service.transactions.Owners. One owned partition rather than several in turn.
+
+        Kafka's client sends one produce request for each partition: records that go to one
+        partition share requests, Kafka transactions and done marks.
+        """
+        preferred = self._preferred
+        return self._salt % partition_count if preferred is None else preferred
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        """See service.transactions.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
+
+    def works(self, partition: int) -> bool:
+        """See service.transactions.Owners."""
+        worker = self._workers.get(partition)
+        return worker is not None and worker.owner is not None
+
+    def states(self) -> list[PartitionState]:
+        """All owned partitions, for people."""
+        workers = self._workers
+        return [workers[partition].state() for partition in sorted(workers)]

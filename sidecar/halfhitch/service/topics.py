@@ -1,0 +1,47 @@
+"""Which topics a message may go to. Asked at the door, and again when a message is forwarded."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from halfhitch.errors import ForbiddenTopic
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+#: Kafka's own and RocketMQ's internal names, whoever uses them.
+_INTERNAL: Final = ("__", "RMQ_SYS_", "%RETRY%", "%DLQ%", "rmq_sys_")
+
+
+class TopicPolicy:
+    """Immutable; answers are cached because the same few topics are asked for again and again."""
+
+    def __init__(self, *, internal_topics: Sequence[str], allow: Sequence[str]) -> None:
+        self._internal = frozenset(internal_topics)
+        self._allow = tuple(allow)
+        self._cached = lru_cache(maxsize=4_096)(self._refusal)
+
+    def refusal(self, topic: str) -> str | None:
+        """Why the topic may not be written to, or None when it may."""
+        return self._cached(topic)
+
+    def check(self, topic: str) -> None:
+        """Raise ForbiddenTopic when the topic may not be written to."""
+        reason = self._cached(topic)
+        if reason is not None:
+            raise ForbiddenTopic(reason)
+
+    def _refusal(self, topic: str) -> str | None:
+        if _NAME.fullmatch(topic) is None or topic in (".", ".."):
+            return (
+                f"{topic[:100]!r} is not a topic name: 1 to 249 letters, digits, dots, underscores "
+                "and hyphens"
+            )
+        if topic in self._internal or topic.startswith(_INTERNAL):
+            return f"{topic!r} is an internal topic; messages go to topics of your own"
+        if not any(fnmatchcase(topic, pattern) for pattern in self._allow):
+            return (
+                f"{topic!r} is not on this coordinator's list of allowed topics "
+                f"({', '.join(self._allow)}); ask its operator to add it to topics.allow"
+            )
+        return None

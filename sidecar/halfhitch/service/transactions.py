@@ -1,0 +1,392 @@
+"""The transaction service: prepare, add, end, view. Every door calls it; it knows no door.
+
+Any instance serves any request: a prepare goes into the half log, a decision into the op log, and
+whoever owns the partition does the rest. The handle carries all that an end needs.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from halfhitch.core.model import (
+    ROLLED_BACK,
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    Standing,
+    TransactionId,
+)
+from halfhitch.core.partitioning import half_partition
+from halfhitch.errors import (
+    BackendError,
+    ContraryDecision,
+    HalfHitchError,
+    KafkaUnavailable,
+    OutcomeUnknown,
+    TransactionGone,
+    VisibilityUnknown,
+    WrongGroup,
+)
+from halfhitch.ports import Clock, Observer, RecordLog
+from halfhitch.service.admission import Admission
+from halfhitch.service.api import (
+    STATE_AFTER,
+    Ended,
+    OutgoingMessage,
+    Prepared,
+    TransactionState,
+    TransactionView,
+)
+from halfhitch.service.decisions import Decision, DecisionLog
+from halfhitch.service.visibility import Visibility
+from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.wire.handle import Handle, HandleCodec
+
+_DECIDED_AS: Final = {
+    Standing.COMMITTING: Resolution.COMMIT,
+    Standing.COMMITTED: Resolution.COMMIT,
+    Standing.ROLLING_BACK: Resolution.ROLLBACK,
+    Standing.ROLLED_BACK: Resolution.ROLLBACK,
+}
+_CARRIED_OUT: Final = frozenset({Standing.COMMITTED, Standing.ROLLED_BACK})
+
+
+class Owners(Protocol):
+    """The half partitions this instance owns."""
+
+    def preferred_partition(self, partition_count: int) -> int:
+        """Where a message goes that may go anywhere."""
+        ...
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        """What the owner here knows; UNKNOWN also when the partition is not worked on here.
+
+        None: it was read here and ended longer ago than is remembered.
+        """
+        ...
+
+    def works(self, partition: int) -> bool:
+        """Whether this instance owns the partition and has taken it over."""
+        ...
+
+
+class Inquiry(Protocol):
+    """Looks a transaction up in the logs, for instances that do not own its partition."""
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        """First decision, if any, and whether it is carried out. Raises TransactionGone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service is made of."""
+
+    log: RecordLog
+    decisions: DecisionLog
+    admission: Admission
+    owners: Owners
+    visibility: Visibility
+    inquiry: Inquiry
+    handles: HandleCodec
+    observer: Observer
+    clock: Clock
+    new_id: Callable[[], str]
+    instance: str
+    visible_wait_s: float
+
+
+class TransactionService:
+    """service.api.Transactions over the logs."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._partition_count = 0
+
+    def open(self, partition_count: int) -> None:
+        """The internal topics are verified: prepares are taken from now on."""
+        self._partition_count = partition_count
+
+    # -- prepare ---------------------------------------------------------------------------------
+
+    async def prepare(
+        self,
+        *,
+        producer_group: str,
+        messages: Sequence[OutgoingMessage],
+        transaction_id: str | None = None,
+        immunity_s: int | None = None,
+    ) -> Prepared:
+        """See service.api.Transactions."""
+        parts = self._parts
+        began_s = parts.clock.monotonic_s()
+        try:
+            parts.admission.check_names(producer_group, transaction_id, immunity_s)
+            await parts.admission.check_messages(messages, 0)
+            partition = self._partition(messages[0].key, transaction_id)
+            identity = (
+                ProducerGroup(producer_group),
+                TransactionId(transaction_id or parts.new_id()),
+            )
+            if transaction_id is not None:
+                self._refuse_rolled_back(partition, identity)
+            half_offsets = await self._store(
+                partition,
+                identity,
+                messages,
+                0,
+                immunity_s,
+                caller_knows_id=transaction_id is not None,
+            )
+        except HalfHitchError as error:
+            parts.observer.prepare_refused(error.code)
+            raise
+        parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
+        handle = Handle(partition, *identity, half_offsets)
+        return Prepared(identity[1], parts.handles.encode(handle))
+
+    async def add(self, handle: str, messages: Sequence[OutgoingMessage]) -> Prepared:
+        """See service.api.Transactions."""
+        parts = self._parts
+        began_s = parts.clock.monotonic_s()
+        known = parts.handles.decode(handle)
+        identity = _identity(known)
+        try:
+            await parts.admission.check_messages(messages, len(known.half_offsets))
+            decided = self._decided(known, identity)
+            if decided is not None:
+                raise ContraryDecision(
+                    f"transaction {identity[1]} is already {STATE_AFTER[decided].value}; no "
+                    "message can be added to it",
+                    decided=STATE_AFTER[decided].value,
+                    requested=TransactionState.PENDING.value,
+                )
+            first_index = len(known.half_offsets)
+            stored = await self._store(
+                known.partition, identity, messages, first_index, None, caller_knows_id=True
+            )
+        except HalfHitchError as error:
+            parts.observer.prepare_refused(error.code)
+            raise
+        parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
+        grown = Handle(known.partition, *identity, known.half_offsets + stored)
+        return Prepared(identity[1], parts.handles.encode(grown))
+
+    def _partition(self, first_key: bytes | None, transaction_id: str | None) -> int:
+        count = self._partition_count
+        if count == 0:
+            raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
+        partition = half_partition(first_key, transaction_id, count)
+        return self._parts.owners.preferred_partition(count) if partition is None else partition
+
+    def _refuse_rolled_back(self, partition: int, identity: Identity) -> None:
+        """A prepare under an id that was rolled back would be acknowledged and then dropped."""
+        standing = self._parts.owners.standing(partition, identity, -1)
+        if standing is not None and _DECIDED_AS.get(standing) is Resolution.ROLLBACK:
+            raise ContraryDecision(
+                f"transaction {identity[1]} is already rolled back; prepare again under a new id",
+                decided=TransactionState.ROLLED_BACK.value,
+                requested=TransactionState.PENDING.value,
+            )
+
+    async def _store(
+        self,
+        partition: int,
+        identity: Identity,
+        messages: Sequence[OutgoingMessage],
+        first_index: int,
+        immunity_s: int | None,
+        *,
+        caller_knows_id: bool,
+    ) -> tuple[int, ...]:
+        group, transaction_id = identity
+        born_ms = self._parts.clock.wall_ms()
+        instance, append = self._parts.instance, self._log.append_half
+        futures = []
+        for index, message in enumerate(messages, first_index):
+            record = HalfRecord(
+                transaction_id,
+                group,
+                index,
+                born_ms,
+                instance,
+                message.topic,
+                message.partition,
+                immunity_s,
+            )
+            headers = system_headers(record) + message.headers
+            futures.append(append(partition, message.key, message.value, headers))
+        if len(futures) == 1:
+            try:
+                return (await futures[0],)
+            except HalfHitchError as error:
+                if not caller_knows_id and isinstance(error, OutcomeUnknown):
+                    self._disown(partition, identity, first_index + 1, ())
+                raise
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        stored = tuple(r for r in results if isinstance(r, int))
+        failures = [r for r in results if isinstance(r, BaseException)]
+        if not failures:
+            return stored
+        # A caller who can ask again with the same id completes what is there. Who cannot, or would
+        # be refused again, leaves a torso that nobody will ever end: end it now.
+        definite = [f for f in failures if not isinstance(f, BackendError)]
+        if first_index == 0 and (definite or not caller_knows_id):
+            self._disown(partition, identity, len(messages), stored)
+        unknown = [f for f in failures if isinstance(f, OutcomeUnknown)]
+        raise (definite or unknown or failures)[0]
+
+    def _disown(
+        self, partition: int, identity: Identity, covered_count: int, stored: tuple[int, ...]
+    ) -> None:
+        """Roll back what may have been stored; without waiting, and without a second failure."""
+        decision = Decision(
+            identity,
+            Resolution.ROLLBACK,
+            covered_count,
+            stored,
+            ResolutionSource.PRODUCER,
+            "prepare failed",
+        )
+        future = self._parts.decisions.append(partition, decision)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # -- end -------------------------------------------------------------------------------------
+
+    async def end(
+        self,
+        handle: str,
+        resolution: Resolution,
+        *,
+        producer_group: str | None = None,
+        source: ResolutionSource = ResolutionSource.PRODUCER,
+        wait_visible: bool = False,
+        reason: str | None = None,
+    ) -> Ended:
+        """See service.api.Transactions."""
+        parts = self._parts
+        began_s = parts.clock.monotonic_s()
+        try:
+            known = parts.handles.decode(handle)
+            if producer_group is not None and producer_group != known.producer_group:
+                raise WrongGroup(
+                    f"the transaction was prepared by group {known.producer_group!r}, "
+                    f"not {producer_group!r}"
+                )
+            identity = _identity(known)
+            op_offset = await self._decide(known, identity, resolution, source, reason)
+            visible = wait_visible and await self._carried_out(
+                known, identity, resolution, op_offset
+            )
+        except HalfHitchError as error:
+            parts.observer.end_refused(error.code)
+            raise
+        parts.observer.ended(resolution, source, parts.clock.monotonic_s() - began_s)
+        return Ended(identity[1], STATE_AFTER[resolution], visible)
+
+    async def _decide(
+        self,
+        known: Handle,
+        identity: Identity,
+        resolution: Resolution,
+        source: ResolutionSource,
+        reason: str | None,
+    ) -> int:
+        """Make the decision durable; gives its op offset, 0 when an equal one lay there before."""
+        parts = self._parts
+        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise _gone(identity)
+        decided = _DECIDED_AS.get(standing)
+        if decided is resolution:
+            return 0
+        if decided is None:
+            decided = parts.decisions.under_way(known.partition, identity)
+        count = len(known.half_offsets)
+        decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
+        # A decision that is known to lose is stored all the same: the owner puts it on record.
+        op_offset = await parts.decisions.append(known.partition, decision)
+        if decided is not None and decided is not resolution:
+            raise _contrary(identity, decided, resolution)
+        return op_offset
+
+    async def _carried_out(
+        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
+    ) -> bool:
+        """Wait until the done mark is committed; ContraryDecision when the other side won."""
+        parts, partition = self._parts, known.partition
+        news = parts.visibility.wait(partition, identity, op_offset)
+        try:
+            # Asked only after waiting has begun: a step committed in between is seen by one of
+            # both.
+            standing = parts.owners.standing(partition, identity, known.half_offsets[0])
+            if standing in _CARRIED_OUT:
+                won = _DECIDED_AS[standing]
+            else:
+                if not parts.owners.works(partition):
+                    parts.visibility.follow(partition, op_offset)
+                ending = await asyncio.wait_for(asyncio.shield(news), parts.visible_wait_s)
+                won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
+        except TimeoutError:
+            raise VisibilityUnknown(
+                f"transaction {identity[1]} is decided and durable, but was not seen to be carried "
+                f"out within {parts.visible_wait_s:g} s; ask again or look at its status"
+            ) from None
+        finally:
+            parts.visibility.give_up(partition, identity)
+        if won is not resolution:
+            raise _contrary(identity, won, resolution)
+        return True
+
+    # -- view ------------------------------------------------------------------------------------
+
+    async def view(self, handle: str) -> TransactionView:
+        """See service.api.Transactions."""
+        known = self._parts.handles.decode(handle)
+        identity = _identity(known)
+        owners, first = self._parts.owners, known.half_offsets[0]
+        if owners.works(known.partition):
+            standing = owners.standing(known.partition, identity, first)
+            if standing is None:
+                raise _gone(identity)
+            decided, carried_out = _DECIDED_AS.get(standing), standing in _CARRIED_OUT
+        else:
+            decided, carried_out = await self._parts.inquiry.look_up(
+                known.partition, identity, first
+            )
+        state = TransactionState.PENDING if decided is None else STATE_AFTER[decided]
+        return TransactionView(
+            identity[1], identity[0], state, len(known.half_offsets), visible=carried_out
+        )
+
+    def _decided(self, known: Handle, identity: Identity) -> Resolution | None:
+        """The decision as far as it is known here at once."""
+        parts = self._parts
+        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise _gone(identity)
+        return _DECIDED_AS.get(standing) or parts.decisions.under_way(known.partition, identity)
+
+
+def _identity(handle: Handle) -> Identity:
+    return ProducerGroup(handle.producer_group), TransactionId(handle.transaction_id)
+
+
+def _gone(identity: Identity) -> TransactionGone:
+    return TransactionGone(
+        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
+    )
+
+
+def _contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
+    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
+    return ContraryDecision(
+        f"transaction {identity[1]} is {first}: that decision came first and stands",
+        decided=first,
+        requested=later,
+    )

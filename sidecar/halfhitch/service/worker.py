@@ -1,0 +1,120 @@
+"""The thread that works on one owned half partition, and what happens when that goes wrong.
+
+A step that was surely aborted is tried again after a pause, with the ledger as it is. Anything else
+(an outcome nobody knows, a log that cannot be read, a bug) throws ledger, reader and writer away
+and takes the partition over anew: the logs are the truth.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from halfhitch.errors import HalfHitchError
+from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.owner import PartitionOwner, StepFailedError
+
+logger = logging.getLogger(__name__)
+
+_TURN_WAIT_S: Final = 0.1
+_PAUSE_S: Final = 0.1
+_PAUSE_MAX_S: Final = 5.0
+
+
+class PartitionWorker:
+    """One thread; `make_owner` gives a fresh owner for each takeover."""
+
+    def __init__(self, partition: int, make_owner: Callable[[], PartitionOwner]) -> None:
+        self.partition = partition
+        self._make_owner = make_owner
+        self._owner: PartitionOwner | None = None
+        self._stopping = threading.Event()
+        self._phase = PartitionPhase.TAKING_OVER
+        self._trouble: str | None = None
+        self._pause_s = _PAUSE_S
+        self._thread = threading.Thread(target=self._run, name=f"half-{partition}", daemon=True)
+
+    def start(self) -> None:
+        """Begin with the takeover."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to finish its turn; returns at once."""
+        self._stopping.set()
+
+    def join(self, wait_s: float) -> bool:
+        """Wait for the end; False when a call hangs beyond `wait_s`."""
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    @property
+    def owner(self) -> PartitionOwner | None:
+        """The owner while it is working, for questions from other threads."""
+        owner = self._owner
+        return owner if owner is not None and owner.is_working else None
+
+    def state(self) -> PartitionState:
+        """For people and dashboards."""
+        owner = self._owner
+        counts, positions, watermarks = (
+            owner.numbers() if owner is not None else ((0, 0, 0, 0), (0, 0), (0, 0))
+        )
+        return PartitionState(
+            self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
+            positions[1], self._trouble,
+        )  # fmt: skip
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._phase = PartitionPhase.TAKING_OVER
+            owner = None
+            try:
+                owner = self._owner = self._make_owner()
+                owner.take_over()
+                self._phase = PartitionPhase.WORKING
+                self._work(owner)
+            except HalfHitchError as error:
+                self._failed(error, "partition_failed")
+            except Exception as error:  # noqa: BLE001 - a bug must not end the partition silently
+                self._failed(error, "partition_bug")
+            finally:
+                self._owner = None
+                if owner is not None:
+                    owner.close()
+            self._stopping.wait(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
+        self._phase = PartitionPhase.STOPPED
+
+    def _work(self, owner: PartitionOwner) -> None:
+        wait_s = _TURN_WAIT_S
+        while not self._stopping.is_set():
+            try:
+                wait_s = 0.0 if owner.turn(wait_s) else _TURN_WAIT_S
+            except StepFailedError as error:
+                self._trouble = str(error)
+                logger.warning(
+                    "half partition %d: %s; trying again",
+                    self.partition,
+                    error,
+                    extra={"action": "step_failed"},
+                )
+                self._stopping.wait(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
+                continue
+            self._trouble = None
+            self._pause_s = _PAUSE_S
+
+    def _failed(self, error: Exception, action: str) -> None:
+        if self._stopping.is_set():
+            return  # what a stop interrupts is no trouble
+        self._phase = PartitionPhase.FAILED
+        self._trouble = str(error)
+        known = isinstance(error, HalfHitchError)
+        logger.log(
+            logging.WARNING if known else logging.ERROR,
+            "half partition %d stopped: %s; taking it over again",
+            self.partition,
+            error,
+            exc_info=None if known else error,
+            extra={"action": action},
+        )

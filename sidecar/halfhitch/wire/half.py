@@ -1,0 +1,185 @@
+"""Half records: one message, stored and invisible, and what it becomes when forwarded.
+
+Key and value are the user's bytes, untouched. The system headers come first, in the fixed order
+that `system_headers` writes, then the user's headers as they were given. A forwarded record carries
+the user's headers first and then UNIQ_KEY, PGROUP and HALFHITCH.
+
+Reading is strict, and garbage is a value (`Garbage`), never an exception: a stranger may write to
+the half topic, and one bad record must not stop a partition.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from halfhitch.core.model import HalfOffset, HalfRead, ProducerGroup, TimestampMs, TransactionId
+from halfhitch.wire import headers as names
+
+Headers = list[tuple[str, bytes | None]]
+
+_VERSION: Final = str(names.RECORD_VERSION).encode()
+_TRUE: Final = b"true"
+_FIXED_NAMES: Final = (
+    names.HALFHITCH,
+    names.UNIQ_KEY,
+    names.PGROUP,
+    names.REAL_TOPIC,
+    names.TRAN_MSG,
+)
+_FIXED_COUNT: Final = len(_FIXED_NAMES)
+
+#: More messages than this in one transaction are refused at the door; a larger index is garbage.
+INDEX_MAX: Final = 9_999
+ID_BYTES_MAX: Final = 255
+#: One Kafka record cannot sensibly carry more; a guard against hostile records.
+DIGITS_MAX: Final = 19
+
+
+@dataclass(slots=True)
+class Garbage:
+    """A record that could not be read: where it lay and why."""
+
+    log_offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class HalfRecord:
+    """Everything a half record says besides key and value."""
+
+    transaction_id: str
+    producer_group: str
+    index: int
+    born_ms: int
+    instance: str
+    target_topic: str
+    target_partition: int | None = None
+    immunity_s: int | None = None
+    check_count: int = 0
+    first_half_offset: int | None = None  # of the first copy, once re-appended
+
+
+def system_headers(record: HalfRecord) -> Headers:
+    """The headers that go before the user's."""
+    marker = b"%s;%d;%d;%s" % (_VERSION, record.index, record.born_ms, record.instance.encode())
+    result: Headers = [
+        (names.HALFHITCH, marker),
+        (names.UNIQ_KEY, record.transaction_id.encode()),
+        (names.PGROUP, record.producer_group.encode()),
+        (names.REAL_TOPIC, record.target_topic.encode()),
+        (names.TRAN_MSG, _TRUE),
+    ]
+    for name, number in (
+        (names.REAL_QID, record.target_partition),
+        (names.CHECK_IMMUNITY_TIME_IN_SECONDS, record.immunity_s),
+        (names.TRANSACTION_CHECK_TIMES, record.check_count or None),
+        (names.TRAN_PREPARED_QUEUE_OFFSET, record.first_half_offset),
+    ):
+        if number is not None:
+            result.append((name, b"%d" % number))
+    return result
+
+
+def read_identity(
+    half_offset: int, stored_at_ms: int, size_bytes: int, headers: Headers | None
+) -> HalfRead | Garbage:
+    """What the ledger needs of a half record. The hot path: one call for each record read."""
+    if not headers or len(headers) < _FIXED_COUNT or headers[0][0] != names.HALFHITCH:
+        return Garbage(half_offset, "no HALFHITCH header first")
+    (_, marker), (id_name, raw_id), (group_name, raw_group) = headers[:3]
+    if id_name != names.UNIQ_KEY or group_name != names.PGROUP or headers[3][0] != names.REAL_TOPIC:
+        return Garbage(half_offset, "system headers are missing or out of order")
+    try:
+        version, raw_index, _, _ = marker.split(b";", 3)  # type: ignore[union-attr]
+        index = _number(raw_index)
+        transaction_id = TransactionId(raw_id.decode())  # type: ignore[union-attr]
+        producer_group = ProducerGroup(_group(raw_group))
+    except (ValueError, AttributeError):  # includes UnicodeDecodeError; null values
+        return Garbage(half_offset, "a system header does not parse")
+    if version != _VERSION:
+        return Garbage(half_offset, f"record version {version[:8]!r} is not known to this release")
+    if index > INDEX_MAX or not transaction_id or not producer_group:
+        return Garbage(half_offset, "index out of range, or an empty transaction id or group")
+    return HalfRead(
+        HalfOffset(half_offset),
+        TimestampMs(stored_at_ms),
+        (producer_group, transaction_id),
+        index,
+        size_bytes,
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _group(raw: bytes) -> str:
+    """Groups are few: one string for all halves of a group instead of one each."""
+    return raw.decode()
+
+
+def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garbage:
+    """The whole half record, for inspection and for re-appending."""
+    identity = read_identity(half_offset, 0, 0, headers)
+    if isinstance(identity, Garbage) or headers is None:
+        return identity if isinstance(identity, Garbage) else Garbage(half_offset, "no headers")
+    by_name = {name: value or b"" for name, value in headers[: _system_count(headers)]}
+    try:
+        _, _, born, instance = by_name[names.HALFHITCH].split(b";", 3)
+        return HalfRecord(
+            transaction_id=identity.identity[1],
+            producer_group=identity.identity[0],
+            index=identity.index,
+            born_ms=_number(born),
+            instance=instance.decode(),
+            target_topic=by_name[names.REAL_TOPIC].decode(),
+            target_partition=_optional_number(by_name.get(names.REAL_QID)),
+            immunity_s=_optional_number(by_name.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
+            check_count=_optional_number(by_name.get(names.TRANSACTION_CHECK_TIMES)) or 0,
+            first_half_offset=_optional_number(by_name.get(names.TRAN_PREPARED_QUEUE_OFFSET)),
+        )
+    except (ValueError, KeyError):
+        return Garbage(half_offset, "a system header does not parse")
+
+
+@dataclass(slots=True)
+class Forward:
+    """Where a committed half goes and with which headers."""
+
+    target_topic: str
+    target_partition: int | None
+    headers: Headers
+
+
+def read_forward(half_offset: int, headers: Headers | None) -> Forward | Garbage:
+    """Target and headers of the forwarded record; the hot path of a commit."""
+    if not headers or len(headers) < _FIXED_COUNT or headers[3][0] != names.REAL_TOPIC:
+        return Garbage(half_offset, "no REAL_TOPIC header in its place")
+    system_count = _system_count(headers)
+    partition: int | None = None
+    try:
+        topic = headers[3][1].decode()  # type: ignore[union-attr]
+        for name, value in headers[_FIXED_COUNT:system_count]:
+            if name == names.REAL_QID:
+                partition = _optional_number(value)
+    except (ValueError, AttributeError):
+        return Garbage(half_offset, "REAL_TOPIC or REAL_QID does not parse")
+    if not topic:
+        return Garbage(half_offset, "REAL_TOPIC is empty")
+    return Forward(topic, partition, [*headers[system_count:], *headers[1:3], headers[0]])
+
+
+def _system_count(headers: Headers) -> int:
+    """How many leading headers are ours; users cannot use these names, so the rest is theirs."""
+    count = _FIXED_COUNT
+    while count < len(headers) and headers[count][0] in names.SYSTEM:
+        count += 1
+    return count
+
+
+def _number(raw: bytes) -> int:
+    """A plain decimal; int() alone would take signs, blanks, underscores and a million digits."""
+    if not raw.isdigit() or len(raw) > DIGITS_MAX:
+        raise ValueError(raw[:DIGITS_MAX])
+    return int(raw)
+
+
+def _optional_number(raw: bytes | None) -> int | None:
+    return None if raw is None else _number(raw)

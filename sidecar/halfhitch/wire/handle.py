@@ -1,0 +1,111 @@
+"""The handle: what a caller holds, so that any instance can end its transaction without a look-up.
+
+    base64url( version u8 | partition u16 | count u16 | first offset u64 | group length u8 | id
+    length u8 | group | id | further offsets, each u64 | MAC of 16 bytes )
+
+The MAC (keyed BLAKE2b over everything before it) binds partition, group, id and offsets: an id can
+neither be guessed nor moved to another partition or group. The first key signs, all keys verify, so
+that a key can be changed without refusing the handles that are out.
+"""
+
+import binascii
+import hmac
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from halfhitch.errors import InvalidHandle
+
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("!BHHQBB")
+_MAC_BYTES: Final = 16
+#: 10,000 messages of a transaction, and the longest ids.
+TEXT_LENGTH_MAX: Final = 110_000
+KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
+
+
+@dataclass(slots=True)
+class Handle:
+    """The content of a handle."""
+
+    partition: int
+    producer_group: str
+    transaction_id: str
+    half_offsets: tuple[int, ...]
+
+
+class HandleCodec:
+    """Handles to text and back, under one or more keys of 16 to 64 bytes (the first one signs)."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._signing = keys[0]
+        self._keys = tuple(keys)
+
+    def encode(self, handle: Handle) -> str:
+        """URL-safe text without padding."""
+        group = handle.producer_group.encode()
+        transaction_id = handle.transaction_id.encode()
+        first, *further = handle.half_offsets
+        body = (
+            _HEAD.pack(
+                _VERSION,
+                handle.partition,
+                len(handle.half_offsets),
+                first,
+                len(group),
+                len(transaction_id),
+            )
+            + group
+            + transaction_id
+        )
+        if further:
+            body += struct.pack(f"!{len(further)}Q", *further)
+        mac = blake2b(body, key=self._signing, digest_size=_MAC_BYTES).digest()
+        return urlsafe_b64encode(body + mac).rstrip(b"=").decode()
+
+    def decode(self, text: str) -> Handle:
+        """Raises InvalidHandle, which tells a broken text from a foreign signature."""
+        raw = _from_text(text)
+        body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
+        for key in self._keys:
+            if hmac.compare_digest(blake2b(body, key=key, digest_size=_MAC_BYTES).digest(), mac):
+                return _parse(body)
+        raise InvalidHandle(
+            "the handle was not signed by this coordinator: it was altered, or it comes from an "
+            "installation with another handle key (set the same HALFHITCH_HANDLE_KEY everywhere)"
+        )
+
+
+def _from_text(text: str) -> bytes:
+    try:
+        raw = (
+            urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            if len(text) <= TEXT_LENGTH_MAX
+            else b""
+        )
+    except (binascii.Error, ValueError):  # ValueError: not ASCII
+        raw = b""
+    # Base64 decoders pass over strangers in the text and spare bits at its end: two texts must not
+    # mean one handle.
+    if len(raw) <= _HEAD.size + _MAC_BYTES or urlsafe_b64encode(raw).rstrip(b"=") != text.encode():
+        raise InvalidHandle("the handle is broken: send it exactly as prepare returned it")
+    return raw
+
+
+def _parse(body: bytes) -> Handle:
+    """Of a body whose MAC is right; a mismatch here means a handle of another version."""
+    version, partition, count, first, group_length, id_length = _HEAD.unpack_from(body)
+    group_end = _HEAD.size + group_length
+    id_end = group_end + id_length
+    if version != _VERSION or count == 0 or len(body) != id_end + 8 * (count - 1):
+        raise InvalidHandle(f"the handle has version {version}, which this release does not know")
+    further = struct.unpack_from(f"!{count - 1}Q", body, id_end) if count > 1 else ()
+    return Handle(
+        partition,
+        body[_HEAD.size : group_end].decode(),
+        body[group_end:id_end].decode(),
+        (first, *further),
+    )

@@ -1,0 +1,228 @@
+"""Op records: decisions (tags c, r), done marks (d) and conflicts (x).
+
+One record may carry many entries: decisions of the same moment share a record, a Kafka transaction
+writes one done mark for all it did. Header TAGS holds the tag; the value holds half offsets as
+decimal text with trailing commas (`17,18,`), RocketMQ's own form; header HALFHITCH holds the
+version digit and a JSON array with one entry each, in the order of the offsets:
+
+    c, r    [group, id, covered count, number of offsets, source, reason or null]
+    d       [group, id, ending, number of offsets]   ending: messages committed, 0 for a roll back
+    x       [group, id, "contrary" or "uncovered", losing op offset, number of offsets]
+
+The number says how many of the value's offsets belong to the entry. In a decision they are hints,
+in a done mark they are the fact. Reading is strict and total: any record gives entries or
+`Garbage`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+
+from halfhitch.core.model import (
+    ConflictKind,
+    ConflictMark,
+    ConflictRead,
+    DecisionRead,
+    DoneMark,
+    DoneRead,
+    HalfOffset,
+    OpOffset,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TimestampMs,
+    TransactionId,
+)
+from halfhitch.wire import headers as names
+from halfhitch.wire.half import DIGITS_MAX, INDEX_MAX, Garbage, Headers
+
+#: What one record takes at most: 1,000 entries with the longest ids and groups stay below 600 kB,
+#: and 20,000 offsets below 400 kB.
+MARKS_MAX: Final = 1_000
+OFFSETS_MAX: Final = 20_000
+#: A longer value is not ours.
+VALUE_BYTES_MAX: Final = 900_000
+
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+_Covered = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX + 1)]
+_Ending = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX + 1)]
+_LogOffset = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class DecisionEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One transaction's decision."""
+
+    producer_group: _Text
+    transaction_id: _Text
+    covered_count: _Covered
+    offset_count: _Count
+    source: ResolutionSource
+    reason: str | None = None
+
+
+class DoneEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """These halves need nothing more, because their transaction ended so."""
+
+    producer_group: _Text
+    transaction_id: _Text
+    ending: _Ending
+    offset_count: _Count
+
+
+class ConflictEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Something lost against the winning decision."""
+
+    producer_group: _Text
+    transaction_id: _Text
+    kind: ConflictKind
+    losing_op_offset: _LogOffset
+    offset_count: _Count
+
+
+Entry = DecisionEntry | DoneEntry | ConflictEntry
+OpRead = DecisionRead | DoneRead | ConflictRead
+
+TAG_DONE: Final = b"d"
+TAG_CONFLICT: Final = b"x"
+_RESOLUTION_OF_TAG: Final = {resolution.value.encode(): resolution for resolution in Resolution}
+_VERSION: Final = str(names.RECORD_VERSION).encode()
+
+_encode = msgspec.json.Encoder().encode
+_decode_decisions = msgspec.json.Decoder(list[DecisionEntry]).decode
+_decode_done = msgspec.json.Decoder(list[DoneEntry]).decode
+_decode_conflicts = msgspec.json.Decoder(list[ConflictEntry]).decode
+
+
+def tag_of(resolution: Resolution) -> bytes:
+    """The tag of the op record that says a transaction ended so."""
+    return resolution.value.encode()
+
+
+def write(
+    tag: bytes, entries: Sequence[Entry], half_offsets: Iterable[int]
+) -> tuple[bytes, Headers]:
+    """Value and headers of one op record; `half_offsets` of all entries in their order."""
+    value = "".join([f"{half_offset}," for half_offset in half_offsets]).encode()
+    return value, [(names.TAGS, tag), (names.HALFHITCH, _VERSION + _encode(entries))]
+
+
+def write_step(
+    done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]
+) -> list[tuple[bytes, Headers]]:
+    """The op records of one step: done marks, then conflicts, cut so that none is too large."""
+    records: list[tuple[bytes, Headers]] = []
+    for marks in _cut(done):
+        entries: list[Entry] = [
+            DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks
+        ]
+        records.append(write(TAG_DONE, entries, [o for mark in marks for o in mark.half_offsets]))
+    for lost in _cut(conflicts):
+        entries = [
+            ConflictEntry(*mark.identity, mark.kind, mark.losing_op_offset, len(mark.half_offsets))
+            for mark in lost
+        ]
+        records.append(
+            write(TAG_CONFLICT, entries, [o for mark in lost for o in mark.half_offsets])
+        )
+    return records
+
+
+_Mark = TypeVar("_Mark", DoneMark, ConflictMark)
+
+
+def _cut(marks: Sequence[_Mark]) -> Iterator[Sequence[_Mark]]:
+    """Runs of marks that fit into one record. A mark with very many offsets stands alone."""
+    run: list[_Mark] = []
+    offsets = 0
+    for mark in marks:
+        if run and (len(run) >= MARKS_MAX or offsets + len(mark.half_offsets) > OFFSETS_MAX):
+            yield run
+            run, offsets = [], 0
+        run.append(mark)
+        offsets += len(mark.half_offsets)
+    if run:
+        yield run
+
+
+def read(
+    op_offset: int, stored_at_ms: int, value: bytes | None, headers: Headers | None
+) -> Sequence[OpRead] | Garbage:
+    """All entries of an op record as the ledger's events, or why there are none."""
+    if not headers or len(headers) != 2 or headers[0][0] != names.TAGS:
+        return Garbage(op_offset, "not exactly the headers TAGS and HALFHITCH")
+    tag, body = headers[0][1], headers[1][1]
+    if headers[1][0] != names.HALFHITCH or not body or body[:1] != _VERSION:
+        return Garbage(
+            op_offset, "HALFHITCH header missing or of a version not known to this release"
+        )
+    if len(value or b"") > VALUE_BYTES_MAX:
+        return Garbage(op_offset, "value too long")
+    try:
+        half_offsets = _read_offsets(value or b"")
+        return _read_entries(
+            OpOffset(op_offset), TimestampMs(stored_at_ms), tag, body[1:], half_offsets
+        )
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        return Garbage(op_offset, f"does not parse: {str(error)[:120]}")
+
+
+def _read_entries(
+    op_offset: OpOffset,
+    stored_at_ms: TimestampMs,
+    tag: bytes | None,
+    body: bytes,
+    half_offsets: list[HalfOffset],
+) -> Sequence[OpRead]:
+    result: list[OpRead] = []
+    position = 0
+    resolution = _RESOLUTION_OF_TAG.get(tag or b"")
+    if resolution is not None:
+        for decision in _decode_decisions(body):
+            position += decision.offset_count
+            result.append(
+                DecisionRead(
+                    op_offset,
+                    stored_at_ms,
+                    _identity(decision),
+                    resolution,
+                    decision.covered_count,
+                    decision.source,
+                )
+            )
+    elif tag == TAG_DONE:
+        for done in _decode_done(body):
+            taken = tuple(half_offsets[position : position + done.offset_count])
+            position += done.offset_count
+            result.append(DoneRead(op_offset, stored_at_ms, _identity(done), done.ending, taken))
+    elif tag == TAG_CONFLICT:
+        for lost in _decode_conflicts(body):
+            taken = tuple(half_offsets[position : position + lost.offset_count])
+            position += lost.offset_count
+            losing = OpOffset(lost.losing_op_offset)
+            result.append(
+                ConflictRead(op_offset, stored_at_ms, _identity(lost), lost.kind, losing, taken)
+            )
+    else:
+        raise ValueError(f"unknown tag {tag!r}")
+    if position != len(half_offsets):
+        raise ValueError(f"entries speak of {position} offsets, the value has {len(half_offsets)}")
+    return result
+
+
+def _identity(entry: Entry) -> tuple[ProducerGroup, TransactionId]:
+    return ProducerGroup(entry.producer_group), TransactionId(entry.transaction_id)
+
+
+def _read_offsets(value: bytes) -> list[HalfOffset]:
+    """`17,18,` strictly: digits and trailing commas, nothing else."""
+    if not value:
+        return []
+    parts = value.split(b",")
+    if parts.pop():
+        raise ValueError("the offsets do not end with a comma")
+    for part in parts:
+        if not part.isdigit() or len(part) > DIGITS_MAX:
+            raise ValueError(f"not a half offset: {part[:DIGITS_MAX]!r}")
+    return [HalfOffset(int(part)) for part in parts]
