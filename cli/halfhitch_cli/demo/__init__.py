@@ -1,0 +1,7 @@
+"""The demo: an order service with a real database, disturbed on purpose, and the sums that prove it.
+
+shop.py      the order service: what an application looks like that uses Half Hitch
+stage.py     the servers and processes of the demo, started, killed and stopped
+watch.py     what can be seen while it runs
+verdict.py   the books: database, topics, logs and Spark, compared at the end
+"""

@@ -1,0 +1,194 @@
+"""The order service: each order is one local transaction and two messages on two topics.
+
+This is what an application looks like that uses Half Hitch: `take_order` is the part to copy. The rest
+makes trouble: some orders fail and are rolled back, and at some the whole process dies without a
+word, before or after its local commit, to be started again by whoever watches it.
+
+    python -m halfhitch_cli.demo.shop --database FILE --address unix:PATH --share 0/3 ...
+"""
+
+import argparse
+import json
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine, String, create_engine, event, select
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from halfhitch import Message, TransactionProducer
+from halfhitch.errors import BackendError
+
+GROUP: Final = "shop"
+ORDERS: Final = "orders"
+POINTS: Final = "points"
+CUSTOMERS: Final = 50
+
+_ROLLED_BACK_SHARE: Final = 0.1
+_DEADLINE_S: Final = 90.0  # longer than a coordinator needs to be started again
+
+
+class Base(DeclarativeBase):
+    """Tables of the shop."""
+
+
+class Attempt(Base):
+    """An order somebody has begun to take. Written before anything else: the ground truth."""
+
+    __tablename__ = "attempts"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    transaction_id: Mapped[str] = mapped_column(String(64))
+
+
+class Order(Base):
+    """An order that was taken: it exists if and only if its local transaction was committed."""
+
+    __tablename__ = "orders"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    transaction_id: Mapped[str] = mapped_column(String(64), unique=True)
+    customer: Mapped[str] = mapped_column(String(32))
+    points: Mapped[int]
+
+
+class OutOfStockError(Exception):
+    """Why an order is rolled back."""
+
+
+class Fate(Enum):
+    """What becomes of an order."""
+
+    TAKEN = "taken"
+    OUT_OF_STOCK = "out of stock"
+    DIES_BEFORE = "the process dies before its local commit"
+    DIES_AFTER = "the process dies after its local commit, before it could tell"
+
+
+class Fates:
+    """Every order's fate, from the seed: the same in every process."""
+
+    def __init__(self, seed: int, order_count: int, deaths: int) -> None:
+        rng = random.Random(f"deaths {seed}")  # noqa: S311 - a demo's dice
+        # Not at the very end: a death must have something to disturb.
+        numbers = rng.sample(range(order_count // 20, order_count * 9 // 10), k=deaths)
+        self._deaths = {
+            number: (Fate.DIES_BEFORE, Fate.DIES_AFTER)[place % 2]
+            for place, number in enumerate(numbers)
+        }
+        self._seed = seed
+
+    def of(self, number: int) -> Fate:
+        """The fate of one order."""
+        if number in self._deaths:
+            return self._deaths[number]
+        dice = random.Random(f"{self._seed} {number}")  # noqa: S311
+        return Fate.OUT_OF_STOCK if dice.random() < _ROLLED_BACK_SHARE else Fate.TAKEN
+
+
+def open_database(path: Path) -> Engine:
+    """SQLite, set up so that several processes can write."""
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.close()
+
+    return engine
+
+
+def take_order(
+    producer: TransactionProducer, database: Engine, attempt: Attempt, fate: Fate
+) -> None:
+    """One order: prepare two messages, write the order, let both become true together."""
+    customer, points = f"customer-{attempt.number % CUSTOMERS:02d}", 1 + attempt.number % 9
+    order = {"order_id": str(attempt.number), "customer": customer, "points": points}
+    content = json.dumps(order)
+
+    with producer.transaction(attempt.transaction_id) as tx:
+        tx.prepare([Message(ORDERS, content, customer), Message(POINTS, content, customer)])
+        with Session(database) as session, session.begin():
+            session.add(
+                Order(
+                    number=attempt.number,
+                    transaction_id=tx.id,
+                    customer=customer,
+                    points=points,
+                )
+            )
+            if fate is Fate.OUT_OF_STOCK:
+                raise OutOfStockError(attempt.number)
+            if fate is Fate.DIES_BEFORE:
+                _die()
+        if fate is Fate.DIES_AFTER:
+            _die()
+    # Leaving the block commits the messages; an exception inside rolls them back.
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _serve(
+    numbers: "queue.SimpleQueue[int]", producer: TransactionProducer, database: Engine, fates: Fates
+) -> None:
+    while True:
+        try:
+            number = numbers.get_nowait()
+        except queue.Empty:
+            return
+        attempt = Attempt(number=number, transaction_id=f"order-{number}-{os.urandom(4).hex()}")
+        with Session(database, expire_on_commit=False) as session, session.begin():
+            session.add(attempt)
+        try:
+            take_order(producer, database, attempt, fates.of(number))
+        except OutOfStockError:
+            pass  # rolled back, as it should be
+        except BackendError as error:
+            sys.stderr.write(f"order {number}: {error}\n")
+
+
+def main() -> int:
+    """Take this process's share of the orders, those already attempted left out."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", type=Path, required=True)
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--share", required=True, help="which of how many, such as 0/3")
+    parser.add_argument("--orders", type=int, required=True)
+    parser.add_argument("--deaths", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--seed", type=int, required=True)
+    asked = parser.parse_args()
+    share, shares = map(int, asked.share.split("/"))
+    fates = Fates(asked.seed, asked.orders, asked.deaths)
+    database = open_database(asked.database)
+    with Session(database) as session:
+        attempted = set(session.scalars(select(Attempt.number)))
+    numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(share, asked.orders, shares):
+        if number not in attempted:
+            numbers.put(number)
+    with TransactionProducer(GROUP, asked.address, deadline_s=_DEADLINE_S) as producer:
+        threads = [
+            threading.Thread(target=_serve, args=(numbers, producer, database, fates))
+            for _ in range(asked.threads)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    database.dispose()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

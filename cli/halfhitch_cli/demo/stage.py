@@ -1,0 +1,251 @@
+"""The demo's servers and processes: Kafka, the sidecar, the shop, the Spark stream.
+
+Everything is real and runs as a process of its own. The shop's processes die by themselves and are
+started again here; the sidecar is killed once, in the middle, and started again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from halfhitch.errors import HalfHitchError
+from halfhitch_cli.demo.shop import ORDERS, POINTS
+
+HALF_PARTITIONS: Final = 2
+TOPIC_PARTITIONS: Final = 3
+_READY_S: Final = 60.0
+_STOP_S: Final = 20.0
+
+
+class DemoError(HalfHitchError):
+    """The demo could not be carried through; where to look is in the message."""
+
+    code = "demo_failed"
+
+
+@dataclass(slots=True)
+class Plan:
+    """How much of everything."""
+
+    folder: Path
+    order_count: int
+    deaths: int
+    shop_count: int
+    seed: int
+
+    @property
+    def database(self) -> Path:
+        """The shop's SQLite file."""
+        return self.folder / "shop.sqlite"
+
+
+@dataclass(slots=True)
+class Stage:
+    """What runs. `bootstrap` is Kafka's address."""
+
+    plan: Plan
+    bootstrap: str
+    sidecar: "subprocess.Popen[bytes] | None" = None
+    spark: "subprocess.Popen[bytes] | None" = None
+    shops: "list[subprocess.Popen[bytes] | None]" = field(default_factory=list)
+    shop_deaths: int = 0
+    sidecar_deaths: int = 0
+    admin_port: int = 0
+
+    # -- the sidecar -----------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where the shop finds the sidecar; a socket path must stay short."""
+        return f"unix:{self.plan.folder / 'hh.sock'}"
+
+    def start_sidecar(self) -> None:
+        """Start it."""
+        self.admin_port = self.admin_port or _free_port()
+        environment = {
+            **_plain_environment(),
+            "HALFHITCH_KAFKA_BOOTSTRAP": self.bootstrap,
+            "HALFHITCH_HANDLE_KEY": "known-to-all-for-it-is-only-a-demo",
+            "HALFHITCH_HTTP_PORT": "0",
+            "HALFHITCH_HTTP_SOCKET": str(self.plan.folder / "hh.sock"),
+            "HALFHITCH_ADMIN_PORT": str(self.admin_port),
+            "HALFHITCH_INSTANCE_ID": "demo",
+            "HALFHITCH_OWNER_SESSION_TIMEOUT_MS": "6000",
+            "HALFHITCH_LOG_LEVEL": "warning",
+        }
+        self.sidecar = self._start("sidecar", ["halfhitch_cli", "serve"], environment)
+
+    def await_sidecar(self) -> None:
+        """Wait until it is ready for prepares."""
+        self._await(lambda: _answer(self.admin_port, "/readyz") is not None, "sidecar")
+
+    def kill_sidecar(self) -> None:
+        """kill -9, and start it again."""
+        assert self.sidecar is not None
+        self.sidecar.kill()
+        self.sidecar.wait()
+        self.sidecar_deaths += 1
+        self.start_sidecar()
+
+    def unfinished_count(self) -> int | None:
+        """Decided transactions that are not carried out yet; None while that is not known."""
+        status = _answer(self.admin_port, "/v1/status")
+        partitions = status["partitions"] if status else []
+        if len(partitions) < HALF_PARTITIONS or any(p["phase"] != "working" for p in partitions):
+            return None
+        return sum(p["decided_count"] + p["early_count"] for p in partitions)
+
+    def settle(self) -> None:
+        """Wait until every decision is carried out."""
+        self._await(lambda: self.unfinished_count() == 0, "sidecar", "carry out what was decided")
+
+    # -- the shop --------------------------------------------------------------------------------
+
+    def start_shops(self) -> None:
+        """All of them."""
+        self.shops = [self._start_shop(share) for share in range(self.plan.shop_count)]
+
+    def mind_shops(self) -> bool:
+        """Start again what has died; False when all have finished."""
+        for share, shop in enumerate(self.shops):
+            code = shop.poll() if shop is not None else None
+            if code == 0:
+                self.shops[share] = None
+            elif code is not None and code < 0:
+                self.shop_deaths += 1
+                self.shops[share] = self._start_shop(share)
+            elif code is not None:
+                raise DemoError(f"the shop failed; see {self.plan.folder / f'shop-{share}.log'}")
+        return any(shop is not None for shop in self.shops)
+
+    def _start_shop(self, share: int) -> "subprocess.Popen[bytes]":
+        plan = self.plan
+        arguments = {
+            "--database": plan.database,
+            "--address": self.address,
+            "--share": f"{share}/{plan.shop_count}",
+            "--orders": plan.order_count,
+            "--deaths": plan.deaths,
+            "--seed": plan.seed,
+        }
+        words = [str(word) for pair in arguments.items() for word in pair]
+        return self._start(
+            f"shop-{share}", ["halfhitch_cli.demo.shop", *words], _plain_environment()
+        )
+
+    # -- Spark -----------------------------------------------------------------------------------
+
+    def start_spark(self) -> None:
+        """The stream that sums points per customer while the orders come in."""
+        from halfhitch.embedded import spark_connector_jars, spark_java_home
+
+        folder = self.plan.folder
+        jars = ",".join(str(jar) for jar in spark_connector_jars())
+        words = ["halfhitch_spark.points", "--bootstrap", self.bootstrap, "--topic", POINTS]
+        words += ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "points.json")]
+        words += ["--stop-file", str(folder / "stop"), "--jars", jars]
+        words += ["--java-home", str(spark_java_home())]
+        self.spark = self._start("spark", words, _plain_environment())
+
+    def spark_points(self) -> dict[str, Any]:
+        """What the stream shows now; empty before its first batch."""
+        try:
+            found: dict[str, Any] = json.loads((self.plan.folder / "points.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def finish_spark(self) -> dict[str, Any]:
+        """Let it catch up and end."""
+        assert self.spark is not None
+        (self.plan.folder / "stop").touch()
+        self._await(lambda: self.spark is None or self.spark.poll() is not None, "spark", "end")
+        return self.spark_points()
+
+    # -- all -------------------------------------------------------------------------------------
+
+    def check_alive(self) -> None:
+        """Raise DemoError when something died that should not have."""
+        for name, process in (("sidecar", self.sidecar), ("spark", self.spark)):
+            if process is not None and process.poll() not in (None, 0):
+                raise DemoError(f"{name} has died; see {self.plan.folder / f'{name}.log'}")
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        running = [p for p in (*self.shops, self.spark, self.sidecar) if p is not None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(
+        self, name: str, words: list[str], environment: dict[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        with (self.plan.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                # Ctrl-C reaches the demo alone, which then stops the others in order.
+                start_new_session=True,
+            )
+
+    def _await(self, is_so: Callable[[], bool], name: str, what: str = "become ready") -> None:
+        give_up_s = time.monotonic() + _READY_S
+        while not is_so():
+            self.check_alive()
+            if time.monotonic() > give_up_s:
+                raise DemoError(
+                    f"{name} did not {what} within {_READY_S:g} s; "
+                    f"see {self.plan.folder / f'{name}.log'}"
+                )
+            time.sleep(0.1)
+
+
+def create_topics(bootstrap: str) -> None:
+    """The shop's two topics, and the internal ones."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topics = [NewTopic(name, TOPIC_PARTITIONS, 1) for name in (ORDERS, POINTS)]
+    for future in admin.create_topics(topics, operation_timeout=30.0).values():
+        future.result(30.0)
+    ensure(admin, InternalTopics(), partition_count=HALF_PARTITIONS, replication_factor=1)
+
+
+def _plain_environment() -> dict[str, str]:
+    """Ours, without settings that are meant for another sidecar."""
+    keep = ("HALFHITCH_CACHE_DIR",)
+    return {k: v for k, v in os.environ.items() if not k.startswith("HALFHITCH_") or k in keep}
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answer(port: int, path: str) -> Any:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=2.0) as response:
+            return json.loads(response.read() or b"{}")
+    except (URLError, OSError, ValueError):
+        return None

@@ -1,0 +1,29 @@
+"""Half Hitch for Spark: read committed messages as a DataFrame, each exactly once.
+
+    from halfhitch_spark import read_committed
+
+    messages = read_committed(spark, "broker:9092", "points", streaming=True)
+
+The package builds on PySpark and on the names of the headers (`halfhitch.wire`), on nothing else of
+Half Hitch: it runs wherever Spark does, and needs no sidecar to be reachable. Everything is made of
+Spark's own SQL functions, so no Python worker runs beside the executors.
+"""
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ImportError as problem:
+    raise ImportError(
+        "halfhitch_spark needs PySpark 4: install it with `pip install 'halfhitch[spark]'`"
+    ) from problem
+
+from halfhitch_spark.columns import message_columns
+from halfhitch_spark.reader import dangerously_read_uncommitted, read_committed
+from halfhitch_spark.session import connector_package, local_session
+
+__all__ = [
+    "connector_package",
+    "dangerously_read_uncommitted",
+    "local_session",
+    "message_columns",
+    "read_committed",
+]

@@ -1,0 +1,85 @@
+"""A small local Spark session, for a first look, for tests and for the demo.
+
+Owns its settings: two cores, no UI, two shuffle partitions, UTC, errors only in the log. A job on a
+cluster makes its session as it always does and needs nothing from here but `connector_package`.
+
+Where the connector's jars and Java come from is the caller's business: given, they are used and
+nothing is fetched; not given, Spark resolves the connector and finds Java as it usually does.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+_QUIET_LOGS: Final = Path(__file__).with_name("log4j2.properties")
+#: For work of seconds to minutes on few cores: the optimizing compiler and the parallel collector
+#: would take about half of the processor time, and memory, without ever paying it back.
+_SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def connector_package() -> str:
+    """The Maven coordinates of the Kafka connector that fits the installed PySpark."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+def local_settings(jars: Sequence[Path], core_count: int) -> dict[str, str]:
+    """The configuration of `local_session`."""
+    connector = (
+        {"spark.jars": ",".join(str(jar) for jar in jars)}
+        if jars
+        else {"spark.jars.packages": connector_package()}
+    )
+    return {
+        **connector,
+        "spark.master": f"local[{core_count}]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": (
+            f"{_SHORT_RUN} -Dlog4j2.configurationFile={_QUIET_LOGS.as_uri()}"
+        ),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def local_session(
+    app_name: str,
+    *,
+    jars: Sequence[Path] = (),
+    java_home: Path | None = None,
+    folder: Path | None = None,
+    core_count: int = 2,
+) -> SparkSession:
+    """Start Spark in this process's Java child, or return the session that already runs.
+
+    `jars` are the Kafka connector and what it needs; without them Spark resolves
+    `connector_package()` itself. `java_home` is a Java of 17 or newer for this start only.
+    `folder` is where the Java process runs: Spark 4.0 leaves an empty folder `artifacts` there.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in local_settings(jars, core_count).items():
+        builder = builder.config(name, value)
+    with _java_home(java_home), contextlib.chdir(folder or Path.cwd()):
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _java_home(home: Path | None) -> Iterator[None]:
+    """PySpark's launcher takes Java from the environment, and from nowhere else."""
+    before = os.environ.get("JAVA_HOME")
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+        elif home is not None:
+            del os.environ["JAVA_HOME"]

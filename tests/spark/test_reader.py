@@ -1,0 +1,266 @@
+"""Spark shows committed messages, each exactly once: on a real broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import AnalysisException
+
+from halfhitch.errors import ConfigurationError
+from halfhitch_spark import connector_package, dangerously_read_uncommitted, read_committed
+from harness.forwards import (
+    ANSWER_S,
+    Record,
+    abort_records,
+    commit_records,
+    forwarded_headers,
+    half_hitch_record,
+    store_undecided,
+)
+from harness.kafka import create_topics, fresh_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from halfhitch.embedded import EmbeddedKafka
+
+
+def values_of(messages: DataFrame) -> list[str]:
+    return sorted(bytes(row["value"]).decode() for row in messages.select("value").collect())
+
+
+def records(prefix: str, count: int, partition: int = 0) -> list[Record]:
+    return [
+        half_hitch_record(f"{prefix}-{number}", f"{prefix}-{number}".encode(), partition=partition)
+        for number in range(count)
+    ]
+
+
+def texts(given: Iterable[Record]) -> list[str]:
+    return sorted((record.value or b"").decode() for record in given)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_only_committed_messages_are_shown_although_others_are_stored(
+    spark: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    topic = fresh_name("read-committed")
+    create_topics(kafka.bootstrap, {topic: 2})
+    committed = records("first", 40) + records("second", 10, partition=1)
+    hidden_by_the_open = records("behind", 5)
+    aborted = records("aborted", 30) + records("aborted-too", 20, partition=1)
+    undecided = records("undecided", 1)
+
+    commit_records(kafka.bootstrap, topic, committed)
+    abort_records(kafka.bootstrap, topic, aborted)
+    open_producer = store_undecided(kafka.bootstrap, topic, undecided)
+    try:
+        # Partition 0 only: what lies behind an open Kafka transaction waits until that has ended.
+        commit_records(kafka.bootstrap, topic, hidden_by_the_open)
+        stored = dangerously_read_uncommitted(spark, kafka.bootstrap, topic)
+        assert values_of(stored) == sorted(
+            texts(committed) + texts(aborted) + texts(undecided) + texts(hidden_by_the_open)
+        ), "there was nothing to hide"
+        assert values_of(read_committed(spark, kafka.bootstrap, topic)) == texts(committed)
+    finally:
+        open_producer.abort_transaction(ANSWER_S)
+    shown = values_of(read_committed(spark, kafka.bootstrap, topic))
+    assert shown == sorted(texts(committed) + texts(hidden_by_the_open))
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_messages_of_two_topics_come_with_their_columns(
+    spark: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    orders, points = fresh_name("orders"), fresh_name("points")
+    create_topics(kafka.bootstrap, {orders: 1, points: 1})
+    user = [("trace", b"a"), ("raw", b"\xff\x00"), ("trace", b"a"), ("none", None), ("empty", b"")]
+    headers = forwarded_headers("t-1", index=0, user=user)
+    commit_records(kafka.bootstrap, orders, [Record(b"\x00\xff", key=b"\xfe", headers=headers)])
+    second = Record(None, headers=forwarded_headers("t-1", index=1))
+    commit_records(kafka.bootstrap, points, [second])
+
+    rows = read_committed(spark, kafka.bootstrap, [orders, points]).orderBy("message_index")
+    first_row, second_row = rows.collect()
+
+    assert bytes(first_row["value"]) == b"\x00\xff"
+    assert bytes(first_row["key"]) == b"\xfe"
+    assert first_row["topic"] == orders
+    assert (first_row["partition"], first_row["offset"]) == (0, 0)
+    assert first_row["transaction_id"] == second_row["transaction_id"] == "t-1"
+    assert first_row["producer_group"] == "orders"
+    assert first_row["born"].timestamp() == 1_700_000_000.123
+    assert first_row["timestamp"] > first_row["born"]
+    assert header_pairs(first_row) == user
+    assert second_row["topic"] == points
+    assert (second_row["key"], second_row["value"], second_row["headers"]) == (None, None, [])
+
+
+def header_pairs(row: Row) -> list[tuple[str, bytes | None]]:
+    return [(h["key"], None if h["value"] is None else bytes(h["value"])) for h in row["headers"]]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_messages_of_other_producers_are_shown_without_a_transaction(
+    spark: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    topic = fresh_name("mixed")
+    create_topics(kafka.bootstrap, {topic: 1})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    producer.produce(topic, value=b"bare")
+    producer.produce(topic, value=b"labelled", headers=[("UNIQ_KEY", b"not ours"), ("a", None)])
+    assert producer.flush(ANSWER_S) == 0
+    commit_records(kafka.bootstrap, topic, [half_hitch_record("t-1", b"ours")])
+
+    rows = read_committed(spark, kafka.bootstrap, topic).orderBy("offset").collect()
+
+    assert [bytes(row["value"]) for row in rows] == [b"bare", b"labelled", b"ours"]
+    assert [row["transaction_id"] for row in rows] == [None, None, "t-1"]
+    assert [row["message_index"] for row in rows] == [None, None, 0]
+    assert header_pairs(rows[1]) == [("UNIQ_KEY", b"not ours"), ("a", None)]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_stream_that_starts_again_from_its_checkpoint_neither_doubles_nor_loses(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = fresh_name("restart")
+    create_topics(kafka.bootstrap, {topic: 2})
+    seen: list[tuple[int, list[str]]] = []
+
+    def run_until_caught_up() -> None:
+        query = (
+            read_committed(
+                spark, kafka.bootstrap, topic, streaming=True, options={"maxOffsetsPerTrigger": 25}
+            )
+            .writeStream.option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
+            .trigger(availableNow=True)
+            .foreachBatch(lambda batch, number: seen.append((number, values_of(batch))))
+            .start()
+        )
+        assert query.awaitTermination(60)
+
+    first = records("first", 30) + records("first-b", 20, partition=1)
+    commit_records(kafka.bootstrap, topic, first)
+    abort_records(kafka.bootstrap, topic, records("aborted", 30))
+    run_until_caught_up()
+    second = records("second", 10)
+    abort_records(kafka.bootstrap, topic, records("aborted-too", 10, partition=1))
+    commit_records(kafka.bootstrap, topic, second)
+    run_until_caught_up()
+    run_until_caught_up()
+
+    assert len(seen) > 2, "one batch a run would not show that batches join without a gap"
+    assert [number for number, _ in seen] == list(range(len(seen)))
+    assert sorted(text for _, batch in seen for text in batch) == sorted(
+        texts(first) + texts(second)
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_reading_starts_where_it_is_told(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    topic = fresh_name("starting")
+    create_topics(kafka.bootstrap, {topic: 1})
+    commit_records(kafka.bootstrap, topic, records("m", 5))
+    from_third = json.dumps({topic: {"0": 3}})
+    shown = read_committed(spark, kafka.bootstrap, topic, starting=from_third)
+    assert values_of(shown) == ["m-3", "m-4"]
+
+
+NO_SESSION: Any = None  # options are judged before Spark is asked for anything
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.isolation.level", "read_uncommitted"),
+        ("KAFKA.Isolation.Level", "read_uncommitted"),
+        ("kafka.isolation.level", ""),
+        ("includeHeaders", "false"),
+        ("includeheaders", False),
+    ],
+)
+def test_an_option_that_would_undo_the_promise_is_refused_with_the_reason(
+    name: str, value: str | bool
+) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{name}={value}: it must be .*, because .*"):
+        read_committed(NO_SESSION, "127.0.0.1:1", "points", options={name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("kafka.bootstrap.servers", "bootstrap"),
+        ("subscribePattern", "topics"),
+        ("assign", "topics"),
+        ("startingOffsets", "starting"),
+    ],
+)
+def test_an_option_that_has_an_argument_is_refused_with_its_name(name: str, argument: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"use the argument '{argument}'"):
+        read_committed(NO_SESSION, "127.0.0.1:1", "points", options={name: "x"})
+
+
+@pytest.mark.parametrize("topics", [[], "", "orders,points", ["orders", "a b"]])
+def test_names_that_no_topic_can_have_are_refused(topics: str | list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="topic"):
+        read_committed(NO_SESSION, "127.0.0.1:1", topics)
+
+
+class SparkWithout:
+    """A session whose Kafka source cannot be had."""
+
+    def __init__(self, complaint: str) -> None:
+        self._complaint = complaint
+
+    @property
+    def read(self) -> SparkWithout:
+        return self
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *_, **__: self
+
+    def load(self) -> None:
+        raise AnalysisException(self._complaint)
+
+
+def test_a_session_without_the_connector_is_told_which_package_it_needs() -> None:
+    spark: Any = SparkWithout("Failed to find data source: kafka. Please deploy the application")
+    with pytest.raises(ConfigurationError, match=re.escape(connector_package())):
+        read_committed(spark, "127.0.0.1:1", "points")
+
+
+def test_sparks_other_complaints_are_left_as_they_are() -> None:
+    spark: Any = SparkWithout("something else")
+    with pytest.raises(AnalysisException, match="something else"):
+        read_committed(spark, "127.0.0.1:1", "points")
+
+
+def test_without_pyspark_the_import_says_what_to_install() -> None:
+    program = "import sys; sys.modules['pyspark'] = None; import halfhitch_spark"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert answer.returncode == 1
+    assert "pip install 'halfhitch[spark]'" in answer.stderr
+
+
+@pytest.mark.spark
+def test_the_required_values_may_be_said_again(spark: SparkSession) -> None:
+    said_again = {"kafka.isolation.level": "read_committed", "includeHeaders": True}
+    messages = read_committed(spark, "127.0.0.1:1", "points", streaming=True, options=said_again)
+    assert messages.isStreaming
