@@ -18,7 +18,7 @@ Each class carries a stable `code` (part of the public contract) and says whethe
 How an error looks on a wire is decided beside each door, nowhere else.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HalfHitchError(Exception):
@@ -30,6 +30,18 @@ class HalfHitchError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the way between processes; constructors with keywords would not."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[HalfHitchError], args: tuple[Any, ...], state: dict[str, Any]
+) -> HalfHitchError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class RequestError(HalfHitchError):

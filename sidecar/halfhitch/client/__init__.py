@@ -1,0 +1,82 @@
+"""The client: producers of transactional messages, blocking and asyncio.
+
+It imports the standard library and `halfhitch.errors` only, and each name when it is first used:
+the blocking producer does not pay for asyncio, nor a program that only makes messages for sockets.
+
+    values, errors      what programs see
+    calls, protocol     requests as bytes, answers as values: no I/O
+    retries             when to try again, and what may be said after giving up: no I/O
+    conversation        the course of one transaction: no I/O
+    sync, aio           the two shells, each with its connections
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from halfhitch.client.aio import AsyncTransaction, AsyncTransactionProducer
+    from halfhitch.client.errors import (
+        BadAnswer,
+        DecisionUnknown,
+        PrepareUnknown,
+        ProducerClosed,
+        SidecarUnavailable,
+        TransactionDoomed,
+        TransactionEnded,
+    )
+    from halfhitch.client.sync import Transaction, TransactionProducer
+    from halfhitch.client.values import (
+        AsyncTransactionListener,
+        Ended,
+        LocalTransactionState,
+        Message,
+        Prepared,
+        SendResult,
+        TransactionListener,
+        TransactionView,
+    )
+
+__all__ = [
+    "AsyncTransaction",
+    "AsyncTransactionListener",
+    "AsyncTransactionProducer",
+    "BadAnswer",
+    "DecisionUnknown",
+    "Ended",
+    "LocalTransactionState",
+    "Message",
+    "PrepareUnknown",
+    "Prepared",
+    "ProducerClosed",
+    "SendResult",
+    "SidecarUnavailable",
+    "Transaction",
+    "TransactionDoomed",
+    "TransactionEnded",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionView",
+]
+
+_HOME = {
+    "AsyncTransaction": "aio",
+    "AsyncTransactionProducer": "aio",
+    "BadAnswer": "errors",
+    "DecisionUnknown": "errors",
+    "PrepareUnknown": "errors",
+    "ProducerClosed": "errors",
+    "SidecarUnavailable": "errors",
+    "Transaction": "sync",
+    "TransactionDoomed": "errors",
+    "TransactionEnded": "errors",
+    "TransactionProducer": "sync",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'halfhitch.client' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"halfhitch.client.{_HOME.get(name, 'values')}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,59 @@
+"""Where the sidecar listens: `http://host:port` or `unix:/path/to/socket`.
+
+A wrong address is refused when the producer is made, not at the first message.
+"""
+
+import os
+from typing import NamedTuple
+
+from halfhitch.errors import ConfigurationError
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8340"
+ADDRESS_VARIABLE = "HALFHITCH_ADDRESS"
+
+
+class Address(NamedTuple):
+    """A parsed address: either `path` (unix socket) or `host` and `port` are set."""
+
+    text: str
+    host: str
+    port: int
+    path: str | None
+    host_header: str
+
+
+def find_address(given: str | None) -> Address:
+    """The given address, else the environment's, else the sidecar's default port on loopback."""
+    return parse_address(given or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS)
+
+
+def parse_address(text: str) -> Address:
+    """Raises ConfigurationError with a good example."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:").removeprefix("//")  # unix:///run/x.sock is usual too
+        if not path or "\0" in path:
+            raise _refused(text, "the path of the socket is missing")
+        return Address(text, "", 0, path, "localhost")
+    if not text.startswith("http://"):
+        raise _refused(text, "it must begin with http:// or unix:")
+    authority = text.removeprefix("http://").removesuffix("/")
+    host, colon, port_text = authority.rpartition(":")
+    if not colon or not (port_text.isascii() and port_text.isdecimal()):
+        raise _refused(text, "the port is missing or is not a number")
+    if not 0 < int(port_text) < 65536:
+        raise _refused(text, "the port must be between 1 and 65535")
+    bare_host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    bracketed = bare_host is not host
+    if not bare_host.isascii() or not bare_host.isprintable() or set(bare_host) & set(" /?#@[]"):
+        raise _refused(text, "the host name has characters that cannot be in one")
+    if not bare_host or (":" in bare_host and not bracketed):
+        raise _refused(text, "the host name is missing, or is an IPv6 address without [brackets]")
+    return Address(text, bare_host, int(port_text), None, authority)
+
+
+def _refused(text: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"address {text!r}: {reason}. Good values are {DEFAULT_ADDRESS} and"
+        " unix:/run/halfhitch/data.sock (argument address=..., or the variable"
+        f" {ADDRESS_VARIABLE})"
+    )

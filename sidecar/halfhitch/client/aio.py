@@ -1,0 +1,271 @@
+"""The asyncio producer.
+
+It decides nothing: calls, retries and the course of a transaction are shared with the blocking
+producer (`calls`, `retries`, `conversation`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from math import inf
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from halfhitch.client.address import find_address
+from halfhitch.client.aio_connections import ConnectionPool
+from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
+from halfhitch.client.conversation import (
+    LEAVING_DEADLINE_S,
+    Conversation,
+    check_limits,
+    failed_result,
+    note_failed_rollback,
+    require_listener,
+    result_of,
+)
+from halfhitch.client.errors import TransactionDoomed
+from halfhitch.client.pacing import REAL_PACING, Pacing
+from halfhitch.client.retries import Attempts, TransportFailure
+from halfhitch.client.values import (
+    AsyncTransactionListener,
+    Ended,
+    Headers,
+    LocalTransactionState,
+    Message,
+    Prepared,
+    SendResult,
+    TransactionView,
+)
+from halfhitch.errors import HalfHitchError
+
+T = TypeVar("T")
+
+
+class AsyncTransactionProducer:
+    """`TransactionProducer` for asyncio: the same arguments, methods and promises, to be awaited.
+
+    Tasks of one event loop may share a producer; another loop needs another one, and so does
+    a forked child, where no loop goes on. Use it in an `async with` block, or await `close()`.
+
+    A call that is cancelled may have been carried out; see `PrepareUnknown` and `DecisionUnknown`
+    for what that means.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        address: str | None = None,
+        token: str | None = None,
+        deadline_s: float = 10.0,
+        listener: AsyncTransactionListener | None = None,
+        *,
+        connections_max: int = 32,
+        pacing: Pacing = REAL_PACING,
+    ) -> None:
+        check_limits(deadline_s, connections_max)
+        found = find_address(address)
+        self.group = group
+        self.address = found.text
+        self._calls = Calls(found, group, token)
+        self._deadline_s = deadline_s
+        self._listener = listener
+        self._jitter = pacing.jitter
+        self._pool = ConnectionPool(found, connections_max)
+
+    def transaction(
+        self, transaction_id: str | None = None, *, immunity_s: int | None = None
+    ) -> "AsyncTransaction":
+        """A transaction for an `async with` block: leaving it commits, an exception rolls back.
+
+        Nothing is stored until the first message. No check-back comes before `immunity_s`.
+        """
+        chosen = transaction_id or new_transaction_id()
+        return AsyncTransaction(self, Conversation(self._calls, chosen, immunity_s))
+
+    async def send_message_in_transaction(
+        self, message: Message, arg: Any = None, *, immunity_s: int | None = None
+    ) -> SendResult:
+        """Store the message, run the listener's local transaction, send what it decided.
+
+        An exception in the listener means UNKNOWN: no decision is sent and the exception is on the
+        result. Raises when the message was not surely stored (the listener did not run), and when
+        the decision was not surely stored (DecisionUnknown carries the handle to repeat it with).
+        """
+        listener = require_listener(self._listener)
+        transaction_id = message.transaction_id or new_transaction_id()
+        prepared = await self.prepare([message], transaction_id, immunity_s)
+        try:
+            told = await listener.execute_local_transaction(
+                message._replace(transaction_id=prepared.transaction_id), arg
+            )
+        except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
+            return failed_result(prepared, error)
+        result = result_of(prepared, told)
+        if result.state is LocalTransactionState.COMMIT:
+            await self.commit(result.handle)
+        elif result.state is LocalTransactionState.ROLLBACK:
+            await self.rollback(result.handle)
+        return result
+
+    async def prepare(
+        self,
+        messages: Sequence[Message],
+        transaction_id: str | None = None,
+        immunity_s: int | None = None,
+    ) -> Prepared:
+        """Store the messages, invisible. Repeating it with the same id and messages is safe."""
+        chosen = transaction_id or new_transaction_id()
+        return await self.perform(self._calls.prepare(messages, chosen, immunity_s))
+
+    async def add(self, handle: str, messages: Sequence[Message]) -> Prepared:
+        """Store further messages of a pending transaction; use the new handle from then on.
+
+        Adds to one transaction must follow one another, each with the handle of the last. The
+        same messages with the same handle may be sent again: they are stored once. Different
+        messages with a handle that was already added to are taken for that repetition.
+        """
+        return await self.perform(self._calls.add(handle, messages))
+
+    async def commit(self, handle: str, *, wait_visible: bool = False) -> Ended:
+        """Make the messages visible. Returns when the decision is durable; repeating it is safe.
+
+        `wait_visible` also waits until consumers can see them, or raises VisibilityUnknown.
+        """
+        return await self.perform(
+            self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible)
+        )
+
+    async def rollback(self, handle: str) -> Ended:
+        """Drop the messages. Returns when the decision is durable; repeating it is safe."""
+        return await self.perform(self._calls.end(Operation.ROLLBACK, handle))
+
+    async def view(self, handle: str) -> TransactionView:
+        """What the coordinator knows of the transaction."""
+        return await self.perform(self._calls.view(handle))
+
+    async def perform(self, call: Call[T], at_most_s: float = inf) -> T:
+        """Carry out one call with its retries. For this package; programs use the methods above."""
+        self._pool.check_open()
+        clock = asyncio.get_running_loop().time  # timers of connections go by it
+        attempts = Attempts(
+            call,
+            self.address,
+            now_s=clock(),
+            deadline_s=min(at_most_s, self._deadline_s),
+            jitter=self._jitter,
+        )
+        while True:
+            try:
+                response = await self._pool.exchange(call.request, attempts)
+            except TransportFailure as failure:
+                pause_s = attempts.failed(failure, clock())
+            else:
+                answered = attempts.answered(response, clock())
+                if answered is None:
+                    return call.read(response)
+                pause_s = answered
+            await asyncio.sleep(pause_s)
+
+    async def close(self) -> None:
+        """Close the connections; calls under way are finished first, new ones are refused."""
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncTransaction:
+    """One transaction; made by `AsyncTransactionProducer.transaction()`.
+
+    Its methods may be called from several tasks; they take turns.
+    """
+
+    def __init__(self, producer: AsyncTransactionProducer, conversation: Conversation) -> None:
+        self._producer = producer
+        self._talk = conversation
+        self._lock = asyncio.Lock()
+
+    @property
+    def id(self) -> str:
+        """The transaction id: known before anything is sent, so it can go into the database."""
+        return self._talk.transaction_id
+
+    @property
+    def handle(self) -> str | None:
+        """What ends this transaction from anywhere; None before the first message is stored."""
+        return self._talk.handle
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Store one message, invisible, on all in-sync replicas before this returns."""
+        await self.prepare([Message(topic, value, key, headers, partition)])
+
+    async def prepare(self, messages: Sequence[Message]) -> None:
+        """Store several messages in one request."""
+        async with self._lock:
+            call = self._talk.next_send(messages)
+            try:
+                prepared = await self._producer.perform(call)
+            except BaseException:
+                self._talk.send_failed()
+                raise
+            self._talk.sent(prepared)
+
+    async def commit(self, *, wait_visible: bool = False) -> Ended:
+        """Make the messages visible, before the block ends. May be repeated."""
+        async with self._lock:
+            call = self._talk.next_commit(wait_visible=wait_visible)
+            if call is None:
+                return self._talk.nothing_to_end(Operation.COMMIT)
+            return await self._producer.perform(call)
+
+    async def rollback(self) -> Ended:
+        """Drop the messages, before the block ends. May be repeated."""
+        return await self._roll_back(inf)
+
+    async def _roll_back(self, at_most_s: float) -> Ended:
+        async with self._lock:
+            call = self._talk.next_rollback()
+            if call is None:
+                return self._talk.nothing_to_end(Operation.ROLLBACK)
+            return await self._producer.perform(call, at_most_s)
+
+    async def __aenter__(self) -> Self:
+        self._talk.enter()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._talk.wants_rollback():
+            return  # ended inside the block
+        if error is None:
+            try:
+                await self.commit()
+            except TransactionDoomed as doomed:
+                await self._leave_by(doomed)
+                raise
+        else:
+            await self._leave_by(error)
+
+    async def _leave_by(self, error: BaseException) -> None:
+        try:
+            await self._roll_back(LEAVING_DEADLINE_S)
+        except HalfHitchError as failed:
+            note_failed_rollback(error, failed)

@@ -1,0 +1,209 @@
+"""Blocking connections to the sidecar, kept and shared between threads.
+
+One request at a time on a connection; a connection is kept only after a complete answer that leaves
+nothing behind, so a later request can never meet an earlier one's answer. After a fork the child
+closes its copies: parent and child must never speak on one socket.
+"""
+
+import os
+import socket
+import weakref
+from collections.abc import Callable
+from threading import BoundedSemaphore
+
+from halfhitch.client.address import Address
+from halfhitch.client.errors import ProducerClosed
+from halfhitch.client.protocol import ProtocolError, Response, ResponseParser
+from halfhitch.client.retries import NO_ANSWER, TransportFailure, TryLimits, words_of
+
+_RECEIVE_BYTES = 16 * 1024
+#: A connection idle for longer is looked at before it is used again: the sidecar may have closed
+#: it. One that dies unseen is noticed by its silence and costs one more try.
+_TRUSTED_IDLE_S = 0.5
+
+
+class Connection:
+    """One socket."""
+
+    __slots__ = ("_clock", "_socket", "is_used", "used_at_s")
+
+    def __init__(self, address: Address, ends_at_s: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.is_used = False  # has carried an answer
+        self.used_at_s = 0.0
+        try:
+            self._socket = _connect(address, _left_s(ends_at_s, clock))
+        except OSError as error:
+            raise TransportFailure(words_of(error), sent=False) from error
+
+    def exchange(self, request: bytes, ends_at_s: float) -> Response:
+        """Raises TransportFailure; then, as after any exception, the connection must be closed."""
+        parser = ResponseParser()
+        try:
+            self._socket.settimeout(_left_s(ends_at_s, self._clock))
+            try:
+                self._socket.sendall(request)
+            except (BrokenPipeError, ConnectionResetError):
+                # Refused before it was all sent (too large, say): the reason may be here already.
+                response = self._receive(parser, ends_at_s)._replace(reusable=False)
+            else:
+                response = self._receive(parser, ends_at_s)
+        except TimeoutError as error:
+            raise TransportFailure(NO_ANSWER, sent=True) from error
+        except (OSError, ProtocolError) as error:
+            stale = self.is_used and not parser.started
+            raise TransportFailure(words_of(error), sent=True, stale=stale) from error
+        self.is_used = True
+        self.used_at_s = self._clock()
+        return response
+
+    def _receive(self, parser: ResponseParser, ends_at_s: float) -> Response:
+        while True:
+            self._socket.settimeout(_left_s(ends_at_s, self._clock))
+            data = self._socket.recv(_RECEIVE_BYTES)
+            if not data:
+                return parser.end()
+            response = parser.feed(data)
+            if response is not None:
+                return response
+
+    def is_quiet(self) -> bool:
+        """Open, with nothing to read: fit for another request."""
+        if self._clock() - self.used_at_s < _TRUSTED_IDLE_S:
+            return True
+        try:
+            self._socket.setblocking(False)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False  # closed, or something nobody asked for
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._socket.close()
+
+
+class ConnectionPool:
+    """At most `connections_max` connections; a thread that finds none free waits."""
+
+    def __init__(self, address: Address, connections_max: int, clock: Callable[[], float]) -> None:
+        self._address = address
+        self._connections_max = connections_max
+        self._clock = clock
+        self._closed = False
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._slots = BoundedSemaphore(self._connections_max)
+        # Append, pop, add and discard are atomic: no lock of our own.
+        self._idle: list[Connection] = []  # last in, first out: the rest can grow old
+        self._all: set[Connection] = set()
+
+    def exchange(self, request: bytes, limits: TryLimits) -> Response:
+        """Raises TransportFailure. Works after `close()` too: a call that runs may be finished."""
+        slots = self._slots
+        if not slots.acquire(timeout=_left_s(limits.ends_at_s, self._clock)):
+            raise TransportFailure(
+                f"all {self._connections_max} connections of this producer are in use",
+                sent=False,
+                busy=True,
+            )
+        try:
+            ends_at_s = limits.try_ends_at_s(self._clock())  # waiting is no part of the try
+            connection = self._take() or self._open(ends_at_s)
+            try:
+                response = connection.exchange(request, ends_at_s)
+            except BaseException as error:
+                self._drop(connection)
+                if isinstance(error, TransportFailure) and error.stale:
+                    self._drop_idle()  # a restart closes them all: do not try them one by one
+                raise
+            if response.reusable:
+                self._idle.append(connection)
+                if self._closed:  # by another thread, perhaps before the append
+                    self._drop_idle()
+            else:
+                self._drop(connection)
+            return response
+        finally:
+            slots.release()
+
+    def check_open(self) -> None:
+        """Raises ProducerClosed."""
+        if self._closed:
+            raise ProducerClosed
+
+    def close(self) -> None:
+        """Idle connections now, the others when their answer has come."""
+        self._closed = True
+        self._drop_idle()
+
+    def _take(self) -> Connection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.is_quiet():
+                return connection
+            self._drop(connection)
+
+    def _open(self, ends_at_s: float) -> Connection:
+        connection = Connection(self._address, ends_at_s, self._clock)
+        self._all.add(connection)
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        while True:
+            try:
+                self._drop(self._idle.pop())
+            except IndexError:
+                return
+
+    def forget_after_fork(self) -> None:
+        """In the child: close the copies (the parent's stay open) and begin with none."""
+        for connection in self._all:
+            connection.close()
+        self._reset()
+
+    def __del__(self) -> None:
+        for connection in getattr(self, "_all", ()):  # a forgotten close() leaks no descriptor
+            connection.close()
+
+
+_pools: "weakref.WeakSet[ConnectionPool]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget_after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _connect(address: Address, within_s: float) -> socket.socket:
+    if address.path is None:
+        connected = socket.create_connection((address.host, address.port), within_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connected.settimeout(within_s)
+        connected.connect(address.path)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _left_s(ends_at_s: float, clock: Callable[[], float]) -> float:
+    """Never zero, which would mean "do not block", nor less."""
+    return max(ends_at_s - clock(), 0.001)

@@ -1,0 +1,110 @@
+"""What a program hands to a producer and gets back from it: plain values and the listener's shape.
+
+Named tuples rather than dataclasses: importing `dataclasses` costs more than the whole client.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+#: User headers: a mapping, or pairs where order and duplicates matter. A value may be null.
+Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+class Message(NamedTuple):
+    """One message as it shall appear on its topic; str is sent as UTF-8, None as null."""
+
+    topic: str
+    value: bytes | str | None
+    key: bytes | str | None = None
+    headers: Headers | None = None
+    #: Fixes the partition; otherwise it is chosen by key as a Java producer would.
+    partition: int | None = None
+    #: Only for `send_message_in_transaction`: the id to use (else one is chosen); the listener
+    #: always finds the id here. It does not travel with the message in other calls.
+    transaction_id: str | None = None
+
+
+class Prepared(NamedTuple):
+    """The messages are stored on all in-sync replicas, invisible."""
+
+    transaction_id: str
+    #: Ends the transaction from any process, at any instance. Keep the newest one.
+    handle: str
+
+
+class Ended(NamedTuple):
+    """The decision is durable."""
+
+    transaction_id: str
+    #: "committed" or "rolled_back".
+    state: str
+    #: True when the sidecar waited until the decision was carried out, and saw it.
+    visible: bool
+
+
+class TransactionView(NamedTuple):
+    """What the coordinator knows of a transaction now."""
+
+    transaction_id: str
+    producer_group: str
+    #: "pending", "committed" or "rolled_back".
+    state: str
+    message_count: int
+    #: Nothing is left to do: committed and forwarded, or rolled back and dropped.
+    visible: bool
+    #: The whole answer, with fields that this version of the client does not know.
+    details: Mapping[str, Any]
+
+
+class LocalTransactionState(Enum):
+    """What a listener says about its local transaction."""
+
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+    #: Cannot be said yet. Not a decision: the coordinator will ask later.
+    UNKNOWN = "UNKNOWN"
+
+
+class SendResult(NamedTuple):
+    """What became of `send_message_in_transaction`."""
+
+    transaction_id: str
+    handle: str
+    #: COMMIT and ROLLBACK are durable decisions; UNKNOWN means that none was sent.
+    state: LocalTransactionState
+    #: The exception out of `execute_local_transaction`, which made the state UNKNOWN.
+    error: Exception | None
+
+
+class TransactionListener(Protocol):
+    """The application's side of a transaction, in RocketMQ's shape."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """Run the local transaction; called in the thread that sends, once the message is stored.
+
+        Store `message.transaction_id` in the same database transaction: that is what
+        `check_local_transaction` can look for later. An exception means UNKNOWN.
+        """
+        ...
+
+    def check_local_transaction(self, message: Message) -> LocalTransactionState:
+        """Say what became of the local transaction of `message.transaction_id`.
+
+        The coordinator asks it of any live producer of the group when a transaction stays
+        undecided, so the answer must come from the database, not from this process's memory.
+        COMMIT only if the local transaction surely committed; when in doubt, UNKNOWN.
+        """
+        ...
+
+
+class AsyncTransactionListener(Protocol):
+    """TransactionListener for the asyncio producer; see there for what the methods promise."""
+
+    async def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """Run the local transaction, once the message is stored."""
+        ...
+
+    async def check_local_transaction(self, message: Message) -> LocalTransactionState:
+        """Say what became of the local transaction of `message.transaction_id`."""
+        ...

@@ -1,0 +1,67 @@
+"""Fixtures every test may use: a clean environment, a printed seed, one Kafka and one Redis.
+
+The servers are real and started once for the run, on first use; tests keep apart by fresh topic
+names and key prefixes. HALFHITCH_TEST_KAFKA names a Kafka to use instead of starting one,
+HALFHITCH_TEST_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KEPT_VARIABLES = {"HALFHITCH_CACHE_DIR", "HALFHITCH_TEST_KAFKA", "HALFHITCH_TEST_SEED"}
+_SEED = int(os.environ.get("HALFHITCH_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+
+@dataclass(frozen=True, slots=True)
+class GivenKafka:
+    """A Kafka that somebody else runs; all a test may ask of it is where it is."""
+
+    bootstrap: str
+
+
+def pytest_report_header() -> str:
+    return f"seed: HALFHITCH_TEST_SEED={_SEED}"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own HALFHITCH_* settings must not decide whether a test passes."""
+    for name in list(os.environ):
+        if name.startswith("HALFHITCH_") and name not in _KEPT_VARIABLES:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Randomness that depends on the run's seed and the test alone, not on the order of tests."""
+    print(f"HALFHITCH_TEST_SEED={_SEED}")
+    return random.Random(_SEED ^ zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka | GivenKafka]:
+    """One broker for the whole run; topics are never created by accident. Use `.bootstrap`."""
+    if given := os.environ.get("HALFHITCH_TEST_KAFKA"):
+        yield GivenKafka(given)
+        return
+    with EmbeddedKafka(short_lived=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedRedis]:
+    """One Redis for the whole run. Use `.url`."""
+    with EmbeddedRedis() as server:
+        yield server

@@ -1,0 +1,100 @@
+"""Forwarded records on a real Kafka, written as an owner of a half partition writes them.
+
+The headers come from `halfhitch.wire`, so a test that reads them proves the reader against the
+writer's own form. The test decides whether a Kafka transaction is committed,
+aborted or left open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+
+from halfhitch.wire.half import Forward, HalfRecord, read_forward, system_headers
+from harness.kafka import fresh_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from halfhitch.wire.half import Headers
+
+ANSWER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record to produce."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = field(default_factory=list)
+    partition: int = 0
+
+
+def forwarded_headers(
+    transaction_id: str,
+    *,
+    index: int = 0,
+    user: Sequence[tuple[str, bytes | None]] = (),
+    producer_group: str = "orders",
+    born_ms: int = 1_700_000_000_123,
+    instance: str = "instance-1",
+) -> Headers:
+    """The headers of a forwarded record, by way of its half record."""
+    half = HalfRecord(transaction_id, producer_group, index, born_ms, instance, "anywhere")
+    forward = read_forward(0, [*system_headers(half), *user])
+    assert isinstance(forward, Forward), forward
+    return forward.headers
+
+
+def half_hitch_record(
+    transaction_id: str, value: bytes, *, index: int = 0, partition: int = 0
+) -> Record:
+    """A forwarded record without key and user headers."""
+    headers = forwarded_headers(transaction_id, index=index)
+    return Record(value, headers=headers, partition=partition)
+
+
+def store_undecided(bootstrap: str, topic: str, records: Sequence[Record]) -> Producer:
+    """Records of an open Kafka transaction, surely stored. The caller ends it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": fresh_name("forwards"),
+            "linger.ms": 0,
+            "log_level": 0,
+        }
+    )
+    problems: list[object] = []
+
+    def delivered(problem: object, _: object) -> None:
+        if problem is not None:
+            problems.append(problem)
+
+    producer.init_transactions(ANSWER_S)
+    producer.begin_transaction()
+    for record in records:
+        producer.produce(
+            topic,
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            headers=list(record.headers),
+            on_delivery=delivered,
+        )
+    left = producer.flush(ANSWER_S)
+    assert left == 0, f"{left} records of {topic} were not stored"
+    assert not problems, problems
+    return producer
+
+
+def commit_records(bootstrap: str, topic: str, records: Sequence[Record]) -> None:
+    """One committed Kafka transaction."""
+    store_undecided(bootstrap, topic, records).commit_transaction(ANSWER_S)
+
+
+def abort_records(bootstrap: str, topic: str, records: Sequence[Record]) -> None:
+    """One aborted Kafka transaction."""
+    store_undecided(bootstrap, topic, records).abort_transaction(ANSWER_S)

@@ -1,0 +1,381 @@
+"""Two worlds for the contract tests: the Kafka in memory and a real one, behind one face.
+
+A world has one half and one op topic with two partitions and two target topics, all its own. What
+a world cannot do is declared by its `features`; a test that needs more is not run there at all.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from halfhitch.adapters.kafka import clients
+from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
+from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
+from halfhitch.adapters.kafka.record_log import KafkaRecordLog
+from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.memory import (
+    MemoryClock,
+    MemoryKafka,
+    MemoryPartitionReader,
+    MemoryPartitionWriter,
+    MemoryRecordLog,
+    MemoryTopicCatalog,
+)
+from harness.kafka import ReadRecord, admin_client, create_topics, fresh_name, read_all, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from halfhitch.ports import (
+        KafkaHeaders,
+        PartitionReader,
+        PartitionWriter,
+        ReadBatch,
+        RecordLog,
+        StoredRecord,
+        TopicCatalog,
+    )
+
+PARTITION_COUNT = 2
+TARGET_PARTITION_COUNT = 3
+RECORD_BYTES_MAX = 300_000
+DEADLINE_S = 20.0
+#: Nobody listens there.
+NOWHERE = "127.0.0.1:1"
+
+
+class Feature(Enum):
+    """What not every world can do."""
+
+    JAVA_PARTITIONING = auto()  # a keyed record goes where a Java producer would send it
+    SIZE_LIMIT = auto()  # a record can be too large
+
+
+_Test = TypeVar("_Test", bound="Callable[..., object]")
+
+
+def needs(*features: Feature) -> Callable[[_Test], _Test]:
+    """Run this contract test only in worlds that have these features."""
+
+    def mark(function: _Test) -> _Test:
+        function.needed_features = frozenset(features)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+class Unfinished(Protocol):
+    """A Kafka transaction of an owner that has not ended; its records are stored."""
+
+    def commit(self) -> None:
+        """Make it visible."""
+
+    def abort(self) -> None:
+        """Hide it for ever."""
+
+
+class World(Protocol):
+    """What a contract test may use."""
+
+    features: ClassVar[frozenset[Feature]]
+    half_topic: str
+    op_topic: str
+    targets: tuple[str, str]
+
+    def reader(self, partition: int = 0) -> PartitionReader: ...
+
+    def writer(self, partition: int = 0) -> PartitionWriter: ...
+
+    def record_log(self, *, away: bool = False) -> Any: ...
+
+    def catalog(self, *, away: bool = False) -> TopicCatalog: ...
+
+    def put(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: KafkaHeaders | None = None,
+    ) -> None:
+        """Plain records, surely stored."""
+
+    def unfinished(
+        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+    ) -> Unfinished:
+        """Records (and stored watermarks) in an open Kafka transaction of partition 0's owner."""
+
+    def committed(self, topic: str) -> list[ReadRecord]: ...
+
+    def rebalance(self) -> None:
+        """The group moves on; writers made before still speak for the old generation."""
+
+    def close(self) -> None: ...
+
+
+def drain(
+    reader: PartitionReader, *, op: bool = True
+) -> tuple[list[StoredRecord], list[StoredRecord]]:
+    """Read on until both ends (or the half log's end) were reached in one and the same read."""
+    halves: list[StoredRecord] = []
+    ops: list[StoredRecord] = []
+    give_up_s = time.monotonic() + DEADLINE_S
+    while True:
+        batch: ReadBatch = reader.read(0.2)
+        halves += batch.half
+        ops += batch.op
+        if batch.half_at_end and (batch.op_at_end or not op):
+            return halves, ops
+        if time.monotonic() > give_up_s:
+            raise TimeoutError(f"the ends were not reached: {len(halves)} halves, {len(ops)} ops")
+
+
+# -- in memory -----------------------------------------------------------------------------------
+
+
+class MemoryWorld:
+    """World over a MemoryKafka."""
+
+    features: ClassVar[frozenset[Feature]] = frozenset()
+
+    def __init__(self) -> None:
+        self.kafka = MemoryKafka(MemoryClock(), partition_count=PARTITION_COUNT)
+        self.half_topic = self.kafka.half_topic
+        self.op_topic = self.kafka.op_topic
+        self.targets = ("orders", "points")
+        for target in self.targets:
+            self.kafka.create_topic(target, TARGET_PARTITION_COUNT)
+
+    def reader(self, partition: int = 0) -> PartitionReader:
+        return MemoryPartitionReader(self.kafka, partition=partition)
+
+    def writer(self, partition: int = 0) -> PartitionWriter:
+        generation = self.kafka.generation
+        return MemoryPartitionWriter(self.kafka, partition=partition, generation=lambda: generation)
+
+    @asynccontextmanager
+    async def record_log(self, *, away: bool = False) -> AsyncIterator[RecordLog]:
+        self.kafka.faults.is_away = away
+        yield MemoryRecordLog(self.kafka)
+        self.kafka.faults.is_away = False
+
+    def catalog(self, *, away: bool = False) -> TopicCatalog:
+        self.kafka.faults.is_away = away
+        return MemoryTopicCatalog(self.kafka)
+
+    def put(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: KafkaHeaders | None = None,
+    ) -> None:
+        for value in values:
+            self.kafka.append(topic, partition, key, value, headers or [])
+
+    def unfinished(
+        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+    ) -> Unfinished:
+        kafka, transactional_id = self.kafka, "owner-0"
+        transaction = kafka.begin(transactional_id, kafka.init_producer(transactional_id))
+        for value in values:
+            kafka.append(topic, 0, None, value, [], transaction)
+        if positions is not None:
+            half, op = positions
+            stored = {(self.half_topic, 0): half, (self.op_topic, 0): op}
+            kafka.add_positions(transaction, stored, kafka.generation)
+
+        class Open:
+            def commit(self) -> None:
+                kafka.commit(transaction)
+
+            def abort(self) -> None:
+                kafka.abort(transaction)
+
+        return Open()
+
+    def committed(self, topic: str) -> list[ReadRecord]:
+        return [
+            ReadRecord(r.partition, r.offset(), r.key(), r.value(), tuple(r.headers() or ()))
+            for r in self.kafka.committed(topic)
+        ]
+
+    def rebalance(self) -> None:
+        self.kafka.generation += 1
+
+    def close(self) -> None:
+        pass
+
+
+# -- the real one --------------------------------------------------------------------------------
+
+
+class KafkaWorld:
+    """World over a broker, with topics of its own."""
+
+    features: ClassVar[frozenset[Feature]] = frozenset(Feature)
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._names = InternalTopics(fresh_name("contract") + "-")
+        self.half_topic, self.op_topic = self._names.half, self._names.op
+        self.targets = (self._names.prefix + "orders", self._names.prefix + "points")
+        self._admin = admin_client(bootstrap)
+        self._closers: list[Callable[[], object]] = []
+        ensure(self._admin, self._names, partition_count=PARTITION_COUNT, replication_factor=1)
+        create_topics(bootstrap, dict.fromkeys(self.targets, TARGET_PARTITION_COUNT))
+        self._member = self._join()
+
+    def _config(self, *, away: bool = False) -> clients.Config:
+        return clients.base(NOWHERE if away else self._bootstrap, "contract", {"log_level": 0})
+
+    def _join(self) -> Consumer:
+        """A member of the owners' group, so that there is a generation to speak of."""
+        member = clients.member_consumer(
+            self._config(),
+            group=self._names.owner_group,
+            session_timeout_ms=10_000,
+            group_instance_id=None,
+        )
+        member.subscribe([self.half_topic])
+
+        def is_assigned() -> bool:
+            member.poll(0.05)
+            return bool(member.assignment())
+
+        wait_until(is_assigned, DEADLINE_S, what="the member's assignment")
+        return member
+
+    def _consumer(self) -> Consumer:
+        return clients.log_consumer(self._config(), group=self._names.owner_group)
+
+    def _transactional_producer(self, partition: int) -> Producer:
+        return clients.owner_producer(
+            self._config(),
+            transactional_id=f"{self._names.owner_group}-{partition}",
+            transaction_timeout_ms=15_000,
+            message_bytes_max=RECORD_BYTES_MAX,
+        )
+
+    def reader(self, partition: int = 0) -> PartitionReader:
+        reader = KafkaPartitionReader(
+            self._consumer,
+            half_topic=self.half_topic,
+            op_topic=self.op_topic,
+            partition=partition,
+        )
+        self._closers.append(reader.close)
+        return reader
+
+    def writer(self, partition: int = 0) -> PartitionWriter:
+        metadata = self._member.consumer_group_metadata()
+        writer = KafkaPartitionWriter(
+            lambda: self._transactional_producer(partition),
+            admin=self._admin,
+            group_metadata=lambda: metadata,
+            half_topic=self.half_topic,
+            op_topic=self.op_topic,
+            partition=partition,
+            transaction_timeout_ms=15_000,
+        )
+        self._closers.append(writer.close)
+        return writer
+
+    @asynccontextmanager
+    async def record_log(self, *, away: bool = False) -> AsyncIterator[RecordLog]:
+        log = KafkaRecordLog(
+            lambda: clients.record_producer(
+                self._config(away=away),
+                delivery_ms=500 if away else 8_000,
+                message_bytes_max=RECORD_BYTES_MAX,
+            ),
+            half_topic=self.half_topic,
+            op_topic=self.op_topic,
+        )
+        log.start()
+        try:
+            yield log
+        finally:
+            await log.stop(5.0)
+
+    def catalog(self, *, away: bool = False) -> TopicCatalog:
+        return KafkaTopicCatalog(admin_client(NOWHERE) if away else self._admin)
+
+    def put(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: KafkaHeaders | None = None,
+    ) -> None:
+        problems: list[object] = []
+        producer: Any = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        for value in values:
+            producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                lambda problem, _: problems.append(problem) if problem else None,
+                headers=headers or [],
+            )
+        assert producer.flush(DEADLINE_S) == 0, "records were not stored in time"
+        producer.close()
+        assert not problems, problems
+
+    def unfinished(
+        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+    ) -> Unfinished:
+        producer = self._transactional_producer(0)
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        assert producer.flush(DEADLINE_S) == 0, "records were not stored in time"
+        if positions is not None:
+            places = zip((self.half_topic, self.op_topic), positions, strict=True)
+            producer.send_offsets_to_transaction(
+                [TopicPartition(name, 0, position) for name, position in places],
+                self._member.consumer_group_metadata(),
+                DEADLINE_S,
+            )
+
+        def close() -> None:
+            with suppress(KafkaException):  # fenced meanwhile: there is nothing left to end
+                producer.close()
+
+        self._closers.append(close)
+
+        class Open:
+            def commit(self) -> None:
+                producer.commit_transaction(DEADLINE_S)
+
+            def abort(self) -> None:
+                producer.abort_transaction(DEADLINE_S)
+
+        return Open()
+
+    def committed(self, topic: str) -> list[ReadRecord]:
+        return read_all(self._bootstrap, topic)
+
+    def rebalance(self) -> None:
+        self._member.close()
+        self._member = self._join()
+
+    def close(self) -> None:
+        for closer in self._closers:
+            closer()
+        self._member.close()
+
+
+WORLDS: dict[str, type[MemoryWorld | KafkaWorld]] = {"memory": MemoryWorld, "kafka": KafkaWorld}

@@ -1,0 +1,135 @@
+import logging
+
+import pytest
+
+from halfhitch import errors
+from halfhitch.client.address import parse_address
+from halfhitch.client.calls import Calls, Operation
+from halfhitch.client.conversation import (
+    Conversation,
+    Phase,
+    check_limits,
+    failed_result,
+    note_failed_rollback,
+    require_listener,
+    result_of,
+)
+from halfhitch.client.errors import TransactionDoomed, TransactionEnded
+from halfhitch.client.values import LocalTransactionState, Message, Prepared
+
+MESSAGES = [Message("t", b"v")]
+
+
+@pytest.fixture
+def talk():
+    return Conversation(Calls(parse_address("http://h:1"), "g", None), "t1", 30)
+
+
+def test_the_first_messages_are_prepared_and_the_next_added_to_the_newest_handle(talk):
+    first = talk.next_send(MESSAGES)
+    assert (first.operation, first.transaction_id) == (Operation.PREPARE, "t1")
+    assert b"Half-Immunity-Seconds: 30" in first.request
+    talk.sent(Prepared("t1", "h1"))
+    second = talk.next_send(MESSAGES)
+    assert (second.operation, second.handle, second.transaction_id) == (Operation.ADD, "h1", "t1")
+    talk.sent(Prepared("t1", "h2"))
+    commit = talk.next_commit(wait_visible=False)
+    assert (commit.operation, commit.handle) == (Operation.COMMIT, "h2")
+
+
+def test_a_failed_send_leaves_only_the_rollback(talk):
+    talk.sent(Prepared("t1", "h1"))
+    talk.send_failed()
+    with pytest.raises(TransactionDoomed, match="roll it back"):
+        talk.next_send(MESSAGES)
+    with pytest.raises(TransactionDoomed):
+        talk.next_commit(wait_visible=False)
+    assert talk.wants_rollback()
+    assert talk.next_rollback().handle == "h1"
+
+
+def test_after_a_commit_began_no_rollback_is_made(talk):
+    talk.sent(Prepared("t1", "h1"))
+    talk.next_commit(wait_visible=True)
+    with pytest.raises(TransactionEnded, match="Commit again"):
+        talk.next_rollback()
+    with pytest.raises(TransactionEnded, match="commit of this transaction"):
+        talk.next_send(MESSAGES)
+    assert not talk.wants_rollback()
+    assert talk.next_commit(wait_visible=False).operation is Operation.COMMIT
+
+
+def test_after_a_rollback_began_no_commit_is_made(talk):
+    talk.sent(Prepared("t1", "h1"))
+    talk.next_rollback()
+    with pytest.raises(TransactionEnded, match="rollback"):
+        talk.next_commit(wait_visible=False)
+    with pytest.raises(TransactionEnded, match="rollback of this transaction"):
+        talk.next_send(MESSAGES)
+    assert talk.next_rollback().operation is Operation.ROLLBACK
+
+
+def test_a_wrong_message_changes_nothing(talk):
+    with pytest.raises(TypeError):
+        talk.next_send([Message("t", 7)])
+    assert talk.phase is Phase.OPEN
+    assert talk.next_send(MESSAGES) is not None
+
+
+def test_without_messages_there_is_nothing_to_end(talk):
+    assert talk.next_commit(wait_visible=True) is None
+    assert talk.nothing_to_end(Operation.COMMIT) == ("t1", "committed", True)
+    assert talk.nothing_to_end(Operation.ROLLBACK) == ("t1", "rolled_back", True)
+
+
+def test_a_block_is_entered_once(talk):
+    talk.enter()
+    talk.next_rollback()
+    with pytest.raises(TransactionEnded, match="begin a new one"):
+        talk.enter()
+
+
+def test_a_failed_rollback_is_a_note_on_the_exception_that_left_the_block():
+    original = ValueError("out of stock")
+    note_failed_rollback(original, errors.KafkaUnavailable("no Kafka"))
+    assert "no Kafka" in original.__notes__[0]
+    assert "check-back" in original.__notes__[0]
+
+
+PREPARED = Prepared("t1", "h1")
+
+
+@pytest.mark.parametrize("state", LocalTransactionState)
+def test_a_listener_is_taken_at_its_word(state):
+    assert result_of(PREPARED, state) == ("t1", "h1", state, None)
+
+
+@pytest.mark.parametrize("told", [None, True, "COMMIT", 1])
+def test_what_is_no_state_means_unknown_and_is_logged(told, caplog):
+    result = result_of(PREPARED, told)
+    assert result.state is LocalTransactionState.UNKNOWN
+    assert isinstance(result.error, TypeError)
+    assert "t1" in caplog.text
+
+
+def test_an_exception_means_unknown_and_is_logged_with_its_traceback(caplog):
+    error = ValueError("out of stock")
+    result = failed_result(PREPARED, error)
+    assert result == ("t1", "h1", LocalTransactionState.UNKNOWN, error)
+    (record,) = caplog.records
+    assert (record.levelno, record.action) == (logging.ERROR, "local_transaction_unknown")
+    assert record.exc_info[1] is error
+
+
+def test_a_producer_without_sense_is_refused():
+    check_limits(0.1, 1)
+    for deadline_s in (0, -1, float("nan")):
+        with pytest.raises(errors.ConfigurationError, match="deadline_s"):
+            check_limits(deadline_s, 1)
+    with pytest.raises(errors.ConfigurationError, match="connections_max"):
+        check_limits(1, 0)
+
+
+def test_a_missing_listener_is_told():
+    with pytest.raises(errors.InvalidRequest, match="listener="):
+        require_listener(None)

@@ -1,0 +1,215 @@
+"""What only the blocking producer has to do with: threads, forks, and the collection of garbage."""
+
+import gc
+import os
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from halfhitch.client import Message, TransactionProducer
+from halfhitch.client.pacing import REAL_PACING
+from halfhitch.client.values import LocalTransactionState
+from harness.scripted_http import Answer, ScriptedServer
+
+COMMITTED = Answer(200, {"transaction_id": "t", "state": "committed"})
+
+
+class Clock:
+    """A clock that a test may push on."""
+
+    def __init__(self):
+        self.ahead_s = 0.0
+
+    def __call__(self):
+        return REAL_PACING.clock() + self.ahead_s
+
+
+def in_a_forked_child(work):
+    """Fails unless `work` ends without an exception."""
+    with warnings.catch_warnings():
+        # Newer Pythons warn of a fork beside threads, which is what these tests are about.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_threads_share_a_producer_and_never_an_answer():
+    def mirror(request):
+        transaction_id = request.header("Half-Transaction-Id")
+        return Answer(
+            201,
+            headers={
+                "Half-Handle": f"handle-of-{transaction_id}",
+                "Half-Transaction-Id": transaction_id,
+            },
+        )
+
+    wrong = []
+    with (
+        ScriptedServer(otherwise=mirror) as server,
+        TransactionProducer("orders", server.address, connections_max=4) as producer,
+    ):
+
+        def work():
+            for _ in range(50):
+                transaction_id, handle = producer.prepare([Message("t", b"v")])
+                if handle != f"handle-of-{transaction_id}":
+                    wrong.append((transaction_id, handle))
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert wrong == []
+        assert len({r.header("Half-Transaction-Id") for r in server.requests}) == 400
+        assert server.connection_count <= 4
+
+
+def test_pauses_grow_between_tries():
+    pauses = []
+    pacing = REAL_PACING._replace(jitter=lambda: 1.0, sleep=pauses.append)
+    with (
+        ScriptedServer(*[Answer(503)] * 4) as server,
+        TransactionProducer("orders", server.address, pacing=pacing) as producer,
+    ):
+        producer.commit("h")
+    assert pauses == [0.05, 0.1, 0.2, 0.4]
+
+
+def test_a_restart_of_the_sidecar_costs_no_pause_however_many_connections_were_kept():
+    gate = threading.Barrier(4)
+
+    def together(_):
+        gate.wait(10)
+        return COMMITTED
+
+    pauses = []
+    with (
+        ScriptedServer(otherwise=together) as server,
+        TransactionProducer(
+            "orders", server.address, pacing=REAL_PACING._replace(sleep=pauses.append)
+        ) as producer,
+    ):
+        threads = [threading.Thread(target=producer.commit, args=("h",)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        gate.wait(10)
+        for thread in threads:
+            thread.join(10)
+        assert server.connection_count == 3
+        server.cut_connections()
+        server.then(COMMITTED)
+        producer.commit("h")
+    assert pauses == [0.0]
+
+
+def test_a_connection_that_was_long_idle_is_looked_at_before_it_is_used():
+    clock = Clock()
+    pacing = REAL_PACING._replace(clock=clock)
+    with (
+        ScriptedServer() as server,
+        TransactionProducer("orders", server.address, pacing=pacing) as producer,
+    ):
+        producer.commit("h")
+        clock.ahead_s += 60
+        producer.commit("h")
+        assert server.connection_count == 1, "it was good and should have been used"
+        server.cut_connections()
+        clock.ahead_s += 60
+        producer.commit("h")
+        assert (server.connection_count, len(server.requests)) == (2, 3)
+
+
+def test_a_forked_child_opens_connections_of_its_own():
+    with (
+        ScriptedServer() as server,
+        TransactionProducer("orders", server.address, connections_max=1) as producer,
+    ):
+        producer.commit("h")
+        in_a_forked_child(lambda: (producer.commit("h"), producer.commit("h")))
+        producer.commit("h")
+        assert [request.connection for request in server.requests] == [1, 2, 2, 1]
+
+
+def test_a_fork_while_another_thread_holds_the_last_connection_does_not_block_the_child():
+    gate = threading.Event()
+    held = threading.Event()
+
+    def hold_first(request):
+        if not held.is_set():
+            held.set()
+            gate.wait(30)
+        return COMMITTED
+
+    with (
+        ScriptedServer(otherwise=hold_first) as server,
+        TransactionProducer("orders", server.address, connections_max=1, deadline_s=10) as producer,
+    ):
+        other = threading.Thread(target=producer.commit, args=("h",))
+        other.start()
+        assert held.wait(10)
+        in_a_forked_child(lambda: producer.commit("h"))
+        gate.set()
+        other.join(10)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_dropped_producer_leaves_no_socket_behind(closed):
+    # Warnings are errors: a ResourceWarning fails this test.
+    with ScriptedServer() as server:
+        producer = TransactionProducer("orders", server.address)
+        producer.commit("h")
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        if closed:
+            producer.close()
+        del producer
+        gc.collect()
+        assert len(list(Path("/proc/self/fd").iterdir())) < before
+
+
+def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(monkeypatch):
+    class Interrupted(BaseException):
+        pass
+
+    with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
+        producer.commit("first")
+        from halfhitch.client import sync_connections
+
+        receive = sync_connections.Connection._receive
+
+        def interrupted(self, parser, ends_at_s):
+            monkeypatch.setattr(sync_connections.Connection, "_receive", receive)
+            raise Interrupted
+
+        monkeypatch.setattr(sync_connections.Connection, "_receive", interrupted)
+        with pytest.raises(Interrupted):
+            producer.commit("second")
+        producer.commit("third")
+        assert server.requests[-1].connection == 2
+
+
+def test_an_interrupt_in_the_listener_is_not_swallowed():
+    class Listener:
+        def execute_local_transaction(self, message, arg):
+            raise KeyboardInterrupt
+
+        def check_local_transaction(self, message):
+            return LocalTransactionState.UNKNOWN
+
+    with (
+        ScriptedServer() as server,
+        TransactionProducer("orders", server.address, listener=Listener()) as producer,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            producer.send_message_in_transaction(Message("orders", b"one"))
+        assert len(server.requests) == 1
