@@ -14,6 +14,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer
@@ -22,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from halfhitch import __version__
 from halfhitch.adapters.kafka import clients, topics
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
+from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
@@ -96,6 +98,7 @@ class Engine:
         options, names = self._options, self._names
         self._failure = loop.create_future()
         self._admin = AdminClient(self._config(options.admin_options), logger=clients.logger)
+        self._catalog = KafkaTopicCatalog(self._admin)
         self._policy = TopicPolicy(internal_topics=names.all, allow=options.allow_topics)
         self._log = KafkaRecordLog(
             lambda: clients.record_producer(
@@ -136,12 +139,13 @@ class Engine:
             decisions=DecisionLog(self._log),
             admission=Admission(
                 policy=self._policy,
-                catalog=KafkaTopicCatalog(self._admin),
+                catalog=self._catalog,
                 message_bytes_max=options.message_bytes_max,
             ),
             owners=self._ownership,
             visibility=visibility,
             inquiry=KafkaInquiry(self._consumer, half_topic=names.half, op_topic=names.op),
+            markers=KafkaMarkers(self._admin, self._catalog),
             handles=HandleCodec(options.handle_keys),
             observer=self._observer,
             clock=self._clock,
@@ -232,7 +236,7 @@ class Engine:
     def _make_worker(self, visibility: Visibility) -> Callable[[int], PartitionWorker]:
         options, names = self._options, self._names
 
-        def make_owner(partition: int) -> PartitionOwner:
+        def make_owner(partition: int, may_write: Callable[[], bool]) -> PartitionOwner:
             writer = KafkaPartitionWriter(
                 lambda: clients.owner_producer(
                     self._config(options.producer_options),
@@ -241,7 +245,7 @@ class Engine:
                     message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
                 ),
                 admin=self._admin,
-                group_metadata=self._membership.metadata,
+                group_metadata=partial(self._membership.metadata, may_write),
                 half_topic=names.half,
                 op_topic=names.op,
                 partition=partition,
@@ -254,13 +258,14 @@ class Engine:
                 ),
                 writer=writer,
                 policy=self._policy,
+                parked_topic=names.parked,
                 observer=self._observer,
                 clock=self._clock,
                 limits=options.owner_limits,
                 on_done=visibility.done,
             )
 
-        return lambda partition: PartitionWorker(partition, lambda: make_owner(partition))
+        return lambda partition: PartitionWorker(partition, partial(make_owner, partition))
 
     # -- what people and probes ask (service.api.System) -----------------------------------------
 

@@ -7,6 +7,7 @@
     │   │   ├── InvalidPartition │   │   ├── InvalidHandle    broken, forged, or signed with a key
     this instance does not know │   │   └── WrongGroup │   ├── TransactionNotFound │   ├──
     TransactionGone │   ├── ContraryDecision     the transaction ended the other way first │   ├──
+    TransactionGone │   ├── TransactionParked    committed, but a target will never take it
     MessageTooLarge │   └── UnsupportedMediaType ├── BackendError             trouble behind the
     door; the same request may succeed later │   ├── Overloaded │   ├── ShuttingDown │   ├──
     KafkaUnavailable     surely not stored │   └── OutcomeUnknown       perhaps stored: never to be
@@ -125,6 +126,12 @@ class ContraryDecision(RequestError):
         super().__init__(message)
         self.decided = decided
         self.requested = requested
+
+
+class TransactionParked(RequestError):
+    """The transaction is committed, but its messages lie on the parked topic: see why there."""
+
+    code = "transaction_parked"
 
 
 class MessageTooLarge(RequestError):

@@ -5,7 +5,7 @@ KafkaUnavailable when the record is surely not stored, OutcomeUnknown when nobod
 """
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -81,6 +81,9 @@ class Observer(Protocol):
     def garbage(self, topic_role: str, count: int) -> None:
         """Unreadable records were passed over; topic_role is "half" or "op"."""
 
+    def parked(self, count: int) -> None:
+        """Committed transactions were parked: a target will never take them."""
+
     def kafka_transaction(
         self,
         partition: int,
@@ -132,7 +135,7 @@ class ReadBatch:
 
     half: Sequence[StoredRecord]
     op: Sequence[StoredRecord]
-    half_at_end: bool  # the half log was read to its end during this read
+    half_at_end: bool  # the log's end was met during this read, and nothing came after it
     op_at_end: bool
 
 
@@ -164,6 +167,14 @@ class PartitionReader(Protocol):
 
     def read(self, wait_s: float) -> ReadBatch:
         """Whatever is there, waiting at most `wait_s` for the first record."""
+        ...
+
+    def half_end(self) -> int:
+        """Ask Kafka for the end of the half log: the offset of the next record."""
+        ...
+
+    def half_read_to(self) -> int:
+        """How far the half log was read; beyond the last record where only markers follow it."""
         ...
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
@@ -200,7 +211,11 @@ class WriteResult:
 
     outcome: WriteOutcome
     reason: str = ""
+    #: There was a sign of a retry or of slowness: fence before the next write, although it is OK.
+    is_suspect: bool = False
     poisoned: dict[int, str] = field(default_factory=dict)
+    #: Some record was refused for good, and it is not known which.
+    is_poisoned: bool = False
 
 
 class PartitionWriter(Protocol):
@@ -222,7 +237,7 @@ class PartitionWriter(Protocol):
     ) -> WriteResult:
         """Everything in ONE Kafka transaction, with both watermarks under the group's generation.
 
-        After anything but OK the writer must be fenced again before it is used.
+        After anything but a plain OK the writer must be fenced again before it is used.
         """
         ...
 
@@ -232,4 +247,15 @@ class PartitionWriter(Protocol):
 
     def close(self) -> None:
         """Let go of everything; never raises. An open Kafka transaction is aborted if possible."""
+        ...
+
+
+class Markers(Protocol):
+    """Knows when what was committed can be read."""
+
+    async def settled(self, topics: Iterable[str]) -> None:
+        """Return once read_committed readers of these topics see all that they hold now.
+
+        Raises VisibilityUnknown.
+        """
         ...

@@ -101,7 +101,7 @@ class Stage:
         partitions = status["partitions"] if status else []
         if len(partitions) < HALF_PARTITIONS or any(p["phase"] != "working" for p in partitions):
             return None
-        return sum(p["decided_count"] + p["early_count"] for p in partitions)
+        return sum(int(p["decided_count"]) + int(p["early_count"]) for p in partitions)
 
     def settle(self) -> None:
         """Wait until every decision is carried out."""

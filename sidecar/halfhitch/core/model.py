@@ -62,6 +62,7 @@ class DecisionRead:
     resolution: Resolution
     covered_count: int  # the decision covers indexes 0 .. covered_count - 1
     source: ResolutionSource
+    half_hint: int = -1  # highest half offset that the record names for it
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class DoneRead:
     op_offset: OpOffset
     stored_at_ms: TimestampMs
     identity: Identity
-    ending: int  # messages committed; 0: rolled back
+    ending: int  # messages committed, ROLLED_BACK or PARKED
     half_offsets: tuple[HalfOffset, ...]
 
 
@@ -87,8 +88,9 @@ class ConflictRead:
     half_offsets: tuple[HalfOffset, ...]  # UNCOVERED: the dropped halves
 
 
-#: The ending of a rolled back transaction; a committed one ends with its covered count, at least 1.
+#: Endings that are no count: a committed transaction ends with its covered count, at least 1.
 ROLLED_BACK = 0
+PARKED = -1  # committed, but a target will never take it: kept on the parked topic
 
 
 @dataclass(slots=True)
@@ -120,3 +122,4 @@ class Standing(Enum):
     ROLLING_BACK = "rolling_back"
     COMMITTED = "committed"  # carried out
     ROLLED_BACK = "rolled_back"
+    PARKED = "parked"  # committed, undeliverable

@@ -1,16 +1,15 @@
 """One transaction of one half partition: its states, and everything that may happen to it.
 
-Theory of operation. A transaction is known by its identity, from the first half or the first
-decision that is read, whichever comes first (two logs, no order between them):
+Theory of operation. A transaction is known by its identity and begins with the first half that is
+read. (A decision read before it waits outside, see early.py.)
 
 - PENDING    halves, no decision.
-- AWAITING   decided, but a half that the decision covers has not been read yet. With no half at all
-  it is an *early* decision, which expires when the half log has been read well past it.
-- READY      decided and whole: its outcome can be written. A roll back is whole as soon as there is
-  one half (dropping what is there is all it asks), a commit when every covered half is there.
+- AWAITING   commit decided, but a half that the decision covers has not been read yet.
+- READY      decided and whole: its outcome can be written. A roll back is whole at once (dropping
+  what is there is all it asks), a commit when every covered half is there.
 - WRITING    part of the Kafka transaction now under way.
-- FINISHED   a done mark for it is in the op log. Only its memory stays (see finished.py).
-- FORGOTTEN  an early decision whose half never came.
+- WRITTEN    that one is committed; its done mark lies in the op log and was not read back yet.
+- FINISHED   a done mark for it was read. Only its memory stays (see finished.py).
 
 Nothing outside this file assigns a state, and only pairs in TRANSITIONS are legal: any other pair
 raises and changes nothing.
@@ -20,7 +19,15 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
-from halfhitch.core.model import HalfOffset, Identity, OpOffset, Resolution
+from halfhitch.core.model import (
+    PARKED,
+    ROLLED_BACK,
+    HalfOffset,
+    Identity,
+    OpOffset,
+    Resolution,
+    TimestampMs,
+)
 from halfhitch.errors import InvariantViolation
 
 
@@ -31,8 +38,8 @@ class State(Enum):
     AWAITING = auto()
     READY = auto()
     WRITING = auto()
+    WRITTEN = auto()
     FINISHED = auto()
-    FORGOTTEN = auto()
 
 
 class Trigger(Enum):
@@ -44,8 +51,7 @@ class Trigger(Enum):
     PLANNED = auto()  # taken into a step
     CONFIRMED = auto()  # the step's Kafka transaction is committed
     ABORTED = auto()  # the step's Kafka transaction is surely not committed
-    DONE_READ = auto()  # a done mark was read: somebody finished it before us
-    EXPIRED = auto()  # the half log was read well past an early decision
+    DONE_READ = auto()  # a done mark was read: ours, or of an owner before us
 
 
 TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
@@ -54,11 +60,11 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
     (State.PENDING, Trigger.DONE_READ): State.FINISHED,
     (State.AWAITING, Trigger.COMPLETED): State.READY,
     (State.AWAITING, Trigger.DONE_READ): State.FINISHED,
-    (State.AWAITING, Trigger.EXPIRED): State.FORGOTTEN,
     (State.READY, Trigger.PLANNED): State.WRITING,
     (State.READY, Trigger.DONE_READ): State.FINISHED,
-    (State.WRITING, Trigger.CONFIRMED): State.FINISHED,
+    (State.WRITING, Trigger.CONFIRMED): State.WRITTEN,
     (State.WRITING, Trigger.ABORTED): State.READY,
+    (State.WRITTEN, Trigger.DONE_READ): State.FINISHED,
 }
 
 _NO_OFFSET: Final = HalfOffset(-1)
@@ -68,7 +74,7 @@ class Transaction:
     """Halves by index, the winning decision, the state. Slotted: there may be a million of them.
 
     `first` is the half offset of index 0 (-1: not read); further indexes and duplicate copies are
-    rare and cost a container only where they occur.
+    rare and cost a container only where they occur. `stored_at_ms` is the first half's log time.
     """
 
     __slots__ = (
@@ -78,14 +84,17 @@ class Transaction:
         "first",
         "further",
         "identity",
+        "parked",
         "resolution",
         "size_bytes",
         "state",
+        "stored_at_ms",
     )
 
-    def __init__(self, identity: Identity, state: State) -> None:
+    def __init__(self, identity: Identity, state: State, stored_at_ms: TimestampMs) -> None:
         self.identity = identity
         self.state = state
+        self.stored_at_ms = stored_at_ms
         self.first = _NO_OFFSET
         self.further: dict[int, HalfOffset] | None = None
         self.copies: list[HalfOffset] | None = None
@@ -93,6 +102,7 @@ class Transaction:
         self.covered_count = 0
         self.decided_op_offset = OpOffset(-1)
         self.size_bytes = 0
+        self.parked = False  # by the step under way: it goes to the parked topic instead
 
     def move(self, trigger: Trigger) -> None:
         """Take the transition; raises InvariantViolation for a pair that cannot happen."""
@@ -125,22 +135,28 @@ class Transaction:
             self.size_bytes += size_bytes
 
     @property
-    def has_half(self) -> bool:
-        """Whether any half has been read."""
-        return self.first >= 0 or self.further is not None
-
-    @property
     def is_whole(self) -> bool:
         """Whether the decision can be carried out with the halves that are here."""
         if self.resolution is Resolution.ROLLBACK:
-            return self.has_half
+            return True
         if self.covered_count == 1:
             return self.first >= 0
-        return self.has_half and sum(1 for _ in self.covered()) == self.covered_count
+        # Counted before it is looked through: of ten thousand messages each arrival asks.
+        return (
+            self.message_count >= self.covered_count
+            and sum(1 for _ in self.covered()) == self.covered_count
+        )
+
+    @property
+    def ending(self) -> int:
+        """How it ends, in the words of a done mark."""
+        if self.parked:
+            return PARKED
+        return ROLLED_BACK if self.resolution is Resolution.ROLLBACK else self.covered_count
 
     def covered(self) -> Iterator[HalfOffset]:
         """Half offsets that the decision covers, by index."""
-        if self.first >= 0 and self.covered_count > 0:
+        if self.first >= 0:
             yield self.first
         if self.further is not None:
             for index in sorted(self.further):
@@ -148,11 +164,10 @@ class Transaction:
                     yield self.further[index]
 
     def uncovered(self) -> list[HalfOffset]:
-        """Half offsets that the winning decision does not cover."""
-        result = [self.first] if self.first >= 0 and self.covered_count == 0 else []
-        if self.further is not None:
-            result += [o for i, o in sorted(self.further.items()) if i >= self.covered_count]
-        return result
+        """Half offsets that the winning commit does not cover (it covers index 0 at least)."""
+        if self.further is None:
+            return []
+        return [o for i, o in sorted(self.further.items()) if i >= self.covered_count]
 
     def half_offsets(self) -> list[HalfOffset]:
         """All half offsets, copies included."""
@@ -162,6 +177,14 @@ class Transaction:
         if self.copies is not None:
             result.extend(self.copies)
         return result
+
+    def indexed_halves(self) -> Iterator[tuple[int, HalfOffset]]:
+        """All half offsets with their index; copies count as index 0, which is always covered."""
+        if self.first >= 0:
+            yield 0, self.first
+        yield from (self.further or {}).items()
+        for half_offset in self.copies or ():
+            yield 0, half_offset
 
     @property
     def message_count(self) -> int:

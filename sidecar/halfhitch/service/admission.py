@@ -83,12 +83,29 @@ class Admission:
                     raise ReservedHeader(
                         f"header {name!r} is one that Half Hitch writes itself; choose another name"
                     )
-                size_bytes += len(name) + len(value or b"")
+                size_bytes += _header_name_bytes(name) + len(value or b"")
         if size_bytes > self._message_bytes_max:
             raise MessageTooLarge(
                 f"key, value and headers take {size_bytes} bytes; at most "
                 f"{self._message_bytes_max} are allowed: send a reference instead of the content"
             )
+
+
+def _header_name_bytes(name: str) -> int:
+    """Raises InvalidRequest for a name that Kafka's client would mishandle.
+
+    It ends a name at the first NUL, so that `REAL_QID\\0` would become a header of ours, and it
+    crashes the process on a name that is not UTF-8.
+    """
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        length = -1
+    if length < 0 or _CONTROL.search(name) is not None:
+        raise InvalidRequest(
+            f"header name {name[:60]!r} must be UTF-8 text without control characters"
+        )
+    return length
 
 
 def _check_name(what: str, name: str) -> None:

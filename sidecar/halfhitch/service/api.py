@@ -21,6 +21,7 @@ class TransactionState(StrEnum):
     PENDING = "pending"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"
+    PARKED = "parked"  # committed, but a target will never take the messages
 
 
 #: The state a durable decision puts a transaction in.

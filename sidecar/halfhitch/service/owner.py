@@ -12,24 +12,24 @@ Used by one thread. Not here: threads, retries of a whole takeover (worker.py), 
 """
 
 import logging
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import DoneMark, Identity, Resolution, Standing
-from halfhitch.errors import KafkaUnavailable
+from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution, Standing
+from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import (
     Clock,
-    KafkaHeaders,
     Observer,
     PartitionReader,
     PartitionWriter,
     StoredRecord,
-    TargetRecord,
     WriteOutcome,
 )
+from halfhitch.service.forwarding import Forwarder
+from halfhitch.service.payloads import PayloadCache, payload_of
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
@@ -43,6 +43,11 @@ _REPLAY_IDLE_S: Final = 15.0
 #: Trim the logs when so many records or so many seconds have passed since the last time.
 _TRIM_RECORDS: Final = 20_000
 _TRIM_S: Final = 10.0
+#: So often Kafka is asked whether early decisions can be dropped; they wait a minute anyway.
+_EARLY_ASK_S: Final = 5.0
+#: With so many op records waiting for halves the op log is read no further; one more read of it may
+#: come on top.
+_WAITING_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +69,6 @@ class OutcomeLostError(KafkaUnavailable):
     """Nobody knows how the step's Kafka transaction ended: only a new takeover can tell."""
 
 
-@dataclass(slots=True)
-class _Payload:
-    key: bytes | None
-    value: bytes | None
-    headers: KafkaHeaders
-    size_bytes: int
-
-
 class PartitionOwner:
     """See the module's text. `on_done` is called after every committed step, on this thread."""
 
@@ -82,6 +79,7 @@ class PartitionOwner:
         reader: PartitionReader,
         writer: PartitionWriter,
         policy: TopicPolicy,
+        parked_topic: str,
         observer: Observer,
         clock: Clock,
         limits: OwnerLimits,
@@ -90,15 +88,26 @@ class PartitionOwner:
         self.partition = partition
         self._reader = reader
         self._writer = writer
-        self._policy = policy
         self._observer = observer
         self._clock = clock
         self._limits = limits
         self._on_done = on_done
         self._ledger: Ledger | None = None
-        self._payloads: OrderedDict[int, _Payload] = OrderedDict()
-        self._payload_bytes = 0
+        self._payloads = PayloadCache(limits.payload_cache_bytes)
+        self._forwarder = Forwarder(
+            partition,
+            policy=policy,
+            parked_topic=parked_topic,
+            step_messages_max=limits.batch_count_max,
+        )
         self._watermarks = (0, 0)  # of the last committed step
+        # As Kafka has them stored: another value there means that somebody else has written.
+        self._stored: tuple[int | None, int | None] = (None, None)
+        # Entries of op records that speak of halves not read yet; see _feed_waiting.
+        self._waiting: deque[Sequence[op_wire.OpRead]] = deque()  # bounded: see _WAITING_MAX
+        self._half_end = 0  # of the half log, when it was last asked for
+        self._early_asked_s = 0.0
+        self._newest_half_ms = 0
         self._trimmed = (0, 0)
         self._trimmed_at_s = 0.0
         self._op_held = False
@@ -114,10 +123,12 @@ class PartitionOwner:
         began_s = self._clock.monotonic_s()
         self._ledger = None
         self._payloads.clear()
-        self._payload_bytes = 0
+        self._waiting.clear()
+        self._half_end = 0
+        self._newest_half_ms = 0
         self._writer.fence()
-        stored = self._reader.committed_positions()
-        half_start, op_start = self._reader.begin(*stored)
+        self._stored = self._reader.committed_positions()
+        half_start, op_start = self._reader.begin(*self._stored)
         ledger = Ledger(
             half_position=half_start,
             op_position=op_start,
@@ -141,7 +152,7 @@ class PartitionOwner:
     def _replay(self, ledger: Ledger) -> int:
         replayed = 0
         progress_s = self._clock.monotonic_s()
-        op_released = False
+        op_released = op_was_read = False
         while True:
             batch = self._reader.read(_REPLAY_WAIT_S)
             count = len(batch.half) + len(batch.op)
@@ -152,7 +163,10 @@ class PartitionOwner:
             if not op_released and batch.half_at_end:
                 self._reader.release_op()
                 op_released = True
-            elif op_released and batch.op_at_end:
+            op_was_read = op_was_read or (op_released and batch.op_at_end)
+            # A done mark that is held back behind an entry that is ahead must be fed before any
+            # step is planned: what it finished would be forwarded again.
+            if op_was_read and not self._waiting:
                 return replayed
             if self._clock.monotonic_s() - progress_s > _REPLAY_IDLE_S:
                 raise KafkaUnavailable(
@@ -168,29 +182,43 @@ class PartitionOwner:
         TopologyError (take over again).
         """
         ledger = self._working_ledger()
-        batch = self._reader.read(wait_s)
+        batch = self._reader.read(min(wait_s, 0.01) if self._waiting else wait_s)
         self._feed(ledger, batch.half, batch.op)
-        if batch.half_at_end and ledger.early_count:
-            ledger.expire_early(self._now_ms())
-            if ledger.unknown_decision_count:
-                self._observer.unknown_decisions(ledger.unknown_decision_count)
-                ledger.unknown_decision_count = 0
+        self._expire_early(ledger)
         self._hold_or_release_op(ledger)
         step = ledger.plan(
-            message_count_max=self._limits.batch_count_max, bytes_max=self._limits.batch_bytes_max
+            message_count_max=self._forwarder.messages_max, bytes_max=self._limits.batch_bytes_max
         )
         if step is None:
             return bool(batch.half or batch.op)
         self._write(ledger, step)
         return True
 
+    def _expire_early(self, ledger: Ledger) -> None:
+        """Drop decisions whose half never came.
+
+        On a busy partition the newest half's own time tells how far the half log was read. On a
+        quiet one our clock does, but only when Kafka says that nothing is left to be read: a half
+        log that cannot be fetched for a while is not one that has ended.
+        """
+        now_s = self._clock.monotonic_s()
+        if ledger.early_count == 0 or now_s - self._early_asked_s < _EARLY_ASK_S:
+            return
+        self._early_asked_s = now_s
+        at_end = self._reader.half_read_to() >= self._reader.half_end()
+        ledger.expire_early(self._now_ms() if at_end else self._newest_half_ms)
+        if ledger.unknown_decision_count:
+            self._observer.unknown_decisions(ledger.unknown_decision_count)
+            ledger.unknown_decision_count = 0
+
     def _hold_or_release_op(self, ledger: Ledger) -> None:
-        if self._op_held is ledger.reads_op:
-            if ledger.reads_op:
+        reads_op = ledger.reads_op and len(self._waiting) < _WAITING_MAX
+        if self._op_held is reads_op:
+            if reads_op:
                 self._reader.release_op()
             else:
                 self._reader.hold_op()
-            self._op_held = not ledger.reads_op
+            self._op_held = not reads_op
 
     def _feed(
         self, ledger: Ledger, halves: Sequence[StoredRecord], ops: Sequence[StoredRecord]
@@ -201,6 +229,8 @@ class PartitionOwner:
         if garbage:
             self._observer.garbage("half", garbage)
             garbage = 0
+        if self._waiting:
+            self._feed_waiting(ledger)
         for record in ops:
             garbage += self._feed_op(ledger, record)
         if garbage:
@@ -213,11 +243,12 @@ class PartitionOwner:
             self._log_time_read_s = self._clock.monotonic_s()
 
     def _feed_half(self, ledger: Ledger, record: StoredRecord) -> int:
-        half_offset, headers = record.offset(), record.headers()
-        key, value = record.key(), record.value()
-        size_bytes = len(key or b"") + len(value or b"")
-        event = half_wire.read_identity(half_offset, record.timestamp()[1], size_bytes, headers)
+        half_offset, payload = record.offset(), payload_of(record)
+        event = half_wire.read_identity(
+            half_offset, record.timestamp()[1], payload.size_bytes, payload.headers
+        )
         if isinstance(event, Garbage):
+            self._refuse_newer("half", event)
             logger.warning(
                 "half record %d of partition %d is passed over: %s",
                 half_offset,
@@ -228,17 +259,15 @@ class PartitionOwner:
             ledger.pass_half(half_offset)
             return 1
         ledger.half(event)
-        # headers cannot be None here: read_identity has looked into them
-        self._payloads[half_offset] = _Payload(key, value, headers or [], size_bytes)
-        self._payload_bytes += size_bytes
-        while self._payload_bytes > self._limits.payload_cache_bytes:
-            self._payload_bytes -= self._payloads.popitem(last=False)[1].size_bytes
+        self._newest_half_ms = max(self._newest_half_ms, event.stored_at_ms)
+        self._payloads.put(half_offset, payload)
         return 0
 
     def _feed_op(self, ledger: Ledger, record: StoredRecord) -> int:
         op_offset = record.offset()
         events = op_wire.read(op_offset, record.timestamp()[1], record.value(), record.headers())
         if isinstance(events, Garbage):
+            self._refuse_newer("op", events)
             logger.warning(
                 "op record %d of partition %d is passed over: %s",
                 op_offset,
@@ -248,15 +277,53 @@ class PartitionOwner:
             )
             ledger.pass_op(op_offset)
             return 1
-        for event in events:
-            ledger.op(event)
+        self._waiting.append(events)
+        self._feed_waiting(ledger)
         return 0
+
+    def _refuse_newer(self, log: str, garbage: Garbage) -> None:
+        """While releases are mixed: what a newer one wrote must not be passed over."""
+        if garbage.is_newer:
+            raise TopologyError(
+                f"{log} record {garbage.log_offset} of partition {self.partition} was written by a "
+                f"newer release ({garbage.reason}); upgrade this instance: until then it leaves "
+                "the partition alone"
+            )
+
+    def _feed_waiting(self, ledger: Ledger) -> None:
+        """Feed op entries in log order, but none before the halves it speaks of.
+
+        Two logs are read, and the op log may be ahead. A decision that is fed before its half has
+        to wait in the ledger while later ones pass it: two messages of one key would change places.
+        """
+        while self._waiting and not self._is_ahead(ledger, self._waiting[0]):
+            for event in self._waiting.popleft():
+                ledger.op(event)
+                if isinstance(event, DoneRead):
+                    self._payloads.let_go(
+                        event.half_offsets
+                    )  # a predecessor's: ours are gone already
+
+    def _is_ahead(self, ledger: Ledger, events: Sequence[op_wire.OpRead]) -> bool:
+        """Whether halves that these entries name are still to be read.
+
+        A decision follows the acknowledgement of its halves, so they lie below the half log's end
+        by now; a hint beyond the end is a stranger's invention and not waited for.
+        """
+        hint = max(event.half_hint if isinstance(event, DecisionRead) else -1 for event in events)
+        if hint < max(ledger.positions[0], self._reader.half_read_to()):
+            return False  # or it names a place where no record is: a marker's
+        if hint >= self._half_end:
+            self._half_end = self._reader.half_end()
+        return hint < self._half_end
 
     # -- one step --------------------------------------------------------------------------------
 
     def _write(self, ledger: Ledger, step: Step) -> None:
         began_s = self._clock.monotonic_s()
-        targets = self._targets(step)
+        wanted = [half_offset for halves in step.forwards for half_offset in halves]
+        payload = self._payloads.all_of(wanted, self._reader)
+        targets = self._forwarder.records(step, payload)
         ops = op_wire.write_step(step.done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
         dropped = sum(1 for t in step.transactions if t.resolution is Resolution.ROLLBACK)
@@ -270,17 +337,35 @@ class PartitionOwner:
         if result.outcome is WriteOutcome.UNKNOWN:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
+            closing_in = self._forwarder.refused(step, result)
             ledger.abort(step)
+            self._fence_again()
+            if closing_in:
+                return  # the next step is another one
             raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
         ledger.confirm(step)
+        self._forwarder.succeeded(step, self._observer.parked)
+        self._stored = (step.half_watermark, step.op_watermark)
         self._after(step)
+        if result.is_suspect:
+            self._fence_again()
+
+    def _fence_again(self) -> None:
+        """After any sign of trouble: outdate late requests, then look whether we are still alone.
+
+        The ledger is the fold of the logs only as long as nobody else writes marks. Who does so
+        moves the stored watermarks with every step, so their standing still proves it cheaply.
+        """
+        self._writer.fence()
+        if self._reader.committed_positions() != self._stored:
+            raise OutcomeLostError(
+                f"the stored watermarks of half partition {self.partition} were moved by "
+                "somebody else"
+            )
 
     def _after(self, step: Step) -> None:
         for mark in step.done:
-            for half_offset in mark.half_offsets:
-                payload = self._payloads.pop(half_offset, None)
-                if payload is not None:
-                    self._payload_bytes -= payload.size_bytes
+            self._payloads.let_go(mark.half_offsets)
         for conflict in step.conflicts:
             self._observer.conflict(conflict.kind, 1)
         self._on_done(self.partition, step.done)
@@ -298,54 +383,6 @@ class PartitionOwner:
         if records >= _TRIM_RECORDS or (records > 0 and now_s - self._trimmed_at_s >= _TRIM_S):
             self._trimmed, self._trimmed_at_s = watermarks, now_s
             self._writer.delete_below(*watermarks)
-
-    def _targets(self, step: Step) -> list[TargetRecord]:
-        wanted = [o for halves in step.forwards for o in halves if o not in self._payloads]
-        fetched = self._fetch(wanted) if wanted else {}
-        targets = []
-        for halves in step.forwards:
-            for half_offset in halves:
-                payload = self._payloads.get(half_offset) or fetched[half_offset]
-                forward = half_wire.read_forward(half_offset, payload.headers)
-                reason = (
-                    forward.reason
-                    if isinstance(forward, Garbage)
-                    else self._policy.refusal(forward.target_topic)
-                )
-                if isinstance(forward, Garbage) or reason is not None:
-                    # Only a stranger writing into the half topic gets here: the door refuses these.
-                    logger.error(
-                        "half %d of partition %d is not forwarded: %s",
-                        half_offset,
-                        self.partition,
-                        reason,
-                        extra={"action": "forward_refused"},
-                    )
-                    self._observer.garbage("half", 1)
-                    continue
-                targets.append(
-                    TargetRecord(
-                        forward.target_topic,
-                        forward.target_partition,
-                        payload.key,
-                        payload.value,
-                        forward.headers,
-                    )
-                )
-        return targets
-
-    def _fetch(self, half_offsets: Sequence[int]) -> dict[int, _Payload]:
-        """Payloads that were let go of to save memory."""
-        records = self._reader.fetch_halves(half_offsets)
-        lost = [half_offset for half_offset in half_offsets if half_offset not in records]
-        if lost:
-            raise OutcomeLostError(
-                f"half messages {lost[:5]} of partition {self.partition} are no longer in the log"
-            )
-        return {
-            half_offset: _Payload(record.key(), record.value(), record.headers() or [], 0)
-            for half_offset, record in records.items()
-        }
 
     # -- what is known ---------------------------------------------------------------------------
 

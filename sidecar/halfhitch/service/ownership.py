@@ -6,6 +6,7 @@ changed in place, so that questions need no lock.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
@@ -48,7 +49,8 @@ class Ownership:
     def revoked(self, partitions: Sequence[int]) -> None:
         """Give these up in order: finish the turn under way. All share one deadline.
 
-        A worker that hangs beyond it is left behind: its producer is fenced by the next owner.
+        A worker that hangs beyond it is left behind: it can write nothing more (see worker.py),
+        and its producer is fenced by the next owner.
         """
         self._end(partitions, self._stop_wait_s)
 
@@ -66,14 +68,17 @@ class Ownership:
         self._replace(workers)
         for worker in ending:
             worker.stop()
+        give_up_s = time.monotonic() + wait_s
         for worker in ending:
-            if not worker.join(wait_s) and wait_s > 0:
-                logger.warning(
-                    "half partition %d did not stop within %.1f s and is left behind",
-                    worker.partition,
-                    wait_s,
-                    extra={"action": "worker_left_behind"},
-                )
+            if not worker.join(max(0.0, give_up_s - time.monotonic())):
+                worker.abandon()
+                if wait_s > 0:
+                    logger.warning(
+                        "half partition %d did not stop within %.1f s and is left behind",
+                        worker.partition,
+                        wait_s,
+                        extra={"action": "worker_left_behind"},
+                    )
             self._on_lost(worker.partition)
 
     def _replace(self, workers: dict[int, PartitionWorker]) -> None:

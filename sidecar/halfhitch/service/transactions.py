@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from halfhitch.core.model import (
+    PARKED,
     ROLLED_BACK,
     Identity,
     ProducerGroup,
@@ -26,10 +27,11 @@ from halfhitch.errors import (
     KafkaUnavailable,
     OutcomeUnknown,
     TransactionGone,
+    TransactionParked,
     VisibilityUnknown,
     WrongGroup,
 )
-from halfhitch.ports import Clock, Observer, RecordLog
+from halfhitch.ports import Clock, Markers, Observer, RecordLog
 from halfhitch.service.admission import Admission
 from halfhitch.service.api import (
     STATE_AFTER,
@@ -39,18 +41,24 @@ from halfhitch.service.api import (
     TransactionState,
     TransactionView,
 )
-from halfhitch.service.decisions import Decision, DecisionLog
+from halfhitch.service.decisions import Decision, DecisionLog, UnderWay
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire.half import HalfRecord, system_headers
-from halfhitch.wire.handle import Handle, HandleCodec
+from halfhitch.wire.handle import TOPICS_MAX, Handle, HandleCodec
 
 _DECIDED_AS: Final = {
     Standing.COMMITTING: Resolution.COMMIT,
     Standing.COMMITTED: Resolution.COMMIT,
+    Standing.PARKED: Resolution.COMMIT,
     Standing.ROLLING_BACK: Resolution.ROLLBACK,
     Standing.ROLLED_BACK: Resolution.ROLLBACK,
 }
-_CARRIED_OUT: Final = frozenset({Standing.COMMITTED, Standing.ROLLED_BACK})
+#: What a done mark says, for those that nothing is left to do for.
+_CARRIED_OUT: Final = {
+    Standing.COMMITTED: 1,
+    Standing.ROLLED_BACK: ROLLED_BACK,
+    Standing.PARKED: PARKED,
+}
 
 
 class Owners(Protocol):
@@ -92,6 +100,7 @@ class Parts:
     owners: Owners
     visibility: Visibility
     inquiry: Inquiry
+    markers: Markers
     handles: HandleCodec
     observer: Observer
     clock: Clock
@@ -147,7 +156,7 @@ class TransactionService:
             parts.observer.prepare_refused(error.code)
             raise
         parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
-        handle = Handle(partition, *identity, half_offsets)
+        handle = Handle(partition, *identity, half_offsets, _topics(messages))
         return Prepared(identity[1], parts.handles.encode(handle))
 
     async def add(self, handle: str, messages: Sequence[OutgoingMessage]) -> Prepared:
@@ -174,7 +183,8 @@ class TransactionService:
             parts.observer.prepare_refused(error.code)
             raise
         parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
-        grown = Handle(known.partition, *identity, known.half_offsets + stored)
+        topics = _topics(messages, known.topics)
+        grown = Handle(known.partition, *identity, known.half_offsets + stored, topics)
         return Prepared(identity[1], parts.handles.encode(grown))
 
     def _partition(self, first_key: bytes | None, transaction_id: str | None) -> int:
@@ -305,14 +315,15 @@ class TransactionService:
         decided = _DECIDED_AS.get(standing)
         if decided is resolution:
             return 0
-        if decided is None:
-            decided = parts.decisions.under_way(known.partition, identity)
+        rival = parts.decisions.under_way(known.partition, identity)
         count = len(known.half_offsets)
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
         op_offset = await parts.decisions.append(known.partition, decision)
-        if decided is not None and decided is not resolution:
+        if decided is not None:
             raise _contrary(identity, decided, resolution)
+        if rival is not None and rival.resolution is not resolution:
+            _refuse_loser(identity, rival, resolution)
         return op_offset
 
     async def _carried_out(
@@ -326,21 +337,28 @@ class TransactionService:
             # both.
             standing = parts.owners.standing(partition, identity, known.half_offsets[0])
             if standing in _CARRIED_OUT:
-                won = _DECIDED_AS[standing]
+                ending = _CARRIED_OUT[standing]
             else:
                 if not parts.owners.works(partition):
                     parts.visibility.follow(partition, op_offset)
                 ending = await asyncio.wait_for(asyncio.shield(news), parts.visible_wait_s)
-                won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
         except TimeoutError:
             raise VisibilityUnknown(
                 f"transaction {identity[1]} is decided and durable, but was not seen to be carried "
                 f"out within {parts.visible_wait_s:g} s; ask again or look at its status"
             ) from None
         finally:
-            parts.visibility.give_up(partition, identity)
+            parts.visibility.give_up(partition, identity, news)
+        won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
         if won is not resolution:
             raise _contrary(identity, won, resolution)
+        if ending == PARKED:
+            raise TransactionParked(
+                f"transaction {identity[1]} is committed, but one of its topics does not take the "
+                "message: all its messages lie on the parked topic, with the reason"
+            )
+        if won is Resolution.COMMIT:
+            await parts.markers.settled(known.topics)
         return True
 
     # -- view ------------------------------------------------------------------------------------
@@ -355,13 +373,21 @@ class TransactionService:
             if standing is None:
                 raise _gone(identity)
             decided, carried_out = _DECIDED_AS.get(standing), standing in _CARRIED_OUT
+            is_parked = standing is Standing.PARKED
         else:
+            is_parked = False  # told as committed and not visible: the logs say where it lies
             decided, carried_out = await self._parts.inquiry.look_up(
                 known.partition, identity, first
             )
         state = TransactionState.PENDING if decided is None else STATE_AFTER[decided]
+        if is_parked:
+            state = TransactionState.PARKED
         return TransactionView(
-            identity[1], identity[0], state, len(known.half_offsets), visible=carried_out
+            identity[1],
+            identity[0],
+            state,
+            len(known.half_offsets),
+            visible=carried_out and not is_parked,
         )
 
     def _decided(self, known: Handle, identity: Identity) -> Resolution | None:
@@ -370,7 +396,16 @@ class TransactionService:
         standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
         if standing is None:
             raise _gone(identity)
-        return _DECIDED_AS.get(standing) or parts.decisions.under_way(known.partition, identity)
+        rival = parts.decisions.under_way(known.partition, identity)
+        return _DECIDED_AS.get(standing) or (None if rival is None else rival.resolution)
+
+
+def _topics(messages: Sequence[OutgoingMessage], before: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The distinct topics; too many to carry are carried as none: nobody waits for them then."""
+    if len(messages) == 1 and not before:
+        return (messages[0].topic,)
+    topics = tuple(dict.fromkeys([*before, *(message.topic for message in messages)]))
+    return topics if len(topics) <= TOPICS_MAX else ()
 
 
 def _identity(handle: Handle) -> Identity:
@@ -381,6 +416,18 @@ def _gone(identity: Identity) -> TransactionGone:
     return TransactionGone(
         f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
     )
+
+
+def _refuse_loser(identity: Identity, rival: UnderWay, requested: Resolution) -> None:
+    """Our decision is stored, but a contrary one was under way before it."""
+    if rival.is_stored:
+        raise _contrary(identity, rival.resolution, requested)
+    if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
+        first, later = STATE_AFTER[rival.resolution].value, STATE_AFTER[requested].value
+        raise OutcomeUnknown(
+            f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
+            f"before it ({first}) has reached the log: ask for its status"
+        )
 
 
 def _contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:

@@ -56,11 +56,15 @@ class Visibility:
         """This instance does not own the partition: let the op log tell."""
         self._tail.follow(partition, op_offset)
 
-    def give_up(self, partition: int, identity: Identity) -> None:
-        """One of those who waited does no more."""
+    def give_up(self, partition: int, identity: Identity, future: "Future[int]") -> None:
+        """One of those who waited for this future does no more.
+
+        Who was told a moment ago is not counted any more: those who are counted now have come since
+        then and wait for news of their own.
+        """
         with self._lock:
             wait = self._waiting.get((partition, identity))
-            if wait is not None:
+            if wait is not None and wait.future is future:
                 wait.count -= 1
                 if wait.count == 0:
                     del self._waiting[partition, identity]

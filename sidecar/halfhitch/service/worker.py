@@ -3,6 +3,14 @@
 A step that was surely aborted is tried again after a pause, with the ledger as it is. Anything else
 (an outcome nobody knows, a log that cannot be read, a bug) throws ledger, reader and writer away
 and takes the partition over anew: the logs are the truth.
+
+Trying again without reading again is sound only because nobody but the partition's owner can commit
+a step. A worker that hangs and is left behind would be able to, for its instance is still a member:
+  1. A's worker hangs while it fences anew; the partition goes to B, who fences and reads the logs;
+  2. A's fence succeeds after all (B's producer is outdated), its step carries the generation that A
+     has now, and is committed;
+  3. B's next step fails, B fences anew and writes the same forwards a second time.
+So whoever is left behind is given no generation any more: `abandon`, before the partition goes.
 """
 
 import logging
@@ -22,13 +30,20 @@ _PAUSE_MAX_S: Final = 5.0
 
 
 class PartitionWorker:
-    """One thread; `make_owner` gives a fresh owner for each takeover."""
+    """One thread; `make_owner` gives a fresh owner for each takeover.
 
-    def __init__(self, partition: int, make_owner: Callable[[], PartitionOwner]) -> None:
+    It is handed a question that the owner's writer must ask whenever it takes the group's
+    generation: may this worker still write?
+    """
+
+    def __init__(
+        self, partition: int, make_owner: Callable[[Callable[[], bool]], PartitionOwner]
+    ) -> None:
         self.partition = partition
         self._make_owner = make_owner
         self._owner: PartitionOwner | None = None
         self._stopping = threading.Event()
+        self._abandoned = threading.Event()
         self._phase = PartitionPhase.TAKING_OVER
         self._trouble: str | None = None
         self._pause_s = _PAUSE_S
@@ -46,6 +61,13 @@ class PartitionWorker:
         """Wait for the end; False when a call hangs beyond `wait_s`."""
         self._thread.join(wait_s)
         return not self._thread.is_alive()
+
+    def abandon(self) -> None:
+        """It did not end in time, and its partition is given away: it may write nothing more."""
+        self._abandoned.set()
+
+    def _may_write(self) -> bool:
+        return not self._abandoned.is_set()
 
     @property
     def owner(self) -> PartitionOwner | None:
@@ -69,7 +91,7 @@ class PartitionWorker:
             self._phase = PartitionPhase.TAKING_OVER
             owner = None
             try:
-                owner = self._owner = self._make_owner()
+                owner = self._owner = self._make_owner(self._may_write)
                 owner.take_over()
                 self._phase = PartitionPhase.WORKING
                 self._work(owner)

@@ -29,8 +29,11 @@ _FIXED_NAMES: Final = (
 _FIXED_COUNT: Final = len(_FIXED_NAMES)
 
 #: More messages than this in one transaction are refused at the door; a larger index is garbage.
-INDEX_MAX: Final = 9_999
+INDEX_MAX: Final = 999
+#: Of an id or a group; a longer one is garbage, for no op record could name it.
 ID_BYTES_MAX: Final = 255
+#: Kafka numbers partitions with 32 bits.
+PARTITION_MAX: Final = 2**31 - 1
 #: One Kafka record cannot sensibly carry more; a guard against hostile records.
 DIGITS_MAX: Final = 19
 
@@ -41,6 +44,7 @@ class Garbage:
 
     log_offset: int
     reason: str
+    is_newer: bool = False  # of a later version: not garbage to whoever wrote it
 
 
 @dataclass(slots=True)
@@ -91,13 +95,15 @@ def read_identity(
         return Garbage(half_offset, "system headers are missing or out of order")
     try:
         version, raw_index, _, _ = marker.split(b";", 3)  # type: ignore[union-attr]
+        if len(raw_id) > ID_BYTES_MAX or len(raw_group) > ID_BYTES_MAX:  # type: ignore[arg-type]
+            raise ValueError("too long")
         index = _number(raw_index)
         transaction_id = TransactionId(raw_id.decode())  # type: ignore[union-attr]
         producer_group = ProducerGroup(_group(raw_group))
-    except (ValueError, AttributeError):  # includes UnicodeDecodeError; null values
+    except (ValueError, AttributeError, TypeError):  # includes UnicodeDecodeError; null values
         return Garbage(half_offset, "a system header does not parse")
     if version != _VERSION:
-        return Garbage(half_offset, f"record version {version[:8]!r} is not known to this release")
+        return unknown_version(half_offset, version)
     if index > INDEX_MAX or not transaction_id or not producer_group:
         return Garbage(half_offset, "index out of range, or an empty transaction id or group")
     return HalfRead(
@@ -106,6 +112,14 @@ def read_identity(
         (producer_group, transaction_id),
         index,
         size_bytes,
+    )
+
+
+def unknown_version(log_offset: int, version: bytes) -> Garbage:
+    """A record of another version; passing over one of a newer release would lose what it says."""
+    is_newer = version.isdigit() and len(version) <= 2 and int(version) > names.RECORD_VERSION
+    return Garbage(
+        log_offset, f"record version {version[:8]!r} is not known to this release", is_newer
     )
 
 
@@ -130,7 +144,7 @@ def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garba
             born_ms=_number(born),
             instance=instance.decode(),
             target_topic=by_name[names.REAL_TOPIC].decode(),
-            target_partition=_optional_number(by_name.get(names.REAL_QID)),
+            target_partition=_partition(by_name.get(names.REAL_QID)),
             immunity_s=_optional_number(by_name.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
             check_count=_optional_number(by_name.get(names.TRANSACTION_CHECK_TIMES)) or 0,
             first_half_offset=_optional_number(by_name.get(names.TRAN_PREPARED_QUEUE_OFFSET)),
@@ -158,7 +172,7 @@ def read_forward(half_offset: int, headers: Headers | None) -> Forward | Garbage
         topic = headers[3][1].decode()  # type: ignore[union-attr]
         for name, value in headers[_FIXED_COUNT:system_count]:
             if name == names.REAL_QID:
-                partition = _optional_number(value)
+                partition = _partition(value)
     except (ValueError, AttributeError):
         return Garbage(half_offset, "REAL_TOPIC or REAL_QID does not parse")
     if not topic:
@@ -183,3 +197,10 @@ def _number(raw: bytes) -> int:
 
 def _optional_number(raw: bytes | None) -> int | None:
     return None if raw is None else _number(raw)
+
+
+def _partition(raw: bytes | None) -> int | None:
+    partition = _optional_number(raw)
+    if partition is not None and partition > PARTITION_MAX:
+        raise ValueError(partition)
+    return partition

@@ -1,7 +1,8 @@
 """The handle: what a caller holds, so that any instance can end its transaction without a look-up.
 
-    base64url( version u8 | partition u16 | count u16 | first offset u64 | group length u8 | id
-    length u8 | group | id | further offsets, each u64 | MAC of 16 bytes )
+    base64url( version u8 | partition u16 | count u16 | first offset u64 | group length u8
+               | id length u8 | topic count u8 | group | id | further offsets, each u64
+               | topics, each with its length u8 before it | MAC of 16 bytes )
 
 The MAC (keyed BLAKE2b over everything before it) binds partition, group, id and offsets: an id can
 neither be guessed nor moved to another partition or group. The first key signs, all keys verify, so
@@ -20,10 +21,12 @@ from typing import Final
 from halfhitch.errors import InvalidHandle
 
 _VERSION: Final = 1
-_HEAD: Final = struct.Struct("!BHHQBB")
+_HEAD: Final = struct.Struct("!BHHQBBB")
 _MAC_BYTES: Final = 16
-#: 10,000 messages of a transaction, and the longest ids.
-TEXT_LENGTH_MAX: Final = 110_000
+#: 1,000 messages, the longest ids and topics: it must fit into the first line of a request.
+TEXT_LENGTH_MAX: Final = 24_000
+#: More distinct topics are left out; they are needed only to wait until messages are visible.
+TOPICS_MAX: Final = 16
 KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
 
 
@@ -35,6 +38,7 @@ class Handle:
     producer_group: str
     transaction_id: str
     half_offsets: tuple[int, ...]
+    topics: tuple[str, ...] = ()  # distinct, as far as they are carried
 
 
 class HandleCodec:
@@ -57,12 +61,15 @@ class HandleCodec:
                 first,
                 len(group),
                 len(transaction_id),
+                len(handle.topics),
             )
             + group
             + transaction_id
         )
         if further:
             body += struct.pack(f"!{len(further)}Q", *further)
+        for topic in handle.topics:
+            body += bytes((len(topic),)) + topic.encode()
         mac = blake2b(body, key=self._signing, digest_size=_MAC_BYTES).digest()
         return urlsafe_b64encode(body + mac).rstrip(b"=").decode()
 
@@ -97,15 +104,29 @@ def _from_text(text: str) -> bytes:
 
 def _parse(body: bytes) -> Handle:
     """Of a body whose MAC is right; a mismatch here means a handle of another version."""
-    version, partition, count, first, group_length, id_length = _HEAD.unpack_from(body)
+    version, partition, count, first, group_length, id_length, topic_count = _HEAD.unpack_from(body)
     group_end = _HEAD.size + group_length
     id_end = group_end + id_length
-    if version != _VERSION or count == 0 or len(body) != id_end + 8 * (count - 1):
-        raise InvalidHandle(f"the handle has version {version}, which this release does not know")
+    offsets_end = id_end + 8 * (count - 1)
+    if version != _VERSION or count == 0 or len(body) < offsets_end:
+        raise _unknown_version(version)
     further = struct.unpack_from(f"!{count - 1}Q", body, id_end) if count > 1 else ()
+    topics = []
+    position = offsets_end
+    for _ in range(topic_count):
+        topic = body[position + 1 : position + 1 + body[position]] if position < len(body) else b""
+        topics.append(topic.decode())
+        position += 1 + len(topic)
+    if position != len(body):
+        raise _unknown_version(version)
     return Handle(
         partition,
         body[_HEAD.size : group_end].decode(),
         body[group_end:id_end].decode(),
         (first, *further),
+        tuple(topics),
     )
+
+
+def _unknown_version(version: int) -> InvalidHandle:
+    return InvalidHandle(f"the handle has version {version}, which this release does not know")

@@ -17,6 +17,9 @@ TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 #: records.
 HALFHITCH = "HALFHITCH"
 
+#: On parked records: why, and where the half lay.
+HALFHITCH_PARKED = "HALFHITCH_PARKED"
+
 #: The tag of an op record: c, r, d or x.
 TAGS = "TAGS"
 

@@ -6,7 +6,8 @@ decimal text with trailing commas (`17,18,`), RocketMQ's own form; header HALFHI
 version digit and a JSON array with one entry each, in the order of the offsets:
 
     c, r    [group, id, covered count, number of offsets, source, reason or null]
-    d       [group, id, ending, number of offsets]   ending: messages committed, 0 for a roll back
+    d       [group, id, ending, number of offsets]   ending: messages committed, 0: rolled back,
+                                                     -1: committed, undeliverable and parked
     x       [group, id, "contrary" or "uncovered", losing op offset, number of offsets]
 
 The number says how many of the value's offsets belong to the entry. In a decision they are hints,
@@ -15,11 +16,13 @@ in a done mark they are the fact. Reading is strict and total: any record gives 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from halfhitch.core.model import (
+    PARKED,
     ConflictKind,
     ConflictMark,
     ConflictRead,
@@ -27,6 +30,7 @@ from halfhitch.core.model import (
     DoneMark,
     DoneRead,
     HalfOffset,
+    Identity,
     OpOffset,
     ProducerGroup,
     Resolution,
@@ -35,19 +39,21 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.wire import headers as names
-from halfhitch.wire.half import DIGITS_MAX, INDEX_MAX, Garbage, Headers
+from halfhitch.wire.half import DIGITS_MAX, INDEX_MAX, Garbage, Headers, unknown_version
 
-#: What one record takes at most: 1,000 entries with the longest ids and groups stay below 600 kB,
-#: and 20,000 offsets below 400 kB.
+#: What one record takes at most; Kafka's own limit is a little above a million bytes.
 MARKS_MAX: Final = 1_000
 OFFSETS_MAX: Final = 20_000
+RECORD_BYTES_MAX: Final = 700_000
+#: Of an entry besides ids and offsets.
+_ENTRY_REST_BYTES: Final = 80
 #: A longer value is not ours.
 VALUE_BYTES_MAX: Final = 900_000
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 _Covered = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX + 1)]
-_Ending = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX + 1)]
+_Ending = Annotated[int, msgspec.Meta(ge=PARKED, le=INDEX_MAX + 1)]
 _LogOffset = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -129,21 +135,33 @@ def write_step(
     return records
 
 
+def _entry_bytes(identity: Identity, offset_count: int) -> int:
+    """No entry takes more: JSON writes some characters with six bytes, an offset takes twenty."""
+    return 6 * (len(identity[0]) + len(identity[1])) + 20 * offset_count + _ENTRY_REST_BYTES
+
+
 _Mark = TypeVar("_Mark", DoneMark, ConflictMark)
 
 
 def _cut(marks: Sequence[_Mark]) -> Iterator[Sequence[_Mark]]:
-    """Runs of marks that fit into one record. A mark with very many offsets stands alone."""
+    """Runs of marks that fit into one record. A mark with very many offsets becomes several."""
     run: list[_Mark] = []
-    offsets = 0
+    size_bytes = 0
     for mark in marks:
-        if run and (len(run) >= MARKS_MAX or offsets + len(mark.half_offsets) > OFFSETS_MAX):
-            yield run
-            run, offsets = [], 0
-        run.append(mark)
-        offsets += len(mark.half_offsets)
+        for piece in _pieces(mark) if len(mark.half_offsets) > OFFSETS_MAX else (mark,):
+            piece_bytes = _entry_bytes(piece.identity, len(piece.half_offsets))
+            if run and (len(run) >= MARKS_MAX or size_bytes + piece_bytes > RECORD_BYTES_MAX):
+                yield run
+                run, size_bytes = [], 0
+            run.append(piece)
+            size_bytes += piece_bytes
     if run:
         yield run
+
+
+def _pieces(mark: _Mark) -> Iterator[_Mark]:
+    for begin in range(0, len(mark.half_offsets), OFFSETS_MAX):
+        yield replace(mark, half_offsets=mark.half_offsets[begin : begin + OFFSETS_MAX])
 
 
 def read(
@@ -153,10 +171,10 @@ def read(
     if not headers or len(headers) != 2 or headers[0][0] != names.TAGS:
         return Garbage(op_offset, "not exactly the headers TAGS and HALFHITCH")
     tag, body = headers[0][1], headers[1][1]
-    if headers[1][0] != names.HALFHITCH or not body or body[:1] != _VERSION:
-        return Garbage(
-            op_offset, "HALFHITCH header missing or of a version not known to this release"
-        )
+    if headers[1][0] != names.HALFHITCH or not body:
+        return Garbage(op_offset, "no HALFHITCH header")
+    if body[:1] != _VERSION:
+        return unknown_version(op_offset, body[:1])
     if len(value or b"") > VALUE_BYTES_MAX:
         return Garbage(op_offset, "value too long")
     try:
@@ -180,6 +198,7 @@ def _read_entries(
     resolution = _RESOLUTION_OF_TAG.get(tag or b"")
     if resolution is not None:
         for decision in _decode_decisions(body):
+            hints = half_offsets[position : position + decision.offset_count]
             position += decision.offset_count
             result.append(
                 DecisionRead(
@@ -189,6 +208,7 @@ def _read_entries(
                     resolution,
                     decision.covered_count,
                     decision.source,
+                    max(hints, default=-1),
                 )
             )
     elif tag == TAG_DONE:

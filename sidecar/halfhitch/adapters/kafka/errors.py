@@ -10,17 +10,27 @@ from halfhitch.errors import HalfHitchError, KafkaUnavailable, MessageTooLarge, 
 #: too.
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
+#: Every message for this topic will fail: it is gone, or this user may not write to it.
+TOPIC_REFUSED = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
 #: A forward that fails so will fail again, whatever else is in its Kafka transaction.
-POISON = TOO_LARGE | {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.INVALID_RECORD,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.INVALID_TIMESTAMP,
-}
+POISON = (
+    TOO_LARGE
+    | TOPIC_REFUSED
+    | {
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
 
 #: Refused before anything was written.
 _SURELY_NOT_STORED = frozenset(

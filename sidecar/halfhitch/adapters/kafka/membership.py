@@ -61,11 +61,19 @@ class GroupMembership:
         self._stopping.set()
         self._thread.join(wait_s)
 
-    def metadata(self) -> Any:
-        """The group generation for send_offsets_to_transaction; from any thread."""
-        if self._metadata is None:
+    def metadata(self, may_write: Callable[[], bool]) -> Any:
+        """The group generation for send_offsets_to_transaction; from any thread.
+
+        A worker is told that it may not write before its partition goes, and the generation moves
+        on only after that. So the generation is taken first and the question asked second: the
+        other way round, a worker that hangs in between would get one that it must not have.
+        """
+        metadata = self._metadata
+        if metadata is None:
             raise KafkaException(KafkaError(KafkaError._STATE, "not a member of the group yet"))
-        return self._metadata
+        if not may_write():
+            raise KafkaException(KafkaError(KafkaError._STATE, "the partition was given up"))
+        return metadata
 
     @property
     def is_alive(self) -> bool:

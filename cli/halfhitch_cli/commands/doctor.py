@@ -1,0 +1,141 @@
+"""halfhitch doctor: look at everything a sidecar needs, and say what to do.
+
+Owns the order of the checks. Invariants: one failing check does not hide the others, unless they
+need what it looked for; nothing is changed; every finding that is not ok says what to do next.
+"""
+
+from typing import Annotated
+
+import typer
+
+from halfhitch.adapters.kafka import brokers, topics
+from halfhitch.adapters.kafka.topics import Finding, Severity
+from halfhitch.config import Purpose, Settings, rules
+from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
+from halfhitch_cli import findings
+from halfhitch_cli.app import OK, UNHEALTHY
+from halfhitch_cli.client import AdminClient
+from halfhitch_cli.kafka import KafkaAdmin
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_REDIS_WAIT_S = 3.0
+
+
+def doctor(
+    given: Given,
+    output: Output = OutputForm.TABLE,
+    wait_s: Annotated[
+        float, typer.Option("--wait-s", min=0.1, max=300, help="How long Kafka may take to answer.")
+    ] = 10.0,
+) -> int:
+    """Check settings, Kafka, the internal topics, Redis and a running sidecar.
+
+    Exit code 3 when something is broken; warnings do not count.
+    """
+    try:
+        settings = given.load(Purpose.TOOL)
+    except ConfigurationError as error:
+        found = [Finding("settings", Severity.FAIL, error.message, "Correct it and run again.")]
+    else:
+        found = [
+            _settings(settings),
+            *_kafka(settings, wait_s),
+            _redis(settings),
+            _sidecar(settings),
+        ]
+    findings.show(output, found)
+    return OK if findings.is_healthy(found) else UNHEALTHY
+
+
+def _settings(settings: Settings) -> Finding:
+    try:
+        rules.check(settings, rules.SERVE_RULES)
+    except ConfigurationError as error:
+        return Finding(
+            "settings",
+            Severity.WARN,
+            f"A sidecar would not start with these settings: {error.message}",
+            "Fine on a machine that runs none.",
+        )
+    given = len(settings.sources)
+    return Finding("settings", Severity.OK, f"Complete; {given} given, the rest are defaults.")
+
+
+def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
+    with KafkaAdmin(settings, wait_s=wait_s) as kafka:
+        try:
+            cluster = kafka.reach()
+        except KafkaUnavailable as error:
+            return [Finding("Kafka", Severity.FAIL, error.message, "Then run this again.")]
+        found = [
+            Finding(
+                "Kafka",
+                Severity.OK,
+                f"Cluster {cluster.cluster_id} answers, {cluster.broker_count} broker(s).",
+            )
+        ]
+        try:
+            found += brokers.inspect_brokers(
+                kafka.client,
+                transaction_timeout_ms=settings.owner.transaction_timeout_ms,
+                session_timeout_ms=settings.owner.session_timeout_ms,
+                wait_s=wait_s,
+            )
+            found += topics.verify(
+                kafka.client,
+                topics.InternalTopics(settings.topics.prefix),
+                message_bytes_max=settings.http.body_bytes_max,
+                wait_s=wait_s,
+            )
+        except HalfHitchError as error:
+            found.append(Finding("Kafka", Severity.FAIL, error.message, "Run this again."))
+    return found
+
+
+def _redis(settings: Settings) -> Finding:
+    if settings.redis.url is None:
+        return Finding("Redis", Severity.OK, "redis.url is not set; nothing needs it.")
+    import redis
+
+    try:
+        client = redis.Redis.from_url(
+            settings.redis.url.reveal(),
+            socket_timeout=_REDIS_WAIT_S,
+            socket_connect_timeout=_REDIS_WAIT_S,
+        )
+        with client:
+            client.ping()
+    except (redis.RedisError, ValueError, OSError) as error:
+        return Finding(
+            "Redis",
+            Severity.FAIL,
+            f"Redis does not answer ({type(error).__name__}: {error}).",
+            "Check redis.url; without Redis transactions go on.",
+        )
+    return Finding("Redis", Severity.OK, "Answers PING.")
+
+
+def _sidecar(settings: Settings) -> Finding:
+    door = AdminClient.of(settings)
+    try:
+        status, answer = door.get("/readyz")
+    except BackendError as error:
+        return Finding("sidecar", Severity.WARN, error.message, "")
+    except HalfHitchError as error:
+        return Finding("sidecar", Severity.FAIL, error.message, "")
+    if status < 300:
+        return Finding("sidecar", Severity.OK, f"Ready on {door.address}.")
+    reasons = "; ".join((answer or {}).get("reasons", [])) or f"status {status}"
+    return Finding(
+        "sidecar",
+        Severity.FAIL,
+        f"The sidecar on {door.address} is not ready: {reasons}.",
+        "Its log tells more.",
+    )
+
+
+app.command(cls=PlainCommand)(settings_command(doctor))

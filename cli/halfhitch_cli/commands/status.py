@@ -1,0 +1,77 @@
+"""halfhitch status: what a running sidecar says of itself."""
+
+from typing import Any
+
+import typer
+
+from halfhitch.config import Purpose
+from halfhitch_cli.app import OK, UNHEALTHY
+from halfhitch_cli.client import AdminClient
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm, Table, emit
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_STYLES = {
+    "ready": "green",
+    "not ready": "red",
+    "working": "green",
+    "taking_over": "yellow",
+    "failed": "red",
+}
+
+
+def status(given: Given, output: Output = OutputForm.TABLE) -> int:
+    """Ask a running sidecar: is it ready, and how are its half partitions?
+
+    Exit code 3 when it is not ready.
+    """
+    settings = given.load(Purpose.CLIENT)
+    _, answer = AdminClient.of(settings).get("/v1/status")
+    emit(output, answer, _tables(answer))
+    return OK if answer["ready"] else UNHEALTHY
+
+
+def _tables(answer: dict[str, Any]) -> list[Table]:
+    rows = [["state", "ready" if answer["ready"] else "not ready"]]
+    rows += [["reason", str(reason)] for reason in answer["reasons"]]
+    rows += [[name, _cell(value)] for name, value in answer["info"].items()]
+    tables = [Table(columns=("Sidecar", ""), rows=rows, styles=_STYLES)]
+    partitions = answer["partitions"]
+    if partitions:
+        tables.append(_partition_table(partitions))
+    return tables
+
+
+def _partition_table(partitions: list[dict[str, Any]]) -> Table:
+    numbers = ("pending", "decided", "early", "half to replay", "op to replay")
+    return Table(
+        columns=("Half partition", "phase", *numbers, "trouble"),
+        right=frozenset(("Half partition", *numbers)),
+        styles=_STYLES,
+        rows=[
+            [
+                str(p["partition"]),
+                p["phase"],
+                str(p["pending_count"]),
+                str(p["decided_count"]),
+                str(p["early_count"]),
+                str(p["half_position"] - p["half_watermark"]),
+                str(p["op_position"] - p["op_watermark"]),
+                p["trouble"] or "",
+            ]
+            for p in partitions
+        ],
+    )
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return "" if value is None else str(value)
+
+
+app.command(cls=PlainCommand)(settings_command(status, only=("admin", "auth")))

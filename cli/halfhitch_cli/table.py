@@ -1,0 +1,40 @@
+"""The list of commands and how it is shown. Imports nothing, so that it can be shown at once."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class CommandRow(NamedTuple):
+    """One command: where it is and what the list of commands says about it."""
+
+    name: str
+    module: str  # has `app`, a typer.Typer
+    help: str
+    panel: str
+
+
+#: The root's own options, as they are in root.py.
+ROOT_OPTIONS = (
+    ("--version", "Show the version."),
+    ("--install-completion", "Install completion for the current shell."),
+    ("--show-completion", "Show the completion script, to copy or change it."),
+    ("-h, --help", "Show this message and exit."),
+)
+
+
+def root_help(rows: Sequence[CommandRow]) -> str:
+    """What `halfhitch --help` shows."""
+    sections = {
+        panel: [(row.name, row.help) for row in rows if row.panel == panel]
+        for panel in dict.fromkeys(row.panel for row in rows)
+    }
+    sections["Options"] = list(ROOT_OPTIONS)
+    lines = [
+        "Usage: halfhitch COMMAND [OPTIONS]",
+        "",
+        "  Transactional messages for Kafka: prepare, run your database transaction, commit.",
+    ]
+    for title, entries in sections.items():
+        width = max(len(name) for name, _ in entries)
+        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in entries)]
+    return "\n".join([*lines, "", "`halfhitch COMMAND --help` tells more of one.", ""])

@@ -1,0 +1,44 @@
+"""What a test lets go wrong in a MemoryKafka.
+
+A fault is used up by the one call it strikes, first in, first out; `None` lets a call pass. That
+Kafka is away lasts until it is back.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class AppendFault(Enum):
+    """How an append of a half or op record goes wrong."""
+
+    REFUSED = auto()  # surely not stored: KafkaUnavailable
+    TOO_LARGE = auto()  # surely not stored, and the next try is refused too: MessageTooLarge
+    LOST = auto()  # not stored, but nobody can say: OutcomeUnknown
+    ANSWER_LOST = auto()  # stored, but nobody can say: OutcomeUnknown
+
+
+class WriteFault(Enum):
+    """How the owner's Kafka transaction goes wrong."""
+
+    ABORTED = auto()  # surely aborted: FAIL
+    ABORTED_UNSEEN = auto()  # aborted, but nobody can say: UNKNOWN
+    COMMITTED_UNSEEN = auto()  # committed, but nobody can say: UNKNOWN
+    SUSPECT = auto()  # committed, but with a sign of a silent retry: OK, to be fenced again
+    LEFT_OPEN = auto()  # the commit never arrived; open until the next fence: UNKNOWN
+
+
+@dataclass(slots=True)
+class Faults:
+    """Set by the test, read by the adapters."""
+
+    appends: list[AppendFault | None] = field(default_factory=list)
+    writes: list[WriteFault | None] = field(default_factory=list)
+    is_away: bool = False
+
+    def next_append(self) -> AppendFault | None:
+        """The fault of this append."""
+        return self.appends.pop(0) if self.appends else None
+
+    def next_write(self) -> WriteFault | None:
+        """The fault of this write."""
+        return self.writes.pop(0) if self.writes else None

@@ -1,0 +1,237 @@
+"""Reading and writing one half partition of a MemoryKafka, as its owner does.
+
+What it simplifies: a Kafka transaction is written within one call, so others see it open only by
+the fault LEFT_OPEN; a refused target record makes the whole write FAIL, as with Kafka, but is known
+at once; with Kafka away a read gives nothing at once where a real one waits.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from halfhitch.adapters.memory.faults import WriteFault
+from halfhitch.adapters.memory.kafka import (
+    Fenced,
+    KafkaTransaction,
+    MemoryKafka,
+    MemoryLog,
+    StaleGeneration,
+)
+from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.ports import (
+    KafkaHeaders,
+    ReadBatch,
+    StoredRecord,
+    TargetRecord,
+    WriteOutcome,
+    WriteResult,
+)
+
+
+class _Cursor:
+    """Where the reader is in one log."""
+
+    def __init__(self, log: MemoryLog, position: int) -> None:
+        self.log = log
+        self.position = position
+        self.is_held = False
+        self.told_end = False
+
+    @property
+    def at_end(self) -> bool:
+        return not self.is_held and self.position >= self.log.stable_end
+
+    def take(self, count_max: int) -> list[StoredRecord]:
+        if self.is_held:
+            return []
+        if self.position < self.log.start:
+            raise TopologyError(
+                f"{self.log.topic}-{self.log.partition} no longer holds offset {self.position}: "
+                "records were deleted that were still needed"
+            )
+        found, self.position = self.log.committed(self.position, count_max)
+        return list(found)
+
+
+class MemoryPartitionReader:
+    """ports.PartitionReader. One read gives at most `read_max` records of each log."""
+
+    def __init__(self, kafka: MemoryKafka, *, partition: int = 0, read_max: int = 2_000) -> None:
+        self._kafka = kafka
+        self._half = (kafka.half_topic, partition)
+        self._op = (kafka.op_topic, partition)
+        self._read_max = read_max
+        self._cursors: tuple[_Cursor, _Cursor] | None = None
+
+    def committed_positions(self) -> tuple[int | None, int | None]:
+        """See ports.PartitionReader."""
+        self._refuse_when_away()
+        if self._kafka.has_unstable_position([self._half, self._op]):
+            raise KafkaUnavailable("the stored watermarks are not stable: fence the writer first")
+        return self._kafka.stored_position(*self._half), self._kafka.stored_position(*self._op)
+
+    def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
+        """See ports.PartitionReader."""
+        self._refuse_when_away()
+        half = self._cursor(self._half, half_position)
+        op = self._cursor(self._op, op_position)
+        op.is_held = True
+        self._cursors = half, op
+        return half.position, op.position
+
+    def _cursor(self, place: tuple[str, int], position: int | None) -> _Cursor:
+        log = self._kafka.log(*place)
+        if position is None:
+            position = log.start
+        if not log.start <= position <= log.end:
+            raise TopologyError(
+                f"{log.topic}-{log.partition} holds offsets {log.start} to {log.end}, but the "
+                f"stored watermark is {position}: records were deleted or the topic was recreated"
+            )
+        return _Cursor(log, position)
+
+    def hold_op(self) -> None:
+        """See ports.PartitionReader."""
+        self._begun()[1].is_held = True
+
+    def release_op(self) -> None:
+        """See ports.PartitionReader."""
+        op = self._begun()[1]
+        op.is_held = op.told_end = False
+
+    def read(self, wait_s: float) -> ReadBatch:
+        """See ports.PartitionReader. That an end has been reached also ends the waiting, once."""
+        half, op = cursors = self._begun()
+        give_up_s = time.monotonic() + wait_s
+        with self._kafka.changed:
+            while True:
+                if self._kafka.faults.is_away:
+                    return ReadBatch([], [], half_at_end=False, op_at_end=False)
+                batch = ReadBatch(half.take(self._read_max), op.take(self._read_max),
+                                  half.at_end, op.at_end)  # fmt: skip
+                has_news = any(c.at_end and not c.told_end for c in cursors)
+                for cursor in cursors:
+                    cursor.told_end = cursor.at_end
+                left_s = give_up_s - time.monotonic()
+                if batch.half or batch.op or has_news or left_s <= 0:
+                    return batch
+                self._kafka.changed.wait(left_s)
+
+    def half_end(self) -> int:
+        """See ports.PartitionReader."""
+        self._refuse_when_away()
+        return self._kafka.log(*self._half).stable_end
+
+    def half_read_to(self) -> int:
+        """See ports.PartitionReader."""
+        return self._begun()[0].position
+
+    def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
+        """See ports.PartitionReader."""
+        self._refuse_when_away()
+        with self._kafka.changed:
+            log = self._kafka.log(*self._half)
+            there = range(log.start, log.stable_end)
+            return {
+                half_offset: log.records[half_offset]
+                for half_offset in half_offsets
+                if half_offset in there and log.records[half_offset].is_committed
+            }
+
+    def close(self) -> None:
+        """See ports.PartitionReader."""
+        self._cursors = None
+
+    def _begun(self) -> tuple[_Cursor, _Cursor]:
+        if self._cursors is None:
+            raise KafkaUnavailable("the reader has not begun")
+        return self._cursors
+
+    def _refuse_when_away(self) -> None:
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+
+
+class MemoryPartitionWriter:
+    """ports.PartitionWriter. `generation`: of the group, as this instance knows it."""
+
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        *,
+        partition: int = 0,
+        generation: Callable[[], int] | None = None,
+    ) -> None:
+        self._kafka = kafka
+        self._half = (kafka.half_topic, partition)
+        self._op = (kafka.op_topic, partition)
+        self._transactional_id = f"owner-{partition}"
+        self._generation = generation or (lambda: kafka.generation)
+        self._producer_epoch: int | None = None
+
+    def fence(self) -> None:
+        """See ports.PartitionWriter."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        self._producer_epoch = self._kafka.init_producer(self._transactional_id)
+
+    def write(
+        self,
+        targets: Sequence[TargetRecord],
+        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        half_watermark: int,
+        op_watermark: int,
+    ) -> WriteResult:
+        """See ports.PartitionWriter."""
+        if self._producer_epoch is None:
+            return WriteResult(WriteOutcome.FAIL, "the producer was not fenced")
+        faults = self._kafka.faults
+        fault = WriteFault.ABORTED if faults.is_away else faults.next_write()
+        positions = {self._half: half_watermark, self._op: op_watermark}
+        with self._kafka.changed:
+            transaction: KafkaTransaction | None = None
+            try:
+                transaction = self._kafka.begin(self._transactional_id, self._producer_epoch)
+                self._append(transaction, targets, ops)
+                self._kafka.add_positions(transaction, positions, self._generation())
+            except (Fenced, StaleGeneration, TopologyError) as error:
+                if transaction is not None:
+                    self._kafka.abort(transaction)
+                self._producer_epoch = None
+                return WriteResult(WriteOutcome.FAIL, str(error))
+            return self._end(transaction, fault)
+
+    def _append(
+        self,
+        transaction: KafkaTransaction,
+        targets: Sequence[TargetRecord],
+        ops: Sequence[tuple[bytes, KafkaHeaders]],
+    ) -> None:
+        append = self._kafka.append
+        for target in targets:
+            append(
+                target.topic, target.partition, target.key, target.value, target.headers,
+                transaction,
+            )  # fmt: skip
+        for value, headers in ops:
+            append(*self._op, None, value, headers, transaction)
+
+    def _end(self, transaction: KafkaTransaction, fault: WriteFault | None) -> WriteResult:
+        if fault in (None, WriteFault.COMMITTED_UNSEEN, WriteFault.SUSPECT):
+            self._kafka.commit(transaction)
+        elif fault in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN):
+            self._kafka.abort(transaction)
+        if fault in (None, WriteFault.SUSPECT):
+            return WriteResult(WriteOutcome.OK, is_suspect=fault is not None)
+        assert fault is not None
+        self._producer_epoch = None
+        surely = fault is WriteFault.ABORTED
+        return WriteResult(WriteOutcome.FAIL if surely else WriteOutcome.UNKNOWN, fault.name)
+
+    def delete_below(self, half_offset: int, op_offset: int) -> None:
+        """See ports.PartitionWriter."""
+        self._kafka.delete_below(*self._half, half_offset)
+        self._kafka.delete_below(*self._op, op_offset)
+
+    def close(self) -> None:
+        """See ports.PartitionWriter."""
+        self._producer_epoch = None

@@ -1,0 +1,92 @@
+"""Appends and topic look-ups of a MemoryKafka, for the event loop.
+
+What it simplifies: a record is stored within the call, only its answer comes later (in the loop's
+next round); there is no queue that could be full, and no cache of topics that could be old.
+"""
+
+from asyncio import Future, get_running_loop
+
+from halfhitch.adapters.memory.faults import AppendFault
+from halfhitch.adapters.memory.kafka import MemoryKafka
+from halfhitch.errors import HalfHitchError, KafkaUnavailable, MessageTooLarge, OutcomeUnknown
+from halfhitch.ports import KafkaHeaders
+
+
+class MemoryRecordLog:
+    """ports.RecordLog."""
+
+    def __init__(self, kafka: MemoryKafka) -> None:
+        self._kafka = kafka
+
+    def append_half(
+        self, partition: int, key: bytes | None, value: bytes | None, headers: KafkaHeaders
+    ) -> "Future[int]":
+        """See ports.RecordLog."""
+        return self._append(self._kafka.half_topic, partition, key, value, headers)
+
+    def append_op(self, partition: int, value: bytes, headers: KafkaHeaders) -> "Future[int]":
+        """See ports.RecordLog."""
+        return self._append(self._kafka.op_topic, partition, None, value, headers)
+
+    def _append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+    ) -> "Future[int]":
+        loop = get_running_loop()
+        future: Future[int] = loop.create_future()
+        fault = self._kafka.faults.next_append()
+        if partition not in range(self._kafka.partition_count(topic) or 0):
+            fault = AppendFault.REFUSED
+        if self._kafka.faults.is_away:
+            fault = AppendFault.LOST  # a client cannot tell a dead broker from a slow one
+        if fault in (None, AppendFault.ANSWER_LOST):
+            log_offset = self._kafka.append(topic, partition, key, value, headers)
+        if fault is None:
+            loop.call_soon(_answer, future, log_offset)
+        else:
+            loop.call_soon(_answer, future, _error(fault, topic))
+        return future
+
+
+def _answer(future: "Future[int]", result: int | HalfHitchError) -> None:
+    if future.done():  # whoever waited has gone
+        return
+    if isinstance(result, int):
+        future.set_result(result)
+    else:
+        future.set_exception(result)
+
+
+def _error(fault: AppendFault, topic: str) -> HalfHitchError:
+    if fault is AppendFault.TOO_LARGE:
+        return MessageTooLarge(f"the record for {topic!r} is too large; send a smaller message")
+    if fault is AppendFault.REFUSED:
+        return KafkaUnavailable(f"the record for {topic!r} was refused; try again")
+    return OutcomeUnknown(
+        f"the record for {topic!r} was not confirmed; repeat the request with the same id"
+    )
+
+
+class MemoryTopicCatalog:
+    """ports.TopicCatalog. What was never asked for with `refresh` is not known, as in a cache."""
+
+    def __init__(self, kafka: MemoryKafka) -> None:
+        self._kafka = kafka
+        self._counts: dict[str, int] = {}
+
+    def partition_count(self, topic: str) -> int | None:
+        """See ports.TopicCatalog."""
+        return self._counts.get(topic)
+
+    async def refresh(self, topic: str) -> int | None:
+        """See ports.TopicCatalog."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        count = self._kafka.partition_count(topic)
+        if count is not None:
+            self._counts[topic] = count
+        return count

@@ -1,0 +1,241 @@
+"""Rules between settings: each is one sentence that names the settings and a good value.
+
+Owns `RULES`, checked for every program, and `SERVE_RULES`, checked for the sidecar alone. A rule
+takes the settings and returns its sentence when it is broken. Bounds of single settings are beside
+their declaration in settings.py.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable
+
+from halfhitch.config.settings import Settings
+from halfhitch.errors import ConfigurationError
+
+Rule = Callable[[Settings], str | None]
+
+_SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux holds 108 with its closing zero
+_SECRET_BYTES_MIN = 16  # shorter ones can be guessed
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
+_HOST_VALUE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a door bound to `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def brokers_are_host_and_port(settings: Settings) -> str | None:
+    """Kafka's own message for a missing port comes late and is unclear."""
+    for broker in settings.kafka.bootstrap.split(",") if settings.kafka.bootstrap else ():
+        match = _BROKER.fullmatch(broker.strip())
+        if match is None or not 0 < int(match[2]) <= 65_535:
+            return (
+                f"kafka.bootstrap has {broker.strip()!r}, which is not host:port: "
+                "write for example kafka-1:9092,kafka-2:9092."
+            )
+    return None
+
+
+def security_options_fit_together(settings: Settings) -> str | None:
+    """With security.protocol left at PLAINTEXT librdkafka ignores user and password in silence."""
+    options = settings.kafka.options
+    protocol = str(options.get("security.protocol", "plaintext")).lower()
+    mechanism = str(options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "")
+    if mechanism.upper() == "OAUTHBEARER":
+        return (
+            "kafka.options sets sasl.mechanism to OAUTHBEARER, which is not supported: "
+            "use SCRAM-SHA-512 or a client certificate."
+        )
+    if "sasl" in protocol and not mechanism:
+        return (
+            f"kafka.options sets security.protocol={protocol} without sasl.mechanism: "
+            "add for example sasl.mechanism=SCRAM-SHA-512."
+        )
+    idle = [
+        name
+        for name in options
+        if (name.startswith("sasl.") and "sasl" not in protocol)
+        or (name.startswith("ssl.") and "ssl" not in protocol)
+    ]
+    if idle:
+        good = "SASL_SSL" if idle[0].startswith("sasl.") else "SSL"
+        return (
+            f"kafka.options sets {idle[0]}, which security.protocol={protocol} ignores: "
+            f"add security.protocol={good}."
+        )
+    return None
+
+
+def tokens_are_long_enough(settings: Settings) -> str | None:
+    """A token is all that stands between the network and the doors."""
+    for token in settings.auth.tokens:
+        text = token.reveal()
+        if len(text.encode()) < _SECRET_BYTES_MIN:
+            return (
+                f"auth.tokens has a token shorter than {_SECRET_BYTES_MIN} bytes: "
+                "`halfhitch keygen` prints a good one."
+            )
+        if not text.isascii() or not text.isprintable() or " " in text:
+            return (
+                "auth.tokens has a token that no HTTP header can carry: use printable ASCII "
+                "without spaces; `halfhitch keygen` prints a good one."
+            )
+    return None
+
+
+def handle_keys_are_long_enough(settings: Settings) -> str | None:
+    """Whoever guesses the key can end other people's transactions."""
+    if any(len(key.reveal().encode()) < _SECRET_BYTES_MIN for key in settings.handle.key):
+        return (
+            f"handle.key has a key shorter than {_SECRET_BYTES_MIN} bytes: "
+            "`halfhitch keygen` prints a good one."
+        )
+    return None
+
+
+def doors_do_not_share_a_port(settings: Settings) -> str | None:
+    """The second bind would fail with a message that names neither door."""
+    http, admin = settings.http, settings.admin
+    if http.port and http.port == admin.port and http.host == admin.host:
+        return (
+            f"http.port and admin.port are both {http.port} on {http.host}: "
+            f"set admin.port to {8341 if http.port != 8341 else 8340}."
+        )
+    return None
+
+
+def socket_path_fits(settings: Settings) -> str | None:
+    """The system's own error does not say which path, nor how long it may be."""
+    path = settings.http.socket
+    if path is not None and len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
+        return (
+            f"http.socket is {len(os.fsencode(path))} bytes long, but a unix socket's path has at "
+            f"most {_SOCKET_PATH_BYTES_MAX}: choose a shorter one, such as /run/halfhitch.sock."
+        )
+    return None
+
+
+def hosts_are_header_values(settings: Settings) -> str | None:
+    """A URL in place of a host would never match, and every request would be refused."""
+    for host in settings.http.hosts:
+        if _HOST_VALUE.fullmatch(host) is None:
+            return (
+                f"http.hosts has {host!r}, which is not a Host header: "
+                "write a name, or name:port, such as halfhitch.shop.svc:8340."
+            )
+    return None
+
+
+def allowed_topics_are_patterns(settings: Settings) -> str | None:
+    """A pattern with a character that no topic has matches nothing."""
+    for pattern in settings.topics.allow:
+        if _TOPIC_PATTERN.fullmatch(pattern) is None:
+            return (
+                f"topics.allow has {pattern!r}, which can match no topic: "
+                "use letters, digits, '.', '_', '-' and the wildcards * and ?, such as shop.*."
+            )
+    return None
+
+
+def a_body_fits_into_a_batch(settings: Settings) -> str | None:
+    """All messages of a transaction go into one Kafka transaction."""
+    body, batch = settings.http.body_bytes_max, settings.owner.batch_bytes_max
+    if body > batch:
+        return (
+            f"http.body_bytes_max ({body}) is larger than owner.batch_bytes_max ({batch}), so a "
+            f"message could be taken that cannot be forwarded: set owner.batch_bytes_max to "
+            f"at least {body}."
+        )
+    return None
+
+
+def the_cache_holds_a_batch(settings: Settings) -> str | None:
+    """Else every batch would read its own payloads back from Kafka."""
+    cache, batch = settings.owner.payload_cache_bytes, settings.owner.batch_bytes_max
+    if cache < batch:
+        return (
+            f"owner.payload_cache_bytes ({cache}) is smaller than owner.batch_bytes_max ({batch}): "
+            f"set owner.payload_cache_bytes to at least {4 * batch}."
+        )
+    return None
+
+
+def the_horizon_outlasts_a_kafka_transaction(settings: Settings) -> str | None:
+    """A duplicate that waited behind an open Kafka transaction must still be recognised."""
+    horizon_s, limit_ms = settings.ledger.horizon_s, settings.owner.transaction_timeout_ms
+    if horizon_s * 1000 <= limit_ms:
+        return (
+            f"ledger.horizon_s ({horizon_s} s) is not longer than owner.transaction_timeout_ms "
+            f"({limit_ms} ms): set ledger.horizon_s to at least {limit_ms // 1000 * 2}."
+        )
+    return None
+
+
+def kafka_is_named(settings: Settings) -> str | None:
+    """There is no sensible default: a wrong cluster is worse than none."""
+    if not settings.kafka.bootstrap:
+        return (
+            "kafka.bootstrap is not set: give --kafka-bootstrap or HALFHITCH_KAFKA_BOOTSTRAP, "
+            "for example 127.0.0.1:9092."
+        )
+    return None
+
+
+def handles_are_signed(settings: Settings) -> str | None:
+    """A key made up at the start would make handles worthless on all other instances."""
+    if not settings.handle.key:
+        return (
+            "handle.key is not set: give HALFHITCH_HANDLE_KEY or handle.key_file, the same on all "
+            "instances; `halfhitch keygen` prints a good key."
+        )
+    return None
+
+
+def open_doors_have_a_lock(settings: Settings) -> str | None:
+    """Whoever reaches a door can end transactions or read their state."""
+    if settings.auth.tokens:
+        return None
+    for key, host in (("http.host", settings.http.host), ("admin.host", settings.admin.host)):
+        if not is_loopback(host):
+            return (
+                f"{key} is {host}, which other machines reach, but auth.tokens is not set: set "
+                f"auth.tokens or auth.token_file (`halfhitch keygen` prints a good token), or set "
+                f"{key} to 127.0.0.1."
+            )
+    return None
+
+
+#: True of every Settings object.
+RULES: tuple[Rule, ...] = (
+    brokers_are_host_and_port,
+    security_options_fit_together,
+    tokens_are_long_enough,
+    handle_keys_are_long_enough,
+    doors_do_not_share_a_port,
+    socket_path_fits,
+    hosts_are_header_values,
+    allowed_topics_are_patterns,
+    a_body_fits_into_a_batch,
+    the_cache_holds_a_batch,
+    the_horizon_outlasts_a_kafka_transaction,
+)
+#: True besides of settings for tools that talk to Kafka.
+TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)
+#: True besides of settings that a sidecar starts with.
+SERVE_RULES: tuple[Rule, ...] = (kafka_is_named, handles_are_signed, open_doors_have_a_lock)
+
+
+def check(settings: Settings, rules: tuple[Rule, ...]) -> None:
+    """Raise ConfigurationError with the sentence of the first broken rule."""
+    for rule in rules:
+        sentence = rule(settings)
+        if sentence is not None:
+            raise ConfigurationError(sentence)

@@ -1,0 +1,121 @@
+"""From a request to the work it asks for.
+
+Owns the order of the checks: the guard first (unknown paths included), then the head's own
+trouble, the route, what the route takes, and last the load. A request that fails one has its
+answer at once and costs no task.
+"""
+
+from collections.abc import Awaitable
+
+from halfhitch.doors.http.errors import MethodNotAllowed, error_reply
+from halfhitch.doors.http.guard import Guard
+from halfhitch.doors.http.handlers import Handlers
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.replies import allow_reply
+from halfhitch.doors.http.requests import Request
+from halfhitch.doors.http.router import ROUTES, Endpoint, Route, Router
+from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
+
+_SLASH = ord("/")
+_ALL_METHODS = "GET, HEAD, OPTIONS, POST"
+#: Queries seen and found good; a handful, unless somebody tries every spelling.
+_GOOD_QUERY_COUNT_MAX = 64
+
+
+class Dispatcher:
+    """Admits the requests of one listener."""
+
+    def __init__(self, *, guard: Guard, handlers: Handlers, load: Load, limits: Limits) -> None:
+        self._guard = guard
+        self._load = load
+        self._in_flight_count_max = limits.in_flight_count_max
+        self._retry_after_s = limits.retry_after_s
+        self._router = Router()
+        self._work = {route.name: handlers.handler(route.name) for route in ROUTES}
+        self._good_queries: dict[tuple[str, bytes], frozenset[str]] = {}
+
+    def admit(self, request: Request) -> bytes | Awaitable[bytes]:
+        """The answer, where no work is needed for it, or the work that will give it."""
+        try:
+            route = self._route_of(request)
+            if not isinstance(route, Route):
+                return route
+            self._check(request, route)
+        except HalfHitchError as error:
+            return error_reply(error)
+        return self._work[route.name](request)
+
+    def refusal(self, request: Request) -> bytes | None:
+        """The answer that is already clear before the body has been sent, if there is one."""
+        try:
+            route = self._route_of(request)
+            if isinstance(route, Route):
+                self._check(request, route)
+        except HalfHitchError as error:
+            return error_reply(error)
+        return None
+
+    def _route_of(self, request: Request) -> Route | bytes:
+        target = request.target
+        if target[0] != _SLASH:
+            target = _path_of(request)
+        self._guard.check(request)
+        if request.head_error is not None:
+            raise request.head_error
+        if target == b"*" and request.method == b"OPTIONS":
+            return allow_reply(_ALL_METHODS)
+        path, _, request.query = target.partition(b"?")
+        endpoint = self._router.find(path)
+        route = endpoint.routes.get(request.method)
+        if route is None:
+            return _other_method(request, endpoint)
+        request.route_name = route.name
+        request.argument = endpoint.argument
+        return route
+
+    def _check(self, request: Request, route: Route) -> None:
+        if request.half or request.user_headers:
+            request.check_allowed(route)
+        if request.query:
+            request.options = self._options(request, route)
+        if request.body and not route.has_body and request.body != b"{}":
+            raise InvalidRequest("This route takes no body; options go into the query.")
+        if route.is_prepare and len(self._load.tasks) >= self._in_flight_count_max:
+            raise Overloaded(
+                "Too many requests are in flight; nothing was stored. Repeat the prepare after "
+                "the time in Retry-After.",
+                retry_after_s=self._retry_after_s,
+            )
+
+    def _options(self, request: Request, route: Route) -> frozenset[str]:
+        key = (route.name, request.query)
+        options = self._good_queries.get(key)
+        if options is None:
+            options = request.read_options(route)
+            if len(self._good_queries) < _GOOD_QUERY_COUNT_MAX:
+                self._good_queries[key] = options
+        return options
+
+
+def _path_of(request: Request) -> bytes:
+    """The path of a target in URL form, whose host then replaces the Host header.
+
+    Any other target is left as it is: "*" is for OPTIONS, the rest the router refuses.
+    """
+    scheme, separator, rest = request.target.partition(b"://")
+    if not separator or scheme.lower() != b"http":
+        return request.target
+    host, slash, path = rest.partition(b"/")
+    if b"host" in request.fields or not request.is_http_11:
+        request.fields[b"host"] = host
+    return slash + path if slash else b"/"
+
+
+def _other_method(request: Request, endpoint: Endpoint) -> bytes:
+    if request.method == b"OPTIONS":
+        return allow_reply(endpoint.allowed)
+    raise MethodNotAllowed(
+        f"This path does not take {request.method.decode('ascii')}; it takes {endpoint.allowed}.",
+        allowed=endpoint.allowed,
+    )

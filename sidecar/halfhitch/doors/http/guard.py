@@ -1,0 +1,113 @@
+"""Who may come in: tokens, and nothing from a browser.
+
+Owns the checks every request passes before anything else looks at it, unknown paths included:
+what is not allowed by name is refused.
+
+- A token, when tokens are set. Compared in constant time, two may be valid while one is replaced.
+- No `Origin`: only browsers send it, and no page has business here.
+- A `Host` from an allow-list on TCP. A page can point a name of its own at 127.0.0.1 (DNS
+  rebinding), and is then of the same origin and sends no `Origin`; but its `Host` is that name.
+"""
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from halfhitch.doors.http.errors import (
+    HostNotAllowed,
+    MalformedRequest,
+    OriginNotAllowed,
+    Unauthorized,
+)
+from halfhitch.doors.http.requests import Request
+from halfhitch.errors import ConfigurationError
+
+_HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{0,5})?")
+_TOKEN_COUNT_MAX = 2
+#: Hosts seen and found good: a handful of spellings, ports included.
+_GOOD_HOST_COUNT_MAX = 64
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener bound to `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def hosts_allowed(bound_host: str, configured: Sequence[str]) -> frozenset[bytes] | None:
+    """The names a TCP listener answers to; None for any.
+
+    A listener that other machines reach has names we cannot know: there the list is only what
+    was configured, and the token keeps strangers out.
+    """
+    names = {_host_in_url(name) for name in configured}
+    if is_loopback(bound_host):
+        names |= {"localhost", "127.0.0.1", "[::1]", _host_in_url(bound_host)}
+    return frozenset(name.encode() for name in names) or None
+
+
+def _host_in_url(host: str) -> str:
+    lowered = host.lower()
+    return f"[{lowered}]" if ":" in lowered and not lowered.startswith("[") else lowered
+
+
+def checked_tokens(tokens: Sequence[str]) -> tuple[bytes, ...]:
+    """Tokens as they arrive on the wire. Raises ConfigurationError."""
+    if len(tokens) > _TOKEN_COUNT_MAX:
+        raise ConfigurationError(
+            f"At most {_TOKEN_COUNT_MAX} tokens may be valid at once, {len(tokens)} are set; "
+            "remove the older ones."
+        )
+    if not all(re.fullmatch(r"[!-~]+", token) for token in tokens):
+        raise ConfigurationError(
+            "A token must be one or more printable ASCII characters without spaces, since it "
+            "travels in a header; make one with: openssl rand -hex 32"
+        )
+    return tuple(token.encode() for token in tokens)
+
+
+class Guard:
+    """The checks of one listener."""
+
+    def __init__(self, *, tokens: tuple[bytes, ...], hosts: frozenset[bytes] | None) -> None:
+        self._tokens = tokens
+        self._hosts = hosts
+        self._good_hosts: set[bytes] = set()
+
+    def check(self, request: Request) -> None:
+        """Raise unless the request may be answered."""
+        fields = request.fields
+        if self._tokens:
+            self._check_token(fields.get(b"half-token", b""))
+        if b"origin" in fields:
+            raise OriginNotAllowed(
+                "Requests from pages in a browser are refused; call from the server side, "
+                "without an Origin header."
+            )
+        host = fields.get(b"host")
+        if host is None:
+            if request.is_http_11:
+                raise MalformedRequest("HTTP/1.1 requires exactly one Host header.")
+        elif self._hosts is not None and host not in self._good_hosts:
+            self._check_host(host, self._hosts)
+
+    def _check_token(self, presented: bytes) -> None:
+        # Both are always compared: which of the two matched must not show in the time it takes.
+        matches = [hmac.compare_digest(presented, token) for token in self._tokens]
+        if not any(matches):
+            raise Unauthorized(
+                "This door asks for a token: send a valid one in the Half-Token header."
+            )
+
+    def _check_host(self, host: bytes, allowed: frozenset[bytes]) -> None:
+        parsed = _HOST.fullmatch(host.lower())
+        if parsed is None or parsed[1] not in allowed:
+            raise HostNotAllowed(
+                "The Host header names a host this door does not answer to; call it as "
+                "127.0.0.1 or localhost, or add the name to the allowed hosts."
+            )
+        if len(self._good_hosts) < _GOOD_HOST_COUNT_MAX:
+            self._good_hosts.add(host)

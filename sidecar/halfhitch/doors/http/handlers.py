@@ -1,0 +1,143 @@
+"""What each route does: take a request apart, call the service, put its answer into bytes.
+
+Owns one method per route of router.ROUTES, named as the route is. It decides nothing: every rule
+about transactions is the service's.
+"""
+
+from collections.abc import Callable, Coroutine
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add, read_prepare
+from halfhitch.doors.http.replies import json_reply, stored_reply, yaml_reply
+from halfhitch.doors.http.requests import Request
+from halfhitch.errors import InvalidRequest
+from halfhitch.service.api import Transactions
+
+#: From a route's name to what carries it out.
+Handler = Callable[[Request], Coroutine[Any, Any, bytes]]
+
+
+class PreparedAnswer(msgspec.Struct):
+    """Messages are stored."""
+
+    transaction_id: str
+    handle: str
+    state: str
+
+
+class EndedAnswer(msgspec.Struct, omit_defaults=True):
+    """A decision is durable; `visible` only where it was waited for."""
+
+    transaction_id: str
+    state: str
+    visible: bool = False
+
+
+class ViewAnswer(msgspec.Struct):
+    """One transaction as it is now."""
+
+    transaction_id: str
+    producer_group: str
+    state: str
+    message_count: int
+    visible: bool
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Handlers:
+    """The routes over one service."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._contract = files(__package__).joinpath("openapi.yaml").read_bytes()
+
+    def handler(self, name: str) -> Handler:
+        """The handler of a route. Raises KeyError: a route without one must not start."""
+        return {
+            "prepare": self.prepare,
+            "half": self.half,
+            "add": self.add,
+            "commit": self.commit,
+            "rollback": self.rollback,
+            "view": self.view,
+            "openapi": self.openapi,
+        }[name]
+
+    async def prepare(self, request: Request) -> bytes:
+        """Several messages, as JSON."""
+        body = read_prepare(request)
+        prepared = await self._transactions.prepare(
+            producer_group=body.producer_group,
+            messages=messages_of(body.messages),
+            transaction_id=body.transaction_id,
+            immunity_s=body.immunity_seconds,
+        )
+        answer = PreparedAnswer(prepared.transaction_id, prepared.handle, "pending")
+        return json_reply(201, _encode(answer))
+
+    async def half(self, request: Request) -> bytes:
+        """One message, raw: the fast path."""
+        half = request.half
+        producer_group = request.text(b"half-producer-group")
+        if producer_group is None:
+            raise InvalidRequest(
+                "The Half-Producer-Group header is missing; it names the group that is asked "
+                "what became of the transaction."
+            )
+        transaction_id = immunity_s = None
+        if b"half-transaction-id" in half:
+            transaction_id = request.text(b"half-transaction-id")
+        if b"half-immunity-seconds" in half:
+            immunity_s = request.number(b"half-immunity-seconds")
+        prepared = await self._transactions.prepare(
+            producer_group=producer_group,
+            messages=(raw_message_of(request),),
+            transaction_id=transaction_id,
+            immunity_s=immunity_s,
+        )
+        return stored_reply(prepared.handle, prepared.transaction_id)
+
+    async def add(self, request: Request) -> bytes:
+        """More messages for a pending transaction."""
+        body = read_add(request)
+        prepared = await self._transactions.add(request.argument, messages_of(body.messages))
+        answer = PreparedAnswer(prepared.transaction_id, prepared.handle, "pending")
+        return json_reply(201, _encode(answer))
+
+    async def commit(self, request: Request) -> bytes:
+        """Let the messages become visible."""
+        return await self._end(request, Resolution.COMMIT)
+
+    async def rollback(self, request: Request) -> bytes:
+        """Let the messages be dropped."""
+        return await self._end(request, Resolution.ROLLBACK)
+
+    async def _end(self, request: Request, resolution: Resolution) -> bytes:
+        options = request.options
+        ended = await self._transactions.end(
+            request.argument,
+            resolution,
+            producer_group=request.text(b"half-producer-group"),
+            source=ResolutionSource.CHECK if "source" in options else ResolutionSource.PRODUCER,
+            wait_visible="wait" in options,
+        )
+        visible = ended.visible and "wait" in options
+        return json_reply(200, _encode(EndedAnswer(ended.transaction_id, ended.state, visible)))
+
+    async def view(self, request: Request) -> bytes:
+        """One transaction."""
+        view = await self._transactions.view(request.argument)
+        answer = ViewAnswer(
+            view.transaction_id, view.producer_group, view.state, view.message_count, view.visible
+        )
+        return json_reply(200, _encode(answer))
+
+    async def openapi(self, request: Request) -> bytes:  # noqa: ARG002 (all handlers look alike)
+        """The contract of this door."""
+        return yaml_reply(self._contract)

@@ -1,0 +1,73 @@
+"""How much one caller, and all callers together, may take from the data door.
+
+Owns `Limits`: every bound of the door in one frozen object, each with the reason for its default.
+Limits on messages, topics and transactions are the service's; these protect the process itself.
+"""
+
+from dataclasses import dataclass, fields
+
+from halfhitch.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of the HTTP data door. All must be positive."""
+
+    #: One request's body. Kafka's own default for a record is 1 MiB; the slack is for the JSON
+    #: around it. Base64 adds a third: large binary messages belong on the raw route.
+    body_bytes_max: int = 1024 * 1024 + 64 * 1024
+
+    #: Bodies held by the door at once, queued and in flight together. Without it, as many callers
+    #: as there are connections could send full bodies at once and the sidecar's memory limit
+    #: would end the process, and with it everybody's requests.
+    buffered_bytes_max: int = 64 * 1024 * 1024
+
+    #: Request line and headers. User headers travel here on the raw route, so twice the usual
+    #: 16 KiB of other servers.
+    header_bytes_max: int = 32 * 1024
+
+    #: Generous for user headers, and far below what makes a head costly to read.
+    header_count_max: int = 128
+
+    #: From the first byte of a request to its last. A caller on the same machine needs
+    #: milliseconds; one that trickles bytes is broken or hostile.
+    receive_s: float = 15.0
+
+    #: Between requests of one connection. Longer than the pools of common clients keep theirs
+    #: (30 s in Java), so that the client closes first and never meets a connection just closed.
+    idle_s: float = 75.0
+
+    #: Open connections. A process may usually have 1,024 open files: the rest is for Kafka,
+    #: Redis and the admin door.
+    connection_count_max: int = 768
+
+    #: Requests in flight at which new prepares are refused (429). Each waits some milliseconds
+    #: for Kafka: more in flight than this is a queue that only adds delay. Ends still pass;
+    #: what bounds them is `connection_count_max`, one request of a connection at a time.
+    in_flight_count_max: int = 512
+
+    #: Requests of one connection read ahead while an earlier one is being answered. Reading
+    #: stops here; what one read brought (at most 256 KiB) may exceed it.
+    pipelined_count_max: int = 16
+
+    #: Answers a caller has not read yet. Answers are small: this is some hundreds of them.
+    write_buffer_bytes: int = 64 * 1024
+
+    #: How long a caller may leave a full write buffer, or a closing connection, unread.
+    write_stall_s: float = 15.0
+
+    #: After a refusal in the middle of a request the door goes on reading this long, to no use
+    #: but one: closing with unread bytes resets the connection, and the reset may overtake the
+    #: answer that says what was wrong.
+    linger_s: float = 1.0
+
+    #: What 429 and 503 of the door itself put into Retry-After.
+    retry_after_s: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) <= 0:
+                raise ConfigurationError(
+                    f"The HTTP limit {field.name} must be positive, not "
+                    f"{getattr(self, field.name)}; its default is {field.default}."
+                )

@@ -1,0 +1,359 @@
+"""One connection: answers in order, within limits, until an orderly end.
+
+Owns the transport of a connection, the queue of its requests, and its deadlines. Reading is
+reader's, meaning is dispatch's.
+
+One request of a connection is worked on at a time. That is what HTTP asks of pipelined requests
+that change something, and a caller that sends a commit right behind an add must not see the two
+race. A request that needs waiting gets a task of its own; others are answered at once.
+
+Invariants:
+
+- Answers leave in the order of the requests, refusals included.
+- Nothing waits for a caller without end: `sweep` ends what is idle, slow or stalled.
+- Whoever does not read gets no more work done: while the write buffer is full or too many
+  requests are queued, nothing is begun and nothing is read.
+- A request once begun is carried out even if its caller is gone; only its answer is dropped.
+- Whatever bytes arrive, no exception reaches the event loop.
+
+Deadlines are looked after by one sweep of the door, not by a timer per request, which would cost
+more than everything else that is done for a small request.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import cast
+
+from halfhitch.doors.http.dispatch import Dispatcher
+from halfhitch.doors.http.errors import (
+    INTERNAL,
+    RequestTooSlow,
+    TooManyConnections,
+    error_reply,
+    status_of,
+)
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.reader import BETWEEN, RequestReader
+from halfhitch.doors.http.replies import (
+    CONTINUE,
+    closing,
+    reply_status,
+    staying_open,
+    without_body,
+)
+from halfhitch.doors.http.requests import Request
+from halfhitch.errors import HalfHitchError
+
+_log = logging.getLogger(__name__)
+
+#: Told of every answer: route name, status, seconds from the complete request to its answer.
+OnRequest = Callable[[str, int, float], None]
+
+#: More than one read can bring (256 KiB of the shortest requests); reading stops long before.
+_QUEUED_COUNT_MAX = 1 << 16
+#: Connections beyond the limit that are being told so. More are dropped without a word.
+_REFUSED_COUNT_MAX = 64
+
+
+class Connection(asyncio.Protocol):
+    """The door's side of one connection."""
+
+    __slots__ = (
+        "_closing_since_s",
+        "_discarded_bytes",
+        "_dispatcher",
+        "_has_eof",
+        "_idle_since_s",
+        "_is_busy",
+        "_is_lingering",
+        "_is_reading_paused",
+        "_is_write_paused",
+        "_limits",
+        "_load",
+        "_loop",
+        "_on_request",
+        "_owes_continue",
+        "_queue",
+        "_reader",
+        "_receiving_since_s",
+        "_stalled_since_s",
+        "_task",
+        "_transport",
+        "_was_active",
+    )
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        load: Load,
+        loop: asyncio.AbstractEventLoop,
+        on_request: OnRequest | None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._load = load
+        self._loop = loop
+        self._on_request = on_request
+        self._reader = RequestReader(self, limits=limits, load=load)
+        self._transport: asyncio.Transport | None = None
+        self._queue: deque[Request] = deque(maxlen=_QUEUED_COUNT_MAX)
+        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._owes_continue = False
+        self._has_eof = False
+        self._is_reading_paused = False
+        self._is_write_paused = False
+        self._is_lingering = False
+        self._discarded_bytes = 0
+        # Moments on the loop's clock.
+        self._was_active = False  # since the last sweep, which then moves the moment of idleness
+        self._idle_since_s = loop.time()
+        self._stalled_since_s = 0.0
+        self._receiving_since_s: float | None = None
+        self._closing_since_s: float | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast("asyncio.Transport", transport)  # uvloop's are not of that class
+        self._transport = stream
+        stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        others_count = len(self._load.connections)
+        self._load.connections.add(self)
+        if others_count >= self._limits.connection_count_max + _REFUSED_COUNT_MAX:
+            self._abort()
+        elif others_count >= self._limits.connection_count_max:
+            self._reader.refuse(
+                TooManyConnections(
+                    "The door has as many connections as it takes; close idle ones, or raise "
+                    "the limit on connections.",
+                    retry_after_s=self._limits.retry_after_s,
+                )
+            )
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader.is_ended:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > self._limits.body_bytes_max:
+                self._abort()
+            return
+        reader.feed(data)
+        if reader.phase == BETWEEN:
+            self._receiving_since_s = None
+        elif self._receiving_since_s is None:
+            self._receiving_since_s = self._loop.time()
+
+    def eof_received(self) -> bool:
+        """The caller sends nothing more; it may still wait for answers."""
+        self._has_eof = True
+        self._reader.end()
+        self._receiving_since_s = None
+        return self._closing_since_s is None and (self._is_busy or bool(self._queue))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
+        self._transport = None
+        self._reader.end()
+        for request in self._queue:
+            self._release(request)
+        self._queue.clear()
+        self._load.connections.discard(self)
+        if self._load.is_draining:
+            self._load.drained_some()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._stalled_since_s = self._loop.time()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._advance()
+
+    # What the reader calls.
+
+    def request_received(self, request: Request) -> None:
+        self._receiving_since_s = None
+        self._owes_continue = False
+        request.started_s = perf_counter()
+        if self._is_busy or self._queue or self._is_write_paused:
+            self._queue.append(request)
+            if len(self._queue) >= self._limits.pipelined_count_max:
+                self._pause_reading()
+        else:
+            self._begin(request)
+
+    def body_wanted(self, request: Request) -> bytes | None:
+        refusal = self._dispatcher.refusal(request)
+        if refusal is None:
+            # Behind requests that are not answered yet it has to wait for its turn.
+            self._owes_continue = True
+            self._pay_continue()
+        return refusal
+
+    # What the door calls.
+
+    def sweep(self, now_s: float) -> None:
+        """End what has been waiting for its caller too long."""
+        limits = self._limits
+        if self._closing_since_s is not None:
+            allowed_s = limits.linger_s if self._is_lingering else limits.write_stall_s
+            if now_s - self._closing_since_s > allowed_s:
+                self._abort()
+        elif self._is_write_paused:
+            if now_s - self._stalled_since_s > limits.write_stall_s:
+                self._abort()
+        elif self._receiving_since_s is not None:
+            is_late = now_s - self._receiving_since_s > limits.receive_s
+            if is_late and not self._is_reading_paused:
+                self._reader.refuse(
+                    RequestTooSlow(
+                        f"The request was not complete after {limits.receive_s:g} s; send it "
+                        "faster, or in smaller parts."
+                    )
+                )
+        elif self._was_active:
+            self._was_active = False
+            self._idle_since_s = now_s
+        elif self._is_unoccupied() and now_s - self._idle_since_s > limits.idle_s:
+            self._close()
+
+    def start_draining(self) -> None:
+        """Close as soon as what has been begun is answered."""
+        if self._is_unoccupied() and self._reader.phase == BETWEEN:
+            self._close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._abort()
+
+    # Requests and answers.
+
+    def _is_unoccupied(self) -> bool:
+        return not self._is_busy and not self._queue
+
+    def _begin(self, request: Request) -> None:
+        work = request.ready or self._dispatcher.admit(request)
+        if isinstance(work, bytes):
+            self._release(request)
+            self._answer(request, work)
+        else:
+            self._is_busy = True
+            self._task = task = self._loop.create_task(self._serve(request, work))
+            self._load.tasks.add(task)
+
+    async def _serve(self, request: Request, work: Awaitable[bytes]) -> None:
+        try:
+            reply = await work
+        except Exception as error:  # noqa: BLE001 (a bug of ours must not leave a caller waiting)
+            reply = _failure_reply(request, error)
+        finally:
+            self._is_busy = False
+            load = self._load
+            load.buffered_bytes -= len(request.body)
+            load.tasks.discard(self._task)
+            if load.is_draining:
+                load.drained_some()
+        self._answer(request, reply)
+        if self._queue or self._is_reading_paused or self._owes_continue:
+            self._advance()
+
+    def _answer(self, request: Request, reply: bytes) -> None:
+        transport = self._open_transport()
+        if transport is not None and self._closing_since_s is None:
+            reader = self._reader
+            is_last = not self._queue and (
+                reader.is_ended or (self._load.is_draining and reader.phase == BETWEEN)
+            )
+            if request.method == b"HEAD":
+                reply = without_body(reply)
+            if is_last:
+                transport.write(closing(reply))
+                self._close(lingers=request.ready is not None)
+            else:
+                transport.write(reply if request.is_http_11 else staying_open(reply))
+                self._was_active = True
+        if self._on_request is not None:
+            elapsed_s = perf_counter() - request.started_s
+            try:
+                self._on_request(request.route_name, reply_status(reply), elapsed_s)
+            except Exception:  # noqa: BLE001 (who counts must not stop what is counted)
+                _log.exception(
+                    "counting a request failed", extra={"action": "http_on_request_failed"}
+                )
+
+    def _advance(self) -> None:
+        """Begin what is queued, as far as possible; then read on."""
+        while self._queue and not self._is_busy and not self._is_write_paused:
+            self._begin(self._queue.popleft())
+        has_room = len(self._queue) * 2 <= self._limits.pipelined_count_max
+        if self._is_reading_paused and not self._is_write_paused and has_room:
+            self._resume_reading()
+        self._pay_continue()
+
+    def _pay_continue(self) -> None:
+        transport = self._open_transport()
+        if self._owes_continue and self._is_unoccupied() and transport is not None:
+            self._owes_continue = False
+            transport.write(CONTINUE)
+
+    def _release(self, request: Request) -> None:
+        self._load.buffered_bytes -= len(request.body)
+
+    # Reading, and the end.
+
+    def _open_transport(self) -> asyncio.Transport | None:
+        # Between its end and connection_lost, uvloop's transport raises at every touch.
+        transport = self._transport
+        return None if transport is None or transport.is_closing() else transport
+
+    def _pause_reading(self) -> None:
+        transport = self._open_transport()
+        if transport is not None and not self._is_reading_paused and not self._has_eof:
+            self._is_reading_paused = True
+            transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        self._is_reading_paused = False
+        transport = self._open_transport()
+        if transport is not None:
+            transport.resume_reading()
+        if self._receiving_since_s is not None:
+            self._receiving_since_s = self._loop.time()  # the wait was ours
+
+    def _close(self, *, lingers: bool = False) -> None:
+        transport = self._open_transport()
+        if transport is None:
+            return
+        self._reader.end()
+        self._closing_since_s = self._loop.time()
+        if lingers and not self._has_eof and transport.can_write_eof():
+            self._is_lingering = True
+            if self._is_reading_paused:
+                self._resume_reading()
+            transport.write_eof()
+        else:
+            transport.close()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._reader.end()
+            self._closing_since_s = self._loop.time()
+            self._transport.abort()
+
+
+def _failure_reply(request: Request, error: Exception) -> bytes:
+    if isinstance(error, HalfHitchError) and status_of(error) != 500:
+        return error_reply(error)
+    _log.error(
+        "answering a request failed; its outcome is unknown to the caller",
+        exc_info=error,
+        extra={"action": "http_request_failed", "route": request.route_name},
+    )
+    return error_reply(INTERNAL)

@@ -1,0 +1,369 @@
+"""Every metric: its name, help, labels and buckets in one table, and the Observer that feeds it.
+
+Owns METRICS and `Metrics`. Invariants: no metric exists outside the table; base units, `_total` on
+counters; label values come from closed sets, so that no caller can grow the output (an unknown
+value becomes "other"). The names keep RocketMQ's stems where the meaning is the same.
+
+It measures nothing itself: it is told. All its methods may be called on any thread.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from halfhitch import __version__
+from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+from halfhitch.errors import HalfHitchError
+from halfhitch.service.api import PartitionPhase, PartitionState
+
+# One `_created` line beside each counter would double the output and tell nothing.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+
+OTHER = "other"
+
+_REQUEST_S = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
+    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+_WAIT_S = (*_REQUEST_S[2:], 30.0, 60.0, 300.0)
+_REPLAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+#: Names of the data door's routes; `unmatched` is what it calls a request that has none.
+_ROUTES = ("prepare", "half", "add", "commit", "rollback", "view", "openapi", "unmatched")
+_STATUSES = (
+    *("200", "201", "204", "400", "401", "403", "404", "405", "408", "409"),
+    *("410", "413", "415", "417", "429", "431", "500", "503", "505"),
+)
+_OUTCOMES = ("ok", "fail", "unknown")
+_LOGS = ("half", "op")
+#: As many half partitions as a setting may ask for.
+_PARTITIONS = tuple(str(partition) for partition in range(1_000))
+
+_Child = TypeVar("_Child", Counter, Histogram)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(text: str, *labels: str) -> Metric:
+    return Metric("counter", text, labels)
+
+
+def _gauge(text: str, *labels: str) -> Metric:
+    return Metric("gauge", text, labels)
+
+
+def _histogram(text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric("histogram", text, labels, buckets)
+
+
+METRICS: dict[str, Metric] = {
+    # Doors.
+    "halfhitch_http_requests_total": _counter(
+        "Requests the data door has answered.", "route", "status"
+    ),
+    "halfhitch_http_request_seconds": _histogram(
+        "From the first byte of a request to its answer.", _REQUEST_S, "route"
+    ),
+    # The life of a transaction, as callers see it.
+    "halfhitch_prepared_transactions_total": _counter("Prepares that were acknowledged."),
+    "halfhitch_prepared_messages_total": _counter(
+        "Half messages stored by prepares that were acknowledged."
+    ),
+    "halfhitch_prepare_seconds": _histogram(
+        "From a prepare's arrival until all its halves are stored.", _REQUEST_S
+    ),
+    "halfhitch_prepare_refused_total": _counter("Prepares answered with an error.", "code"),
+    "halfhitch_decisions_total": _counter("Decisions that became durable.", "resolution", "source"),
+    "halfhitch_decide_seconds": _histogram(
+        "From an end's arrival until the decision is durable.", _REQUEST_S, "resolution"
+    ),
+    "halfhitch_end_refused_total": _counter("Ends answered with an error.", "code"),
+    "halfhitch_visible_latency_seconds": _histogram(
+        "From a stored commit until its messages were visible, on the broker's clock.", _WAIT_S
+    ),
+    # What the owner of a half partition does.
+    "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
+    "halfhitch_rollback_messages_total": _counter("Half messages dropped, never to be seen."),
+    "halfhitch_parked_transactions_total": _counter(
+        "Committed transactions parked because a target will never take their messages."
+    ),
+    "halfhitch_kafka_transactions_total": _counter(
+        "Kafka transactions of the owner, by how they ended.", "partition", "outcome"
+    ),
+    "halfhitch_kafka_transaction_seconds": _histogram(
+        "From beginning a Kafka transaction to knowing its end.", _REQUEST_S, "outcome"
+    ),
+    "halfhitch_conflicts_total": _counter(
+        "Decisions or messages that lost against an earlier decision.", "kind"
+    ),
+    "halfhitch_unknown_decisions_total": _counter(
+        "Decisions dropped because nothing is known of their transaction."
+    ),
+    "halfhitch_garbage_records_total": _counter(
+        "Unreadable records passed over in an internal topic.", "log"
+    ),
+    "halfhitch_takeovers_total": _counter("Half partitions taken over.", "partition"),
+    "halfhitch_replay_seconds": _histogram(
+        "From being assigned a half partition until work begins.", _REPLAY_S
+    ),
+    "halfhitch_replayed_records_total": _counter("Records read again at takeovers."),
+    # Each owned half partition, asked at the time of the scrape.
+    "halfhitch_half_messages": _gauge(
+        "Transactions without a decision, in owned half partitions.", "partition"
+    ),
+    "halfhitch_decided_transactions": _gauge(
+        "Transactions decided but not yet carried out.", "partition"
+    ),
+    "halfhitch_early_decisions": _gauge(
+        "Decisions whose half message has not been seen yet.", "partition"
+    ),
+    "halfhitch_finished_transactions": _gauge(
+        "Finished transactions remembered to recognise duplicates.", "partition"
+    ),
+    "halfhitch_half_replay_records": _gauge(
+        "Half records a takeover would read again: position minus watermark.", "partition"
+    ),
+    "halfhitch_op_replay_records": _gauge(
+        "Op records a takeover would read again: position minus watermark.", "partition"
+    ),
+    "halfhitch_partition_owned": _gauge(
+        "1 while this instance works on the half partition, 0 while it only tries to.", "partition"
+    ),
+    "halfhitch_partition_phase": _gauge(
+        "1 for the phase an owned half partition is in, 0 for the others.", "partition", "phase"
+    ),
+    # The process; memory, CPU and garbage collection come from the library's own collectors.
+    "halfhitch_event_loop_lag_seconds": _gauge(
+        "How late the event loop last ran what was due: high when it is busy or blocked."
+    ),
+    "halfhitch_build_info": _gauge("Always 1; says what is running.", "version", "python"),
+}
+
+
+def error_codes() -> frozenset[str]:
+    """Every code an error of ours can carry."""
+    found: set[str] = set()
+    waiting: list[type[HalfHitchError]] = [HalfHitchError]
+    while waiting:
+        kind = waiting.pop()
+        found.add(kind.code)
+        waiting += kind.__subclasses__()
+    return frozenset(found)
+
+
+class _Family(Generic[_Child]):
+    """One metric and its children, each made once: on the hot path a dict access.
+
+    `allowed` has the closed set of each label. Values outside become "other" and are not
+    remembered, so nothing here grows with what callers send.
+    """
+
+    __slots__ = ("_allowed", "_children", "_parent")
+
+    def __init__(self, parent: _Child, *allowed: Iterable[str]) -> None:
+        self._parent: _Child = parent
+        self._allowed = tuple(frozenset(values) for values in allowed)
+        self._children: dict[tuple[str, ...], _Child] = {}
+
+    def __call__(self, *values: str) -> _Child:
+        child = self._children.get(values)
+        if child is None:
+            values = tuple(
+                value if value in known else OTHER
+                for value, known in zip(values, self._allowed, strict=True)
+            )
+            child = self._children[values] = self._parent.labels(*values)
+        return child
+
+
+class _PartitionGauges(Collector):
+    """Turns the last snapshot of the owned partitions into gauges."""
+
+    def __init__(self) -> None:
+        self.states: Sequence[PartitionState] = ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        states = self.states
+        for name, value_of in _PARTITION_VALUES.items():
+            family = _empty_family(name)
+            for state in states:
+                family.add_metric([str(state.partition)], value_of(state))
+            yield family
+        phases = _empty_family("halfhitch_partition_phase")
+        for state in states:
+            for phase in PartitionPhase:
+                phases.add_metric([str(state.partition), phase.value], state.phase is phase)
+        yield phases
+
+
+def _empty_family(name: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
+
+
+_PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
+    "halfhitch_half_messages": lambda state: state.pending_count,
+    "halfhitch_decided_transactions": lambda state: state.decided_count,
+    "halfhitch_early_decisions": lambda state: state.early_count,
+    "halfhitch_finished_transactions": lambda state: state.finished_count,
+    "halfhitch_half_replay_records": lambda state: state.half_position - state.half_watermark,
+    "halfhitch_op_replay_records": lambda state: state.op_position - state.op_watermark,
+    "halfhitch_partition_owned": lambda state: state.phase is PartitionPhase.WORKING,
+}
+
+
+class Metrics:
+    """ports.Observer that counts; one for a process, with a registry of its own."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self.registry)
+        prometheus_client.GCCollector(registry=self.registry)
+        self._partition_gauges = _PartitionGauges()
+        self.registry.register(self._partition_gauges)
+        codes = error_codes()
+        resolutions = [_resolution_label(resolution) for resolution in Resolution]
+        counter, histogram = self._counter, self._histogram
+
+        self._requests = _Family(counter("halfhitch_http_requests_total"), _ROUTES, _STATUSES)
+        self._request_s = _Family(histogram("halfhitch_http_request_seconds"), _ROUTES)
+        self._prepared = counter("halfhitch_prepared_transactions_total")
+        self._prepared_messages = counter("halfhitch_prepared_messages_total")
+        self._prepare_s = histogram("halfhitch_prepare_seconds")
+        self._prepare_refused = _Family(counter("halfhitch_prepare_refused_total"), codes)
+        self._decisions = _Family(
+            counter("halfhitch_decisions_total"), resolutions, list(ResolutionSource)
+        )
+        self._decide_s = _Family(histogram("halfhitch_decide_seconds"), resolutions)
+        self._end_refused = _Family(counter("halfhitch_end_refused_total"), codes)
+        self._visible_s = histogram("halfhitch_visible_latency_seconds")
+        self._committed = counter("halfhitch_commit_messages_total")
+        self._rolled_back = counter("halfhitch_rollback_messages_total")
+        self._parked = counter("halfhitch_parked_transactions_total")
+        self._kafka_transactions = _Family(
+            counter("halfhitch_kafka_transactions_total"), _PARTITIONS, _OUTCOMES
+        )
+        self._kafka_transaction_s = _Family(
+            histogram("halfhitch_kafka_transaction_seconds"), _OUTCOMES
+        )
+        self._conflicts = _Family(counter("halfhitch_conflicts_total"), list(ConflictKind))
+        self._unknown_decisions = counter("halfhitch_unknown_decisions_total")
+        self._garbage = _Family(counter("halfhitch_garbage_records_total"), _LOGS)
+        self._takeovers = _Family(counter("halfhitch_takeovers_total"), _PARTITIONS)
+        self._replay_s = histogram("halfhitch_replay_seconds")
+        self._replayed = counter("halfhitch_replayed_records_total")
+        self._loop_lag = self._gauge("halfhitch_event_loop_lag_seconds")
+        self._gauge("halfhitch_build_info").labels(__version__, platform.python_version()).set(1)
+
+    def _counter(self, name: str) -> Counter:
+        return Counter(name, METRICS[name].help, METRICS[name].labels, registry=self.registry)
+
+    def _gauge(self, name: str) -> Gauge:
+        return Gauge(name, METRICS[name].help, METRICS[name].labels, registry=self.registry)
+
+    def _histogram(self, name: str) -> Histogram:
+        row = METRICS[name]
+        return Histogram(name, row.help, row.labels, registry=self.registry, buckets=row.buckets)
+
+    # ports.Observer
+
+    def prepared(self, message_count: int, elapsed_s: float) -> None:
+        """A prepare was acknowledged."""
+        self._prepared.inc()
+        self._prepared_messages.inc(message_count)
+        self._prepare_s.observe(elapsed_s)
+
+    def prepare_refused(self, code: str) -> None:
+        """A prepare was answered with this error code."""
+        self._prepare_refused(code).inc()
+
+    def ended(self, resolution: Resolution, source: ResolutionSource, elapsed_s: float) -> None:
+        """A decision became durable."""
+        label = _resolution_label(resolution)
+        self._decisions(label, source).inc()
+        self._decide_s(label).observe(elapsed_s)
+
+    def end_refused(self, code: str) -> None:
+        """An end was answered with this error code."""
+        self._end_refused(code).inc()
+
+    def conflict(self, kind: ConflictKind, count: int) -> None:
+        """Conflicts were recorded in the op log."""
+        self._conflicts(kind).inc(count)
+
+    def unknown_decisions(self, count: int) -> None:
+        """Decisions were dropped because nothing is known of their transaction."""
+        self._unknown_decisions.inc(count)
+
+    def garbage(self, topic_role: str, count: int) -> None:
+        """Unreadable records were passed over."""
+        self._garbage(topic_role).inc(count)
+
+    def parked(self, count: int) -> None:
+        """Committed transactions were parked."""
+        self._parked.inc(count)
+
+    def kafka_transaction(
+        self,
+        partition: int,
+        outcome: str,
+        elapsed_s: float,
+        forwarded_count: int,
+        dropped_count: int,
+    ) -> None:
+        """The owner ended a Kafka transaction. What an unknown end forwarded is not counted here:
+        it is counted when the truth is read again and the rest is forwarded."""
+        self._kafka_transactions(str(partition), outcome).inc()
+        self._kafka_transaction_s(outcome).observe(elapsed_s)
+        if outcome == "ok":
+            self._committed.inc(forwarded_count)
+            self._rolled_back.inc(dropped_count)
+
+    def forwarded_after(self, elapsed_s: float) -> None:
+        """One transaction became visible this long after its decision was stored."""
+        self._visible_s.observe(max(0.0, elapsed_s))
+
+    def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
+        """A partition was taken over."""
+        self._takeovers(str(partition)).inc()
+        self._replay_s.observe(elapsed_s)
+        self._replayed.inc(replayed_count)
+
+    # The doors
+
+    def http_request(self, route: str, status: int, elapsed_s: float) -> None:
+        """The data door has answered a request; `route` is the route's name, never a path."""
+        self._requests(route, str(status)).inc()
+        self._request_s(route).observe(elapsed_s)
+
+    def loop_lag(self, elapsed_s: float) -> None:
+        """The event loop was this late."""
+        self._loop_lag.set(elapsed_s)
+
+    def render(self, partitions: Sequence[PartitionState] = ()) -> bytes:
+        """Everything in the text format. Takes milliseconds: call it in a thread, not on a loop.
+
+        `partitions` is a snapshot taken beforehand, on the thread that may ask for it.
+        """
+        self._partition_gauges.states = partitions
+        return generate_latest(self.registry)
+
+
+def _resolution_label(resolution: Resolution) -> str:
+    return resolution.name.lower()

@@ -1,0 +1,126 @@
+"""What a step's forwards become: records on their targets, or on the parked topic.
+
+A message that its target will never take must not stop its partition. Kafka refuses a whole Kafka
+transaction for one such record, and does not always say for which one: then smaller steps are tried
+until it is alone. The transaction it belongs to is parked, all its messages together, with the
+reason, in the same kind of Kafka transaction that would have forwarded it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.step import Step
+from halfhitch.ports import TargetRecord, WriteResult
+from halfhitch.service.payloads import Payload
+from halfhitch.service.topics import TopicPolicy
+from halfhitch.wire import half as half_wire
+from halfhitch.wire.half import Garbage
+from halfhitch.wire.parked import UNDELIVERABLE, Parked, parked_headers
+
+logger = logging.getLogger(__name__)
+
+#: Transactions found to be undeliverable, waiting for the step that parks them.
+_CONDEMNED_MAX: Final = 10_000
+
+
+class Forwarder:
+    """Builds the records of a step; remembers between tries which transactions are to be parked."""
+
+    def __init__(
+        self, partition: int, *, policy: TopicPolicy, parked_topic: str, step_messages_max: int
+    ) -> None:
+        self._partition = partition
+        self._policy = policy
+        self._parked_topic = parked_topic
+        self._messages_max = step_messages_max
+        self._condemned: dict[Identity, str] = {}
+        self._owners: list[Identity] = []  # of each record of the last step
+        #: How many messages the next step may have: less while the culprit is looked for.
+        self.messages_max = step_messages_max
+
+    def records(self, step: Step, payload: Mapping[int, Payload]) -> list[TargetRecord]:
+        """The step's records; transactions that cannot be delivered are parked in the step."""
+        result: list[TargetRecord] = []
+        owners: list[Identity] = []
+        commits = iter(step.forwards)
+        for place, transaction in enumerate(step.transactions):
+            if transaction.resolution is not Resolution.COMMIT:
+                continue
+            halves = next(commits)
+            records, reason = self._forwards(halves, payload)
+            reason = self._condemned.get(transaction.identity, reason)
+            if reason is not None:
+                self._tell(transaction.identity, reason)
+                step.park(place)
+                records = [self._parked(o, payload[o], reason) for o in halves]
+            result += records
+            owners += [transaction.identity] * len(records)
+        self._owners = owners
+        return result
+
+    def _forwards(
+        self, halves: Sequence[int], payload: Mapping[int, Payload]
+    ) -> tuple[list[TargetRecord], str | None]:
+        records: list[TargetRecord] = []
+        for half_offset in halves:
+            found = payload[half_offset]
+            forward = half_wire.read_forward(half_offset, found.headers)
+            if isinstance(forward, Garbage):
+                return [], forward.reason
+            refusal = self._policy.refusal(forward.target_topic)
+            if refusal is not None:
+                return [], refusal
+            records.append(
+                TargetRecord(
+                    forward.target_topic,
+                    forward.target_partition,
+                    found.key,
+                    found.value,
+                    forward.headers,
+                )
+            )
+        return records, None
+
+    def _parked(self, half_offset: int, payload: Payload, reason: str) -> TargetRecord:
+        why = Parked(UNDELIVERABLE, reason, self._partition, half_offset, Resolution.COMMIT.value)
+        headers = parked_headers(payload.headers, why)
+        return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)
+
+    def _tell(self, identity: Identity, reason: str) -> None:
+        logger.error(
+            "transaction %s of group %s is parked: %s",
+            identity[1],
+            identity[0],
+            reason,
+            extra={"action": "transaction_parked"},
+        )
+
+    def succeeded(self, step: Step, on_parked: Callable[[int], None]) -> None:
+        """The step is committed: forget what it has parked, grow again."""
+        if self._condemned or any(t.parked for t in step.transactions):
+            parked = [t.identity for t in step.transactions if t.parked]
+            for identity in parked:
+                self._condemned.pop(identity, None)
+            if parked:
+                on_parked(len(parked))
+        self.messages_max = min(self.messages_max * 2, self._messages_max)
+
+    def refused(self, step: Step, result: WriteResult) -> bool:
+        """The step was aborted. True when the cause was found or is being closed in on.
+
+        False: nothing says that a message is at fault; the same step is to be tried again.
+        """
+        if result.poisoned:
+            for place, reason in result.poisoned.items():
+                if len(self._condemned) < _CONDEMNED_MAX:
+                    self._condemned[self._owners[place]] = reason
+            return True
+        if not result.is_poisoned:
+            return False
+        if len(step.transactions) == 1:
+            self._condemned[step.transactions[0].identity] = result.reason
+        else:
+            self.messages_max = max(1, sum(t.message_count for t in step.transactions) // 2)
+        return True

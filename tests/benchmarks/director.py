@@ -1,0 +1,300 @@
+"""The run: which cells there are, in which order, and what is reported of them.
+
+A cell is one closed loop: one mode, one number of callers. Each begins with a warm-up that is not
+measured; both end only when everything committed has been seen by the watcher. One mode runs after
+the other, so that no idle coordinator takes part in what is measured.
+
+Whatever was committed must have been seen exactly once at the end of the run, warm-ups included:
+figures of a coordinator that loses or doubles messages would be worthless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import figures, machine, stage, stamps, usage
+from benchmarks.children import BenchmarkError, Child
+from benchmarks.figures import Figures, Spread
+from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BUILD = Path(__file__).resolve().parents[2] / "build"
+_CONCURRENCIES = (1, 8, 32, 64, 256)
+_MODES = ("raw", "engine", "http")
+_IDLE_S = 3.0
+#: Java compiles what it is asked for again and again; until then everything is slow.
+_MODE_WARM_UP_CONCURRENCY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure."""
+
+    modes: tuple[str, ...]
+    concurrencies: tuple[int, ...]
+    seconds: float
+    warm_up_s: float
+    mode_warm_up_s: float
+    repeats: int
+    keyed: bool
+
+
+def read_plan(words: list[str] | None = None) -> Plan:
+    """From the command line."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description="Throughput and latency on the embedded Kafka."
+    )
+    parser.add_argument("--quick", action="store_true", help="short cells at 1 and 64 callers")
+    parser.add_argument(
+        "--only", metavar="MODES", default=",".join(_MODES), help="some of: raw,engine,http"
+    )
+    parser.add_argument("--seconds", type=float, help="length of each cell (4; quick: 1.5)")
+    parser.add_argument("--concurrency", metavar="N,N,...", help="numbers of callers")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each cell; middle is shown")
+    parser.add_argument(
+        "--keyed", action="store_true", help="random keys: all half partitions share the work"
+    )
+    given = parser.parse_args(words)
+    modes = tuple(given.only.split(","))
+    if not set(modes) <= set(_MODES):
+        parser.error(f"--only takes some of {', '.join(_MODES)}")
+    wanted = given.concurrency.split(",") if given.concurrency else None
+    return Plan(
+        modes=modes,
+        concurrencies=tuple(map(int, wanted or ((1, 64) if given.quick else _CONCURRENCIES))),
+        seconds=given.seconds or (1.5 if given.quick else 4.0),
+        warm_up_s=0.5 if given.quick else 1.0,
+        mode_warm_up_s=1.0 if given.quick else 4.0,
+        repeats=given.repeat,
+        keyed=given.keyed,
+    )
+
+
+@dataclass(slots=True)
+class Director:
+    """Carries a plan out. `committed` is what must have been seen at the end, by cell."""
+
+    plan: Plan
+    folder: Path
+    kafka: EmbeddedKafka
+    watcher: Child
+    results: list[list[Figures]] = field(default_factory=list)
+    idle: dict[str, dict[str, float]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    # -- modes -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All modes."""
+        self._measure_idle("broker alone", {})
+        for mode in self.plan.modes:
+            {"raw": self._raw, "engine": self._engine, "http": self._http}[mode]()
+
+    def _raw(self) -> None:
+        given = self._arguments(half_topic=stage.RAW_HALF, op_topic=stage.RAW_OP)
+        with self._child("load_raw", given) as load:
+            pids = {"client": load.pid}
+            self._warm_mode_up(load, {})
+            for concurrency in self.plan.concurrencies:
+                self._measure("raw Kafka", load, pids, concurrency, {})
+
+    def _engine(self) -> None:
+        with self._child("load_engine", self._arguments()) as load:
+            pids = {"sidecar": load.pid}
+            load.order({})  # answered as soon as it is ready
+            self._measure_idle("in process", pids)
+            self._warm_mode_up(load, {})
+            for concurrency in self.plan.concurrencies:
+                self._measure("in process", load, pids, concurrency, {})
+            self._measure("in process, wait=visible", load, pids, 1, {"wait": True})
+
+    def _http(self) -> None:
+        with ExitStack() as stack:
+            sidecar = stack.enter_context(stage.Sidecar(self.kafka.bootstrap, self.folder))
+            load = stack.enter_context(self._child("load_http", self._arguments()))
+            pids = {"sidecar": sidecar.pid, "client": load.pid}
+            unix = {"address": sidecar.address("unix")}
+            tcp = {"address": sidecar.address("tcp")}
+            self._measure_idle("sidecar", pids)
+            self._warm_mode_up(load, unix)
+            for concurrency in self.plan.concurrencies:
+                self._measure("HTTP, unix socket", load, pids, concurrency, unix)
+            if 64 in self.plan.concurrencies:
+                self._measure("HTTP, TCP", load, pids, 64, tcp)
+            self._measure("HTTP, wait=visible", load, pids, 1, {**unix, "wait": True})
+
+    def _child(self, module: str, given: dict[str, Any]) -> Child:
+        return Child(module, given, log=self.folder / f"{module}.log")
+
+    def _arguments(self, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap": self.kafka.bootstrap,
+            "topic": stage.TARGET,
+            "partition_count": stage.PARTITION_COUNT,
+            **more,
+        }
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    def _measure(
+        self, mode: str, load: Child, pids: dict[str, int], concurrency: int, more: dict[str, Any]
+    ) -> None:
+        name = f"{mode}, keyed" if self.plan.keyed else mode
+        runs = []
+        for _ in range(self.plan.repeats):
+            self._load(load, concurrency, self.plan.warm_up_s, more)
+            runs.append(self._one_run(name, load, pids, concurrency, more))
+        self.results.append(runs)
+        print("  ".join(figures.row(figures.typical(runs))), file=sys.stderr)
+
+    def _one_run(
+        self, mode: str, load: Child, pids: dict[str, int], concurrency: int, more: dict[str, Any]
+    ) -> Figures:
+        # Who runs the coordinator is asked for its memory; raw Kafka has its client alone.
+        held_by = pids.get("sidecar") or pids["client"]
+        pids = {**pids, "broker": self.kafka.broker_pid(), "watcher": self.watcher.pid}
+        usage.forget_peak(held_by)
+        began_s, before = time.monotonic(), usage.Usage.of(pids)
+        answer, tally, arrived_at_s = self._load(load, concurrency, self.plan.seconds, more)
+        spent = usage.Usage.of(pids).since(before)
+        elapsed_s = time.monotonic() - began_s
+        rss_mib, rss_peak_mib = usage.rss_mib(held_by)
+        count = answer["count"]
+        return Figures(
+            mode=mode,
+            concurrency=concurrency,
+            transaction_count=count,
+            forwarded_per_s=figures.forwarded_per_s(answer["started_s"], arrived_at_s),
+            committed_per_s=count / (answer["ended_s"] - answer["started_s"]),
+            prepare=Spread.of(tally.prepare_s),
+            commit=Spread.of(tally.commit_s),
+            visible=Spread.of(figures.delays_s(tally.acknowledged_at_s, arrived_at_s)),
+            cpu_us={name: cpu_s / count * 1e6 for name, cpu_s in spent.cpu_s.items()},
+            rss_mib=rss_mib,
+            rss_peak_mib=rss_peak_mib,
+            others_percent=spent.others_percent(elapsed_s, os.cpu_count() or 1),
+        )
+
+    def _warm_mode_up(self, load: Child, more: dict[str, Any]) -> None:
+        self._load(load, _MODE_WARM_UP_CONCURRENCY, self.plan.mode_warm_up_s, more)
+
+    def _load(
+        self, load: Child, concurrency: int, seconds: float, more: dict[str, Any]
+    ) -> tuple[dict[str, Any], stamps.Tally, Any]:
+        """One closed loop, until everything it committed has been seen."""
+        cell = next(self._numbers)
+        sent, seen = self.folder / f"{cell}.sent", self.folder / f"{cell}.seen"
+        answer = load.order(
+            {
+                "cell": cell,
+                "concurrency": concurrency,
+                "seconds": seconds,
+                "keyed": self.plan.keyed,
+                "wait": False,
+                "stamps": str(sent),
+                **more,
+            }
+        )
+        self.committed[cell] = answer["count"]
+        self.watcher.order({"cell": cell, "count": answer["count"], "stamps": str(seen)})
+        return answer, stamps.Tally.load(sent), stamps.load(seen)
+
+    def _measure_idle(self, what: str, pids: dict[str, int]) -> None:
+        """What is used while nothing is asked for, in percent of one processor."""
+        pids = {**pids, "broker": self.kafka.broker_pid()}
+        began_s, before = time.monotonic(), usage.Usage.of(pids)
+        time.sleep(_IDLE_S)
+        spent = usage.Usage.of(pids).since(before)
+        elapsed_s = time.monotonic() - began_s
+        self.idle[what] = {name: 100 * s / elapsed_s for name, s in spent.cpu_s.items()}
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def check_totals(self) -> list[str]:
+        """Every difference between what was committed and what was seen; none is what we want."""
+        seen = self.watcher.order({"totals": True})
+        wrong = [
+            f"cell {cell}: {count} committed, {seen.get(str(cell), [0, 0])} seen and doubled"
+            for cell, count in self.committed.items()
+            if seen.get(str(cell)) != [count, 0]
+        ]
+        strange = [cell for cell in seen if int(cell) not in self.committed]
+        return wrong + [f"messages of a cell {cell} that never ran" for cell in strange]
+
+    def report(self, facts: dict[str, Any]) -> str:
+        """For people."""
+        shown = [figures.row(figures.typical(runs)) for runs in self.results]
+        idle = "; ".join(
+            f"{what}: " + ", ".join(f"{name} {percent:.1f} %" for name, percent in used.items())
+            for what, used in self.idle.items()
+        )
+        return "\n".join(
+            [
+                ", ".join(f"{name} {fact}" for name, fact in facts.items()),
+                "",
+                figures.table(figures.HEAD, shown),
+                "",
+                "latencies in ms; visible: from the acknowledged commit to a read_committed consumer",
+                f"idle, in percent of one processor: {idle}",
+                f"committed {sum(self.committed.values()):,}, each seen exactly once",
+            ]
+        )
+
+    def save(self, facts: dict[str, Any]) -> Path:
+        """For programs."""
+        _BUILD.mkdir(exist_ok=True)
+        path = _BUILD / f"bench-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+        content = {
+            "machine": facts,
+            "plan": dataclasses.asdict(self.plan),
+            "idle_percent": self.idle,
+            "cells": [[dataclasses.asdict(run) for run in runs] for runs in self.results],
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        return path
+
+
+def main() -> int:
+    """The benchmark; 1 when a message was lost or doubled, or when something broke."""
+    plan = read_plan()
+    facts = machine.facts()
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(unwind_on_sigterm())
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hh-bench-")))
+            kafka = stack.enter_context(EmbeddedKafka())
+            stage.make_topics(kafka.bootstrap)
+            given = {
+                "bootstrap": kafka.bootstrap,
+                "topic": stage.TARGET,
+                "partition_count": stage.PARTITION_COUNT,
+            }
+            watcher = stack.enter_context(Child("watcher", given, log=folder / "watcher.log"))
+            director = Director(plan, folder, kafka, watcher)
+            director.run()
+            wrong = director.check_totals()
+            path = director.save(facts)
+            if wrong:
+                print("\n".join(wrong), file=sys.stderr)
+                return 1
+            print(director.report(facts))
+            print(f"all runs: {path}")
+            return 0
+    except BenchmarkError as error:
+        print(f"the benchmark failed: {error}", file=sys.stderr)
+        return 1

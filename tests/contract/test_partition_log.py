@@ -1,0 +1,324 @@
+"""What every PartitionReader and every PartitionWriter promises."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.ports import TargetRecord, WriteOutcome
+from harness.partitioning import java_partition
+from harness.worlds import DEADLINE_S, TARGET_PARTITION_COUNT, Feature, drain, needs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from halfhitch.ports import KafkaHeaders, StoredRecord
+    from harness.worlds import World
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % n for n in range(count)]
+
+
+def values(records: Sequence[StoredRecord]) -> list[bytes | None]:
+    return [record.value() for record in records]
+
+
+def target(world: World, value: bytes, *, key: bytes | None = None, to: int = 0) -> TargetRecord:
+    return TargetRecord(world.targets[to], 0 if key is None else None, key, value, [])
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def test_of_a_fresh_partition_nothing_is_stored_and_both_logs_begin_at_zero(world: World) -> None:
+    reader = world.reader()
+    assert reader.committed_positions() == (None, None)
+    assert reader.begin(None, None) == (0, 0)
+    assert drain(reader, op=False) == ([], [])
+
+
+def test_records_come_in_order_with_the_brokers_time_and_only_of_this_partition(
+    world: World,
+) -> None:
+    world.put(world.half_topic, numbered(5), key=b"k", headers=[("h", b"v")])
+    world.put(world.half_topic, [b"other"], partition=1)
+    world.put(world.op_topic, [b"other"], partition=1)
+    reader = world.reader()
+    reader.begin(None, None)
+    halves, _ = drain(reader, op=False)
+    assert values(halves) == numbered(5)
+    assert [record.offset() for record in halves] == [0, 1, 2, 3, 4]
+    assert {(r.topic(), r.key(), r.timestamp()[0]) for r in halves} == {(world.half_topic, b"k", 2)}
+    assert halves[0].headers() == [("h", b"v")]
+
+
+def test_reading_begins_exactly_where_it_is_asked_to(world: World) -> None:
+    world.put(world.half_topic, numbered(5))
+    world.put(world.op_topic, numbered(5))
+    reader = world.reader()
+    assert reader.begin(3, 5) == (3, 5)
+    reader.release_op()
+    halves, ops = drain(reader)
+    assert values(halves) == [b"3", b"4"]
+    assert ops == []
+
+
+def test_op_records_are_held_until_they_are_released_and_none_is_lost_or_doubled(
+    world: World,
+) -> None:
+    world.put(world.half_topic, numbered(3))
+    world.put(world.op_topic, numbered(400))
+    reader = world.reader()
+    reader.begin(None, None)
+    halves, ops = drain(reader, op=False)
+    assert (values(halves), ops) == (numbered(3), [])
+    reader.release_op()
+    _, ops = drain(reader)
+    assert values(ops) == numbered(400)
+    reader.hold_op()
+    world.put(world.op_topic, [b"later"])
+    world.put(world.half_topic, [b"half"])
+    halves, ops = _read_until(reader, halves_wanted=1)
+    assert (values(halves), ops) == ([b"half"], [])
+    reader.release_op()
+    _, ops = _read_until(reader, ops_wanted=1)
+    assert values(ops) == [b"later"]
+
+
+def _read_until(
+    reader: object, *, halves_wanted: int = 0, ops_wanted: int = 0
+) -> tuple[list[StoredRecord], list[StoredRecord]]:
+    halves: list[StoredRecord] = []
+    ops: list[StoredRecord] = []
+    give_up_s = time.monotonic() + DEADLINE_S
+    while len(halves) < halves_wanted or len(ops) < ops_wanted:
+        batch = reader.read(0.2)  # type: ignore[attr-defined]
+        halves += batch.half
+        ops += batch.op
+        assert time.monotonic() < give_up_s, (values(halves), values(ops))
+    return halves, ops
+
+
+def test_an_aborted_kafka_transaction_is_never_read(world: World) -> None:
+    world.put(world.op_topic, [b"before"])
+    world.unfinished(world.op_topic, [b"aborted 1", b"aborted 2"]).abort()
+    world.put(world.op_topic, [b"after"])
+    reader = world.reader()
+    reader.begin(None, None)
+    reader.release_op()
+    _, ops = drain(reader)
+    assert values(ops) == [b"before", b"after"]
+    assert ops[1].offset() > ops[0].offset() + 2
+
+
+def test_an_open_kafka_transaction_hides_itself_and_everything_after_it(world: World) -> None:
+    world.put(world.op_topic, [b"before"])
+    transaction = world.unfinished(world.op_topic, [b"open"])
+    world.put(world.op_topic, [b"after"])
+    reader = world.reader()
+    reader.begin(None, None)
+    reader.release_op()
+    _, ops = drain(reader)
+    assert values(ops) == [b"before"]
+    transaction.commit()
+    _, ops = _read_until(reader, ops_wanted=2)
+    assert values(ops) == [b"open", b"after"]
+
+
+def test_a_position_below_the_start_of_a_log_is_refused(world: World) -> None:
+    world.put(world.half_topic, numbered(5))
+    world.put(world.op_topic, numbered(5))
+    world.writer().delete_below(3, 4)
+    reader = world.reader()
+    with pytest.raises(TopologyError):
+        reader.begin(2, 4)
+    with pytest.raises(TopologyError):
+        reader.begin(3, 3)
+    assert reader.begin(3, 4) == (3, 4)
+    assert reader.begin(None, None) == (3, 4)
+
+
+def test_a_position_beyond_the_end_of_a_log_is_refused(world: World) -> None:
+    world.put(world.half_topic, numbered(5))
+    reader = world.reader()
+    with pytest.raises(TopologyError):
+        reader.begin(6, None)
+    assert reader.begin(5, None) == (5, 0)
+
+
+# -- single halves -------------------------------------------------------------------------------
+
+
+def test_single_halves_are_fetched_from_anywhere_in_the_log(world: World) -> None:
+    world.put(world.half_topic, numbered(1_500))
+    reader = world.reader()
+    reader.begin(1_500, None)
+    wanted = [1_499, 0, 7, 8, 700]
+    found = reader.fetch_halves(wanted)
+    assert {n: record.value() for n, record in found.items()} == {n: b"%d" % n for n in wanted}
+    assert {n: record.offset() for n, record in found.items()} == {n: n for n in wanted}
+    assert set(reader.fetch_halves([3])) == {3}, "a second time"
+
+
+def test_a_half_that_is_gone_is_missing_from_the_answer_and_takes_no_other_with_it(
+    world: World,
+) -> None:
+    world.put(world.half_topic, numbered(20))
+    world.writer().delete_below(10, 0)
+    reader = world.reader()
+    reader.begin(None, None)
+    assert set(reader.fetch_halves([4, 9, 10, 15, 99])) == {10, 15}
+
+
+def test_fetching_single_halves_does_not_disturb_the_reading(world: World) -> None:
+    world.put(world.half_topic, numbered(10))
+    reader = world.reader()
+    reader.begin(None, None)
+    reader.fetch_halves([8])
+    halves, _ = drain(reader, op=False)
+    assert values(halves) == numbered(10)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def test_a_step_is_one_kafka_transaction_with_its_watermarks(world: World) -> None:
+    world.put(world.half_topic, numbered(5))
+    writer = world.writer()
+    writer.fence()
+    headers: KafkaHeaders = [("a", b"1"), ("a", None)]
+    targets = [
+        TargetRecord(world.targets[0], 2, None, None, headers),
+        TargetRecord(world.targets[1], 1, b"", b"", []),
+    ]
+    result = writer.write(targets, [(b"1,", [("TAGS", b"d")])], 5, 0)
+    assert (result.outcome, result.poisoned) == (WriteOutcome.OK, {})
+    (first,), (second,) = (world.committed(name) for name in world.targets)
+    assert (first.partition, first.key, first.value) == (2, None, None)
+    assert first.headers == tuple(headers)
+    assert (second.partition, second.key, second.value, second.headers) == (1, b"", b"", ())
+    assert [(r.partition, r.value, r.headers) for r in world.committed(world.op_topic)] == [
+        (0, b"1,", (("TAGS", b"d"),))
+    ]
+    assert world.reader().committed_positions() == (5, 0)
+    assert world.reader(1).committed_positions() == (None, None)
+
+
+def test_a_step_without_any_record_still_moves_the_watermarks(world: World) -> None:
+    world.put(world.half_topic, numbered(2))
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([], [], 1, 0).outcome is WriteOutcome.OK
+    assert writer.write([], [], 2, 0).outcome is WriteOutcome.OK
+    assert world.reader().committed_positions() == (2, 0)
+
+
+def test_one_target_that_does_not_exist_fails_the_whole_step_and_moves_nothing(
+    world: World,
+) -> None:
+    world.put(world.half_topic, numbered(2))
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([target(world, b"1")], [], 1, 0).outcome is WriteOutcome.OK
+    nowhere = TargetRecord(world.targets[0], TARGET_PARTITION_COUNT, None, b"nowhere", [])
+    result = writer.write([target(world, b"2"), nowhere], [(b"1,", [])], 2, 0)
+    assert result.outcome is WriteOutcome.FAIL
+    assert result.reason
+    assert [r.value for r in world.committed(world.targets[0])] == [b"1"]
+    assert world.committed(world.op_topic) == []
+    assert world.reader().committed_positions() == (1, 0)
+    writer.fence()
+    assert writer.write([target(world, b"3")], [], 2, 0).outcome is WriteOutcome.OK
+    assert [r.value for r in world.committed(world.targets[0])] == [b"1", b"3"]
+
+
+def test_the_next_writer_fences_the_one_before(world: World) -> None:
+    world.put(world.half_topic, numbered(3))
+    older, newer = world.writer(), world.writer()
+    older.fence()
+    assert older.write([target(world, b"older")], [], 1, 0).outcome is WriteOutcome.OK
+    newer.fence()
+    assert older.write([target(world, b"zombie")], [(b"1,", [])], 3, 0).outcome is not (
+        WriteOutcome.OK
+    )
+    assert newer.write([target(world, b"newer")], [], 2, 0).outcome is WriteOutcome.OK
+    assert [r.value for r in world.committed(world.targets[0])] == [b"older", b"newer"]
+    assert world.committed(world.op_topic) == []
+    assert world.reader().committed_positions() == (2, 0)
+
+
+def test_writers_of_different_partitions_do_not_fence_each_other(world: World) -> None:
+    world.put(world.half_topic, numbered(1))
+    world.put(world.half_topic, numbered(1), partition=1)
+    first, second = world.writer(0), world.writer(1)
+    first.fence()
+    second.fence()
+    assert first.write([target(world, b"0")], [], 1, 0).outcome is WriteOutcome.OK
+    assert second.write([target(world, b"1")], [], 1, 0).outcome is WriteOutcome.OK
+
+
+def test_the_fence_ends_what_the_writer_before_left_open(world: World) -> None:
+    world.unfinished(world.targets[0], [b"left open"])
+    assert world.committed(world.targets[0]) == []
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([target(world, b"next")], [], 0, 0).outcome is WriteOutcome.OK
+    assert [r.value for r in world.committed(world.targets[0])] == [b"next"]
+
+
+def test_watermarks_that_may_still_change_are_not_given_out_before_the_fence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfhitch.adapters.kafka.partition_log._ANSWER_S", 1.0)
+    world.put(world.half_topic, numbered(5))
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([], [], 2, 0).outcome is WriteOutcome.OK
+    world.unfinished(world.targets[0], [b"open"], positions=(5, 0))
+    with pytest.raises(KafkaUnavailable):
+        world.reader().committed_positions()
+    monkeypatch.undo()
+    world.writer().fence()
+    assert world.reader().committed_positions() == (2, 0)
+
+
+def test_a_writer_of_a_generation_that_is_over_writes_nothing(world: World) -> None:
+    world.put(world.half_topic, numbered(3))
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([target(world, b"in time")], [], 1, 0).outcome is WriteOutcome.OK
+    world.rebalance()
+    for _ in range(2):  # a new producer does not help: the generation is what is over
+        writer.fence()
+        result = writer.write([target(world, b"zombie")], [(b"1,", [])], 3, 0)
+        assert result.outcome is not WriteOutcome.OK
+    assert [r.value for r in world.committed(world.targets[0])] == [b"in time"]
+    assert world.committed(world.op_topic) == []
+    assert world.reader().committed_positions() == (1, 0)
+    successor = world.writer()
+    successor.fence()
+    assert successor.write([target(world, b"next")], [], 3, 0).outcome is WriteOutcome.OK
+
+
+@needs(Feature.JAVA_PARTITIONING)
+def test_keyed_messages_go_where_a_java_producer_sends_them(world: World) -> None:
+    keys = [b"", b"a", b"order-4711", "schlüssel".encode(), bytes(range(256))]
+    writer = world.writer()
+    writer.fence()
+    targets = [target(world, b"v", key=key) for key in keys]
+    assert writer.write(targets, [], 0, 0).outcome is WriteOutcome.OK
+    found = {record.key: record.partition for record in world.committed(world.targets[0])}
+    assert found == {key: java_partition(key, TARGET_PARTITION_COUNT) for key in keys}
+
+
+def test_closing_twice_or_unused_is_harmless(world: World) -> None:
+    writer, reader = world.writer(), world.reader()
+    writer.close()
+    writer.fence()
+    for _ in range(2):
+        writer.close()
+        reader.close()

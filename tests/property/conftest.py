@@ -1,0 +1,12 @@
+"""How hard the property tests try: `--hypothesis-profile=big` for a long run by hand."""
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {
+    "deadline": None,  # the machine may be busy with other things
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("default", max_examples=100, stateful_step_count=50, **_COMMON)
+settings.register_profile("big", max_examples=5_000, stateful_step_count=120, **_COMMON)
+settings.load_profile("default")

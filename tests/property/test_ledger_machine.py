@@ -1,0 +1,224 @@
+"""Any interleaving of clients, strangers, readers, steps and crashes, judged by a naive account.
+
+The world (harness/ledger_world.py) drives the real ledger as its owner does; the judge
+(harness/ledger_model.py) recomputes everything from the whole of both logs. After each step of the
+machine the judge looks at what is there now, and, whenever watermarks moved, at what a successor
+would make of it: replay from the committed watermarks, finish, compare again.
+
+One rule is kept by the machine because the contract says so: an id is not used again once its
+memory may be gone.
+"""
+
+from harness.ledger_model import Judge
+from harness.ledger_world import LedgerWorld, identity_of
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from halfhitch.core.model import Identity, Resolution
+
+NAMES = st.integers(0, 5)
+COUNTS = st.integers(1, 3)
+RESOLUTIONS = st.sampled_from(Resolution)
+MEMORY_SMALL = 9
+MEMORY_LARGE = 1_000
+HORIZON_MS = 900_000
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """One half partition and all that may happen to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = LedgerWorld()
+        self.generation = 0
+        self.judged = (-1, -1)
+        self.payload_count = 0
+
+    @initialize(
+        finished_max=st.sampled_from([MEMORY_SMALL, MEMORY_LARGE]),
+        op_clock_ahead_ms=st.sampled_from([0, -20_000, 20_000]),
+    )
+    def begin(self, finished_max: int, op_clock_ahead_ms: int) -> None:
+        self.world = LedgerWorld(
+            horizon_ms=HORIZON_MS, finished_max=finished_max, op_clock_ahead_ms=op_clock_ahead_ms
+        )
+
+    # -- clients ----------------------------------------------------------------------------------
+
+    def identity(self, name: int) -> Identity:
+        return identity_of(f"t{name}-{self.generation}", "g" if name % 3 else "h")
+
+    def may_be_prepared(self, identity: Identity) -> bool:
+        """Ids are not used again when they may be forgotten."""
+        judge = Judge(self.world)
+        history = judge.histories.get(identity)
+        return history is None or not history.done or judge.is_remembered(identity)
+
+    @rule(name=NAMES, count=COUNTS, first=st.sampled_from([0, 0, 0, 1]), copies=st.integers(1, 2))
+    def prepare(self, name: int, count: int, first: int, copies: int) -> None:
+        """One to three messages; tried again they are stored twice; `first` 1 adds messages."""
+        identity = self.identity(name)
+        if not self.may_be_prepared(identity):
+            return
+        for index in list(range(first, first + count)) * copies:
+            self.payload_count += 1
+            self.world.prepare(identity, index, b"%d" % self.payload_count)
+
+    @rule(name=NAMES, resolution=RESOLUTIONS, covered=COUNTS, times=st.integers(1, 2))
+    def decide(self, name: int, resolution: Resolution, covered: int, times: int) -> None:
+        for _ in range(times):
+            self.world.decide(self.identity(name), resolution, covered)
+
+    @rule(name=NAMES, covered=COUNTS)
+    def prepare_and_commit(self, name: int, covered: int) -> None:
+        self.prepare(name, covered, 0, 1)
+        self.world.decide(self.identity(name), Resolution.COMMIT, covered)
+
+    @rule(first=RESOLUTIONS, name=NAMES)
+    def decide_contrarily(self, first: Resolution, name: int) -> None:
+        """Two clients at once, who do not agree."""
+        for resolution in (first, *(r for r in Resolution if r is not first)):
+            self.world.decide(self.identity(name), resolution)
+
+    @rule(resolution=RESOLUTIONS, names=st.lists(NAMES, min_size=2, max_size=3))
+    def decide_together(self, resolution: Resolution, names: list[int]) -> None:
+        """Decisions of one moment share a record."""
+        self.world.decide_together(resolution, [(self.identity(name), 1, ()) for name in names])
+
+    @rule()
+    def begin_with_new_ids(self) -> None:
+        self.generation += 1
+
+    # -- strangers ----------------------------------------------------------------------------
+
+    @rule(log=st.sampled_from(["half", "op"]), value=st.sampled_from([None, b"", b"9,", b"x"]))
+    def append_garbage(self, log: str, value: bytes | None) -> None:
+        if log == "half":
+            self.world.append_half(value, [("HALFHITCH", value)])
+        else:
+            self.world.append_op(value, [("TAGS", b"d"), ("HALFHITCH", b"1[")])
+
+    @rule(log=st.sampled_from(["half", "op"]))
+    def leave_gap(self, log: str) -> None:
+        """A stranger's Kafka transaction was aborted: offsets that nobody will see."""
+        logs = {"half": self.world.half_log, "op": self.world.op_log}
+        logs[log].records.append(None)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    @rule(ms=st.sampled_from([1, 1_000, 40_000, 59_999, 61_000, 130_000]))
+    def pass_time(self, ms: int) -> None:
+        self.world.pass_time(ms)
+
+    @rule()
+    def pass_horizon(self) -> None:
+        """The half log is not read a whole horizon later than the op log."""
+        if self.world.is_owned and self.world.step is None:
+            self.world.read_half()
+            self.world.pass_time(HORIZON_MS)
+
+    # -- the owner --------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        return self.world.is_owned and self.world.step is None
+
+    @precondition(lambda self: self.is_idle)
+    @rule(count=st.sampled_from([1, 2, None]))
+    def read_half(self, count: int | None) -> None:
+        self.world.read_half(count)
+
+    @precondition(lambda self: self.is_idle)
+    @rule(count=st.sampled_from([1, 2, None]))
+    def read_op(self, count: int | None) -> None:
+        if self.world.finished_max == MEMORY_SMALL:
+            self.world.read_half()  # nor later than so many others have ended
+        self.world.read_op(count)
+
+    @precondition(lambda self: self.is_idle)
+    @rule()
+    def expire_early(self) -> None:
+        self.world.expire_early()
+
+    @precondition(lambda self: self.is_idle)
+    @rule(message_count_max=st.sampled_from([1, 2, 1_000]))
+    def plan(self, message_count_max: int) -> None:
+        self.world.plan(message_count_max)
+
+    @precondition(lambda self: self.is_idle)
+    @rule(message_count_max=st.sampled_from([1, 2, 1_000]))
+    def write(self, message_count_max: int) -> None:
+        self.world.write(message_count_max)
+
+    @precondition(lambda self: self.world.step is not None and not self.world.step_is_committed)
+    @rule()
+    def commit(self) -> None:
+        self.world.commit()
+
+    @precondition(lambda self: self.world.step is not None and self.world.step_is_committed)
+    @rule()
+    def confirm(self) -> None:
+        self.world.confirm()
+
+    @precondition(lambda self: self.world.step is not None and not self.world.step_is_committed)
+    @rule()
+    def abort(self) -> None:
+        self.world.abort()
+
+    @precondition(lambda self: self.world.is_owned)
+    @rule()
+    def crash(self) -> None:
+        """At any point: also with a step of which nobody knows how it ended."""
+        self.world.crash()
+
+    @precondition(lambda self: not self.world.is_owned)
+    @rule()
+    def take_over(self) -> None:
+        self.world.take_over()
+
+    @rule()
+    def trim(self) -> None:
+        self.world.trim()
+
+    # -- the judge ------------------------------------------------------------------------------
+
+    @invariant()
+    def account_is_right(self) -> None:
+        Judge(self.world).check_all()
+
+    @invariant()
+    def successor_is_right(self) -> None:
+        """Whoever takes over now finds all he needs, and does nothing twice."""
+        world = self.world
+        if world.watermarks == self.judged or (world.step and not world.step_is_committed):
+            return
+        assert world.watermarks[0] >= self.judged[0], "the half watermark went back"
+        assert world.watermarks[1] >= self.judged[1], "the op watermark went back"
+        self.judged = world.watermarks
+        successor = world.successor()
+        Judge(successor).check_all()
+        successor.settle()
+        Judge(successor).check_all()
+        Judge(successor).check_settled()
+
+    def teardown(self) -> None:
+        world = self.world
+        if world.step is not None:
+            world.crash()
+        if not world.is_owned:
+            world.take_over()
+        world.settle()
+        note(f"half {world.half_log} op {world.op_log}")
+        judge = Judge(world)
+        judge.check_all()
+        judge.check_settled()
+
+
+TestLedger = LedgerMachine.TestCase

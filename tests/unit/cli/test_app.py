@@ -1,0 +1,169 @@
+"""The root of the command line: help, version, errors as one line, exit codes."""
+
+import pytest
+
+import halfhitch
+from halfhitch.embedded import EmbeddedError
+from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, TopologyError
+from halfhitch_cli import root
+from halfhitch_cli.app import COMMANDS, main
+from halfhitch_cli.table import ROOT_OPTIONS, CommandRow
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(capsys: Capture, *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_lists_every_command_under_its_heading(capsys: Capture) -> None:
+    code, out, err = run(capsys, "--help")
+    assert (code, err) == (0, "")
+    for row in COMMANDS:
+        assert f"\n{row.panel}:\n" in out
+        assert f"  {row.name} " in out
+        assert row.help in out
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_every_command_has_help(row: CommandRow, capsys: Capture) -> None:
+    name = row.name
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: halfhitch {name}")
+    assert run(capsys, name, "-h")[0] == 0
+
+
+def test_help_without_typer_is_typers_help(capsys: Capture) -> None:
+    by_itself = run(capsys, "--help")
+    assert run(capsys, "-h") == by_itself
+    assert root.app(args=["--help"], prog_name="halfhitch", standalone_mode=False) == 0
+    assert capsys.readouterr().out == by_itself[1]
+    options = {
+        name
+        for parameter in root.typer.main.get_command(root.app).params
+        for name in (*parameter.opts, "--help")
+    }
+    assert options == {name.removeprefix("-h, ") for name, _ in ROOT_OPTIONS}
+    assert max(len(line) for line in by_itself[1].splitlines()) <= 90
+
+
+def test_version(capsys: Capture) -> None:
+    shown = f"halfhitch {halfhitch.__version__}\n"
+    assert run(capsys, "--version") == (0, shown, "")
+    assert root.app(args=["--version"], prog_name="halfhitch", standalone_mode=False) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("arguments", [(), ("topics",)])
+def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
+    arguments: tuple[str, ...], capsys: Capture
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: halfhitch")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["statsu"], ["'statsu'", "Did you mean 'status'?"]),
+        (["zzz"], ["'zzz'", "halfhitch --help"]),
+        (["--bad"], ["--bad", "halfhitch --help"]),
+        (["status", "--admin-prt", "1"], ["--admin-prt", "--admin-port", "status --help"]),
+        (["status", "-o", "xml"], ["table", "json", "yaml"]),
+        (["status", "surplus"], ["surplus"]),
+        (["status", "--admin-port", "many"], ["admin.port", "whole number", "--admin-port"]),
+        (["serve"], ["kafka.bootstrap", "HALFHITCH_KAFKA_BOOTSTRAP"]),
+        (["serve", "--kafka-bootstrap", "k:1"], ["handle.key", "keygen"]),
+        (["topics", "inti"], ["inti"]),
+        (["dev", "--topic", "a b"], ["--topic", "orders:4"]),
+        (["dev", "--topic", "a:0"], ["--topic"]),
+    ],
+)
+def test_wrong_usage_is_one_line_with_the_next_step(
+    arguments: list[str], words: list[str], capsys: Capture
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("halfhitch: ")
+    assert err.count("\n") == 1
+    assert all(word in err for word in words), err
+
+
+def test_wrong_variables_are_refused_by_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HALFHITCH_ADMIN_PROT", "1")
+    code, _, err = run(capsys, "status")
+    assert code == 2
+    assert "did you mean HALFHITCH_ADMIN_PORT?" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (HalfHitchError("a sentence."), 1),
+        (BackendError("a sentence."), 1),
+        (TopologyError("a sentence."), 1),
+        (ConfigurationError("a sentence."), 2),
+        (EmbeddedError("a sentence."), 1),
+    ],
+)
+def test_errors_on_purpose_show_no_traceback(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(root, "app", fail)
+    assert main(["x"]) == code
+    assert capsys.readouterr().err == "halfhitch: a sentence.\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(root, "app", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["x"])
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    from halfhitch_cli.commands import keygen
+
+    def interrupt(_: int) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keygen.secrets, "token_urlsafe", interrupt)
+    assert main(["keygen"]) == 130
+
+
+def test_keygen_prints_a_key_that_serve_takes(capsys: Capture) -> None:
+    keys = {run(capsys, "keygen")[1].strip() for _ in range(3)}
+    assert len(keys) == 3
+    assert all(len(key) >= 43 and "," not in key and key.isascii() for key in keys)
+
+
+def test_completion_is_offered_for_commands_and_flags(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def complete(words: str) -> str:
+        monkeypatch.setenv("_HALFHITCH_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        with pytest.raises(SystemExit):
+            main([])
+        return capsys.readouterr().out
+
+    assert complete("halfhitch st").split() == ["status"]
+    assert "--kafka-bootstrap" in complete("halfhitch serve --kafka-").split()
+
+
+def test_python_m_works() -> None:
+    import halfhitch_cli.__main__ as module
+
+    assert module.main is main

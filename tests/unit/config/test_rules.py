@@ -1,0 +1,180 @@
+"""Every rule between settings has an example that breaks it, and a sentence that mends it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from halfhitch.config import Purpose, Settings, load, rules
+from halfhitch.errors import ConfigurationError
+
+GOOD: dict[str, object] = {"kafka.bootstrap": "kafka:9092", "handle.key": "k" * 32}
+TOKEN = "t" * 16
+
+#: Rule, settings that break it, words its sentence must have: the settings' names and a good value.
+BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
+    (
+        rules.brokers_are_host_and_port,
+        {"kafka.bootstrap": "kafka:9092,kafka"},
+        ("kafka.bootstrap", "'kafka'", "kafka-1:9092"),
+    ),
+    (
+        rules.brokers_are_host_and_port,
+        {"kafka.bootstrap": "kafka:99999"},
+        ("kafka.bootstrap", "'kafka:99999'"),
+    ),
+    (
+        rules.brokers_are_host_and_port,
+        {"kafka.bootstrap": "SSL://kafka:9092"},
+        ("kafka.bootstrap", "host:port"),
+    ),
+    (
+        rules.security_options_fit_together,
+        {"kafka.options": {"sasl.username": "u"}},
+        ("sasl.username", "security.protocol=SASL_SSL"),
+    ),
+    (
+        rules.security_options_fit_together,
+        {"kafka.options": {"ssl.cipher.suites": "x"}},
+        ("ssl.cipher.suites", "security.protocol=SSL"),
+    ),
+    (
+        rules.security_options_fit_together,
+        {"kafka.options": {"security.protocol": "SASL_SSL"}},
+        ("security.protocol", "sasl.mechanism=SCRAM-SHA-512"),
+    ),
+    (
+        rules.security_options_fit_together,
+        {"kafka.options": {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}},
+        ("OAUTHBEARER", "SCRAM-SHA-512"),
+    ),
+    (rules.tokens_are_long_enough, {"auth.tokens": "t" * 15}, ("auth.tokens", "keygen")),
+    (
+        rules.tokens_are_long_enough,
+        {"auth.tokens": "ü" * 16},
+        ("auth.tokens", "ASCII"),
+    ),
+    (
+        rules.handle_keys_are_long_enough,
+        {"handle.key": f"{'k' * 16},{'k' * 15}"},
+        ("handle.key", "16 bytes", "keygen"),
+    ),
+    (
+        rules.doors_do_not_share_a_port,
+        {"http.port": 8341},
+        ("http.port", "admin.port", "8340"),
+    ),
+    (
+        rules.socket_path_fits,
+        {"http.socket": "/" + "s" * 107},
+        ("http.socket", "107", "/run/halfhitch.sock"),
+    ),
+    (
+        rules.hosts_are_header_values,
+        {"http.hosts": "http://shop"},
+        ("http.hosts", "halfhitch.shop.svc:8340"),
+    ),
+    (
+        rules.allowed_topics_are_patterns,
+        {"topics.allow": "orders,two words"},
+        ("topics.allow", "'two words'", "shop.*"),
+    ),
+    (
+        rules.a_body_fits_into_a_batch,
+        {"http.body_bytes_max": 65_537, "owner.batch_bytes_max": 65_536},
+        ("http.body_bytes_max (65537)", "owner.batch_bytes_max (65536)", "at least 65537"),
+    ),
+    (
+        rules.the_cache_holds_a_batch,
+        {"owner.payload_cache_bytes": 3_999_999},
+        ("owner.payload_cache_bytes", "owner.batch_bytes_max", "16000000"),
+    ),
+    (
+        rules.the_horizon_outlasts_a_kafka_transaction,
+        {"ledger.horizon_s": 60, "owner.transaction_timeout_ms": 60_000},
+        ("ledger.horizon_s", "owner.transaction_timeout_ms", "120"),
+    ),
+    (
+        rules.kafka_is_named,
+        {"kafka.bootstrap": None},
+        ("kafka.bootstrap", "HALFHITCH_KAFKA_BOOTSTRAP", "127.0.0.1:9092"),
+    ),
+    (rules.handles_are_signed, {"handle.key": None}, ("handle.key", "keygen")),
+    (
+        rules.open_doors_have_a_lock,
+        {"http.host": "0.0.0.0"},
+        ("http.host", "auth.tokens", "127.0.0.1"),
+    ),
+    (
+        rules.open_doors_have_a_lock,
+        {"admin.host": "10.1.2.3"},
+        ("admin.host", "auth.tokens", "127.0.0.1"),
+    ),
+]
+
+#: Just on the good side of the rules with a bound.
+FINE: list[Mapping[str, object]] = [
+    {"kafka.bootstrap": "[::1]:1, kafka-1.shop.svc:65535"},
+    {"auth.tokens": TOKEN, "http.host": "0.0.0.0", "admin.host": "::"},
+    {"http.host": "localhost", "admin.host": "127.0.0.2"},
+    {"http.host": "::1"},
+    {"handle.key": "k" * 16},
+    {"http.port": 0, "admin.port": 0},
+    {"http.port": 8341, "http.host": "127.0.0.2"},
+    {"http.socket": "/" + "s" * 106},
+    {"http.hosts": "halfhitch.shop.svc:8340,[fd00::1]:1,shop"},
+    {"topics.allow": "shop.*,orders-?,[ab]x"},
+    {"http.body_bytes_max": 65_536, "owner.batch_bytes_max": 65_536},
+    {"owner.payload_cache_bytes": 4_000_000},
+    {"ledger.horizon_s": 61, "owner.transaction_timeout_ms": 60_000},
+    {"kafka.options": {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}},
+    {"kafka.options": {"security.protocol": "SSL", "ssl.cipher.suites": "x"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "words"),
+    BROKEN,
+    ids=[f"{r.__name__}-{n}" for n, (r, _, _) in enumerate(BROKEN)],
+)
+def test_a_broken_rule_is_one_sentence_with_the_names_and_a_good_value(
+    rule: Callable[[Settings], str | None], change: Mapping[str, object], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load({**GOOD, **change})
+    sentence = caught.value.message
+    assert all(word in sentence for word in words), sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    # It was this rule, and not another one, that spoke.
+    settings = _unchecked({**GOOD, **change})
+    assert rule(settings) == sentence
+
+
+def test_every_rule_has_a_failing_example() -> None:
+    every = {*rules.RULES, *rules.TOOL_RULES, *rules.SERVE_RULES}
+    assert every == {rule for rule, _, _ in BROKEN}
+
+
+@pytest.mark.parametrize("change", FINE, ids=str)
+def test_values_at_the_edge_are_taken(change: Mapping[str, object]) -> None:
+    load({**GOOD, **change})
+
+
+def test_tools_need_no_handle_key_and_clients_no_kafka() -> None:
+    load({"kafka.bootstrap": "kafka:9092", "http.host": "0.0.0.0"}, purpose=Purpose.TOOL)
+    load({}, purpose=Purpose.CLIENT)
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap"):
+        load({}, purpose=Purpose.TOOL)
+
+
+def test_a_token_file_counts_as_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(TOKEN + "\n")
+    load({**GOOD, "http.host": "0.0.0.0", "auth.token_file": path})
+
+
+def _unchecked(flags: Mapping[str, object]) -> Settings:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "check", lambda *_: None)
+        return load(flags)

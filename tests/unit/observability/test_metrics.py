@@ -1,0 +1,175 @@
+"""The table of metrics is the only source of names, and no caller can grow the output."""
+
+import re
+import threading
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from halfhitch import __version__
+from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+from halfhitch.errors import ForbiddenTopic
+from halfhitch.observability.metrics import METRICS, Metrics, error_codes
+from halfhitch.ports import Observer
+from halfhitch.service.api import PartitionPhase, PartitionState
+
+#: Of the library: memory, CPU and garbage collection of the process.
+LIBRARY = re.compile(r"(process|python_gc)_")
+
+
+def samples(metrics: Metrics, *partitions: PartitionState) -> dict[tuple[str, str], float]:
+    """Value by (name, labels as text)."""
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(metrics.render(partitions).decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k != "le")
+            found[sample.name, labels] = sample.value
+    return found
+
+
+def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> PartitionState:
+    return PartitionState(partition, phase, 1, 2, 3, 4, 50, 60, 700, 900, None)
+
+
+def exercise(metrics: Metrics) -> None:
+    metrics.prepared(3, 0.01)
+    metrics.prepare_refused(ForbiddenTopic.code)
+    metrics.ended(Resolution.COMMIT, ResolutionSource.PRODUCER, 0.02)
+    metrics.end_refused("contrary_decision")
+    metrics.conflict(ConflictKind.CONTRARY, 2)
+    metrics.unknown_decisions(4)
+    metrics.garbage("op", 5)
+    metrics.kafka_transaction(1, "ok", 0.03, 6, 7)
+    metrics.forwarded_after(0.5)
+    metrics.takeover(1, 1.5, 8)
+    metrics.http_request("prepare", 201, 0.001)
+    metrics.loop_lag(0.25)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_names_have_the_prefix_base_units_and_total_on_counters(name: str) -> None:
+    row = METRICS[name]
+    assert re.fullmatch(r"halfhitch(_[a-z]+)+", name)
+    assert name.endswith("_total") == (row.kind == "counter")
+    assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent)(_|$)", name)
+    assert (row.kind == "histogram") == bool(row.buckets)
+    if row.kind == "histogram":
+        assert name.endswith("_seconds")
+        assert list(row.buckets) == sorted(set(row.buckets))
+    assert row.help.endswith(".")
+    assert all(re.fullmatch(r"[a-z]+", label) for label in row.labels)
+
+
+def test_every_metric_of_the_table_is_fed_and_none_is_outside_of_it() -> None:
+    metrics = Metrics()
+    exercise(metrics)
+    text = metrics.render([state(0)]).decode()
+    shown = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    assert {name for name in shown if not LIBRARY.match(name)} == set(METRICS)
+    fed = set(re.findall(r"^(halfhitch\w+?)(?:_bucket|_sum|_count)?(?:\{| )", text, re.MULTILINE))
+    assert fed == set(METRICS)
+    assert not re.search(r"_created\b", text)
+
+
+def test_what_is_told_is_counted() -> None:
+    metrics = Metrics()
+    exercise(metrics)
+    found = samples(metrics)
+    assert found["halfhitch_prepared_transactions_total", ""] == 1
+    assert found["halfhitch_prepared_messages_total", ""] == 3
+    assert found["halfhitch_prepare_seconds_sum", ""] == 0.01
+    assert found["halfhitch_prepare_refused_total", "code=forbidden_topic"] == 1
+    assert found["halfhitch_decisions_total", "resolution=commit,source=producer"] == 1
+    assert found["halfhitch_end_refused_total", "code=contrary_decision"] == 1
+    assert found["halfhitch_conflicts_total", "kind=contrary"] == 2
+    assert found["halfhitch_unknown_decisions_total", ""] == 4
+    assert found["halfhitch_garbage_records_total", "log=op"] == 5
+    assert found["halfhitch_commit_messages_total", ""] == 6
+    assert found["halfhitch_rollback_messages_total", ""] == 7
+    assert found["halfhitch_kafka_transactions_total", "outcome=ok,partition=1"] == 1
+    assert found["halfhitch_visible_latency_seconds_sum", ""] == 0.5
+    assert found["halfhitch_takeovers_total", "partition=1"] == 1
+    assert found["halfhitch_replayed_records_total", ""] == 8
+    assert found["halfhitch_http_requests_total", "route=prepare,status=201"] == 1
+    assert found["halfhitch_event_loop_lag_seconds", ""] == 0.25
+    build = [labels for name, labels in found if name == "halfhitch_build_info"]
+    assert len(build) == 1
+    assert f"version={__version__}" in build[0]
+
+
+@pytest.mark.parametrize("outcome", ["fail", "unknown"])
+def test_messages_of_a_kafka_transaction_that_is_not_surely_done_are_not_counted(
+    outcome: str,
+) -> None:
+    metrics = Metrics()
+    metrics.kafka_transaction(0, outcome, 0.1, 5, 5)
+    found = samples(metrics)
+    assert found["halfhitch_commit_messages_total", ""] == 0
+    assert found["halfhitch_rollback_messages_total", ""] == 0
+    assert found["halfhitch_kafka_transactions_total", f"outcome={outcome},partition=0"] == 1
+
+
+def test_owned_partitions_become_gauges_and_go_when_they_are_given_up() -> None:
+    metrics = Metrics()
+    found = samples(metrics, state(0), state(3, PartitionPhase.FAILED))
+    assert found["halfhitch_half_messages", "partition=0"] == 1
+    assert found["halfhitch_decided_transactions", "partition=0"] == 2
+    assert found["halfhitch_early_decisions", "partition=0"] == 3
+    assert found["halfhitch_finished_transactions", "partition=0"] == 4
+    assert found["halfhitch_half_replay_records", "partition=0"] == 10
+    assert found["halfhitch_op_replay_records", "partition=0"] == 200
+    assert found["halfhitch_partition_owned", "partition=0"] == 1
+    assert found["halfhitch_partition_owned", "partition=3"] == 0
+    assert found["halfhitch_partition_phase", "partition=3,phase=failed"] == 1
+    assert found["halfhitch_partition_phase", "partition=3,phase=working"] == 0
+    assert ("halfhitch_half_messages", "partition=0") not in samples(metrics, state(3))
+
+
+def test_values_from_callers_cannot_grow_the_output() -> None:
+    metrics = Metrics()
+    exercise(metrics)
+
+    def flood(first: int) -> int:
+        for number in range(first, first + 500):
+            text = f"made-up-{number}"
+            metrics.http_request(text, 1000 + number, 0.1)
+            metrics.prepare_refused(text)
+            metrics.end_refused(text)
+            metrics.garbage(text, 1)
+            metrics.kafka_transaction(10_000 + number, text, 0.1, 0, 0)
+            metrics.takeover(10_000 + number, 0.1, 0)
+        return len(metrics.render().splitlines())
+
+    once = flood(0)
+    assert flood(500) == once
+    assert samples(metrics)["halfhitch_http_requests_total", "route=other,status=other"] == 1000
+    assert "made-up" not in metrics.render().decode()
+
+
+def test_every_error_code_has_a_label_of_its_own() -> None:
+    assert {"forbidden_topic", "outcome_unknown", "overloaded", "topology"} <= error_codes()
+    metrics = Metrics()
+    for code in error_codes():
+        metrics.end_refused(code)
+    found = samples(metrics)
+    assert all(found["halfhitch_end_refused_total", f"code={code}"] == 1 for code in error_codes())
+
+
+def test_it_is_an_observer_for_any_thread() -> None:
+    metrics = Metrics()
+    observer: Observer = metrics
+    threads = [
+        threading.Thread(target=lambda: [observer.prepared(1, 0.1) for _ in range(500)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert samples(metrics)["halfhitch_prepared_transactions_total", ""] == 2000
+
+
+def test_two_sets_of_metrics_do_not_mix() -> None:
+    first, second = Metrics(), Metrics()
+    first.prepared(1, 0.1)
+    assert samples(second)["halfhitch_prepared_transactions_total", ""] == 0

@@ -1,0 +1,185 @@
+"""Decisions on their way into the op log, on a Kafka in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
+from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.service.decisions import Decision, DecisionLog
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import Garbage
+from harness.twin import identity
+
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+def decision(
+    transaction_id: str,
+    resolution: Resolution = C,
+    half_offsets: tuple[int, ...] = (0,),
+    reason: str | None = None,
+) -> Decision:
+    return Decision(
+        identity(transaction_id),
+        resolution,
+        len(half_offsets),
+        half_offsets,
+        ResolutionSource.PRODUCER,
+        reason,
+    )
+
+
+class Log:
+    """A DecisionLog with what it has written."""
+
+    def __init__(self, partition_count: int = 1) -> None:
+        self.kafka = MemoryKafka(MemoryClock(), partition_count=partition_count)
+        self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
+
+    def records(self) -> list[list[tuple[str, Resolution]]]:
+        """Id and resolution of each decision, record by record."""
+        result = []
+        for record in self.kafka.committed(self.kafka.op_topic):
+            events = op_wire.read(record.offset(), 0, record.value(), record.headers())
+            assert not isinstance(events, Garbage), events
+            assert all(isinstance(event, DecisionRead) for event in events)
+            result.append([(e.identity[1], e.resolution) for e in events])  # type: ignore[union-attr]
+        return result
+
+
+async def test_a_decision_leaves_at_once_when_none_is_in_flight() -> None:
+    log = Log()
+    future = log.decisions.append(0, decision("T1"))
+    assert log.records() == [[("T1", C)]]
+    assert await future == 0
+
+
+async def test_decisions_gather_while_one_is_in_flight_and_share_the_next_record() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision(f"T{n}")) for n in range(5)]
+    assert log.records() == [[("T0", C)]], "the others wait for the first one's answer"
+    assert await asyncio.gather(*futures) == [0, 1, 1, 1, 1]
+    assert log.records()[1:] == [[(f"T{n}", C) for n in range(1, 5)]]
+
+
+async def test_the_log_keeps_the_order_of_asking_and_a_record_has_one_tag() -> None:
+    log = Log()
+    asked = [("a", C), ("b", C), ("c", R), ("d", C), ("e", C), ("f", R), ("g", R)]
+    futures = [log.decisions.append(0, decision(name, which)) for name, which in asked]
+    await asyncio.gather(*futures)
+    assert [entry for record in log.records() for entry in record] == asked
+    assert log.records() == [
+        [("a", C)],
+        [("b", C)],
+        [("c", R)],
+        [("d", C), ("e", C)],
+        [("f", R), ("g", R)],
+    ]
+    assert [future.result() for future in futures] == [0, 1, 2, 3, 3, 4, 4]
+
+
+async def test_partitions_do_not_wait_for_each_other() -> None:
+    log = Log(partition_count=2)
+    futures = [log.decisions.append(partition, decision("T1")) for partition in (0, 1)]
+    assert len(log.records()) == 2
+    assert await asyncio.gather(*futures) == [0, 0]
+
+
+async def test_a_thousand_and_one_decisions_need_a_second_record() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("first"))
+    futures = [log.decisions.append(0, decision(f"T{n}")) for n in range(op_wire.MARKS_MAX + 1)]
+    await asyncio.gather(first, *futures)
+    assert [len(record) for record in log.records()] == [1, op_wire.MARKS_MAX, 1]
+
+
+async def test_a_record_never_outgrows_its_topic() -> None:
+    log = Log()
+    nasty = '"\\' * 127  # JSON doubles every one of these
+    futures = [log.decisions.append(0, decision("first"))]
+    futures += [log.decisions.append(0, decision(f"{n:04}"[:1] + nasty)) for n in range(999)]
+    futures += [
+        log.decisions.append(0, decision(f"many-{n}", C, tuple(range(10**15, 10**15 + 9_999))))
+        for n in range(4)
+    ]
+    futures.append(log.decisions.append(0, decision("why", C, (1,), "\x01" * 50_000)))
+    await asyncio.gather(*futures)
+    for record in log.kafka.committed(log.kafka.op_topic):
+        size = len(record.value() or b"") + sum(len(v or b"") for _, v in record.headers() or [])
+        assert size < 1_000_000
+    assert sum(len(record) for record in log.records()) == 1_005
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(AppendFault.REFUSED, KafkaUnavailable), (AppendFault.LOST, OutcomeUnknown)],
+)
+async def test_a_failed_record_is_told_to_everyone_in_it_and_to_nobody_else(
+    fault: AppendFault, error: type[Exception]
+) -> None:
+    log = Log()
+    log.kafka.faults.appends = [None, fault, None]
+    first = log.decisions.append(0, decision("T0"))
+    together = [log.decisions.append(0, decision(f"T{n}")) for n in range(1, 4)]
+    assert await first == 0
+    for future in together:
+        with pytest.raises(error):
+            await future
+    assert await log.decisions.append(0, decision("T4")) == 1
+    assert log.records() == [[("T0", C)], [("T4", C)]]
+
+
+async def test_whoever_goes_away_does_not_take_the_decision_along() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("T0"))
+    gone = log.decisions.append(0, decision("T1"))
+    last = log.decisions.append(0, decision("T2"))
+    gone.cancel()
+    await asyncio.gather(first, last)
+    assert log.records() == [[("T0", C)], [("T1", C), ("T2", C)]]
+
+
+# -- what is under way ---------------------------------------------------------------------------
+
+
+async def test_a_decision_under_way_is_known_until_it_is_confirmed() -> None:
+    log = Log()
+    assert log.decisions.under_way(0, identity("T1")) is None
+    future = log.decisions.append(0, decision("T1", R))
+    under_way = log.decisions.under_way(0, identity("T1"))
+    assert under_way is not None
+    assert (under_way.resolution, under_way.is_stored) == (R, None)
+    assert log.decisions.under_way(0, identity("T2")) is None
+    assert log.decisions.under_way(1, identity("T1")) is None
+    await future
+    assert log.decisions.under_way(0, identity("T1")) is None
+    assert under_way.is_stored is True
+
+
+async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision("T1", which)) for which in (C, R)]
+    under_way = log.decisions.under_way(0, identity("T1"))
+    assert under_way is not None
+    assert under_way.resolution is C
+    await asyncio.gather(*futures)
+    assert under_way.is_stored is True
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
+    log = Log()
+    log.kafka.faults.appends = [AppendFault.ANSWER_LOST, None]
+    first = log.decisions.append(0, decision("T1", C))
+    under_way = log.decisions.under_way(0, identity("T1"))
+    second = log.decisions.append(0, decision("T1", R))
+    assert await second == 1
+    assert under_way is not None
+    assert under_way.is_stored is False
+    assert isinstance(under_way.error, OutcomeUnknown)
+    with pytest.raises(OutcomeUnknown):
+        await first
