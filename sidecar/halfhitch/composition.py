@@ -103,7 +103,7 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         topic_prefix=settings.topics.prefix,
         partition_count=settings.topics.partitions,
         replication_factor=settings.topics.replication_factor,
-        create_topics=create_topics,
+        create_topics=create_topics or settings.topics.create,
         allow_topics=settings.topics.allow,
         owner_enabled=owner.enabled,
         owner_limits=OwnerLimits(
@@ -115,6 +115,7 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         ),
         transaction_timeout_ms=owner.transaction_timeout_ms,
         session_timeout_ms=owner.session_timeout_ms,
+        message_bytes_max=settings.messages.bytes_max,
         visible_wait_s=settings.visible.wait_s_max,
         producer_options=kafka.options.for_client("producer"),
         consumer_options=kafka.options.for_client("consumer"),
@@ -126,7 +127,7 @@ def _limits(settings: Settings) -> Limits:
     http = settings.http
     return Limits(
         # A binary message of the full size must pass the JSON route too: base64 adds a third.
-        body_bytes_max=http.body_bytes_max * 4 // 3 + 65_536,
+        body_bytes_max=settings.messages.bytes_max * 4 // 3 + 65_536,
         header_bytes_max=http.header_bytes_max,
         connection_count_max=http.connections_max,
         in_flight_count_max=http.in_flight_max,

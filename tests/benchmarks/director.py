@@ -78,7 +78,7 @@ def read_plan(words: list[str] | None = None) -> Plan:
         concurrencies=tuple(map(int, wanted or ((1, 64) if given.quick else _CONCURRENCIES))),
         seconds=given.seconds or (1.5 if given.quick else 4.0),
         warm_up_s=0.5 if given.quick else 1.0,
-        mode_warm_up_s=1.0 if given.quick else 4.0,
+        mode_warm_up_s=3.0 if given.quick else 6.0,
         repeats=given.repeat,
         keyed=given.keyed,
     )
@@ -114,7 +114,7 @@ class Director:
                 self._measure("raw Kafka", load, pids, concurrency, {})
 
     def _engine(self) -> None:
-        with self._child("load_engine", self._arguments()) as load:
+        with self._child("load_engine", self._arguments(prefix="engine-")) as load:
             pids = {"sidecar": load.pid}
             load.order({})  # answered as soon as it is ready
             self._measure_idle("in process", pids)
@@ -125,7 +125,7 @@ class Director:
 
     def _http(self) -> None:
         with ExitStack() as stack:
-            sidecar = stack.enter_context(stage.Sidecar(self.kafka.bootstrap, self.folder))
+            sidecar = stack.enter_context(stage.Sidecar(self.kafka.bootstrap, self.folder, "http-"))
             load = stack.enter_context(self._child("load_http", self._arguments()))
             pids = {"sidecar": sidecar.pid, "client": load.pid}
             unix = {"address": sidecar.address("unix")}
@@ -249,7 +249,7 @@ class Director:
                 "",
                 figures.table(figures.HEAD, shown),
                 "",
-                "latencies in ms; visible: from the acknowledged commit to a read_committed consumer",
+                "latencies in ms; visible: from the acknowledged commit to the consumer's read",
                 f"idle, in percent of one processor: {idle}",
                 f"committed {sum(self.committed.values()):,}, each seen exactly once",
             ]

@@ -57,7 +57,7 @@ async def main() -> None:
         bootstrap=given["bootstrap"],
         handle_keys=(b"only-for-the-benchmark-0123456789",),
         instance="bench",
-        topic_prefix="engine-",
+        topic_prefix=given["prefix"],
         create_topics=True,
     )
     engine = Engine(options, Metrics())

@@ -23,7 +23,7 @@ def facts() -> dict[str, str | int | float]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "halfhitch": __version__,
-        "confluent_kafka": confluent_kafka.version()[0],
+        "confluent_kafka": _version("confluent-kafka"),
         "librdkafka": confluent_kafka.libversion()[0],
         "uvloop": _version("uvloop"),
         "httptools": _version("httptools"),

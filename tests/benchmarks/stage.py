@@ -34,7 +34,7 @@ def make_topics(bootstrap: str) -> None:
 class Sidecar:
     """`halfhitch serve` on a unix socket and a TCP port, owner of all half partitions."""
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, prefix: str) -> None:
         self._admin_port = _free_port()
         self._http_port = _free_port()
         self._socket = folder / "hh.sock"
@@ -49,7 +49,7 @@ class Sidecar:
                 HALFHITCH_HTTP_SOCKET=str(self._socket),
                 HALFHITCH_ADMIN_PORT=str(self._admin_port),
                 HALFHITCH_INSTANCE_ID="bench",
-                HALFHITCH_TOPICS_PREFIX="http-",
+                HALFHITCH_TOPICS_PREFIX=prefix,
                 HALFHITCH_TOPICS_CREATE="true",
                 HALFHITCH_TOPICS_REPLICATION_FACTOR="1",
                 HALFHITCH_LOG_LEVEL="warning",

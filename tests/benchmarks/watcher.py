@@ -19,6 +19,7 @@ from benchmarks import stamps
 from benchmarks.children import Order, arguments, obey, run
 
 _READ_MAX = 1_000
+_ANSWER_S = 10.0
 
 
 class Seen:
@@ -47,17 +48,16 @@ class Watcher:
     def __init__(self, bootstrap: str, topic: str, partition_count: int) -> None:
         self.cells: dict[int, Seen] = {}
         self._places = [TopicPartition(topic, p, 0) for p in range(partition_count)]
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "bench-watcher",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                # Everything else is what a consumer gets that sets nothing.
-            }
-        )
+        self._config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench-watcher",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            # Everything else is what a consumer gets that sets nothing.
+        }
+        self._consumer = Consumer(self._config)
         self._consumer.assign(self._places)
         self._ends = dict.fromkeys(range(partition_count), 0)  # up to where all was handed out
         self._stopping = threading.Event()
@@ -92,11 +92,16 @@ class Watcher:
         return self._thread.is_alive()
 
     def is_at_end(self) -> bool:
-        """Whether everything that lies in the topic now has been handed out."""
-        return all(
-            self._ends[place.partition] >= self._consumer.get_watermark_offsets(place)[1]
-            for place in self._places
-        )
+        """Whether everything that lies in the topic now has been handed out. Blocks."""
+        # Another consumer asks: a question to one that is polled elsewhere may never return.
+        asker = Consumer(self._config)
+        try:
+            return all(
+                self._ends[place.partition] >= asker.get_watermark_offsets(place, _ANSWER_S)[1]
+                for place in self._places
+            )
+        finally:
+            asker.close()
 
     def close(self) -> None:
         """End reading."""

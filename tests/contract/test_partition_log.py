@@ -10,7 +10,14 @@ import pytest
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import TargetRecord, WriteOutcome
 from harness.partitioning import java_partition
-from harness.worlds import DEADLINE_S, TARGET_PARTITION_COUNT, Feature, drain, needs
+from harness.worlds import (
+    DEADLINE_S,
+    SMALL_RECORD_BYTES_MAX,
+    TARGET_PARTITION_COUNT,
+    Feature,
+    drain,
+    needs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +84,7 @@ def test_op_records_are_held_until_they_are_released_and_none_is_lost_or_doubled
     halves, ops = drain(reader, op=False)
     assert (values(halves), ops) == (numbered(3), [])
     reader.release_op()
-    _, ops = drain(reader)
+    _, ops = drain(reader, half=False)
     assert values(ops) == numbered(400)
     reader.hold_op()
     world.put(world.op_topic, [b"later"])
@@ -148,6 +155,38 @@ def test_a_position_beyond_the_end_of_a_log_is_refused(world: World) -> None:
     with pytest.raises(TopologyError):
         reader.begin(6, None)
     assert reader.begin(5, None) == (5, 0)
+
+
+def test_the_end_of_the_half_log_is_asked_of_kafka_and_markers_do_not_hide_it(
+    world: World,
+) -> None:
+    reader = world.reader()
+    reader.begin(None, None)
+    assert (reader.half_read_to(), reader.half_end()) == (0, 0)
+    world.put(world.half_topic, numbered(3))
+    assert reader.half_end() == 3
+    _read_until(reader, halves_wanted=3)
+    assert reader.half_read_to() == 3
+    world.unfinished(world.half_topic, [b"aborted"]).abort()
+    end = reader.half_end()
+    assert end == 5, "a record and a marker"
+    give_up_s = time.monotonic() + DEADLINE_S
+    while reader.half_read_to() < end:
+        assert reader.read(0.1).half == []
+        assert time.monotonic() < give_up_s
+
+
+def test_an_end_is_told_only_by_the_read_that_met_it(world: World) -> None:
+    """Else a log that cannot be fetched for a while would look as if it had ended."""
+    world.put(world.half_topic, numbered(3))
+    reader = world.reader()
+    reader.begin(None, None)
+    drain(reader, op=False)
+    world.put(world.half_topic, [b"later"])
+    give_up_s = time.monotonic() + DEADLINE_S
+    while not (batch := reader.read(0.0)).half:
+        assert not batch.half_at_end, "the later record is not read yet"
+        assert time.monotonic() < give_up_s
 
 
 # -- single halves -------------------------------------------------------------------------------
@@ -228,12 +267,43 @@ def test_one_target_that_does_not_exist_fails_the_whole_step_and_moves_nothing(
     result = writer.write([target(world, b"2"), nowhere], [(b"1,", [])], 2, 0)
     assert result.outcome is WriteOutcome.FAIL
     assert result.reason
+    assert result.is_poisoned or set(result.poisoned) == {1}
     assert [r.value for r in world.committed(world.targets[0])] == [b"1"]
     assert world.committed(world.op_topic) == []
     assert world.reader().committed_positions() == (1, 0)
     writer.fence()
     assert writer.write([target(world, b"3")], [], 2, 0).outcome is WriteOutcome.OK
     assert [r.value for r in world.committed(world.targets[0])] == [b"1", b"3"]
+
+
+def test_a_topic_that_does_not_exist_is_named_as_the_culprit(world: World) -> None:
+    writer = world.writer()
+    writer.fence()
+    nowhere = TargetRecord(world.targets[0] + "-gone", None, None, b"nowhere", [])
+    targets = [target(world, b"1"), nowhere, target(world, b"2"), nowhere]
+    result = writer.write(targets, [], 0, 0)
+    assert result.outcome is WriteOutcome.FAIL
+    assert set(result.poisoned) == {1, 3}
+    assert all(world.targets[0] + "-gone" in reason for reason in result.poisoned.values())
+    assert world.committed(world.targets[0]) == []
+
+
+def test_a_record_that_its_topic_never_takes_is_told_from_bad_luck(world: World) -> None:
+    writer = world.writer()
+    writer.fence()
+    large = target(world, bytes(SMALL_RECORD_BYTES_MAX), to=1)
+    result = writer.write([target(world, b"1"), large], [], 0, 0)
+    assert result.outcome is WriteOutcome.FAIL
+    assert result.is_poisoned or set(result.poisoned) == {1}
+    assert world.committed(world.targets[0]) == []
+    writer.fence()
+    assert writer.write([target(world, b"1")], [], 0, 0).outcome is WriteOutcome.OK
+
+
+def test_a_writer_that_was_not_fenced_writes_nothing(world: World) -> None:
+    writer = world.writer()
+    assert writer.write([target(world, b"1")], [], 0, 0).outcome is WriteOutcome.FAIL
+    assert world.committed(world.targets[0]) == []
 
 
 def test_the_next_writer_fences_the_one_before(world: World) -> None:

@@ -12,9 +12,7 @@ from harness.worlds import (
     PARTITION_COUNT,
     RECORD_BYTES_MAX,
     TARGET_PARTITION_COUNT,
-    Feature,
     drain,
-    needs,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +73,6 @@ async def test_without_kafka_nobody_knows_whether_a_record_is_stored(world: Worl
                 await future
 
 
-@needs(Feature.SIZE_LIMIT)
 async def test_a_record_that_is_too_large_is_surely_not_stored(world: World) -> None:
     async with world.record_log() as log:
         with pytest.raises(MessageTooLarge):

@@ -198,5 +198,5 @@ def _new_parser(method: str) -> h11.Connection:
 async def until(condition: Callable[[], object]) -> None:
     """Return once the condition holds; fails after the deadline."""
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 (conditions of any kind have no event)
+        while not condition():
             await asyncio.sleep(0.002)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 GROUP = "group"
 TARGETS = ("orders", "points")
+PARKED = "TRANS_CHECK_MAX_TIME_TOPIC"
 INSTANCE = "instance-1"
 
 
@@ -142,13 +143,13 @@ class Twin:
 
     def __post_init__(self) -> None:
         self.kafka = MemoryKafka(self.clock, partition_count=self.partition_count)
-        for target in TARGETS:
-            self.kafka.create_topic(target, 3)
+        for topic in (*TARGETS, PARKED):
+            self.kafka.create_topic(topic, 3)
         self.observer = RecordingObserver()
         self.done: list[DoneMark] = []
         self.calls: list[str] = []
         self.policy = TopicPolicy(
-            internal_topics=(self.kafka.half_topic, self.kafka.op_topic), allow=self.allow
+            internal_topics=(self.kafka.half_topic, self.kafka.op_topic, PARKED), allow=self.allow
         )
 
     # -- the logs --------------------------------------------------------------------------------
@@ -249,6 +250,7 @@ class Twin:
             reader=reader or RecordingReader(self.kafka, self.calls, partition=partition),
             writer=writer or RecordingWriter(self.kafka, self.calls, partition=partition),
             policy=self.policy,
+            parked_topic=PARKED,
             observer=self.observer,
             clock=self.clock,
             limits=self.limits,

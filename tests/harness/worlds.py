@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 PARTITION_COUNT = 2
 TARGET_PARTITION_COUNT = 3
 RECORD_BYTES_MAX = 300_000
+#: What the second target topic takes.
+SMALL_RECORD_BYTES_MAX = 20_000
 DEADLINE_S = 20.0
 #: Nobody listens there.
 NOWHERE = "127.0.0.1:1"
@@ -53,7 +55,6 @@ class Feature(Enum):
     """What not every world can do."""
 
     JAVA_PARTITIONING = auto()  # a keyed record goes where a Java producer would send it
-    SIZE_LIMIT = auto()  # a record can be too large
 
 
 _Test = TypeVar("_Test", bound="Callable[..., object]")
@@ -120,17 +121,20 @@ class World(Protocol):
 
 
 def drain(
-    reader: PartitionReader, *, op: bool = True
+    reader: PartitionReader, *, half: bool = True, op: bool = True
 ) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """Read on until both ends (or the half log's end) were reached in one and the same read."""
+    """Read on until the ends that are asked for were met; an end is told once."""
     halves: list[StoredRecord] = []
     ops: list[StoredRecord] = []
+    half_met, op_met = not half, not op
     give_up_s = time.monotonic() + DEADLINE_S
     while True:
         batch: ReadBatch = reader.read(0.2)
         halves += batch.half
         ops += batch.op
-        if batch.half_at_end and (batch.op_at_end or not op):
+        half_met = half_met or batch.half_at_end
+        op_met = op_met or batch.op_at_end
+        if half_met and op_met:
             return halves, ops
         if time.monotonic() > give_up_s:
             raise TimeoutError(f"the ends were not reached: {len(halves)} halves, {len(ops)} ops")
@@ -149,6 +153,8 @@ class MemoryWorld:
         self.half_topic = self.kafka.half_topic
         self.op_topic = self.kafka.op_topic
         self.targets = ("orders", "points")
+        self.kafka.record_bytes_max[self.half_topic] = RECORD_BYTES_MAX
+        self.kafka.record_bytes_max[self.targets[1]] = SMALL_RECORD_BYTES_MAX
         for target in self.targets:
             self.kafka.create_topic(target, TARGET_PARTITION_COUNT)
 
@@ -231,7 +237,9 @@ class KafkaWorld:
         self._admin = admin_client(bootstrap)
         self._closers: list[Callable[[], object]] = []
         ensure(self._admin, self._names, partition_count=PARTITION_COUNT, replication_factor=1)
-        create_topics(bootstrap, dict.fromkeys(self.targets, TARGET_PARTITION_COUNT))
+        create_topics(bootstrap, {self.targets[0]: TARGET_PARTITION_COUNT})
+        small = {"max.message.bytes": str(SMALL_RECORD_BYTES_MAX)}
+        create_topics(bootstrap, {self.targets[1]: TARGET_PARTITION_COUNT}, small)
         self._member = self._join()
 
     def _config(self, *, away: bool = False) -> clients.Config:

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 _COMMON = {
     "deadline": None,  # the machine may be busy with other things
     "print_blob": True,
+    "report_multiple_bugs": False,
     "suppress_health_check": [HealthCheck.too_slow],
 }
 settings.register_profile("default", max_examples=100, stateful_step_count=50, **_COMMON)

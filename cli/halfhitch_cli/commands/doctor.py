@@ -88,7 +88,7 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
             found += topics.verify(
                 kafka.client,
                 topics.InternalTopics(settings.topics.prefix),
-                message_bytes_max=settings.http.body_bytes_max,
+                message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )
         except HalfHitchError as error:

@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Create or verify the topics that belong to Half Hitch.",
 )
 
-_SETTINGS = ("kafka", "topics", "http.body_bytes_max")
+_SETTINGS = ("kafka", "topics", "messages.bytes_max")
 
 
 def init(
@@ -42,14 +42,14 @@ def init(
         repaired: tuple[str, ...] = ()
         if repair:
             repaired = topics.repair(
-                kafka.client, names, message_bytes_max=settings.http.body_bytes_max
+                kafka.client, names, message_bytes_max=settings.messages.bytes_max
             )
         ensured = topics.ensure(
             kafka.client,
             names,
             partition_count=settings.topics.partitions,
             replication_factor=settings.topics.replication_factor,
-            message_bytes_max=settings.http.body_bytes_max,
+            message_bytes_max=settings.messages.bytes_max,
         )
     data = {
         "topics": list(names.all),
@@ -70,7 +70,7 @@ def verify(given: Given, output: Output = OutputForm.TABLE) -> int:
     names = topics.InternalTopics(settings.topics.prefix)
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()
-        found = topics.verify(kafka.client, names, message_bytes_max=settings.http.body_bytes_max)
+        found = topics.verify(kafka.client, names, message_bytes_max=settings.messages.bytes_max)
     findings.show(output, found)
     return OK if findings.is_healthy(found) else UNHEALTHY
 

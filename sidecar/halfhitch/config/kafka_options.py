@@ -106,7 +106,7 @@ _REFUSED_NAMES: dict[str, str] = {
     max\.poll\.interval\.ms heartbeat\.interval\.ms socket\.connection\.setup\.timeout\.ms
     statistics\.interval\.ms
     """: _DERIVED,
-    r"message\.max\.bytes receive\.message\.max\.bytes": "it follows http.body_bytes_max; "
+    r"message\.max\.bytes receive\.message\.max\.bytes": "it follows messages.bytes_max; "
     "set that instead",
     r"""
     linger\.ms queue\.buffering\..* fetch\.max\.bytes fetch\.min\.bytes fetch\.wait\.max\.ms

@@ -147,10 +147,10 @@ def allowed_topics_are_patterns(settings: Settings) -> str | None:
 
 def a_body_fits_into_a_batch(settings: Settings) -> str | None:
     """All messages of a transaction go into one Kafka transaction."""
-    body, batch = settings.http.body_bytes_max, settings.owner.batch_bytes_max
+    body, batch = settings.messages.bytes_max, settings.owner.batch_bytes_max
     if body > batch:
         return (
-            f"http.body_bytes_max ({body}) is larger than owner.batch_bytes_max ({batch}), so a "
+            f"messages.bytes_max ({body}) is larger than owner.batch_bytes_max ({batch}), so a "
             f"message could be taken that cannot be forwarded: set owner.batch_bytes_max to "
             f"at least {body}."
         )

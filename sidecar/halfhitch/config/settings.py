@@ -72,10 +72,6 @@ class HttpSettings(_Group, frozen=True, kw_only=True):
         tuple[_Text, ...],
         Meta(description="Host header values to accept besides loopback and http.host."),
     ] = ()
-    body_bytes_max: Annotated[
-        int,
-        Meta(ge=1024, le=64 * _MEBIBYTE, description="Largest request body; larger ones get 413."),
-    ] = _MEBIBYTE
     header_bytes_max: Annotated[
         int, Meta(ge=1024, le=_MEBIBYTE, description="Largest request line and headers together.")
     ] = 32_768
@@ -92,6 +88,19 @@ class HttpSettings(_Group, frozen=True, kw_only=True):
     idle_s_max: Annotated[
         _Seconds, Meta(description="An idle connection is closed after this time.")
     ] = 75.0
+
+
+class MessagesSettings(_Group, frozen=True, kw_only=True):
+    """Messages"""
+
+    bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            le=64 * _MEBIBYTE,
+            description="Largest message (key, value, headers); topics must take as much.",
+        ),
+    ] = 1_000_000
 
 
 class AdminSettings(_Group, frozen=True, kw_only=True):
@@ -271,6 +280,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     redis: RedisSettings = RedisSettings()
     http: HttpSettings = HttpSettings()
+    messages: MessagesSettings = MessagesSettings()
     admin: AdminSettings = AdminSettings()
     auth: AuthSettings = AuthSettings()
     handle: HandleSettings = HandleSettings()

@@ -69,7 +69,7 @@ def test_a_command_can_take_some_settings_and_flags_of_its_own(capsys: Capture) 
     out = capsys.readouterr().out
     assert "--repair" in out
     assert "--topics-partitions" in out
-    assert "--http-body-bytes-max" in out
+    assert "--messages-bytes-max" in out
     assert "--http-port" not in out
 
 

@@ -43,7 +43,7 @@ from halfhitch.errors import ConfigurationError
         ("statistics.interval.ms", "derived"),
         ("bootstrap.servers", "kafka.bootstrap"),
         ("metadata.broker.list", "kafka.bootstrap"),
-        ("message.max.bytes", "http.body_bytes_max"),
+        ("message.max.bytes", "messages.bytes_max"),
         ("linger.ms", "measured"),
         ("fetch.min.bytes", "measured"),
         ("queued.max.messages.kbytes", "measured"),

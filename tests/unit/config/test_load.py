@@ -38,11 +38,11 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
     environ = {"HALFHITCH_HTTP_PORT": "2", "HALFHITCH_HTTP_HOST": "127.0.0.3"}
     settings = load({**BASE, "http.port": "3"}, environ=environ, config_path=path)
     assert (settings.http.port, settings.http.host) == (3, "127.0.0.3")
-    assert (settings.http.idle_s_max, settings.http.body_bytes_max) == (5.0, 1_048_576)
+    assert (settings.http.idle_s_max, settings.messages.bytes_max) == (5.0, 1_000_000)
     assert settings.sources["http.port"] == "flag --http-port"
     assert settings.sources["http.host"] == "env HALFHITCH_HTTP_HOST"
     assert settings.sources["http.idle_s_max"] == f"file {path}"
-    assert "http.body_bytes_max" not in settings.sources
+    assert "messages.bytes_max" not in settings.sources
 
 
 def test_the_environment_can_name_the_file_and_a_flag_wins_over_that(tmp_path: Path) -> None:

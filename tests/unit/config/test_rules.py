@@ -81,8 +81,8 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
     ),
     (
         rules.a_body_fits_into_a_batch,
-        {"http.body_bytes_max": 65_537, "owner.batch_bytes_max": 65_536},
-        ("http.body_bytes_max (65537)", "owner.batch_bytes_max (65536)", "at least 65537"),
+        {"messages.bytes_max": 65_537, "owner.batch_bytes_max": 65_536},
+        ("messages.bytes_max (65537)", "owner.batch_bytes_max (65536)", "at least 65537"),
     ),
     (
         rules.the_cache_holds_a_batch,
@@ -124,7 +124,7 @@ FINE: list[Mapping[str, object]] = [
     {"http.socket": "/" + "s" * 106},
     {"http.hosts": "halfhitch.shop.svc:8340,[fd00::1]:1,shop"},
     {"topics.allow": "shop.*,orders-?,[ab]x"},
-    {"http.body_bytes_max": 65_536, "owner.batch_bytes_max": 65_536},
+    {"messages.bytes_max": 65_536, "owner.batch_bytes_max": 65_536},
     {"owner.payload_cache_bytes": 4_000_000},
     {"ledger.horizon_s": 61, "owner.transaction_timeout_ms": 60_000},
     {"kafka.options": {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}},

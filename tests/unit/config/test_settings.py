@@ -60,7 +60,7 @@ def test_defaults_are_what_the_public_contract_says() -> None:
         "kafka.start_wait_s": 30.0,
         "http.host": "127.0.0.1",
         "http.port": 8340,
-        "http.body_bytes_max": 1_048_576,
+        "messages.bytes_max": 1_000_000,
         "http.in_flight_max": 10_000,
         "admin.host": "127.0.0.1",
         "admin.port": 8341,

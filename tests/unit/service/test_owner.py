@@ -13,10 +13,8 @@ from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import op as op_wire
-from halfhitch.wire.half import HalfRecord, system_headers
 from harness.twin import (
     GROUP,
-    INSTANCE,
     RecordingReader,
     RecordingWriter,
     Twin,
@@ -456,68 +454,6 @@ def test_watermarks_that_somebody_else_has_moved_are_a_reason_to_take_over_anew(
     assert twin.written_values() == [b"value"] * 2
 
 
-# -- payloads ------------------------------------------------------------------------------------
-
-
-def test_payloads_beyond_the_budget_are_read_back_when_they_are_needed() -> None:
-    twin = Twin(limits=OwnerLimits(payload_cache_bytes=20_000))
-    owner = twin.working_owner()
-    for n in range(10):
-        twin.half(f"T{n}", key=b"k%d" % n, value=bytes([n]) * 5_000, headers=[("n", b"%d" % n)])
-    finish(owner)
-    twin.commit(*[f"T{n}" for n in range(10)])
-    finish(owner)
-    (fetch,) = [call for call in twin.calls if call.startswith("fetch ")]
-    assert "0" in fetch
-    assert "9" not in fetch, "the newest are still in memory"
-    records = sorted(twin.kafka.committed("orders"), key=lambda record: record.key() or b"")
-    assert [(r.key(), r.value(), (r.headers() or [])[0]) for r in records] == [
-        (b"k%d" % n, bytes([n]) * 5_000, ("n", b"%d" % n)) for n in range(10)
-    ]
-
-
-def test_messages_that_are_nothing_but_headers_count_against_the_budget_too() -> None:
-    twin = Twin(limits=OwnerLimits(payload_cache_bytes=20_000))
-    owner = twin.working_owner()
-    for n in range(10):
-        twin.half(f"T{n}", value=None, headers=[("h", bytes(5_000))])
-    finish(owner)
-    twin.commit(*[f"T{n}" for n in range(10)])
-    finish(owner)
-    assert [call for call in twin.calls if call.startswith("fetch [0, ")]
-
-
-def test_a_replay_keeps_no_payloads_of_what_is_done() -> None:
-    twin = Twin(limits=OwnerLimits(payload_cache_bytes=45_000))
-    first = twin.working_owner()
-    twin.half("pending", value=bytes(5_000))
-    for n in range(10):
-        twin.half(f"T{n}", value=bytes(2_000))
-        twin.commit(f"T{n}")
-    finish(first)
-    second = twin.working_owner()
-    for n in range(10, 18):
-        twin.half(f"T{n}", value=bytes(3_000))
-    finish(second)
-    twin.commit("pending")
-    finish(second)
-    assert len(twin.values()) == 11
-    assert not [call for call in twin.calls if call.startswith("fetch ")]
-
-
-def test_a_payload_that_is_gone_from_the_log_is_never_taken_for_an_empty_one() -> None:
-    twin = Twin(limits=OwnerLimits(payload_cache_bytes=0))
-    owner = twin.working_owner()
-    twin.half("T1")
-    finish(owner)
-    twin.half("T2")
-    twin.kafka.delete_below(twin.kafka.half_topic, 0, 1)
-    twin.commit("T1")
-    with pytest.raises(OutcomeLostError, match="no longer in the log"):
-        finish(owner)
-    assert twin.written_values() == []
-
-
 # -- two logs ------------------------------------------------------------------------------------
 
 
@@ -609,33 +545,6 @@ def test_garbage_in_both_logs_is_passed_over_and_counted() -> None:
     assert sum(count for role, count in twin.observer.of("garbage") if role == "half") == 2
     assert sum(count for role, count in twin.observer.of("garbage") if role == "op") == 2
     assert twin.stored()[0] == 4, "garbage holds no watermark"
-
-
-@pytest.mark.parametrize(
-    "topic", ["__consumer_offsets", "RMQ_SYS_TRANS_HALF_TOPIC", "not allowed", "secret", "../x"]
-)
-def test_a_forged_half_with_a_forbidden_target_is_not_forwarded(topic: str) -> None:
-    twin = Twin(allow=("orders", "points", "__*", "RMQ*"))
-    owner = twin.working_owner()
-    twin.half("forged", topic=topic)
-    twin.half("T1")
-    twin.commit("forged", "T1")
-    finish(owner)
-    assert twin.values() == [b"value"]
-    assert [r.value() for r in twin.kafka.committed(twin.kafka.half_topic)] == [b"value"] * 2
-    assert twin.observer.of("garbage") == [("half", 1)]
-
-
-def test_a_forged_half_whose_target_does_not_parse_is_not_forwarded() -> None:
-    twin = Twin()
-    owner = twin.working_owner()
-    headers = system_headers(HalfRecord("forged", GROUP, 0, 0, INSTANCE, "orders"))
-    headers[3] = ("REAL_TOPIC", b"\xff")
-    twin.kafka.append(twin.kafka.half_topic, 0, None, b"x", headers)
-    twin.commit("forged")
-    finish(owner)
-    assert twin.written_values() == []
-    assert twin.observer.of("garbage") == [("half", 1)]
 
 
 def test_a_decision_without_a_half_is_dropped_after_a_while_and_counted() -> None:

@@ -8,13 +8,14 @@ from halfhitch.adapters.memory.clock import MemoryClock
 from halfhitch.adapters.memory.faults import AppendFault, Faults, WriteFault
 from halfhitch.adapters.memory.kafka import MemoryKafka, MemoryRecord
 from halfhitch.adapters.memory.partition_log import MemoryPartitionReader, MemoryPartitionWriter
-from halfhitch.adapters.memory.record_log import MemoryRecordLog, MemoryTopicCatalog
+from halfhitch.adapters.memory.record_log import MemoryMarkers, MemoryRecordLog, MemoryTopicCatalog
 
 __all__ = [
     "AppendFault",
     "Faults",
     "MemoryClock",
     "MemoryKafka",
+    "MemoryMarkers",
     "MemoryPartitionReader",
     "MemoryPartitionWriter",
     "MemoryRecord",

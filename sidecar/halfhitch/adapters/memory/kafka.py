@@ -27,6 +27,8 @@ from halfhitch.adapters.memory.faults import Faults
 from halfhitch.errors import TopologyError, invariant
 from halfhitch.ports import Clock, KafkaHeaders
 
+#: A topic's usual limit.
+RECORD_BYTES_MAX = 1_048_576
 #: Kafka's code for "the broker stamped it" in a record's timestamp.
 _LOG_APPEND_TIME = 2
 
@@ -157,6 +159,8 @@ class MemoryKafka:
         self.half_topic = half_topic
         self.op_topic = op_topic
         self.faults = Faults()
+        #: Topics that take less than the usual: name to the largest record's bytes.
+        self.record_bytes_max: dict[str, int] = {}
         self.generation = 1  # of the owners' group; a test that rebalances adds one
         self.changed = threading.Condition(threading.RLock())
         self._clock = clock
@@ -201,6 +205,23 @@ class MemoryKafka:
         with self.changed:
             logs = self._topics[topic]
             return [r for log in logs for r in log.records[log.start :] if not r.is_marker]
+
+    def refusal(self, topic: str, partition: int | None) -> str | None:
+        """Why no record can go there; None when one can."""
+        count = self.partition_count(topic)
+        if count is None:
+            return f"{topic} does not exist"
+        if partition is not None and partition not in range(count):
+            return f"{topic} has no partition {partition}"
+        return None
+
+    def is_too_large(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: KafkaHeaders
+    ) -> bool:
+        """Whether the topic takes no record of this size."""
+        size_bytes = len(key or b"") + len(value or b"")
+        size_bytes += sum(len(name) + len(content or b"") for name, content in headers)
+        return size_bytes > self.record_bytes_max.get(topic, RECORD_BYTES_MAX)
 
     def append(
         self,

@@ -188,17 +188,35 @@ class MemoryPartitionWriter:
         fault = WriteFault.ABORTED if faults.is_away else faults.next_write()
         positions = {self._half: half_watermark, self._op: op_watermark}
         with self._kafka.changed:
+            refused = self._refused(targets)
+            if refused is not None:
+                self._producer_epoch = None
+                return refused
             transaction: KafkaTransaction | None = None
             try:
                 transaction = self._kafka.begin(self._transactional_id, self._producer_epoch)
                 self._append(transaction, targets, ops)
                 self._kafka.add_positions(transaction, positions, self._generation())
-            except (Fenced, StaleGeneration, TopologyError) as error:
+            except (Fenced, StaleGeneration) as error:
                 if transaction is not None:
                     self._kafka.abort(transaction)
                 self._producer_epoch = None
                 return WriteResult(WriteOutcome.FAIL, str(error))
             return self._end(transaction, fault)
+
+    def _refused(self, targets: Sequence[TargetRecord]) -> WriteResult | None:
+        """A broker refuses whole batches for one large record and does not say for which."""
+        kafka = self._kafka
+        poisoned = {
+            place: reason
+            for place, target in enumerate(targets)
+            if (reason := kafka.refusal(target.topic, target.partition)) is not None
+        }
+        too_large = any(kafka.is_too_large(t.topic, t.key, t.value, t.headers) for t in targets)
+        if not poisoned and not too_large:
+            return None
+        reason = "; ".join(poisoned.values()) or "a record is too large for its topic"
+        return WriteResult(WriteOutcome.FAIL, reason, poisoned=poisoned, is_poisoned=not poisoned)
 
     def _append(
         self,

@@ -1,10 +1,11 @@
-"""Appends and topic look-ups of a MemoryKafka, for the event loop.
+"""Appends, topic look-ups and markers of a MemoryKafka, for the event loop.
 
 What it simplifies: a record is stored within the call, only its answer comes later (in the loop's
 next round); there is no queue that could be full, and no cache of topics that could be old.
 """
 
 from asyncio import Future, get_running_loop
+from collections.abc import Iterable
 
 from halfhitch.adapters.memory.faults import AppendFault
 from halfhitch.adapters.memory.kafka import MemoryKafka
@@ -39,8 +40,10 @@ class MemoryRecordLog:
         loop = get_running_loop()
         future: Future[int] = loop.create_future()
         fault = self._kafka.faults.next_append()
-        if partition not in range(self._kafka.partition_count(topic) or 0):
+        if self._kafka.refusal(topic, partition) is not None:
             fault = AppendFault.REFUSED
+        elif self._kafka.is_too_large(topic, key, value, headers):
+            fault = AppendFault.TOO_LARGE
         if self._kafka.faults.is_away:
             fault = AppendFault.LOST  # a client cannot tell a dead broker from a slow one
         if fault in (None, AppendFault.ANSWER_LOST):
@@ -90,3 +93,17 @@ class MemoryTopicCatalog:
         if count is not None:
             self._counts[topic] = count
         return count
+
+
+class MemoryMarkers:
+    """ports.Markers. A commit and its markers are one thing here, so there is nothing to wait for.
+
+    `asked` holds the topics of each question.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[frozenset[str]] = []
+
+    async def settled(self, topics: Iterable[str]) -> None:
+        """See ports.Markers."""
+        self.asked.append(frozenset(topics))

@@ -1,0 +1,157 @@
+"""The transaction service over a Kafka in memory, with owners that turn when a test lets them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from halfhitch.adapters.memory import MemoryMarkers, MemoryRecordLog, MemoryTopicCatalog
+from halfhitch.core.model import DecisionRead, Identity, Resolution, Standing
+from halfhitch.errors import HalfHitchError
+from halfhitch.service.admission import Admission
+from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.transactions import Parts, TransactionService
+from halfhitch.service.visibility import Visibility
+from halfhitch.wire.half import Garbage, HalfRecord, read_record
+from halfhitch.wire.handle import HandleCodec
+from harness.twin import GROUP, Twin, turn_until_idle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from halfhitch.adapters.memory import MemoryRecord
+    from halfhitch.service.owner import PartitionOwner
+
+PARTITION_COUNT = 2
+KEYS = (b"k" * 32,)
+
+
+class Coordinator:
+    """service.transactions.Owners, Inquiry and OpTail, and the service over them.
+
+    Owners turn only when the test lets them (`carry_out`), all in one thread.
+    """
+
+    def __init__(
+        self,
+        twin: Twin | None = None,
+        *,
+        owns: Sequence[int] = (0, 1),
+        visible_wait_s: float = 10.0,
+    ) -> None:
+        self.twin = twin or Twin(partition_count=PARTITION_COUNT)
+        self.kafka = self.twin.kafka
+        self.observer = self.twin.observer
+        self.visibility = Visibility(asyncio.get_running_loop(), self)
+        self.followed: list[tuple[int, int]] = []
+        self.looked_up: list[tuple[int, Identity, int]] = []
+        self.look_up_answer: tuple[Resolution | None, bool] | HalfHitchError = (None, False)
+        self.owners: dict[int, PartitionOwner] = {}
+        self.handles = HandleCodec(KEYS)
+        self.markers = MemoryMarkers()
+        log = MemoryRecordLog(self.kafka)
+        self.decisions = DecisionLog(log)
+        self.service = TransactionService(
+            Parts(
+                log=log,
+                decisions=self.decisions,
+                admission=Admission(
+                    policy=self.twin.policy,
+                    catalog=MemoryTopicCatalog(self.kafka),
+                    message_bytes_max=10_000,
+                ),
+                owners=self,
+                visibility=self.visibility,
+                inquiry=self,
+                markers=self.markers,
+                handles=self.handles,
+                observer=self.observer,
+                clock=self.twin.clock,
+                new_id=self._new_id,
+                instance="instance-9",
+                visible_wait_s=visible_wait_s,
+            )
+        )
+        self.service.open(PARTITION_COUNT)
+        self._ids = 0
+        for partition in owns:
+            self.own(partition)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"made-{self._ids}"
+
+    def own(self, partition: int) -> None:
+        owner = self.twin.owner(partition=partition)
+        owner._on_done = self.visibility.done
+        owner.take_over()
+        self.owners[partition] = owner
+
+    def carry_out(self) -> None:
+        for owner in self.owners.values():
+            turn_until_idle(owner)
+
+    # Owners
+
+    def preferred_partition(self, partition_count: int) -> int:
+        return min(self.owners, default=0) % partition_count
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        owner = self.owners.get(partition)
+        return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
+
+    def works(self, partition: int) -> bool:
+        return partition in self.owners
+
+    # OpTail and Inquiry
+
+    def follow(self, partition: int, from_op_offset: int) -> None:
+        self.followed.append((partition, from_op_offset))
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        self.looked_up.append((partition, identity, half_offset))
+        if isinstance(self.look_up_answer, HalfHitchError):
+            raise self.look_up_answer
+        return self.look_up_answer
+
+    # what came of it
+
+    def halves(self) -> list[tuple[MemoryRecord, HalfRecord]]:
+        result = []
+        for record in self.kafka.committed(self.kafka.half_topic):
+            half = read_record(record.offset(), record.headers())
+            assert not isinstance(half, Garbage), half
+            result.append((record, half))
+        return result
+
+    def decided(self) -> list[tuple[str, Resolution, int]]:
+        """Id, resolution and covered count of each decision in the op log."""
+        return [
+            (entry.identity[1], entry.resolution, entry.covered_count)
+            for entry in self.twin.ops()
+            if isinstance(entry, DecisionRead)
+        ]
+
+    async def prepared(self, transaction_id: str = "T1", count: int = 1) -> str:
+        """A handle of a transaction with so many messages."""
+        result = await self.service.prepare(
+            producer_group=GROUP,
+            transaction_id=transaction_id,
+            messages=[message(value=b"%s-%d" % (transaction_id.encode(), n)) for n in range(count)],
+        )
+        return result.handle
+
+
+def message(
+    topic: str = "orders", key: bytes | None = None, value: bytes | None = b"v", **options: Any
+) -> OutgoingMessage:
+    return OutgoingMessage(topic, key, value, options.pop("headers", []), **options)
+
+
+async def settle() -> None:
+    """Let everything that is ready run."""
+    for _ in range(20):
+        await asyncio.sleep(0)

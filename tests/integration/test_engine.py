@@ -1,0 +1,435 @@
+"""The engine on a real Kafka: what is promised to producers, judged by readers of the topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from halfhitch.core.model import (
+    ConflictKind,
+    ConflictRead,
+    DecisionRead,
+    DoneRead,
+    Resolution,
+    ResolutionSource,
+)
+from halfhitch.errors import ContraryDecision, InvalidHandle, KafkaUnavailable
+from halfhitch.service.api import TransactionState
+from halfhitch.wire import op as op_wire
+from harness.checkers import Fate, misrouted, torn
+from harness.engines import (
+    DEADLINE_S,
+    GROUP,
+    PARTITION_COUNT,
+    TARGET_PARTITION_COUNT,
+    Site,
+    until,
+    until_idle,
+    until_working,
+)
+from harness.kafka import admin_client, create_topics, values
+
+if TYPE_CHECKING:
+    import random
+
+pytestmark = pytest.mark.kafka
+
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+@pytest.fixture
+def site(kafka: Any) -> Site:
+    made = Site(kafka.bootstrap)
+    made.create_targets()
+    return made
+
+
+# -- exactly once --------------------------------------------------------------------------------
+
+
+async def test_committed_transactions_become_visible_exactly_once_and_nothing_else_does(
+    site: Site, rng: random.Random
+) -> None:
+    async with site.engine() as engine:
+
+        async def one(n: int) -> None:
+            fate = rng.choice([Fate.COMMITTED, Fate.COMMITTED, Fate.ROLLED_BACK, Fate.PENDING])
+            key = rng.choice([None, b"", b"key-%d" % (n % 7)])
+            messages = [
+                site.message(site.orders, key, b"order %d" % n, [("n", b"%d" % n), ("n", None)]),
+                site.message(site.points, None, rng.choice([None, b"", rng.randbytes(300)])),
+            ][: rng.choice([1, 2])]
+            await site.run(engine, messages, fate, wait_visible=rng.random() < 0.3)
+
+        await asyncio.gather(*[one(n) for n in range(200)])
+        await until_idle(engine)
+        records = await site.until_faultless()
+        fates = {truth.fate for truth in site.truths}
+        assert fates == {Fate.COMMITTED, Fate.ROLLED_BACK, Fate.PENDING}
+        expected = sum(len(t.messages) for t in site.truths if t.fate is Fate.COMMITTED)
+        assert sum(map(len, records.values())) == expected > 100
+        assert misrouted(site.truths, records, TARGET_PARTITION_COUNT) == []
+        assert len({r.partition for r in records[site.orders] if r.key}) > 1
+    assert {call[1] for call in site.observer.of("kafka_transaction")} == {"ok"}
+    assert site.faults() == {}, "after the engine has stopped"
+
+
+async def test_what_is_rolled_back_or_pending_is_never_even_written(site: Site) -> None:
+    async with site.engine() as engine:
+        await site.run(engine, site.pair("back"), Fate.ROLLED_BACK, wait_visible=True)
+        await site.run(engine, site.pair("open"), Fate.PENDING)
+        await site.run(engine, site.pair("done"), Fate.COMMITTED, wait_visible=True)
+        await site.until_faultless()
+        written = site.records("read_uncommitted")
+    assert values(written[site.orders]) == [b"order done"]
+    assert values(written[site.points]) == [b"points done"]
+
+
+async def test_the_answer_to_whoever_waits_comes_after_the_done_mark(site: Site) -> None:
+    async with site.engine() as engine:
+        for fate in (Fate.COMMITTED, Fate.ROLLED_BACK):
+            handle = await site.run(engine, site.pair(fate.name), fate, wait_visible=True)
+            view = await engine.transactions.view(handle)
+            assert view.visible
+        done = [entry for entry in site.ops() if isinstance(entry, DoneRead)]
+        assert sorted(entry.ending for entry in done) == [0, 2]
+
+
+async def test_a_prepare_that_is_retried_under_its_id_is_forwarded_once(site: Site) -> None:
+    async with site.engine() as engine:
+        messages = site.pair("T1")
+        handles = [(await site.prepare(engine, messages, "T1")).handle for _ in range(3)]
+        site.note("T1", messages, Fate.COMMITTED)
+        await engine.transactions.end(handles[1], C, wait_visible=True)
+        await site.prepare(engine, messages, "T1")
+        await engine.transactions.end(handles[0], C, wait_visible=True)
+        await until_idle(engine)
+        await site.until_faultless()
+    assert len(site.read(site.names.half)) == 8, "the copies were really stored"
+
+
+async def test_a_commit_that_is_repeated_is_answered_alike_and_forwarded_once(site: Site) -> None:
+    async with site.engine() as engine:
+        messages = site.pair("T1")
+        prepared = await site.prepare(engine, messages)
+        site.note(prepared.transaction_id, messages, Fate.COMMITTED)
+        answers = await asyncio.gather(
+            *[
+                engine.transactions.end(prepared.handle, C, wait_visible=n % 2 == 0)
+                for n in range(6)
+            ]
+        )
+        answers.append(await engine.transactions.end(prepared.handle, C, wait_visible=True))
+        assert {answer.state for answer in answers} == {TransactionState.COMMITTED}
+        await until_idle(engine)
+        await site.until_faultless()
+
+
+@pytest.mark.parametrize(("first", "second"), [(C, R), (R, C)])
+async def test_a_contrary_end_is_refused_and_recorded_and_changes_nothing(
+    site: Site, first: Resolution, second: Resolution
+) -> None:
+    async with site.engine() as engine:
+        messages = site.pair("T1")
+        prepared = await site.prepare(engine, messages)
+        fate = Fate.COMMITTED if first is C else Fate.ROLLED_BACK
+        site.note(prepared.transaction_id, messages, fate)
+        await engine.transactions.end(prepared.handle, first, wait_visible=True)
+        with pytest.raises(ContraryDecision):
+            await engine.transactions.end(prepared.handle, second, wait_visible=True)
+        await until(
+            lambda: any(isinstance(entry, ConflictRead) for entry in site.ops()), "the x record"
+        )
+        (conflict,) = [entry for entry in site.ops() if isinstance(entry, ConflictRead)]
+        assert conflict.kind is ConflictKind.CONTRARY
+        assert conflict.identity == (GROUP, prepared.transaction_id)
+        loser = [e for e in site.ops() if isinstance(e, DecisionRead) and e.resolution is second]
+        assert [entry.op_offset for entry in loser] == [conflict.losing_op_offset]
+        await site.until_faultless()
+    assert site.observer.of("conflict") == [(ConflictKind.CONTRARY, 1)]
+
+
+async def test_messages_that_were_added_are_part_of_the_transaction(site: Site) -> None:
+    async with site.engine() as engine:
+        messages = [site.message(site.orders, b"k", b"first")]
+        prepared = await site.prepare(engine, messages)
+        for n in range(3):
+            more = [site.message(site.points, b"k%d" % n, b"added %d" % n)]
+            prepared = await engine.transactions.add(prepared.handle, more)
+            messages += more
+        site.note(prepared.transaction_id, messages, Fate.COMMITTED)
+        await engine.transactions.end(prepared.handle, C, wait_visible=True)
+        records = await site.until_faultless()
+    assert sum(map(len, records.values())) == 4
+
+
+# -- all or none ---------------------------------------------------------------------------------
+
+
+async def test_if_one_message_cannot_be_forwarded_no_reader_sees_the_others(site: Site) -> None:
+    """Its topic is deleted before the commit, and made again while the owner goes on trying."""
+    admin = admin_client(site.bootstrap)
+    async with site.engine(transaction_timeout_ms=6_000) as engine:
+        messages = site.pair("T1")
+        prepared = await site.prepare(engine, messages)
+        for future in admin.delete_topics([site.points], operation_timeout=DEADLINE_S).values():
+            future.result(DEADLINE_S)
+        await engine.transactions.end(prepared.handle, C)
+        await until(
+            lambda: (
+                ("fail" in [c[1] for c in site.observer.of("kafka_transaction")])
+                and site.read(site.orders, "read_uncommitted")
+            ),
+            "an aborted attempt",
+        )
+        assert site.read(site.orders) == []
+        create_topics(site.bootstrap, {site.points: TARGET_PARTITION_COUNT})
+        site.note(prepared.transaction_id, messages, Fate.COMMITTED)
+        await until_idle(engine)
+        await site.until_faultless()
+    assert len(site.read(site.orders, "read_uncommitted")) > 1, "the attempts were real"
+
+
+async def test_a_reader_who_reads_along_never_finds_more_torn_than_is_under_way(
+    site: Site,
+) -> None:
+    """Markers reach two topics one after the other; whatever a reader finds torn must heal."""
+    async with site.engine() as engine:
+        ever_torn = 0
+        for n in range(15):
+            await site.run(engine, site.pair(f"T{n}"), Fate.COMMITTED)
+            records = await asyncio.to_thread(site.records)
+            found = torn(site.truths, records)
+            ever_torn = max(ever_torn, len(found))
+            if found:
+                await until(lambda: not torn(site.truths, site.records()), "healing", 5.0)
+        await site.until_faultless()
+
+
+# -- what a consumer is given --------------------------------------------------------------------
+
+
+async def test_a_forwarded_record_has_the_users_bytes_and_headers_and_then_ours(
+    site: Site,
+) -> None:
+    user: list[tuple[str, bytes | None]] = [
+        ("a", b"1"), ("b", None), ("a", b"2"), ("a", b"1"), ("", b""), ("bin", bytes(range(256))),
+    ]  # fmt: skip
+    messages = [
+        site.message(site.orders, b"\x00key", b"\xff" * 1000, user),
+        site.message(site.orders, None, None),
+        site.message(site.points, b"", b""),
+    ]
+    async with site.engine() as engine:
+        handle = await site.run(engine, messages, Fate.COMMITTED, wait_visible=True)
+        transaction_id = (await engine.transactions.view(handle)).transaction_id
+        records = await site.until_faultless()
+    by_index = {}
+    for record in [*records[site.orders], *records[site.points]]:
+        *theirs, (id_name, raw_id), (group_name, group), (marker_name, marker) = record.headers
+        assert (id_name, group_name, marker_name) == ("UNIQ_KEY", "PGROUP", "HALFHITCH")
+        assert (raw_id, group) == (transaction_id.encode(), GROUP.encode())
+        version, index, born_ms, instance = (marker or b"").split(b";")
+        assert version == b"1"
+        assert int(born_ms) > 1_600_000_000_000
+        assert instance.startswith(b"instance-")
+        by_index[int(index)] = (record.key, record.value, theirs)
+    assert by_index == {
+        0: (b"\x00key", b"\xff" * 1000, user),
+        1: (None, None, []),
+        2: (b"", b"", []),
+    }
+
+
+async def test_keys_choose_the_partition_as_a_java_producer_does_unless_it_is_fixed(
+    site: Site,
+) -> None:
+    keys = [b"21", b"foobar", b"a-little-bit-long-string", b"abc", b"", b"k1", b"k2", b"k3"]
+    messages = [site.message(site.orders, key, b"by key") for key in keys]
+    messages += [
+        site.message(site.points, key, b"fixed", partition=n % TARGET_PARTITION_COUNT)
+        for n, key in enumerate([*keys, None])
+    ]
+    async with site.engine() as engine:
+        await site.run(engine, messages, Fate.COMMITTED, wait_visible=True)
+        records = await site.until_faultless()
+    assert len(records[site.orders]) == len(keys)
+    assert misrouted(site.truths, records, TARGET_PARTITION_COUNT) == []
+    assert len({record.partition for record in records[site.orders]}) == TARGET_PARTITION_COUNT
+
+
+# -- strangers -----------------------------------------------------------------------------------
+
+
+async def test_a_handle_signed_with_another_key_is_refused(site: Site) -> None:
+    async with site.engine() as engine:
+        prepared = await site.prepare(engine, site.pair("T1"))
+        async with site.engine(
+            working=None, handle_keys=(b"x" * 32,), owner_enabled=False
+        ) as other:
+            await until(lambda: not other.unready_reasons(), "the other engine is ready")
+            with pytest.raises(InvalidHandle):
+                await other.transactions.end(prepared.handle, C)
+        async with site.engine(
+            working=None, handle_keys=(b"x" * 32, b"k" * 32), owner_enabled=False
+        ) as rotated:
+            await until(lambda: not rotated.unready_reasons(), "the rotated engine is ready")
+            answer = await rotated.transactions.end(prepared.handle, C, wait_visible=True)
+            assert answer.visible
+    site.note(prepared.transaction_id, site.pair("T1"), Fate.COMMITTED)
+    await site.until_faultless()
+
+
+async def test_a_decision_in_an_aborted_kafka_transaction_decides_nothing(site: Site) -> None:
+    async with site.engine() as engine:
+        handles = [await site.run(engine, site.pair(f"T{n}"), Fate.PENDING) for n in range(2)]
+        known = [engine.transactions._parts.handles.decode(handle) for handle in handles]
+        stranger: Any = Producer(
+            {
+                "bootstrap.servers": site.bootstrap,
+                "transactional.id": site.prefix + "stranger",
+                "log_level": 0,
+            }
+        )
+        stranger.init_transactions(DEADLINE_S)
+        stranger.begin_transaction()
+        for handle in known:
+            entry = op_wire.DecisionEntry(
+                GROUP, handle.transaction_id, 2, 0, ResolutionSource.PRODUCER
+            )
+            value, headers = op_wire.write(op_wire.tag_of(C), [entry], [])
+            stranger.produce(site.names.op, value, partition=handle.partition, headers=headers)
+        assert stranger.flush(DEADLINE_S) == 0
+        stranger.abort_transaction(DEADLINE_S)
+        stranger.close()
+        # Behind it in the same op partitions: when these are carried out, it has been passed.
+        for handle in handles:
+            await engine.transactions.end(handle, R, wait_visible=True)
+        site.truths.clear()
+        assert {topic: len(there) for topic, there in site.records("read_uncommitted").items()} == {
+            site.orders: 0,
+            site.points: 0,
+        }
+
+
+async def test_garbage_in_the_internal_topics_stops_nobody(site: Site) -> None:
+    async with site.engine() as engine:
+        stranger: Any = Producer({"bootstrap.servers": site.bootstrap, "log_level": 0})
+        for topic in (site.names.half, site.names.op):
+            for partition in range(PARTITION_COUNT):
+                stranger.produce(topic, b"garbage", partition=partition)
+                stranger.produce(topic, None, partition=partition, headers=[("HALFHITCH", None)])
+        assert stranger.flush(DEADLINE_S) == 0
+        stranger.close()
+        for n in range(10):
+            await site.run(engine, site.pair(f"T{n}"), Fate.COMMITTED, wait_visible=True)
+        await site.until_faultless()
+    garbage = site.observer.of("garbage")
+    assert sum(count for role, count in garbage if role == "half") == 2 * PARTITION_COUNT
+    assert sum(count for role, count in garbage if role == "op") == 2 * PARTITION_COUNT
+
+
+# -- coming and going ----------------------------------------------------------------------------
+
+
+async def test_a_restart_carries_on_where_the_engine_left_off(site: Site) -> None:
+    async with site.engine() as engine:
+        for n in range(10):
+            await site.run(engine, site.pair(f"done-{n}"), Fate.COMMITTED)
+            await site.run(engine, site.pair(f"back-{n}"), Fate.ROLLED_BACK)
+        pending = [await site.prepare(engine, site.pair(f"open-{n}")) for n in range(10)]
+    async with site.engine(owner_enabled=False, working=None) as deciding:
+        # Nobody owns the partitions: decisions are stored and wait.
+        await until(lambda: not deciding.unready_reasons(), "ready")
+        for n, prepared in enumerate(pending[:8]):
+            which, fate = (C, Fate.COMMITTED) if n % 2 else (R, Fate.ROLLED_BACK)
+            await deciding.transactions.end(prepared.handle, which)
+            site.note(prepared.transaction_id, site.pair(f"open-{n}"), fate)
+    async with site.engine() as engine:
+        await until_idle(engine)
+        await site.until_faultless()
+        for n, prepared in enumerate(pending[8:], 8):
+            await engine.transactions.end(prepared.handle, C, wait_visible=True)
+            site.note(prepared.transaction_id, site.pair(f"open-{n}"), Fate.COMMITTED)
+        await site.until_faultless()
+    takeovers = site.observer.of("takeover")
+    assert len(takeovers) == 2 * PARTITION_COUNT
+
+
+async def test_with_kafka_away_a_prepare_is_refused_and_the_engine_stops_in_time() -> None:
+    nowhere = Site("127.0.0.1:1")
+    async with nowhere.engine(working=None) as engine:
+        assert engine.unready_reasons()
+        with pytest.raises(KafkaUnavailable):
+            await nowhere.prepare(engine, nowhere.pair("T1"))
+
+
+# -- two instances -------------------------------------------------------------------------------
+
+
+async def test_two_instances_share_the_partitions_and_any_of_them_ends_any_transaction(
+    site: Site,
+) -> None:
+    async with site.engine() as first, site.engine(working=1) as second:
+        await until_working(first, 1)
+        owned = [{s.partition for s in engine.partitions()} for engine in (first, second)]
+        assert sorted(map(len, owned)) == [1, 1]
+        assert owned[0] | owned[1] == set(range(PARTITION_COUNT))
+        engines = (first, second)
+
+        async def one(n: int) -> None:
+            preparing, ending = engines[n % 2], engines[n // 2 % 2]
+            fate = Fate.ROLLED_BACK if n % 5 == 0 else Fate.COMMITTED
+            await site.run(
+                preparing, site.pair(f"T{n}"), fate, ended_by=ending, wait_visible=n % 3 == 0
+            )
+
+        await asyncio.gather(*[one(n) for n in range(80)])
+        await until_idle(first, second)
+        await site.until_faultless()
+        half_partitions = {record.partition for record in site.read(site.names.half)}
+        assert half_partitions == set(range(PARTITION_COUNT))
+
+
+async def test_an_instance_that_owns_nothing_takes_waits_for_and_shows_transactions(
+    site: Site,
+) -> None:
+    async with (
+        site.engine() as owner,
+        site.engine(owner_enabled=False, working=None) as other,
+    ):
+        await until(lambda: not other.unready_reasons(), "ready")
+        handle = await site.run(other, site.pair("T1"), Fate.PENDING)
+        for engine in (owner, other):
+            view = await engine.transactions.view(handle)
+            assert (view.state, view.visible) == (TransactionState.PENDING, False)
+        site.truths.clear()
+        for n in range(5):
+            fate = Fate.ROLLED_BACK if n == 3 else Fate.COMMITTED
+            handle = await site.run(other, site.pair(f"W{n}"), fate, wait_visible=True)
+            view = await other.transactions.view(handle)
+            expected = (
+                TransactionState.ROLLED_BACK
+                if fate is Fate.ROLLED_BACK
+                else TransactionState.COMMITTED
+            )
+            assert (view.state, view.visible) == (expected, True)
+        contrary = Resolution.COMMIT if fate is Fate.ROLLED_BACK else Resolution.ROLLBACK
+        with pytest.raises(ContraryDecision):
+            await other.transactions.end(handle, contrary, wait_visible=True)
+        await site.until_faultless()
+
+
+async def test_an_instance_that_leaves_hands_its_partitions_over_at_once(site: Site) -> None:
+    async with site.engine() as staying:
+        async with site.engine(working=1) as leaving:
+            await until_working(staying, 1)
+            pending = [await site.prepare(leaving, site.pair(f"T{n}")) for n in range(6)]
+        await until_working(staying)
+        for n, prepared in enumerate(pending):
+            await staying.transactions.end(prepared.handle, C, wait_visible=True)
+            site.note(prepared.transaction_id, site.pair(f"T{n}"), Fate.COMMITTED)
+        await site.until_faultless()
