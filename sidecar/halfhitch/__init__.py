@@ -1,6 +1,6 @@
 """Half Hitch: transactional messages for Kafka.
 
-The public names are loaded when first used, so that `halfhitch --help` and the pure packages stay light.
+The public names are loaded when first used: `halfhitch --help` and the pure packages stay light.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -49,6 +49,8 @@ _PROBE_S: Final = 2.0
 #: System headers and the record's own frame.
 _RECORD_OVERHEAD_BYTES: Final = topics.RECORD_OVERHEAD_BYTES
 _FLUSH_S: Final = 5.0
+#: One try at the internal topics. A stop cannot interrupt it, so it must be short; it is repeated.
+_TOPICS_WAIT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,14 +205,18 @@ class Engine:
                 replication_factor=options.replication_factor,
                 message_bytes_max=options.message_bytes_max,
                 adopt=True,
+                wait_s=_TOPICS_WAIT_S,
             ).partition_count
         findings = topics.verify(
-            self._admin, self._names, message_bytes_max=options.message_bytes_max, wait_s=5.0
+            self._admin,
+            self._names,
+            message_bytes_max=options.message_bytes_max,
+            wait_s=_TOPICS_WAIT_S,
         )
         for finding in findings:
             if finding.severity is topics.Severity.FAIL and not finding.may_pass:
                 raise ConfigurationError(f"{finding.sentence} {finding.remedy}")
-        return topics.partition_count(self._admin, self._names, wait_s=5.0)
+        return topics.partition_count(self._admin, self._names, wait_s=_TOPICS_WAIT_S)
 
     async def _probe(self) -> None:
         while True:

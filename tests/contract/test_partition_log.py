@@ -291,7 +291,7 @@ def test_a_topic_that_does_not_exist_is_named_as_the_culprit(world: World) -> No
 def test_a_record_that_its_topic_never_takes_is_told_from_bad_luck(world: World) -> None:
     writer = world.writer()
     writer.fence()
-    large = target(world, bytes(SMALL_RECORD_BYTES_MAX), to=1)
+    large = target(world, bytes(2 * SMALL_RECORD_BYTES_MAX), to=1)
     result = writer.write([target(world, b"1"), large], [], 0, 0)
     assert result.outcome is WriteOutcome.FAIL
     assert result.is_poisoned or set(result.poisoned) == {1}

@@ -76,7 +76,7 @@ async def test_without_kafka_nobody_knows_whether_a_record_is_stored(world: Worl
 async def test_a_record_that_is_too_large_is_surely_not_stored(world: World) -> None:
     async with world.record_log() as log:
         with pytest.raises(MessageTooLarge):
-            await log.append_half(0, None, bytes(RECORD_BYTES_MAX), [])
+            await log.append_half(0, None, bytes(2 * RECORD_BYTES_MAX), [])
         assert await log.append_half(0, None, b"small", []) == 0
 
 

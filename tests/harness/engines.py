@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import Resolution
@@ -204,13 +205,18 @@ class Site:
 
     def reset_watermarks(self) -> None:
         """Set the stored watermarks back to the starts of both logs, as an operator might."""
-        places = [
-            TopicPartition(topic, partition, 0)
+        admin = admin_client(self.bootstrap)
+        asked = {
+            TopicPartition(topic, partition): OffsetSpec.earliest()
             for topic in (self.names.half, self.names.op)
             for partition in range(PARTITION_COUNT)
+        }
+        places = [
+            TopicPartition(where.topic, where.partition, future.result(DEADLINE_S).offset)
+            for where, future in admin.list_offsets(asked).items()
         ]
         request = [ConsumerGroupTopicPartitions(self.names.owner_group, places)]
-        for future in admin_client(self.bootstrap).alter_consumer_group_offsets(request).values():
+        for future in admin.alter_consumer_group_offsets(request).values():
             for place in future.result(DEADLINE_S).topic_partitions:
                 assert place.error is None, place.error
 

@@ -171,11 +171,11 @@ class Judge:
         op_log = Log(world.op_log.records[: world.op_position])
         read = histories(half_log, op_log)
         # What the step under way has committed, the ledger does not know before it is confirmed.
-        under_way = {t.identity for t in world.step.transactions} if world.step else set()
+        known_end = world.op_log.end if world.step is None else world.step_op_offset
         confirmed = {
             history.identity: history.done[0].ending
             for history in self.histories.values()
-            if history.done and history.identity not in under_way
+            if history.done and history.done[0].op_offset < known_end
         }
         for identity in self.histories:
             history = read.get(identity) or History(identity)

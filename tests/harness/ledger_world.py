@@ -93,6 +93,7 @@ class LedgerWorld:
         self.unknown_decision_count = 0
         self.step: ledger_module.Step | None = None
         self.step_is_committed = False
+        self.step_op_offset = 0  # its op records begin there, or will not begin before
         self._ledger: ledger_module.Ledger | None = None
         self.half_position = self.op_position = 0
         self.take_over()
@@ -205,6 +206,7 @@ class LedgerWorld:
     def plan(self, message_count_max: int = 1_000) -> ledger_module.Step | None:
         self.step = self.ledger.plan(message_count_max=message_count_max, bytes_max=1_000_000)
         self.step_is_committed = False
+        self.step_op_offset = self.op_log.end
         return self.step
 
     def commit(self) -> None:
@@ -212,6 +214,7 @@ class LedgerWorld:
         step = self.step
         assert step is not None
         assert not self.step_is_committed
+        self.step_op_offset = self.op_log.end
         for half_offsets in step.forwards:
             self._forward(half_offsets)
         for value, headers in op_wire.write_step(step.done, step.conflicts):

@@ -108,7 +108,12 @@ class World(Protocol):
         """Plain records, surely stored."""
 
     def unfinished(
-        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        headers: KafkaHeaders | None = None,
+        positions: tuple[int, int] | None = None,
     ) -> Unfinished:
         """Records (and stored watermarks) in an open Kafka transaction of partition 0's owner."""
 
@@ -188,12 +193,17 @@ class MemoryWorld:
             self.kafka.append(topic, partition, key, value, headers or [])
 
     def unfinished(
-        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        headers: KafkaHeaders | None = None,
+        positions: tuple[int, int] | None = None,
     ) -> Unfinished:
         kafka, transactional_id = self.kafka, "owner-0"
         transaction = kafka.begin(transactional_id, kafka.init_producer(transactional_id))
         for value in values:
-            kafka.append(topic, 0, None, value, [], transaction)
+            kafka.append(topic, 0, None, value, headers or [], transaction)
         if positions is not None:
             half, op = positions
             stored = {(self.half_topic, 0): half, (self.op_topic, 0): op}
@@ -342,13 +352,18 @@ class KafkaWorld:
         assert not problems, problems
 
     def unfinished(
-        self, topic: str, values: Sequence[bytes], *, positions: tuple[int, int] | None = None
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        headers: KafkaHeaders | None = None,
+        positions: tuple[int, int] | None = None,
     ) -> Unfinished:
-        producer = self._transactional_producer(0)
+        producer: Any = self._transactional_producer(0)
         producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for value in values:
-            producer.produce(topic, value, partition=0)
+            producer.produce(topic, value, partition=0, headers=headers or [])
         assert producer.flush(DEADLINE_S) == 0, "records were not stored in time"
         if positions is not None:
             places = zip((self.half_topic, self.op_topic), positions, strict=True)

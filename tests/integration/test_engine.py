@@ -16,9 +16,10 @@ from halfhitch.core.model import (
     Resolution,
     ResolutionSource,
 )
-from halfhitch.errors import ContraryDecision, InvalidHandle, KafkaUnavailable
-from halfhitch.service.api import TransactionState
+from halfhitch.errors import ContraryDecision, InvalidHandle, KafkaUnavailable, TransactionParked
+from halfhitch.service.api import Ended, TransactionState
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.parked import Parked, read_parked
 from harness.checkers import Fate, misrouted, torn
 from harness.engines import (
     DEADLINE_S,
@@ -98,6 +99,13 @@ async def test_the_answer_to_whoever_waits_comes_after_the_done_mark(site: Site)
         assert sorted(entry.ending for entry in done) == [0, 2]
 
 
+async def test_whoever_was_told_that_it_is_visible_finds_it_at_once(site: Site) -> None:
+    async with site.engine() as engine:
+        for n in range(25):
+            await site.run(engine, site.pair(f"T{n}"), Fate.COMMITTED, wait_visible=True)
+            assert await asyncio.to_thread(site.faults) == {}, f"after commit {n}"
+
+
 async def test_a_prepare_that_is_retried_under_its_id_is_forwarded_once(site: Site) -> None:
     async with site.engine() as engine:
         messages = site.pair("T1")
@@ -108,7 +116,7 @@ async def test_a_prepare_that_is_retried_under_its_id_is_forwarded_once(site: Si
         await engine.transactions.end(handles[0], C, wait_visible=True)
         await until_idle(engine)
         await site.until_faultless()
-    assert len(site.read(site.names.half)) == 8, "the copies were really stored"
+    assert site.read(site.names.half)[-1].offset == 7, "the copies were really stored"
 
 
 async def test_a_commit_that_is_repeated_is_answered_alike_and_forwarded_once(site: Site) -> None:
@@ -169,28 +177,47 @@ async def test_messages_that_were_added_are_part_of_the_transaction(site: Site) 
 # -- all or none ---------------------------------------------------------------------------------
 
 
-async def test_if_one_message_cannot_be_forwarded_no_reader_sees_the_others(site: Site) -> None:
-    """Its topic is deleted before the commit, and made again while the owner goes on trying."""
+async def test_if_one_message_cannot_be_delivered_all_of_its_transaction_are_parked(
+    site: Site,
+) -> None:
     admin = admin_client(site.bootstrap)
-    async with site.engine(transaction_timeout_ms=6_000) as engine:
+    async with site.engine() as engine:
         messages = site.pair("T1")
         prepared = await site.prepare(engine, messages)
         for future in admin.delete_topics([site.points], operation_timeout=DEADLINE_S).values():
             future.result(DEADLINE_S)
-        await engine.transactions.end(prepared.handle, C)
-        await until(
-            lambda: (
-                ("fail" in [c[1] for c in site.observer.of("kafka_transaction")])
-                and site.read(site.orders, "read_uncommitted")
-            ),
-            "an aborted attempt",
-        )
-        assert site.read(site.orders) == []
-        create_topics(site.bootstrap, {site.points: TARGET_PARTITION_COUNT})
-        site.note(prepared.transaction_id, messages, Fate.COMMITTED)
-        await until_idle(engine)
-        await site.until_faultless()
-    assert len(site.read(site.orders, "read_uncommitted")) > 1, "the attempts were real"
+        with pytest.raises(TransactionParked):
+            await engine.transactions.end(prepared.handle, C, wait_visible=True)
+        site.note("other", [site.message(site.orders, b"T1", b"behind it")], Fate.COMMITTED)
+        other = await site.prepare(engine, site.truths[0].messages, "other")
+        await engine.transactions.end(other.handle, C, wait_visible=True)
+        assert values(site.read(site.orders)) == [b"behind it"]
+        records = site.read(site.names.parked)
+        assert sorted(values(records), key=str) == [b"order T1", b"points T1"]
+        why = [read_parked(record.offset, list(record.headers)) for record in records]
+        assert all(isinstance(w, Parked) and site.points in w.detail for w in why), why
+    assert "fail" in {call[1] for call in site.observer.of("kafka_transaction")}
+    assert values(site.read(site.orders, "read_uncommitted")).count(b"order T1") >= 1, (
+        "the try was real"
+    )
+
+
+async def test_one_message_too_large_for_its_topic_does_not_take_others_along(site: Site) -> None:
+    tight = site.prefix + "tight"
+    create_topics(site.bootstrap, {tight: 1}, {"max.message.bytes": "20000"})
+    async with site.engine() as engine:
+        handles = []
+        for n in range(12):
+            value = bytes(50_000) if n == 7 else b"%d" % n
+            prepared = await site.prepare(engine, [site.message(tight, None, value)])
+            handles.append(prepared.handle)
+        ends = [engine.transactions.end(handle, C, wait_visible=True) for handle in handles]
+        answers = await asyncio.gather(*ends, return_exceptions=True)
+        assert [n for n, a in enumerate(answers) if isinstance(a, TransactionParked)] == [7]
+        assert all(isinstance(a, Ended) for n, a in enumerate(answers) if n != 7), answers
+        visible = sorted(values(site.read(tight)), key=str)
+        assert visible == sorted((b"%d" % n for n in range(12) if n != 7), key=str)
+        assert values(site.read(site.names.parked)) == [bytes(50_000)]
 
 
 async def test_a_reader_who_reads_along_never_finds_more_torn_than_is_under_way(

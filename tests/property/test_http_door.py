@@ -67,7 +67,7 @@ class Stage:
             answered = await reader.read()
             writer.close()
             await writer.wait_closed()
-            while self.door.connection_count:  # noqa: ASYNC110 (the door has no such event)
+            while self.door.connection_count:
                 await asyncio.sleep(0)
             return answered
 

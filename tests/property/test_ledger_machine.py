@@ -59,7 +59,9 @@ class LedgerMachine(RuleBasedStateMachine):
         """Ids are not used again when they may be forgotten."""
         judge = Judge(self.world)
         history = judge.histories.get(identity)
-        return history is None or not history.done or judge.is_remembered(identity)
+        if history is None or not any(m.op_offset < self.world.op_position for m in history.done):
+            return True
+        return judge.is_remembered(identity, self.world.op_position)
 
     @rule(name=NAMES, count=COUNTS, first=st.sampled_from([0, 0, 0, 1]), copies=st.integers(1, 2))
     def prepare(self, name: int, count: int, first: int, copies: int) -> None:

@@ -34,8 +34,8 @@ def demo(
     """Watch the main job: orders in a database, messages on Kafka, sums in Spark.
 
     Real Kafka, real Spark, SQLite. Some orders roll back, some processes are killed between prepare
-    and commit, the sidecar is killed once in the middle. At the end the books must balance: the exit
-    code is 1 if a message was lost, doubled or invented. Takes two to three minutes.
+    and commit, the sidecar is killed once in the middle. At the end the books must balance: exit
+    code 1 if a message was lost, doubled or invented. Takes two to three minutes.
     """
     missing = _missing()
     if missing:

@@ -1,4 +1,4 @@
-"""The demo: an order service with a real database, disturbed on purpose, and the sums that prove it.
+"""The demo: an order service with a real database, disturbed on purpose, and the books after it.
 
 shop.py      the order service: what an application looks like that uses Half Hitch
 stage.py     the servers and processes of the demo, started, killed and stopped

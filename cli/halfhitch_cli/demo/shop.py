@@ -1,8 +1,8 @@
 """The order service: each order is one local transaction and two messages on two topics.
 
-This is what an application looks like that uses Half Hitch: `take_order` is the part to copy. The rest
-makes trouble: some orders fail and are rolled back, and at some the whole process dies without a
-word, before or after its local commit, to be started again by whoever watches it.
+This is what an application looks like that uses Half Hitch: `take_order` is the part to copy. The
+rest makes trouble: some orders fail and are rolled back, and at some the whole process dies without
+a word, before or after its local commit, to be started again by whoever watches it.
 
     python -m halfhitch_cli.demo.shop --database FILE --address unix:PATH --share 0/3 ...
 """

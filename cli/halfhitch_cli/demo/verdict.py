@@ -1,4 +1,4 @@
-"""The books: what the database says, what the topics show, what Spark has summed; and the difference.
+"""The books: what the database says, the topics show and Spark has summed; and the difference.
 
 A transaction is *undecided* when its half messages are in the half log and neither a decision nor a
 done mark names it in the op log: its shop died before it could say anything. That is read from the

@@ -1,10 +1,11 @@
-"""What comes late: copies of halves, and equal decisions, of transactions that are finished.
+"""What comes late: copies of halves, and further decisions, of transactions that are finished.
 
 There is nothing to forward any more, but each of them needs a done mark:
 - a copy, else a later replay that begins above the older mark takes it for a new transaction. Until
   its own mark is written the older one must be found again, so it holds the op watermark;
-- an equal decision, so that whoever waits for it on another instance sees a mark after his own
-  decision, and nobody has to remember who waits. One mark answers all who ask before it is read.
+- a decision, equal or contrary, so that whoever waits on another instance sees a mark after his own
+  decision and learns how it ended, and nobody has to remember who waits. One mark answers all who
+  ask before it is read.
 
 Such a mark travels through steps as a transaction without a resolution.
 """
@@ -41,7 +42,7 @@ class LateMarks:
         return mark
 
     def repeat(self, identity: Identity, ending: int, op_offset: OpOffset) -> None:
-        """An equal decision that lies here: the mark is written once more."""
+        """A further decision lies here: the mark is written once more."""
         if identity not in self._repeats:
             mark = self._mark(identity, ending, op_offset)
             self._watermarks.decided(mark)

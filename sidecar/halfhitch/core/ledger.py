@@ -288,9 +288,8 @@ class Ledger:
         self._marks.half_read(half_offset, mark)
 
     def _late_decision(self, event: DecisionRead, ending: int) -> None:
-        if (event.resolution is Resolution.COMMIT) is (ending != ROLLED_BACK):
-            self._late.repeat(event.identity, ending, event.op_offset)
-        else:
+        self._late.repeat(event.identity, ending, event.op_offset)
+        if (event.resolution is Resolution.COMMIT) is not (ending != ROLLED_BACK):
             self._conflicts.add(event.identity, event.op_offset)
 
     def _finished_before_us(self, transaction: Transaction, ending: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from halfhitch.adapters.memory import MemoryKafka, MemoryPartitionReader, WriteFault
 from halfhitch.core.early import KEPT_MS
-from halfhitch.core.model import ConflictKind, ConflictRead, DoneRead, Standing
+from halfhitch.core.model import ConflictKind, ConflictRead, DoneRead, Resolution, Standing
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
@@ -238,6 +238,22 @@ def test_a_later_contrary_decision_changes_nothing_and_is_put_on_record_once() -
     conflicts = [entry for entry in twin.ops() if isinstance(entry, ConflictRead)]
     assert [(c.kind, c.losing_op_offset) for c in conflicts] == [(ConflictKind.CONTRARY, loser)]
     assert twin.observer.of("conflict") == [(ConflictKind.CONTRARY, 1)]
+
+
+@pytest.mark.parametrize("second", [Resolution.COMMIT, Resolution.ROLLBACK])
+def test_whatever_is_decided_later_the_done_mark_is_repeated_after_it(second: Resolution) -> None:
+    """Whoever waits on another instance reads on from his own decision."""
+    twin = Twin()
+    owner = twin.working_owner()
+    twin.half("T1")
+    twin.commit("T1")
+    finish(owner)
+    later = twin.decide(second, "T1")
+    finish(owner)
+    marks = [entry for entry in twin.ops() if isinstance(entry, DoneRead)]
+    assert [mark.ending for mark in marks] == [1, 1]
+    assert marks[0].op_offset < later < marks[1].op_offset
+    assert twin.written_values() == [b"value"]
 
 
 def test_a_message_that_the_winning_commit_does_not_cover_is_dropped_and_put_on_record() -> None:

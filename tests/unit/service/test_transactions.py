@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.adapters.memory import (
-    AppendFault,
-)
+from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import (
     ConflictRead,
     DecisionRead,
@@ -27,6 +25,7 @@ from halfhitch.errors import (
     MessageTooLarge,
     OutcomeUnknown,
     TransactionGone,
+    TransactionParked,
     UnknownTopic,
     VisibilityUnknown,
     WrongGroup,
@@ -36,14 +35,13 @@ from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord
 from halfhitch.wire.handle import Handle, HandleCodec
+from harness.coordinator import PARTITION_COUNT, Coordinator, message, settle
 from harness.twin import GROUP, Twin, identity
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterable
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
-PARTITION_COUNT = 2
-KEYS = (b"k" * 32,)
 
 
 # -- prepare -------------------------------------------------------------------------------------
@@ -530,6 +528,7 @@ async def test_whoever_waits_is_answered_when_the_owner_here_has_carried_it_out(
     assert answer.visible
     assert it.twin.values() == ([b"T1-0"] if resolution is C else [])
     assert it.followed == []
+    assert it.markers.asked == ([{"orders"}] if resolution is C else [])
     assert not it.visibility.is_waited_for(it.handles.decode(handle).partition)
 
 
@@ -540,6 +539,60 @@ async def test_what_is_carried_out_already_is_not_waited_for() -> None:
     it.carry_out()
     answer = await asyncio.wait_for(it.service.end(handle, C, wait_visible=True), 5)
     assert answer.visible
+
+
+async def test_visible_is_said_only_when_readers_of_every_topic_can_see_it() -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    handle = (await it.service.add(handle, [message("points")])).handle
+    gate = asyncio.Event()
+
+    async def settled(topics: Iterable[str]) -> None:
+        assert set(topics) == {"orders", "points"}
+        await gate.wait()
+
+    it.markers.settled = settled  # type: ignore[method-assign]
+    task = await waiting(it, handle, C)
+    it.carry_out()
+    await settle()
+    assert not task.done()
+    gate.set()
+    assert (await asyncio.wait_for(task, 5)).visible
+
+
+async def test_a_topic_held_back_by_others_makes_visibility_unknown_not_the_commit() -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+
+    async def settled(topics: Iterable[str]) -> None:
+        raise VisibilityUnknown(f"held back: {topics}")
+
+    it.markers.settled = settled  # type: ignore[method-assign]
+    task = await waiting(it, handle, C)
+    it.carry_out()
+    with pytest.raises(VisibilityUnknown):
+        await asyncio.wait_for(task, 5)
+    assert it.twin.values() == [b"T1-0"]
+
+
+@pytest.mark.parametrize("waits", ["before", "after"])
+async def test_whoever_waits_learns_that_a_topic_does_not_take_the_message(waits: str) -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    it.kafka.delete_topic("orders")
+    if waits == "before":
+        task = await waiting(it, handle, C)
+        it.carry_out()
+    else:
+        await it.service.end(handle, C)
+        it.carry_out()
+        task = await waiting(it, handle, C)
+    with pytest.raises(TransactionParked):
+        await asyncio.wait_for(task, 5)
+    view = await it.service.view(handle)
+    assert (view.state, view.visible) == (TransactionState.PARKED, False)
+    with pytest.raises(ContraryDecision):
+        await it.service.end(handle, R)
 
 
 async def test_several_may_wait_for_the_same_transaction() -> None:

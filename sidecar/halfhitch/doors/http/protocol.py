@@ -126,7 +126,8 @@ class Connection(asyncio.Protocol):
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         others_count = len(self._load.connections)
         self._load.connections.add(self)
-        if others_count >= self._limits.connection_count_max + _REFUSED_COUNT_MAX:
+        refused_count_max = self._limits.connection_count_max + _REFUSED_COUNT_MAX
+        if others_count >= refused_count_max or self._load.is_draining:
             self._abort()
         elif others_count >= self._limits.connection_count_max:
             self._reader.refuse(
@@ -155,7 +156,11 @@ class Connection(asyncio.Protocol):
         self._has_eof = True
         self._reader.end()
         self._receiving_since_s = None
-        return self._closing_since_s is None and (self._is_busy or bool(self._queue))
+        if self._closing_since_s is None and not self._is_unoccupied():
+            return True
+        # The transport closes now, once it has sent what is left: not for ever.
+        self._closing_since_s = self._loop.time()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
         self._transport = None

@@ -129,6 +129,23 @@ async def test_a_caller_that_never_reads_is_cut_off(doors: OpenDoors) -> None:
     await until(lambda: door.connection_count == 0)
 
 
+@pytest.mark.parametrize("ends_by_itself", [False, True])
+async def test_a_caller_that_leaves_its_last_answers_unread_is_cut_off(
+    doors: OpenDoors, ends_by_itself: bool
+) -> None:
+    """A transport that is closing sends what is left first, and would wait for ever to do so."""
+    limits = Limits(write_stall_s=0.1, write_buffer_bytes=1_000_000_000)
+    door = await doors.open(limits=limits)
+    client = await doors.client(door)
+    asked = request("GET", "/v1/openapi.yaml")
+    last = request("GET", "/v1/openapi.yaml", [("Connection", "close")])
+    await client.send(asked * 1000 + (asked if ends_by_itself else last))
+    if ends_by_itself:
+        client.writer.write_eof()
+    await until(lambda: any(c._closing_since_s for c in door._load.connections))
+    await until(lambda: door.connection_count == 0)
+
+
 async def test_chunked_bodies_are_joined_and_trailers_dropped(
     doors: OpenDoors, client: Client
 ) -> None:

@@ -155,6 +155,14 @@ async def test_what_is_not_answered_in_time_is_cut_off(doors: OpenDoors) -> None
     assert await client.rest() == []
 
 
+async def test_a_connection_that_comes_in_while_draining_is_dropped(doors: OpenDoors) -> None:
+    """It may have been accepted just before the listener was closed."""
+    door = await doors.open()
+    door._load.is_draining = True
+    client = await doors.client(door)
+    await client.ended()
+
+
 async def test_draining_waits_for_work_whose_caller_is_gone(doors: OpenDoors) -> None:
     door = await doors.open()
     client = await doors.client(door)

@@ -1,0 +1,252 @@
+"""Following the op log, and looking a transaction up in it, without owning the partition."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.adapters.kafka import op_tail
+from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
+from halfhitch.core.model import DoneMark, Resolution, ResolutionSource
+from halfhitch.errors import TransactionGone
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import HalfRecord, system_headers
+from harness.kafka import wait_until
+from harness.twin import GROUP, INSTANCE, identity
+from harness.worlds import KafkaWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from halfhitch.core.model import Identity
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 15.0
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+@pytest.fixture
+def world(kafka: Any) -> Iterator[KafkaWorld]:
+    made = KafkaWorld(kafka.bootstrap)
+    yield made
+    made.close()
+
+
+def done(world: KafkaWorld, *names: str, ending: int = 1, partition: int = 0) -> None:
+    """One op record for each done mark."""
+    for name in names:
+        entry = op_wire.DoneEntry(GROUP, name, ending, 0)
+        value, headers = op_wire.write(op_wire.TAG_DONE, [entry], [])
+        world.put(world.op_topic, [value], partition=partition, headers=headers)
+
+
+def decided(world: KafkaWorld, name: str, resolution: Resolution, partition: int = 0) -> None:
+    entry = op_wire.DecisionEntry(GROUP, name, 1, 0, ResolutionSource.PRODUCER)
+    value, headers = op_wire.write(op_wire.tag_of(resolution), [entry], [])
+    world.put(world.op_topic, [value], partition=partition, headers=headers)
+
+
+def half(world: KafkaWorld, name: str, partition: int = 0) -> None:
+    headers = system_headers(HalfRecord(name, GROUP, 0, 0, INSTANCE, "orders"))
+    world.put(world.half_topic, [b"v"], partition=partition, headers=headers)
+
+
+# -- the tail ------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """Stands for service.visibility.Visibility: somebody waits until told otherwise."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, str, int]] = []
+        self.waits = True
+
+    def is_waited_for(self, partition: int) -> bool:
+        return self.waits
+
+    def done(self, partition: int, marks: Sequence[DoneMark]) -> None:
+        self.told += [(partition, mark.identity[1], mark.ending) for mark in marks]
+
+    def until_told(self, *names: str) -> None:
+        wait_until(
+            lambda: set(names) <= {name for _, name, _ in self.told},
+            DEADLINE_S,
+            what=lambda: f"{names} are told; so far: {self.told}",
+        )
+
+
+@pytest.fixture
+def waiting() -> Waiting:
+    return Waiting()
+
+
+@pytest.fixture
+def tail(world: KafkaWorld, waiting: Waiting) -> Iterator[KafkaOpTail]:
+    made = KafkaOpTail(world._consumer, op_topic=world.op_topic)
+    made.attach(waiting)  # type: ignore[arg-type]
+    yield made
+    made.stop(DEADLINE_S)
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "op-tail"]
+
+
+def test_done_marks_are_told_from_the_asked_offset_on(
+    world: KafkaWorld, tail: KafkaOpTail, waiting: Waiting
+) -> None:
+    done(world, "before", "there")
+    tail.follow(0, 1)
+    waiting.until_told("there")
+    done(world, "committed", ending=3)
+    done(world, "rolled-back", ending=0)
+    decided(world, "undecided", C)
+    done(world, "elsewhere", partition=1)
+    done(world, "last")
+    waiting.until_told("last")
+    assert waiting.told == [
+        (0, "there", 1),
+        (0, "committed", 3),
+        (0, "rolled-back", 0),
+        (0, "last", 1),
+    ]
+
+
+def test_several_partitions_are_followed_by_one_thread(
+    world: KafkaWorld, tail: KafkaOpTail, waiting: Waiting
+) -> None:
+    done(world, "zero")
+    done(world, "one", partition=1)
+    tail.follow(0, 0)
+    tail.follow(1, 0)
+    waiting.until_told("zero", "one")
+    assert len(threads()) == 1
+
+
+def test_a_mark_in_an_aborted_kafka_transaction_is_not_told(
+    world: KafkaWorld, tail: KafkaOpTail, waiting: Waiting
+) -> None:
+    entry = op_wire.DoneEntry(GROUP, "aborted", 1, 0)
+    value, headers = op_wire.write(op_wire.TAG_DONE, [entry], [])
+    world.unfinished(world.op_topic, [value], headers=headers).abort()
+    done(world, "after")
+    tail.follow(0, 0)
+    waiting.until_told("after")
+    assert waiting.told == [(0, "after", 1)]
+
+
+def test_an_earlier_offset_may_be_asked_for_at_any_moment(
+    world: KafkaWorld, tail: KafkaOpTail, waiting: Waiting
+) -> None:
+    """Also in the very moment in which the partition has only just been assigned."""
+    done(world, *[f"T{n}" for n in range(6)])
+    for first_offset in (5, 4, 3):
+        tail.follow(0, first_offset)
+        wait_until(lambda: not tail._asked, DEADLINE_S, interval_s=0.0005)
+    waiting.until_told("T3", "T4", "T5")
+    tail.follow(0, 1)
+    waiting.until_told("T1", "T2")
+    assert "T0" not in {name for _, name, _ in waiting.told}
+    done(world, "later")
+    waiting.until_told("later")
+
+
+def test_an_offset_below_the_start_of_the_log_does_not_end_the_following(
+    world: KafkaWorld, tail: KafkaOpTail, waiting: Waiting
+) -> None:
+    done(world, *[f"T{n}" for n in range(6)])
+    world.writer().delete_below(0, 4)
+    tail.follow(0, 0)
+    waiting.until_told("T4", "T5")
+    done(world, "later")
+    tail.follow(0, 6)
+    waiting.until_told("later")
+
+
+def test_when_nobody_waits_any_more_the_thread_ends_and_comes_back_when_asked(
+    world: KafkaWorld,
+    tail: KafkaOpTail,
+    waiting: Waiting,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(op_tail, "_LINGER_S", 0.2)
+    done(world, "first")
+    tail.follow(0, 0)
+    waiting.until_told("first")
+    waiting.waits = False
+    wait_until(lambda: not threads(), DEADLINE_S, what="the thread ends")
+    waiting.waits = True
+    done(world, "second")
+    tail.follow(0, 1)
+    waiting.until_told("second")
+    assert waiting.told == [(0, "first", 1), (0, "second", 1)]
+
+
+def test_after_a_failure_the_next_who_asks_is_served(
+    world: KafkaWorld, waiting: Waiting, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [RuntimeError("a bug")]
+
+    def consumer() -> Any:
+        if failures:
+            raise failures.pop()
+        return world._consumer()
+
+    tail = KafkaOpTail(consumer, op_topic=world.op_topic)
+    tail.attach(waiting)  # type: ignore[arg-type]
+    done(world, "first")
+    tail.follow(0, 0)
+    wait_until(lambda: not threads(), DEADLINE_S, what="the thread ends")
+    tail.follow(0, 0)
+    waiting.until_told("first")
+    tail.stop(DEADLINE_S)
+    assert "cannot be followed" in caplog.text
+
+
+# -- looking up ----------------------------------------------------------------------------------
+
+
+async def found(
+    world: KafkaWorld, which: Identity, half_offset: int
+) -> tuple[Resolution | None, bool]:
+    inquiry = KafkaInquiry(world._consumer, half_topic=world.half_topic, op_topic=world.op_topic)
+    return await inquiry.look_up(0, which, half_offset)
+
+
+async def test_a_transaction_is_looked_up_from_its_first_half_on(world: KafkaWorld) -> None:
+    for name in ("pending", "committed", "carried-out", "rolled-back"):
+        half(world, name)
+    assert await found(world, identity("pending"), 0) == (None, False)
+    decided(world, "committed", C)
+    decided(world, "carried-out", C)
+    decided(world, "rolled-back", R)
+    done(world, "carried-out", ending=1)
+    done(world, "rolled-back", ending=0)
+    assert await found(world, identity("pending"), 0) == (None, False)
+    assert await found(world, identity("committed"), 1) == (C, False)
+    assert await found(world, identity("carried-out"), 2) == (C, True)
+    assert await found(world, identity("rolled-back"), 3) == (R, True)
+
+
+async def test_of_contrary_decisions_the_first_counts(world: KafkaWorld) -> None:
+    half(world, "T1")
+    decided(world, "T1", R)
+    decided(world, "T1", C)
+    assert await found(world, identity("T1"), 0) == (R, False)
+    done(world, "T1", ending=0)
+    assert await found(world, identity("T1"), 0) == (R, True)
+
+
+async def test_a_half_that_is_not_there_any_more_or_not_its_own_is_gone(
+    world: KafkaWorld,
+) -> None:
+    for name in ("T0", "T1", "T2"):
+        half(world, name)
+    world.writer().delete_below(1, 0)
+    for which, half_offset in (("T0", 0), ("T0", 1), ("T9", 3), ("T9", 99)):
+        with pytest.raises(TransactionGone):
+            await found(world, identity(which), half_offset)
+    assert await found(world, identity("T1"), 1) == (None, False)
