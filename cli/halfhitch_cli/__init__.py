@@ -1,1 +1,1 @@
-
+"""The command line; app.py is where it begins, demo/ is the order service with its books."""

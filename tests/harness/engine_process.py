@@ -13,10 +13,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import TYPE_CHECKING, TypeVar
 
 from halfhitch.core.model import Resolution
+from halfhitch.errors import BackendError
 from harness.checkers import Fate
 from harness.engines import PARTITION_COUNT, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 FATES = (
     Fate.COMMITTED,
@@ -27,10 +32,21 @@ FATES = (
 )
 CONCURRENCY = 8
 
+T = TypeVar("T")
+
 
 def say(*what: object) -> None:
     """One line, at once: the reader may be about to kill us."""
     print(json.dumps(what), flush=True)
+
+
+async def again(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until it is answered, as a producer would: every request here may be repeated."""
+    while True:
+        try:
+            return await ask()
+        except BackendError:
+            await asyncio.sleep(0.05)
 
 
 async def main(bootstrap: str, prefix: str, count: int) -> None:
@@ -39,14 +55,16 @@ async def main(bootstrap: str, prefix: str, count: int) -> None:
 
     async def work() -> None:
         for n in numbers:
-            prepared = await site.prepare(engine, site.pair(f"P{n}"))
+            name = f"P{n}"
+            prepared = await again(lambda name=name: site.prepare(engine, site.pair(name), name))
             say("prepared", n, prepared.transaction_id, prepared.handle)
             fate = FATES[n % len(FATES)]
             if fate is Fate.PENDING:
                 continue
             say("asked", n)
             resolution = Resolution.COMMIT if fate is Fate.COMMITTED else Resolution.ROLLBACK
-            await engine.transactions.end(prepared.handle, resolution)
+            end, handle = engine.transactions.end, prepared.handle
+            await again(lambda end=end, h=handle, r=resolution: end(h, r))
             say("ended", n)
 
     async with site.engine(working=PARTITION_COUNT) as engine:

@@ -100,7 +100,8 @@ def parse(text: str) -> list[Block]:
             if _RULE not in lines:
                 raise ScenarioError(f"line {line}: a block without {_RULE}; put it behind commands")
             rule = lines.index(_RULE)
-            blocks.append(Block(line, lines[:rule], lines[rule + 1 :]))
+            first_line = line + len(part) - len(part.lstrip("\n"))
+            blocks.append(Block(first_line, lines[:rule], lines[rule + 1 :]))
         line += part.count("\n") + 2
     return blocks
 
@@ -127,8 +128,8 @@ def _names(identities: Sequence[Identity]) -> str:
     return " ".join(dict.fromkeys(transaction_id for _, transaction_id in identities))
 
 
-def _numbers(offsets: Sequence[int]) -> str:
-    return " ".join(str(offset) for offset in offsets) or "none"
+def _halves(half_offsets: Sequence[HalfOffset]) -> str:
+    return " ".join(["half", *map(str, half_offsets)]) if half_offsets else "no half"
 
 
 def _options(words: Sequence[str], **defaults: str) -> dict[str, str]:
@@ -237,10 +238,13 @@ class Scenario:
 
     def _do_garbage(self, words: list[str]) -> None:
         (log,) = words
-        records: list[HalfRead | None] | list[_OpEvents | None]
-        records = {"half": self._half_log, "op": self._op_log}[log]
-        records.append(None)
-        self._print(f"{log} {len(records) - 1}: garbage")
+        if log == "half":
+            place = len(self._half_log)
+            self._half_log.append(None)
+        else:
+            place = len(self._op_log)
+            self._op_log.append(None)
+        self._print(f"{log} {place}: garbage")
 
     def _do_time(self, words: list[str]) -> None:
         (passed,) = words
@@ -409,15 +413,15 @@ class Scenario:
         self._print("step:")
         for transaction, halves in self._outgoing(step):
             verb = "park" if transaction.parked else "forward"
-            self._print(f"  {verb} {transaction.identity[1]}: half {_numbers(halves)}")
+            self._print(f"  {verb} {transaction.identity[1]}: {_halves(halves)}")
         for done in step.done:
             ending = {ROLLED_BACK: "rolled back", PARKED: "parked"}.get(
                 done.ending, f"committed {done.ending}"
             )
-            self._print(f"  done {done.identity[1]}, {ending}: half {_numbers(done.half_offsets)}")
+            self._print(f"  done {done.identity[1]}, {ending}: {_halves(done.half_offsets)}")
         for lost in step.conflicts:
             where = (
-                f"half {_numbers(lost.half_offsets)}"
+                _halves(lost.half_offsets)
                 if lost.kind is ConflictKind.UNCOVERED
                 else f"op {lost.losing_op_offset}"
             )
@@ -436,10 +440,12 @@ class Scenario:
             ]
             self._print(f"= {', '.join(known) or 'no transaction is known'}")
             pending, decided, early, finished = self._ledger.counts
-            self._print(f"= {pending} pending, {decided} decided, {early} early, {finished} finished")
-            half, op = self._ledger.positions
             self._print(
-                f"= read to half {half}, op {op}; stored half {self._stored[0]}, op {self._stored[1]}"
+                f"= {pending} pending, {decided} decided, {early} early, {finished} finished"
+            )
+            (half, op), (stored_half, stored_op) = self._ledger.positions, self._stored
+            self._print(
+                f"= read to half {half}, op {op}; stored half {stored_half}, op {stored_op}"
             )
         parked = f"; parked: {' '.join(self._parked)}" if self._parked else ""
         self._print(f"= visible: {' '.join(self._visible) or 'none'}{parked}")

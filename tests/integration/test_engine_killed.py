@@ -1,4 +1,4 @@
-"""An engine that is killed without a warning: what it had acknowledged is kept, by the next one."""
+"""An engine that is killed, or stands still, without a warning: the next one keeps its promises."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def running(site: Site) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=DEADLINE_S)
+        process.wait(DEADLINE_S)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
 
 
 class Story:
@@ -126,3 +129,36 @@ async def test_what_was_acknowledged_before_a_kill_is_carried_out_by_the_next_en
     assert fates.count(Fate.PENDING) > 0
     takeovers = site.observer.of("takeover")
     assert sum(replayed for _, _, replayed in takeovers) > 0, "there was something to replay"
+
+
+@pytest.mark.timeout(150)
+async def test_an_engine_that_stood_still_while_another_took_over_does_no_harm_when_it_wakes(
+    site: Site, rng: random.Random
+) -> None:
+    """It wakes as an owner that is none any more, in the middle of whatever it was doing."""
+    story = Story()
+    pause_after = rng.randrange(20, 150)
+    with running(site) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        for text in process.stdout:
+            story.line(text)
+            if len(story.ended) >= pause_after:
+                process.send_signal(signal.SIGSTOP)
+                break
+        async with site.engine() as successor:
+            assert not story.is_finished
+            await until_idle(successor)
+            process.send_signal(signal.SIGCONT)
+            while not story.is_finished:
+                text = await asyncio.to_thread(process.stdout.readline)
+                assert text, "the process has ended early"
+                story.line(text)
+            for n, (transaction_id, _) in story.handles.items():
+                site.note(transaction_id, site.pair(f"P{n}"), story.fate(n))
+            await site.until_faultless()
+            process.stdin.close()
+            assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+            await site.until_faultless()
+    assert len(story.handles) == COUNT
+    assert {story.fate(n) for n in story.handles} == set(FATES)

@@ -231,6 +231,12 @@ async def test_a_transaction_is_looked_up_from_its_first_half_on(world: KafkaWor
     assert await found(world, identity("rolled-back"), 3) == (R, True)
 
 
+async def test_a_decision_that_lies_before_its_half_is_found_too(world: KafkaWorld) -> None:
+    decided(world, "T1", R)
+    half(world, "T1")
+    assert await found(world, identity("T1"), 0) == (R, False)
+
+
 async def test_of_contrary_decisions_the_first_counts(world: KafkaWorld) -> None:
     half(world, "T1")
     decided(world, "T1", R)

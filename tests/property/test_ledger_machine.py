@@ -159,6 +159,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def write(self, message_count_max: int) -> None:
         self.world.write(message_count_max)
 
+    @precondition(lambda self: self.is_idle)
+    @rule(message_count_max=st.sampled_from([1, 1_000]))
+    def turn(self, message_count_max: int) -> None:
+        """What the owner does all day."""
+        self.world.read_half()
+        self.world.read_op()
+        self.world.expire_early()
+        self.world.write(message_count_max)
+
     @precondition(lambda self: self.world.step is not None and not self.world.step_is_committed)
     @rule()
     def commit(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from harness.scenario import Scenario, ScenarioError, parse, rewritten
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))

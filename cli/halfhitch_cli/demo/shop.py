@@ -173,7 +173,7 @@ def main() -> int:
     database = open_database(asked.database)
     with Session(database) as session:
         attempted = set(session.scalars(select(Attempt.number)))
-    numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    numbers: queue.SimpleQueue[int] = queue.SimpleQueue()  # at most --orders
     for number in range(share, asked.orders, shares):
         if number not in attempted:
             numbers.put(number)

@@ -1,1 +1,1 @@
-
+"""How the world comes in: `http` takes the data requests, `admin` shows how things stand."""

@@ -13,8 +13,10 @@ from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import HalfRecord, system_headers
 from harness.twin import (
     GROUP,
+    INSTANCE,
     RecordingReader,
     RecordingWriter,
     Twin,
@@ -613,6 +615,28 @@ def test_a_flood_of_decisions_for_nobody_stops_the_reading_of_the_op_log_only() 
     assert twin.calls.count("release_op") == 2
     finish(owner)
     assert twin.values() == [b"value"]
+
+
+@pytest.mark.parametrize("role", ["half", "op"])
+def test_a_record_of_a_newer_release_stops_the_partition_instead_of_being_passed_over(
+    role: str,
+) -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    twin.half("T1")
+    twin.commit("T1")
+    kafka = twin.kafka
+    if role == "half":
+        headers = system_headers(HalfRecord("T2", GROUP, 0, 0, INSTANCE, "orders"))
+        headers[0] = (headers[0][0], b"2" + (headers[0][1] or b"")[1:])
+        kafka.append(kafka.half_topic, 0, None, b"v", headers)
+    else:
+        kafka.append(kafka.op_topic, 0, None, b"0,", [("TAGS", b"d"), ("HALFHITCH", b"2[]")])
+    with pytest.raises(TopologyError, match="newer"):
+        owner.turn(0.0)
+    with pytest.raises(TopologyError):
+        twin.working_owner()
+    assert twin.observer.of("garbage") == []
 
 
 # -- trimming ------------------------------------------------------------------------------------

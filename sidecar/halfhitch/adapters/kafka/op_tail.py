@@ -12,9 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
     PARKED,
     ROLLED_BACK,
@@ -37,6 +44,8 @@ _POLL_S: Final = 0.1
 _LINGER_S: Final = 20.0
 _ANSWER_S: Final = 5.0
 _LOOK_UP_S: Final = 10.0
+
+_GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 class KafkaOpTail:
@@ -74,25 +83,35 @@ class KafkaOpTail:
             thread.join(wait_s)
 
     def _run(self) -> None:
-        consumer = self._make_consumer()
+        consumer: Consumer | None = None
         positions: dict[int, int] = {}
         idle_since_s = time.monotonic()
         try:
+            consumer = self._make_consumer()
             while not self._stopping.is_set():
                 self._take_asked(consumer, positions)
                 message = consumer.poll(_POLL_S)
-                if message is not None:
+                if message is not None and message.error() is not None:
+                    self._event(consumer, message)
+                elif message is not None:
                     self._tell(message, positions)
                 visibility = self._visibility
                 if visibility is not None and any(map(visibility.is_waited_for, positions)):
                     idle_since_s = time.monotonic()
                 elif time.monotonic() - idle_since_s > _LINGER_S and self._retire():
                     return
-        except KafkaException as error:
-            logger.warning("the op log cannot be followed: %s", describe(error))
+        except Exception as error:  # a dead thread would look like a busy one
+            known = isinstance(error, KafkaException)
+            logger.warning(
+                "the op log cannot be followed: %s",
+                describe(error) if isinstance(error, KafkaException) else error,
+                exc_info=None if known else error,
+                extra={"action": "op_tail_failed"},
+            )
             self._retire(force=True)
         finally:
-            consumer.close()
+            if consumer is not None:
+                consumer.close()
 
     def _retire(self, *, force: bool = False) -> bool:
         """End this thread unless somebody has asked meanwhile; the next who asks starts another."""
@@ -116,10 +135,18 @@ class KafkaOpTail:
                 consumer.seek(where)
             positions[partition] = from_op_offset
 
+    def _event(self, consumer: Consumer, message: Any) -> None:
+        """End of log or reconnecting: nothing to do. Below the log's start: go on where it begins.
+
+        What was deleted there was done long ago; without this nothing would be read any more.
+        """
+        if message.error().code() in _GONE:
+            where = TopicPartition(self._op_topic, message.partition(), OFFSET_BEGINNING)
+            consumer.incremental_unassign([where])
+            consumer.incremental_assign([where])
+
     def _tell(self, message: Any, positions: dict[int, int]) -> None:
         partition = message.partition()
-        if message.error() is not None:
-            return  # end of log, or the client is reconnecting
         op_offset = message.offset()
         positions[partition] = op_offset + 1
         events = op_wire.read(op_offset, 0, message.value(), message.headers())
@@ -156,7 +183,8 @@ class KafkaInquiry:
         consumer = self._make_consumer()
         try:
             stored_at_ms = self._stored_at(consumer, partition, identity, half_offset)
-            asked = [TopicPartition(self._op_topic, partition, stored_at_ms)]
+            # A decision may lie before its half, and the clocks of two brokers need not agree.
+            asked = [TopicPartition(self._op_topic, partition, max(0, stored_at_ms - EARLY_MS))]
             start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
             if start.offset < 0:  # nothing was written since
                 return None, False
@@ -170,8 +198,8 @@ class KafkaInquiry:
         self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
     ) -> int:
         where = TopicPartition(self._half_topic, partition, half_offset)
-        low, _ = consumer.get_watermark_offsets(where, _ANSWER_S)
-        if half_offset < low:
+        low, end = consumer.get_watermark_offsets(where, _ANSWER_S)
+        if not low <= half_offset < end:
             raise _gone(identity)
         consumer.assign([where])
         for message in _until_end(consumer):

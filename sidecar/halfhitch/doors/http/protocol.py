@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
     # Reading, and the end.
 
     def _open_transport(self) -> asyncio.Transport | None:
-        # Between its end and connection_lost, uvloop's transport raises at every touch.
+        # Between its end and connection_lost a transport takes no more: asyncio's would warn.
         transport = self._transport
         return None if transport is None or transport.is_closing() else transport
 

@@ -1,0 +1,324 @@
+"""The ledger machine must be able to fail: each seeded bug here has to be found by it.
+
+Every mutation is a mistake somebody could make, put into the real ledger for the time of one test.
+The machine runs without shrinking (nobody reads the example) and from a fixed seed, so that the
+time is bounded and a mutation that survives survives for everybody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.seeded import load_sibling
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from halfhitch.core import early, late, ledger, step, watermarks
+from halfhitch.core.conflicts import Conflicts
+from halfhitch.core.early import EarlyDecisions
+from halfhitch.core.finished import Finished
+from halfhitch.core.late import LateMarks
+from halfhitch.core.ledger import Ledger
+from halfhitch.core.model import DoneMark, HalfRead
+from halfhitch.core.transaction import State, Transaction
+from halfhitch.core.watermarks import Watermarks
+from halfhitch.errors import InvariantViolation
+from halfhitch.wire import op as op_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Patch = pytest.MonkeyPatch
+
+MACHINE = load_sibling(__file__, "test_ledger_machine").LedgerMachine
+SETTINGS = settings(
+    max_examples=2_500,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+)
+
+
+def run_machine() -> None:
+    class Machine(MACHINE):
+        pass
+
+    run_state_machine_as_test(seed(8340)(Machine), settings=SETTINGS)
+
+
+# -- the watermarks -----------------------------------------------------------------------------
+
+
+def op_watermark_ignores_done_marks(patch: Patch) -> None:
+    """A half at or above the half watermark is replayed without the mark that says it is done."""
+    patch.setattr(Watermarks, "done_read", lambda self, op_offset, _: self.op_read(op_offset))
+
+
+def op_watermark_is_the_op_position(patch: Patch) -> None:
+    def after_step(self, memory_op_offset, others):
+        return self._half_watermark(), self.op_position
+
+    patch.setattr(Watermarks, "after_step", after_step)
+
+
+def half_watermark_is_the_half_position(patch: Patch) -> None:
+    patch.setattr(Watermarks, "_half_watermark", lambda self: self.half_position)
+
+
+def op_watermark_ignores_decisions(patch: Patch) -> None:
+    patch.setattr(Watermarks, "decided", lambda self, transaction: None)
+
+
+def op_watermark_ignores_early_decisions(patch: Patch) -> None:
+    patch.setattr(EarlyDecisions, "first_op_offset", None)
+
+
+def op_watermark_ignores_the_memory(patch: Patch) -> None:
+    patch.setattr(Finished, "first_op_offset", None)
+
+
+def op_watermark_passes_decisions_whose_mark_was_not_read_back(patch: Patch) -> None:
+    """A contrary decision between the winner and its mark is then lost with a crash."""
+    original = Watermarks._op_watermark
+
+    def forgetting(self, half, memory, lowest):
+        kept = [t for t in self._decided if t.state not in watermarks._SETTLED]
+        self._decided = type(self._decided)(kept)
+        return original(self, half, memory, lowest)
+
+    patch.setattr(Watermarks, "_op_watermark", forgetting)
+
+
+def late_copies_do_not_hold_the_op_watermark(patch: Patch) -> None:
+    """The copy's mark waits behind others while the memory of its transaction runs out."""
+    patch.setattr(Watermarks, "late", lambda self, transaction, memory_op_offset: None)
+
+
+def aborted_step_is_taken_for_confirmed(patch: Patch) -> None:
+    original = Ledger.abort
+
+    def abort(self, aborted):
+        original(self, aborted)
+        self._marks.confirmed(aborted.half_watermark)
+
+    patch.setattr(Ledger, "abort", abort)
+
+
+def half_watermark_waits_for_nothing_written(patch: Patch) -> None:
+    """Safe, but the log would never be trimmed."""
+    patch.setattr(watermarks, "_SETTLED", frozenset())
+
+
+# -- done marks ---------------------------------------------------------------------------------
+
+
+def done_marks_are_not_written(patch: Patch) -> None:
+    patch.setattr(op_wire, "write_step", lambda done, conflicts: [])
+
+
+def done_marks_name_the_first_copy_only(patch: Patch) -> None:
+    def half_offsets(self):
+        return list(self.covered())[:1]
+
+    patch.setattr(Transaction, "half_offsets", half_offsets)
+
+
+def done_marks_lose_their_ending(patch: Patch) -> None:
+    def assemble(transactions, contrary, both):
+        result = original(transactions, contrary, both)
+        result.done = [DoneMark(mark.identity, 1, mark.half_offsets) for mark in result.done]
+        return result
+
+    original = step.assemble
+    patch.setattr(ledger, "assemble", assemble)
+
+
+def done_marks_are_not_obeyed_on_replay(patch: Patch) -> None:
+    original = Ledger.done
+
+    def done(self, event):
+        transaction = self._by_identity.get(event.identity)
+        if transaction is not None and transaction.state is not State.WRITTEN:
+            self.pass_op(event.op_offset)
+        else:
+            original(self, event)
+
+    patch.setattr(Ledger, "done", done)
+
+
+def done_marks_end_copies_they_do_not_name(patch: Patch) -> None:
+    """A replay that begins above the mark takes such a copy for a new transaction."""
+
+    def indexed_halves(self):
+        return iter(())
+
+    patch.setattr(Transaction, "indexed_halves", indexed_halves)
+
+
+# -- identity, copies, what comes late --------------------------------------------------------------
+
+
+def offsets_are_the_identity(patch: Patch) -> None:
+    """Every stored half is a transaction of its own."""
+    original = Ledger._first_half
+
+    def half(self, event):
+        self._by_identity.pop(event.identity, None)
+        original(self, event)
+
+    patch.setattr(Ledger, "half", half)
+
+
+def late_halves_are_forwarded(patch: Patch) -> None:
+    patch.setattr(Finished, "ending", lambda self, identity: None)
+
+
+def late_halves_of_written_ones_are_new(patch: Patch) -> None:
+    original = Ledger.half
+
+    def half(self, event):
+        transaction = self._by_identity.get(event.identity)
+        if transaction is not None and transaction.state is State.WRITTEN:
+            del self._by_identity[event.identity]
+            self._written_count -= 1
+        original(self, event)
+
+    patch.setattr(Ledger, "half", half)
+
+
+def late_halves_are_not_marked(patch: Patch) -> None:
+    def late_half(self, event: HalfRead, ending: int) -> None:
+        self.pass_half(event.half_offset)
+
+    patch.setattr(Ledger, "_late_half", late_half)
+
+
+def the_last_copy_wins(patch: Patch) -> None:
+    original = Transaction.take
+
+    def take(self, index, half_offset, size_bytes):
+        if index == 0 and self.first >= 0:
+            self.first, half_offset = half_offset, self.first
+        original(self, index, half_offset, size_bytes)
+
+    patch.setattr(Transaction, "take", take)
+
+
+def the_memory_is_too_short(patch: Patch) -> None:
+    original = Finished.advance
+
+    def advance(self, log_time_ms, op_position):
+        self._generations = self._generations[-1:]
+        original(self, log_time_ms, op_position)
+
+    patch.setattr(Finished, "advance", advance)
+
+
+# -- decisions --------------------------------------------------------------------------------------
+
+
+def the_last_decision_wins(patch: Patch) -> None:
+    original = Ledger.decision
+
+    def decision(self, event):
+        transaction = self._by_identity.get(event.identity)
+        if transaction is not None and transaction.state is State.READY:
+            transaction.resolution = event.resolution
+        original(self, event)
+
+    patch.setattr(Ledger, "decision", decision)
+
+
+def a_commit_does_not_wait_for_all_it_covers(patch: Patch) -> None:
+    patch.setattr(Transaction, "is_whole", True)
+
+
+def early_decisions_are_dropped_at_once(patch: Patch) -> None:
+    patch.setattr(EarlyDecisions, "add", lambda self, decision: None)
+
+
+def early_decisions_run_out_by_the_reading_clock(patch: Patch) -> None:
+    """Live it is forgotten, on replay it wins: what was answered in between turns around."""
+    patch.setattr(early, "is_meant_for", lambda decision, stored_at_ms: True)
+    patch.setattr(ledger, "is_meant_for", lambda decision, stored_at_ms: True)
+
+
+def early_decisions_are_forgotten_too_soon(patch: Patch) -> None:
+    patch.setattr(early, "KEPT_MS", 1)
+
+
+# -- conflicts --------------------------------------------------------------------------------------
+
+
+def conflicts_are_not_found(patch: Patch) -> None:
+    patch.setattr(Conflicts, "add", lambda self, identity, losing_op_offset: None)
+
+
+def conflicts_are_recorded_again_after_a_replay(patch: Patch) -> None:
+    patch.setattr(Ledger, "conflict", lambda self, event: self.pass_op(event.op_offset))
+
+
+def conflicts_against_a_loser_stand(patch: Patch) -> None:
+    """Replay began above the winner: a loser seems to win, and the winner's equals seem to lose."""
+    patch.setattr(Conflicts, "withdraw", lambda self, identity: None)
+
+
+def what_a_commit_does_not_cover_is_not_recorded(patch: Patch) -> None:
+    patch.setattr(Transaction, "uncovered", lambda self: [])
+
+
+def early_losers_are_forgotten(patch: Patch) -> None:
+    patch.setattr(EarlyDecisions, "losers", lambda self, identity, ending: [])
+
+
+def uncovered_copies_of_the_past_are_not_recorded(patch: Patch) -> None:
+    original = LateMarks.copy
+
+    def copy(self, identity, ending, index, half_offset, memory_op_offset):
+        return original(self, identity, ending, 0, half_offset, memory_op_offset)
+
+    patch.setattr(late.LateMarks, "copy", copy)
+
+
+# -- steps ------------------------------------------------------------------------------------------
+
+
+def an_aborted_step_is_forgotten(patch: Patch) -> None:
+    patch.setattr(Ledger, "abort", lambda self, aborted: self._take_back(aborted))
+
+
+def a_step_is_planned_twice(patch: Patch) -> None:
+    original = Ledger.plan
+
+    def plan(self, *, message_count_max, bytes_max):
+        planned = original(self, message_count_max=message_count_max, bytes_max=bytes_max)
+        if planned is not None and planned.forwards:
+            planned.forwards.append(planned.forwards[0])
+        return planned
+
+    patch.setattr(Ledger, "plan", plan)
+
+
+MUTATIONS = [
+    value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__annotations__", {}).get("patch") == "Patch"
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_the_machine_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutation(monkeypatch)
+    with pytest.raises((AssertionError, InvariantViolation)):
+        run_machine()
+
+
+def test_it_is_the_mutation_that_is_found() -> None:
+    """The same machine and seed without one."""
+    run_state_machine_as_test(
+        seed(8340)(type("Machine", (MACHINE,), {})), settings=settings(SETTINGS, max_examples=50)
+    )

@@ -1,0 +1,61 @@
+"""The values that other releases and other people rely on: their words are a contract."""
+
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from halfhitch.core import model
+from halfhitch.core.model import (
+    PARKED,
+    ROLLED_BACK,
+    ConflictKind,
+    DecisionRead,
+    OpOffset,
+    Resolution,
+    ResolutionSource,
+    Standing,
+    TimestampMs,
+)
+from harness.ledger_script import identity_of
+
+
+def test_the_words_that_are_stored_in_kafka_never_change() -> None:
+    assert {kind.name: kind.value for kind in Resolution} == {"COMMIT": "c", "ROLLBACK": "r"}
+    assert [source.value for source in ResolutionSource] == [
+        "producer",
+        "check",
+        "operator",
+        "policy",
+    ]
+    assert [kind.value for kind in ConflictKind] == ["contrary", "uncovered"]
+    assert (ROLLED_BACK, PARKED) == (0, -1)
+
+
+def test_no_committed_count_can_be_mistaken_for_another_ending() -> None:
+    assert max(ROLLED_BACK, PARKED) < 1
+
+
+def test_every_standing_has_a_word_of_its_own() -> None:
+    assert {standing.value for standing in Standing} == {
+        "unknown",
+        "early",
+        "pending",
+        "committing",
+        "rolling_back",
+        "committed",
+        "rolled_back",
+        "parked",
+    }
+
+
+def test_a_decision_names_no_half_unless_it_is_told_one() -> None:
+    source = ResolutionSource.PRODUCER
+    one = DecisionRead(OpOffset(1), TimestampMs(2), identity_of("T1"), Resolution.COMMIT, 1, source)
+    assert one.half_hint == -1
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in vars(model).values() if isinstance(kind, type) and is_dataclass(kind)]
+)
+def test_values_made_for_each_record_carry_no_dictionary(kind: type) -> None:
+    assert not hasattr(kind(*(None for _ in fields(kind))), "__dict__")
