@@ -22,7 +22,7 @@ from halfhitch.core.model import (
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
-from harness.ledger_world import LedgerWorld, Log
+from harness.ledger_world import LedgerWorld, Log, Record
 
 #: The contract's figure, not the ledger's constant: a decision counts for what begins at most a
 #: minute after it.
@@ -80,17 +80,11 @@ def histories(half_log: Log, op_log: Log) -> dict[Identity, History]:
         return result.setdefault(identity, History(identity))
 
     for offset, record in enumerate(half_log.records):
-        if record is None:
-            continue
-        half = half_wire.read_identity(offset, record.stored_at_ms, 0, record.headers)
-        if not isinstance(half, Garbage):
+        for half in () if record is None else _halves(offset, record):
             of(half.identity).halves.append(half)
             of(half.identity).payloads[offset] = record.value or b""
     for offset, record in enumerate(op_log.records):
-        if record is None:
-            continue
-        events = op_wire.read(offset, record.stored_at_ms, record.value, record.headers)
-        for event in () if isinstance(events, Garbage) else events:
+        for event in () if record is None else _entries(offset, record):
             history = of(event.identity)
             if isinstance(event, DecisionRead):
                 history.decisions.append(event)
@@ -99,6 +93,20 @@ def histories(half_log: Log, op_log: Log) -> dict[Identity, History]:
             else:
                 history.conflicts.append(event)
     return result
+
+
+def _halves(offset: int, record: Record) -> list[HalfRead]:
+    if not record.read:
+        half = half_wire.read_identity(offset, record.stored_at_ms, 0, record.headers)
+        record.read.append([] if isinstance(half, Garbage) else [half])
+    return record.read[0]
+
+
+def _entries(offset: int, record: Record) -> list[DecisionRead | DoneRead | ConflictRead]:
+    if not record.read:
+        events = op_wire.read(offset, record.stored_at_ms, record.value, record.headers)
+        record.read.append([] if isinstance(events, Garbage) else events)
+    return record.read[0]
 
 
 class Judge:
@@ -118,6 +126,7 @@ class Judge:
             winner = history.winner
             assert winner is not None, f"{identity} was forwarded without a decision"
             assert winner.resolution is Resolution.COMMIT, f"{identity} is rolled back, yet visible"
+            assert history.is_whole, f"{identity} was forwarded before all of it was there"
             assert times[identity] == 1, f"{identity} was forwarded {times[identity]} times"
             firsts = history.firsts
             assert messages == [

@@ -12,6 +12,7 @@ Simplification: one process. An owner that was fenced cannot write, so there is 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from halfhitch.core import ledger as ledger_module
 from halfhitch.core.model import (
@@ -36,11 +37,12 @@ def identity_of(name: str, group: str = "g") -> Identity:
 
 @dataclass(frozen=True)
 class Record:
-    """A record in a log."""
+    """A record in a log, and what the judge once read from it."""
 
     stored_at_ms: int
     value: bytes | None
     headers: Headers | None
+    read: list[Any] = field(default_factory=list, compare=False, repr=False)
 
 
 @dataclass

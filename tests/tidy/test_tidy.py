@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import gc
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -74,7 +75,11 @@ class Source:
 
 @cache
 def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
+    gc.disable()  # all trees are kept: looking through them again and again takes three times as long
+    try:
+        return ast.parse(text)
+    finally:
+        gc.enable()
 
 
 @cache

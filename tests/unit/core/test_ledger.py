@@ -313,20 +313,25 @@ def test_only_the_first_half_says_when_the_transaction_began() -> None:
     assert script.carried_out().forwards == [[0, 1]]
 
 
-def test_a_strangers_decision_is_forgotten_and_counted_and_lets_the_watermark_go() -> None:
-    script = LedgerScript()
-    script.commit("T0")
-    script.half("T1")
-    script.commit("T1")
-    script.now_ms += 10_000_000
-    script.done("far", 1)
-    script.done("far away", 1)
-    assert script.planned().op_watermark == 0
-    script.ledger.abort(script.ledger._step)  # type: ignore[arg-type]
-    script.ledger.expire_early(1_000_000 + KEPT_MS)
-    assert script.standing("T0") is Standing.UNKNOWN
+def test_a_strangers_decision_holds_the_op_watermark_until_it_is_forgotten_and_counted() -> None:
+    script = LedgerScript(horizon_ms=1)
+    stored_at_ms = script.now_ms
+    script.commit("stranger")
+    script.now_ms += 10 * EARLY_MS
+    for number in range(4):  # the memory is short: it holds nothing for long
+        script.half(f"T{number}")
+        script.commit(f"T{number}")
+        assert script.carried_out().op_watermark == 0
+        script.now_ms += 1
+    script.ledger.expire_early(stored_at_ms + KEPT_MS - 1)
+    assert script.standing("stranger") is Standing.EARLY
+    script.ledger.expire_early(stored_at_ms + KEPT_MS)
+    assert script.standing("stranger") is Standing.UNKNOWN
     assert script.ledger.unknown_decision_count == 1
     assert script.ledger.early_count == 0
+    script.half("T9")
+    script.commit("T9")
+    assert script.planned().op_watermark > 4
 
 
 def test_reading_the_op_log_stops_while_too_many_decisions_wait(
@@ -642,15 +647,22 @@ def test_a_false_winner_of_a_replay_and_its_losers_leave_no_trace() -> None:
 
 def test_early_decisions_that_lost_against_a_mark_go_on_record() -> None:
     script = LedgerScript()
+    script.commit("T1")
     losing = script.roll_back("T1")
+    script.done("T1", 1)
+    assert script.ledger.early_count == 0
+    step = script.carried_out()
+    assert step.done == []
+    assert on_record(step.conflicts) == [contrary("T1", losing)]
+
+
+def test_an_early_decision_before_the_winner_of_a_mark_was_not_meant_for_it() -> None:
+    script = LedgerScript()
+    script.roll_back("T1")
     script.commit("T1")
     script.done("T1", 1)
     assert script.ledger.early_count == 0
-    assert script.plan() is None, "before the winner: it was not meant for this transaction"
-    late = script.roll_back("T2")
-    script.done("T2", 1)
-    assert on_record(script.carried_out().conflicts) == [contrary("T2", late)]
-    assert losing == 0
+    assert script.plan() is None
 
 
 def test_a_loser_on_record_cannot_win_a_replay_that_begins_at_it() -> None:

@@ -15,15 +15,17 @@ from halfhitch.core.partitioning import half_partition
         (b"", "123456789", 12, 0),  # an empty key is a key
         (None, "", 12, 0),
         (None, None, 12, None),
-        (None, "zwölf", 1_000, None),
     ],
 )
 def test_the_partition_is_the_same_on_every_instance_for_ever(
     first_key: bytes | None, transaction_id: str | None, partition_count: int, partition: int | None
 ) -> None:
-    if transaction_id == "zwölf":  # by its UTF-8 bytes, as a key of these bytes would be
-        partition = half_partition(transaction_id.encode(), None, partition_count)
     assert half_partition(first_key, transaction_id, partition_count) == partition
+
+
+def test_an_id_counts_by_its_utf8_bytes() -> None:
+    by_key = half_partition(b"zw\xc3\xb6lf", None, 1 << 32)
+    assert half_partition(None, "zwölf", 1 << 32) == by_key
 
 
 def test_every_partition_gets_its_share() -> None:

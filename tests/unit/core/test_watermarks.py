@@ -70,9 +70,8 @@ def test_a_half_handed_over_is_held_by_the_other() -> None:
     gone, heir = transaction(State.FINISHED), transaction(State.READY)
     read_halves(marks, gone)
     assert both(marks)[0] == 1
-    marks = Watermarks(0, 0)
-    read_halves(marks, gone)
     marks.hand_over(HalfOffset(0), heir)
+    assert marks.holder(HalfOffset(0)) is heir
     assert both(marks)[0] == 0
 
 

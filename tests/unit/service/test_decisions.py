@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
-from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
+from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.decisions import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
@@ -101,7 +101,10 @@ async def test_a_record_never_outgrows_its_topic() -> None:
     log = Log()
     nasty = '"\\' * 127  # JSON doubles every one of these
     futures = [log.decisions.append(0, decision("first"))]
-    futures += [log.decisions.append(0, decision(f"{n:04}"[:1] + nasty)) for n in range(999)]
+    for _ in range(999):
+        longest = decision(nasty)
+        longest.identity = (ProducerGroup(nasty), longest.identity[1])
+        futures.append(log.decisions.append(0, longest))
     futures += [
         log.decisions.append(0, decision(f"many-{n}", C, tuple(range(10**15, 10**15 + 999))))
         for n in range(40)

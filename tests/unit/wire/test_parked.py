@@ -18,13 +18,12 @@ def test_a_parked_record_keeps_the_half_record_whole_and_says_why() -> None:
 
 
 def test_the_reason_stands_in_the_last_header_like_this() -> None:
-    assert parked_headers([], Parked("expired", "nobody answered", 3, 17)) == [
-        (
-            "HALFHITCH_PARKED",
-            b'1{"reason":"expired","detail":"nobody answered","half_partition":3,"half_offset":17,'
-            b'"decision":null}',
-        )
-    ]
+    written = (
+        b'1{"reason":"expired","detail":"nobody answered","half_partition":3,"half_offset":17,'
+        b'"decision":null}'
+    )
+    why = Parked("expired", "nobody answered", 3, 17)
+    assert parked_headers([], why) == [("HALFHITCH_PARKED", written)]
 
 
 def test_a_detail_of_any_length_does_not_make_the_record_too_large() -> None:

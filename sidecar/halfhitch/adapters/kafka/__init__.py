@@ -1,1 +1,1 @@
-
+"""The ports over librdkafka, and the internal topics."""
