@@ -333,7 +333,7 @@ def test_writers_of_different_partitions_do_not_fence_each_other(world: World) -
 
 def test_the_fence_ends_what_the_writer_before_left_open(world: World) -> None:
     world.unfinished(world.targets[0], [b"left open"])
-    assert world.committed(world.targets[0]) == []
+    assert world.committed(world.targets[0], is_open=True) == []
     writer = world.writer()
     writer.fence()
     assert writer.write([target(world, b"next")], [], 0, 0).outcome is WriteOutcome.OK

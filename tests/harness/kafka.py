@@ -82,7 +82,7 @@ def read_all(
     With read_committed the end is the last stable offset: an open Kafka transaction hides itself
     and everything after it. Raises TimeoutError if the end is not reached within `deadline_s`.
     """
-    begins, ends = _bounds(bootstrap, topic, isolation)
+    begins, ends = bounds(bootstrap, topic, isolation)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -101,7 +101,8 @@ def read_all(
         consumer.close()
 
 
-def _bounds(bootstrap: str, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
+def bounds(bootstrap: str, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Where each partition of a topic begins and ends for readers of this isolation level."""
     admin = admin_client(bootstrap)
     metadata = admin.list_topics(topic, timeout=_ADMIN_S).topics[topic]
     if metadata.error is not None:

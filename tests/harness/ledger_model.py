@@ -231,8 +231,12 @@ class Judge:
             for mark in history.done
             if last.op_offset <= mark.op_offset < end and mark.identity != identity
         )
-        in_time = newest_ms - last.stored_at_ms < self.world.horizon_ms
-        return in_time and others < 2 * (self.world.finished_max // 3)
+        age_ms, horizon_ms = newest_ms - last.stored_at_ms, self.world.horizon_ms
+        third = self.world.finished_max // 3
+        # Two generations must pass, each by age or by count.
+        return (age_ms < horizon_ms and others < third) or (
+            age_ms < horizon_ms // 2 and others < 2 * third
+        )
 
     # -- when everything was read and done --------------------------------------------------------
 

@@ -26,7 +26,15 @@ from halfhitch.adapters.memory import (
     MemoryRecordLog,
     MemoryTopicCatalog,
 )
-from harness.kafka import ReadRecord, admin_client, create_topics, fresh_name, read_all, wait_until
+from harness.kafka import (
+    ReadRecord,
+    admin_client,
+    bounds,
+    create_topics,
+    fresh_name,
+    read_all,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -117,7 +125,8 @@ class World(Protocol):
     ) -> Unfinished:
         """Records (and stored watermarks) in an open Kafka transaction of partition 0's owner."""
 
-    def committed(self, topic: str) -> list[ReadRecord]: ...
+    def committed(self, topic: str, *, is_open: bool = False) -> list[ReadRecord]:
+        """What readers find; `is_open`: although a Kafka transaction there has not ended."""
 
     def rebalance(self) -> None:
         """The group moves on; writers made before still speak for the old generation."""
@@ -218,7 +227,7 @@ class MemoryWorld:
 
         return Open()
 
-    def committed(self, topic: str) -> list[ReadRecord]:
+    def committed(self, topic: str, *, is_open: bool = False) -> list[ReadRecord]:
         return [
             ReadRecord(r.partition, r.offset(), r.key(), r.value(), tuple(r.headers() or ()))
             for r in self.kafka.committed(topic)
@@ -379,17 +388,34 @@ class KafkaWorld:
 
         self._closers.append(close)
 
+        settle = self._settle
+
         class Open:
             def commit(self) -> None:
                 producer.commit_transaction(DEADLINE_S)
+                settle(topic)
 
             def abort(self) -> None:
                 producer.abort_transaction(DEADLINE_S)
+                settle(topic)
 
         return Open()
 
-    def committed(self, topic: str) -> list[ReadRecord]:
+    def committed(self, topic: str, *, is_open: bool = False) -> list[ReadRecord]:
+        if not is_open:
+            self._settle(topic)
         return read_all(self._bootstrap, topic)
+
+    def _settle(self, topic: str) -> None:
+        """Kafka answers the end of a Kafka transaction before its markers are in the logs."""
+        wait_until(
+            lambda: (
+                bounds(self._bootstrap, topic, "read_committed")
+                == bounds(self._bootstrap, topic, "read_uncommitted")
+            ),
+            DEADLINE_S,
+            what=f"the markers of {topic}",
+        )
 
     def rebalance(self) -> None:
         self._member.close()

@@ -75,7 +75,7 @@ class Source:
 
 @cache
 def _parsed(text: str) -> ast.Module:
-    gc.disable()  # all trees are kept: looking through them again and again takes three times as long
+    gc.disable()  # all trees are kept: to go through them for garbage takes most of the time
     try:
         return ast.parse(text)
     finally:

@@ -101,6 +101,9 @@ def read_identity(
         transaction_id = TransactionId(raw_id.decode())  # type: ignore[union-attr]
         producer_group = ProducerGroup(_group(raw_group))
     except (ValueError, AttributeError, TypeError):  # includes UnicodeDecodeError; null values
+        found = (marker or b"").split(b";", 1)[0]
+        if found != _VERSION and found.isdigit():  # a later form need not have our fields
+            return unknown_version(half_offset, found)
         return Garbage(half_offset, "a system header does not parse")
     if version != _VERSION:
         return unknown_version(half_offset, version)

@@ -483,6 +483,24 @@ def test_a_pending_half_holds_both_watermarks_against_those_after_it() -> None:
     assert step.op_watermark == 1, "the mark of half 1 must be found by whoever reads half 1 again"
 
 
+def test_a_decision_that_waits_for_halves_holds_the_op_watermark_beyond_the_memory() -> None:
+    script = LedgerScript(finished_max=3)
+    script.half("slow")
+    script.roll_back("other")
+    script.half("other")
+    script.carried_out()
+    waiting_from = script.commit("slow", 2)
+    for number in range(6):
+        script.half(f"T{number}")
+        script.commit(f"T{number}")
+        script.carried_out()
+    script.half("slow", 1)
+    step = script.planned(message_count_max=1)
+    assert step.forwards == [[0, 8]]
+    assert step.half_watermark == 9
+    assert step.op_watermark == waiting_from, "its mark was not read back"
+
+
 def test_the_op_watermark_follows_the_memory_when_nothing_else_holds_it() -> None:
     script = LedgerScript(finished_max=3)
     for number in range(9):
@@ -608,6 +626,22 @@ def test_a_copy_above_the_mark_of_a_predecessor_gets_a_mark_of_its_own(ops_first
     assert marked >= {1, 2}
     assert [(c.kind, c.half_offsets) for c in final.conflicts] == [(ConflictKind.UNCOVERED, [2])]
     assert final.half_watermark == 3
+
+
+def test_a_copy_above_the_mark_of_a_predecessor_holds_the_half_watermark_until_marked() -> None:
+    script = LedgerScript()
+    script.half("T1")
+    script.half("T2")
+    script.half("T1")
+    script.commit("T2")
+    script.done("T1", 1, 0)
+    first = script.planned(message_count_max=1)
+    assert first.forwards == [[1]]
+    assert first.half_watermark == 2
+    script.ledger.confirm(first)
+    second = script.planned()
+    assert second.done == [mark("T1", 1, 2)]
+    assert second.half_watermark == 3
 
 
 def test_a_mark_finishes_what_waits_in_the_queue_and_it_is_not_written_again() -> None:

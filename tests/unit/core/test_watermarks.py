@@ -213,3 +213,20 @@ def test_the_queues_do_not_grow_behind_one_that_holds_for_long() -> None:
     assert both(marks) == (0, 0)
     slow.state = State.FINISHED
     assert both(marks) == (25_000, 25_000)
+
+
+def test_a_mark_of_the_half_that_is_read_next_holds_nothing() -> None:
+    marks = Watermarks(4, 0)
+    done(marks, 0, 4)
+    assert [tuple(entry) for entry in marks._done] == [(0, -1)]
+
+
+def test_the_mark_of_the_very_half_at_the_watermark_is_kept() -> None:
+    marks = Watermarks(0, 0)
+    pending = transaction()
+    read_halves(marks, transaction(State.FINISHED), transaction(State.FINISHED), pending)
+    done(marks, 0, 0)
+    done(marks, 1, 1)
+    marks.confirmed(1)
+    assert both(marks, 2)[1] == 2, "half 2 holds; neither mark is above it"
+    assert [tuple(entry) for entry in marks._done] == [(1, 1)]

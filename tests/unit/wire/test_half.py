@@ -215,3 +215,13 @@ def test_what_cannot_be_forwarded_is_garbage(headers: Headers | None) -> None:
     garbage = read_forward(9, headers)
     assert isinstance(garbage, Garbage)
     assert garbage.log_offset == 9
+
+
+def test_a_newer_form_is_known_as_such_even_with_other_fields() -> None:
+    headers = system_headers(HalfRecord("id", "group", 0, 1, "here", "orders"))
+    headers[0] = (headers[0][0], b"2 another form altogether")
+    assert isinstance(found := read_identity(7, 0, 0, headers), Garbage)
+    assert not found.is_newer  # "2 another form altogether" is no version
+    headers[0] = (headers[0][0], b"2;another;form")
+    assert isinstance(found := read_identity(7, 0, 0, headers), Garbage)
+    assert found.is_newer
