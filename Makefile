@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test mutations check format bench lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -31,6 +31,9 @@ test: $(STAMP) ## all tests on real servers, with coverage
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100
+
+mutations: $(STAMP) ## break the ledger on purpose; the property machine must find each (ten minutes)
+	$(BIN)/python -m pytest -m mutation tests/property
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -36,8 +36,10 @@ _BUILD = Path(__file__).resolve().parents[2] / "build"
 _CONCURRENCIES = (1, 8, 32, 64, 256)
 _MODES = ("raw", "engine", "http")
 _IDLE_S = 3.0
-#: Java compiles what it is asked for again and again; until then everything is slow.
 _MODE_WARM_UP_CONCURRENCY = 64
+#: Java compiles what it is asked for again and again, and is slow until it has. Compiling that
+#: takes less than this share of a processor is taken for its end.
+_COMPILED_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,10 @@ def read_plan(words: list[str] | None = None) -> Plan:
         "--only", metavar="MODES", default=",".join(_MODES), help="some of: raw,engine,http"
     )
     parser.add_argument("--seconds", type=float, help="length of each cell (4; quick: 1.5)")
-    parser.add_argument("--concurrency", metavar="N,N,...", help="numbers of callers")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each cell; middle is shown")
+    parser.add_argument("--concurrency", metavar="N,N,...", type=_counts, help="numbers of callers")
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="runs of each cell; the middle one is shown"
+    )
     parser.add_argument(
         "--keyed", action="store_true", help="random keys: all half partitions share the work"
     )
@@ -72,16 +76,23 @@ def read_plan(words: list[str] | None = None) -> Plan:
     modes = tuple(given.only.split(","))
     if not set(modes) <= set(_MODES):
         parser.error(f"--only takes some of {', '.join(_MODES)}")
-    wanted = given.concurrency.split(",") if given.concurrency else None
     return Plan(
         modes=modes,
-        concurrencies=tuple(map(int, wanted or ((1, 64) if given.quick else _CONCURRENCIES))),
+        concurrencies=given.concurrency or ((1, 64) if given.quick else _CONCURRENCIES),
         seconds=given.seconds or (1.5 if given.quick else 4.0),
         warm_up_s=0.5 if given.quick else 1.0,
-        mode_warm_up_s=3.0 if given.quick else 6.0,
-        repeats=given.repeat,
+        mode_warm_up_s=4.0 if given.quick else 20.0,
+        repeats=max(1, given.repeat),
         keyed=given.keyed,
     )
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    if not all(word.isdecimal() and int(word) > 0 for word in text.split(",")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of numbers of callers: give, say, 1,64"
+        )
+    return tuple(map(int, text.split(",")))
 
 
 @dataclass(slots=True)
@@ -185,13 +196,23 @@ class Director:
             commit=Spread.of(tally.commit_s),
             visible=Spread.of(figures.delays_s(tally.acknowledged_at_s, arrived_at_s)),
             cpu_us={name: cpu_s / count * 1e6 for name, cpu_s in spent.cpu_s.items()},
+            broker_compiling_us=spent.compiling_s / count * 1e6,
             rss_mib=rss_mib,
             rss_peak_mib=rss_peak_mib,
             others_percent=spent.others_percent(elapsed_s, os.cpu_count() or 1),
         )
 
     def _warm_mode_up(self, load: Child, more: dict[str, Any]) -> None:
-        self._load(load, _MODE_WARM_UP_CONCURRENCY, self.plan.mode_warm_up_s, more)
+        """Until the broker's Java has compiled most of what this mode needs, within bounds."""
+        broker = self.kafka.broker_pid()
+        give_up_s = time.monotonic() + self.plan.mode_warm_up_s
+        while True:
+            began_s, before_s = time.monotonic(), usage.compiling_s(broker)
+            self._load(load, _MODE_WARM_UP_CONCURRENCY, self.plan.warm_up_s * 2, more)
+            now_s = time.monotonic()
+            share = (usage.compiling_s(broker) - before_s) / (now_s - began_s)
+            if share < _COMPILED_SHARE or now_s > give_up_s:
+                return
 
     def _load(
         self, load: Child, concurrency: int, seconds: float, more: dict[str, Any]

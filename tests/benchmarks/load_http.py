@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchmarks import stamps
 from benchmarks.children import BenchmarkError, Order, arguments, obey, run
@@ -67,7 +67,7 @@ class Caller(asyncio.Protocol):
         self._cell: Cell | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of that class
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._cell is not None:

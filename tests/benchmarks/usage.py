@@ -20,6 +20,18 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def compiling_s(java_pid: int) -> float:
+    """Part of a Java's time that went into compiling: it fades as the process gets older."""
+    spent_s = 0.0
+    for task in Path(f"/proc/{java_pid}/task").iterdir():
+        try:
+            if (task / "comm").read_text().startswith(("C1 Compiler", "C2 Compiler")):
+                spent_s += int((task / "schedstat").read_text().split()[0]) / 1e9
+        except OSError:
+            continue  # the thread has just ended
+    return spent_s
+
+
 def machine_busy_s() -> float:
     """Time of all processors that was not idle; time that a hypervisor took away counts."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
@@ -46,17 +58,21 @@ class Usage:
     """Processor time of our processes and of the machine, up to one moment."""
 
     cpu_s: Mapping[str, float]
+    compiling_s: float  # of the broker's
     machine_s: float
 
     @classmethod
     def of(cls, pids: Mapping[str, int]) -> Usage:
-        """Until now."""
-        return cls({name: cpu_s(pid) for name, pid in pids.items()}, machine_busy_s())
+        """Until now; `pids` has the broker and whoever else is ours."""
+        spent = {name: cpu_s(pid) for name, pid in pids.items()}
+        return cls(spent, compiling_s(pids["broker"]), machine_busy_s())
 
     def since(self, before: Usage) -> Usage:
         """What was used between the two."""
         spent = {name: self.cpu_s[name] - before.cpu_s[name] for name in self.cpu_s}
-        return Usage(spent, self.machine_s - before.machine_s)
+        # A compiler thread that has ended takes its account with it.
+        compiling_s = max(0.0, self.compiling_s - before.compiling_s)
+        return Usage(spent, compiling_s, self.machine_s - before.machine_s)
 
     def others_percent(self, elapsed_s: float, processor_count: int) -> float:
         """Share of the machine that others took while this was used."""

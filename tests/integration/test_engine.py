@@ -31,7 +31,7 @@ from harness.engines import (
     until_idle,
     until_working,
 )
-from harness.kafka import admin_client, create_topics, values
+from harness.kafka import admin_client, bounds, create_topics, values
 
 if TYPE_CHECKING:
     import random
@@ -46,6 +46,17 @@ def site(kafka: Any) -> Site:
     made = Site(kafka.bootstrap)
     made.create_targets()
     return made
+
+
+async def until_stable(site: Site, topic: str) -> None:
+    """Kafka answers a commit before its markers are in the logs; wait for those."""
+
+    def is_stable() -> bool:
+        levels = ("read_committed", "read_uncommitted")
+        committed, uncommitted = (bounds(site.bootstrap, topic, level) for level in levels)
+        return committed == uncommitted
+
+    await until(is_stable, f"the markers of {topic}")
 
 
 # -- exactly once --------------------------------------------------------------------------------
@@ -95,6 +106,7 @@ async def test_the_answer_to_whoever_waits_comes_after_the_done_mark(site: Site)
             handle = await site.run(engine, site.pair(fate.name), fate, wait_visible=True)
             view = await engine.transactions.view(handle)
             assert view.visible
+        await until_stable(site, site.names.op)
         done = [entry for entry in site.ops() if isinstance(entry, DoneRead)]
         assert sorted(entry.ending for entry in done) == [0, 2]
 
@@ -192,6 +204,7 @@ async def test_if_one_message_cannot_be_delivered_all_of_its_transaction_are_par
         other = await site.prepare(engine, site.truths[0].messages, "other")
         await engine.transactions.end(other.handle, C, wait_visible=True)
         assert values(site.read(site.orders)) == [b"behind it"]
+        await until_stable(site, site.names.parked)
         records = site.read(site.names.parked)
         assert sorted(values(records), key=str) == [b"order T1", b"points T1"]
         why = [read_parked(record.offset, list(record.headers)) for record in records]
@@ -217,6 +230,7 @@ async def test_one_message_too_large_for_its_topic_does_not_take_others_along(si
         assert all(isinstance(a, Ended) for n, a in enumerate(answers) if n != 7), answers
         visible = sorted(values(site.read(tight)), key=str)
         assert visible == sorted((b"%d" % n for n in range(12) if n != 7), key=str)
+        await until_stable(site, site.names.parked)
         assert values(site.read(site.names.parked)) == [bytes(50_000)]
 
 

@@ -9,8 +9,6 @@ One rule is kept by the machine because the contract says so: an id is not used 
 memory may be gone.
 """
 
-from harness.ledger_model import Judge
-from harness.ledger_world import LedgerWorld, identity_of
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +20,8 @@ from hypothesis.stateful import (
 )
 
 from halfhitch.core.model import Identity, Resolution
+from harness.ledger_model import Judge
+from harness.ledger_world import LedgerWorld, identity_of
 
 NAMES = st.integers(0, 5)
 COUNTS = st.integers(1, 3)
@@ -42,6 +42,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.generation = 0
         self.judged = (-1, -1)
         self.payload_count = 0
+        self.other_count = 0
 
     @initialize(
         finished_max=MEMORIES,
@@ -170,6 +171,25 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.read_op()
         self.world.expire_early()
         self.world.write(message_count_max)
+
+    @precondition(lambda self: self.is_idle)
+    @rule(count=st.integers(1, 5), writes=st.booleans())
+    def others_come_and_go(self, count: int, writes: bool) -> None:
+        """A burst of other transactions: a backlog, or one after the other until it is gone.
+
+        They push the finished ones out of the memory, and whatever waits to the end of the queue.
+        """
+        world = self.world
+        for _ in range(count):
+            self.other_count += 1
+            identity = identity_of(f"o{self.other_count}")
+            world.prepare(identity)
+            world.decide(identity, Resolution.COMMIT)
+        world.read_half()
+        world.read_op()
+        while writes and world.write(1):
+            Judge(world).check_all()
+            world.read_op()
 
     @precondition(lambda self: self.world.step is not None and not self.world.step_is_committed)
     @rule()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.seeded import load_sibling
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -25,6 +24,7 @@ from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.errors import InvariantViolation
 from halfhitch.wire import op as op_wire
+from harness.seeded import load_sibling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +159,7 @@ def done_marks_end_copies_they_do_not_name(patch: Patch) -> None:
     patch.setattr(Transaction, "indexed_halves", indexed_halves)
 
 
-# -- identity, copies, what comes late --------------------------------------------------------------
+# -- identity, copies, what comes late ----------------------------------------------------------
 
 
 def offsets_are_the_identity(patch: Patch) -> None:
@@ -218,7 +218,7 @@ def the_memory_is_too_short(patch: Patch) -> None:
     patch.setattr(Finished, "advance", advance)
 
 
-# -- decisions --------------------------------------------------------------------------------------
+# -- decisions ----------------------------------------------------------------------------------
 
 
 def the_last_decision_wins(patch: Patch) -> None:
@@ -251,7 +251,7 @@ def early_decisions_are_forgotten_too_soon(patch: Patch) -> None:
     patch.setattr(early, "KEPT_MS", 1)
 
 
-# -- conflicts --------------------------------------------------------------------------------------
+# -- conflicts ----------------------------------------------------------------------------------
 
 
 def conflicts_are_not_found(patch: Patch) -> None:
@@ -284,7 +284,7 @@ def uncovered_copies_of_the_past_are_not_recorded(patch: Patch) -> None:
     patch.setattr(late.LateMarks, "copy", copy)
 
 
-# -- steps ------------------------------------------------------------------------------------------
+# -- steps --------------------------------------------------------------------------------------
 
 
 def an_aborted_step_is_forgotten(patch: Patch) -> None:
@@ -310,6 +310,8 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.mutation
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_the_machine_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)
