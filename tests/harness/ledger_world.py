@@ -173,9 +173,7 @@ class LedgerWorld:
         """Feed the next half records, all of them if no count is given."""
         for offset, record in self.half_log.read(self.half_position, count):
             size_bytes = len(record.value or b"")
-            event = half_wire.read_identity(
-                offset, record.stored_at_ms, size_bytes, record.headers
-            )
+            event = half_wire.read_identity(offset, record.stored_at_ms, size_bytes, record.headers)
             if isinstance(event, Garbage):
                 self.garbage_count += 1
                 self.ledger.pass_half(offset)
@@ -292,6 +290,7 @@ class LedgerWorld:
             assert not isinstance(event, Garbage)
             identities.add(event.identity)
             messages.append((event.index, record.value or b""))
+        assert len(identities) == 1, identities
         (identity,) = identities
         self.forwarded.append((identity, messages))
 
