@@ -21,6 +21,8 @@ Identity = tuple[ProducerGroup, TransactionId]
 class Resolution(Enum):
     """How a transaction ends. The value is the tag of the op record that says so."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
+
     COMMIT = "c"
     ROLLBACK = "r"
 
@@ -114,6 +116,8 @@ class ConflictMark:
 
 class Standing(Enum):
     """What the ledger knows of a transaction when somebody asks."""
+
+    __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
 
     UNKNOWN = "unknown"  # never seen, or ended beyond the horizon
     EARLY = "early"  # a decision, no half yet

@@ -34,6 +34,8 @@ from halfhitch.errors import InvariantViolation
 class State(Enum):
     """Where a transaction is; the module's text says how one gets in and out."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
+
     PENDING = auto()
     AWAITING = auto()
     READY = auto()
@@ -44,6 +46,8 @@ class State(Enum):
 
 class Trigger(Enum):
     """What happens to a transaction."""
+
+    __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
 
     DECIDED = auto()  # a decision was read; covered halves are missing
     DECIDED_WHOLE = auto()  # a decision was read and nothing is missing

@@ -1,5 +1,9 @@
 """Appends to the half and op topics from the event loop.
 
+Records of one partition gather while others of it are on their way, and leave together. An
+idempotent producer may have five messages of a partition in flight; handed more, its broker thread
+spins on the partition's lock and fights with the loop for it.
+
 One idempotent producer, one thread that polls it. Delivery reports arrive on that thread in bursts;
 they are put into a queue and the loop is woken once for each burst, because a wake-up costs more
 than a report.
@@ -11,10 +15,12 @@ was in flight is answered as unknown.
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -26,7 +32,22 @@ logger = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 
+#: More than this waiting for one partition is refused: Kafka does not keep up.
+_WAITING_MAX: Final = 50_000
+
 Result = int | HalfHitchError
+_Waiting = tuple["asyncio.Future[int]", bytes | None, bytes | None, KafkaHeaders]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What waits and what is on its way for one partition; belongs to the loop."""
+
+    topic: str
+    partition: int
+    waiting: list[_Waiting] = field(default_factory=list)
+    in_flight: int = 0
+    is_due: bool = False  # it will be sent when the loop comes round
 
 
 class KafkaRecordLog:
@@ -39,7 +60,9 @@ class KafkaRecordLog:
         self._half_topic = half_topic
         self._op_topic = op_topic
         self._producer: Any = make_producer()  # the stubs forbid null header values, Kafka does not
-        self._reports: deque[tuple[asyncio.Future[int], Result]] = deque()  # bounded by the queue
+        # Bounded by what is in flight.
+        self._reports: deque[tuple[_Lane, asyncio.Future[int], Result]] = deque()
+        self._lanes: dict[tuple[str, int], _Lane] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._broken = threading.Event()
@@ -52,6 +75,11 @@ class KafkaRecordLog:
 
     async def stop(self, drain_s: float) -> None:
         """Wait for what is in flight, at most `drain_s`, then stop the thread."""
+        give_up_s = time.monotonic() + drain_s
+        while any(lane.waiting for lane in self._lanes.values()):
+            if time.monotonic() > give_up_s:
+                break
+            await asyncio.sleep(0.01)
         await asyncio.to_thread(self._producer.flush, drain_s)
         self._stopping.set()
         await asyncio.to_thread(self._thread.join, _POLL_S * 5)
@@ -80,33 +108,46 @@ class KafkaRecordLog:
     ) -> "asyncio.Future[int]":
         assert self._loop is not None, "start() first"
         future: asyncio.Future[int] = self._loop.create_future()
-        try:
-            self._producer.produce(
-                topic,
-                value,
-                key,
-                partition,
-                partial(self._delivered, future),
-                headers=headers,
-            )
-        except BufferError:
-            future.set_exception(
-                Overloaded("too many records are waiting for Kafka; try again in a moment")
-            )
-        except KafkaException as error:
-            future.set_exception(append_error(error.args[0], topic))
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            lane = self._lanes[topic, partition] = _Lane(topic, partition)
+        if len(lane.waiting) >= _WAITING_MAX:
+            future.set_exception(_overloaded())
+            return future
+        lane.waiting.append((future, key, value, headers))
+        if lane.in_flight == 0 and not lane.is_due:
+            self._send_soon(self._loop, lane)
         return future
 
+    def _send_soon(self, loop: asyncio.AbstractEventLoop, lane: _Lane) -> None:
+        """Whatever else is appended in this round of the loop goes along."""
+        lane.is_due = True
+        loop.call_soon(self._send, lane)
+
+    def _send(self, lane: _Lane) -> None:
+        lane.is_due = False
+        waiting, lane.waiting = lane.waiting, []
+        produce, topic, partition = self._producer.produce, lane.topic, lane.partition
+        for future, key, value, headers in waiting:
+            report = partial(self._delivered, lane, future)
+            try:
+                produce(topic, value, key, partition, report, headers=headers)
+                lane.in_flight += 1
+            except BufferError:
+                future.set_exception(_overloaded())
+            except KafkaException as error:
+                future.set_exception(append_error(error.args[0], topic))
+
     def _delivered(
-        self, future: "asyncio.Future[int]", error: KafkaError | None, message: Any
+        self, lane: _Lane, future: "asyncio.Future[int]", error: KafkaError | None, message: Any
     ) -> None:
         """On the polling thread; must not raise (librdkafka would lose the report)."""
         if error is None:
-            self._reports.append((future, message.offset()))
+            self._reports.append((lane, future, message.offset()))
             return
         if error.fatal():
             self._broken.set()
-        self._reports.append((future, append_error(error, message.topic() or "?")))
+        self._reports.append((lane, future, append_error(error, message.topic() or "?")))
 
     def _poll(self) -> None:
         assert self._loop is not None
@@ -132,10 +173,13 @@ class KafkaRecordLog:
         broken.flush(1.0)
 
     def _deliver(self) -> None:
-        """On the loop: answer everyone whose report has come."""
+        """On the loop: answer everyone whose report has come, send what has gathered meanwhile."""
         reports = self._reports
         for _ in range(len(reports)):
-            future, result = reports.popleft()
+            lane, future, result = reports.popleft()
+            lane.in_flight -= 1
+            if lane.in_flight == 0 and lane.waiting and not lane.is_due and self._loop is not None:
+                self._send_soon(self._loop, lane)
             if future.done():  # whoever waited has gone
                 continue
             if isinstance(result, int):
@@ -149,3 +193,7 @@ class KafkaRecordLog:
             self._producer.list_topics(self._half_topic, 3.0)
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
+
+
+def _overloaded() -> Overloaded:
+    return Overloaded("too many records are waiting for Kafka; try again in a moment")
