@@ -16,6 +16,7 @@ OK, ERROR, USAGE, UNHEALTHY = 0, 1, 2, 3
 
 _RUN = "Run"
 _LOOK = "Look"
+_OPERATE = "Operate"
 _PREPARE = "Prepare"
 
 COMMANDS = (
@@ -25,6 +26,10 @@ COMMANDS = (
     CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
     CommandRow(
         "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
+    ),
+    CommandRow("tx", "halfhitch_cli.commands.tx", "What is undecided, and deciding it.", _OPERATE),
+    CommandRow(
+        "parked", "halfhitch_cli.commands.parked", "What was given up: show, put back.", _OPERATE
     ),
     CommandRow(
         "topics", "halfhitch_cli.commands.topics", "Create or verify the internal topics.", _PREPARE

@@ -1,23 +1,37 @@
 """Asking the admin door of a running sidecar.
 
-Owns `AdminClient`: a GET and what its failures mean to a person. A door that does not answer is
-BackendError; it says nothing about the transactions. Standard library only.
+Owns `AdminClient`: one request and what its failures mean to a person. A door that does not answer
+is BackendError; it says nothing about the transactions. Standard library only.
 """
 
 import http.client
 import json
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from halfhitch.config import Settings
-from halfhitch.errors import BackendError, RequestError
+from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
 
 _WAIT_S = 5.0
-_BODY_BYTES_MAX = 16 * 1_048_576
+#: For what the sidecar has to ask Kafka for, and perhaps read a whole topic.
+SLOW_S = 90.0
+#: 32 MiB of payload as base64 in JSON, and some more.
+_BODY_BYTES_MAX = 64 * 1_048_576
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server binds
 
 
+class Refusal(RequestError):
+    """The sidecar has answered with an error; `reason` is its own sentence."""
+
+    def __init__(self, message: str, *, status: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
 class AdminClient:
-    """One admin door."""
+    """One admin door. Several threads may use it."""
 
     def __init__(self, host: str, port: int, token: str | None = None) -> None:
         # A server binds "every address"; nobody can connect to that.
@@ -38,36 +52,90 @@ class AdminClient:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
-    def get(self, path: str) -> tuple[int, Any]:
-        """Status and decoded body (None when empty). Raises BackendError, RequestError."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_WAIT_S)
+    def get(self, path: str, *, wait_s: float = _WAIT_S) -> tuple[int, Any]:
+        """Status and decoded body (None when empty). Raises BackendError, Refusal."""
+        return self._ask("GET", path, None, wait_s)
+
+    def find(self, path: str, filters: Mapping[str, object]) -> Any:
+        """The decoded answer to a question with filters; those that are None are left out."""
+        given = {name: value for name, value in filters.items() if value is not None}
+        query = f"?{urlencode(given)}" if given else ""
+        return self._ask("GET", path + query, None, SLOW_S)[1]
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """The decoded answer. Raises OutcomeUnknown when none came."""
+        return self._ask("POST", path, body, SLOW_S)[1]
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, object] | None, wait_s: float
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=wait_s)
         try:
-            connection.request("GET", path, headers=self._headers)
+            self._connect(connection)
+            headers, encoded = dict(self._headers), None
+            if body is not None:
+                encoded = json.dumps(body).encode()
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, encoded, headers)
             response = connection.getresponse()
-            body = response.read(_BODY_BYTES_MAX)
+            raw = response.read(_BODY_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
+            raise self._no_answer(method, error) from error
+        finally:
+            connection.close()
+        return response.status, self._decoded(path, response.status, raw)
+
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            connection.connect()
+        except OSError as error:
             raise BackendError(
                 f"No sidecar answers on {self.address} ({error}): start one with `halfhitch serve` "
                 "or `halfhitch dev`, or name its door with --admin-host and --admin-port."
             ) from error
-        finally:
-            connection.close()
-        if response.status == http.client.UNAUTHORIZED:
+
+    def _no_answer(self, method: str, error: Exception) -> BackendError:
+        if method == "GET":
+            return BackendError(
+                f"The sidecar on {self.address} did not answer ({error}): see its log, try again."
+            )
+        return OutcomeUnknown(
+            f"The sidecar on {self.address} did not answer ({error}): whether it was done is not "
+            "known. Look before you repeat it; to repeat is safe."
+        )
+
+    def _decoded(self, path: str, status: int, raw: bytes) -> Any:
+        if status == http.client.UNAUTHORIZED:
             raise RequestError(
                 f"The sidecar on {self.address} asks for a token: set HALFHITCH_AUTH_TOKENS or "
                 "--auth-token-file to one it accepts."
             )
+        if len(raw) > _BODY_BYTES_MAX:
+            raise BackendError(
+                f"The answer of {self.address} is larger than {_BODY_BYTES_MAX} bytes; ask for "
+                "less, with filters or --limit."
+            )
         try:
-            decoded = json.loads(body) if body else None
-        except ValueError:
+            decoded = json.loads(raw) if raw else None
+        except (ValueError, RecursionError):
             raise BackendError(
                 f"What answers on {self.address} is no sidecar's admin door: "
                 "check --admin-host and --admin-port."
             ) from None
-        if response.status >= http.client.BAD_REQUEST and path not in ("/readyz", "/livez"):
-            detail = decoded.get("error", {}) if isinstance(decoded, dict) else {}
-            raise RequestError(
-                f"The sidecar on {self.address} answers {response.status} to {path}: "
-                f"{detail.get('message', 'no reason given')}"
+        if status >= http.client.BAD_REQUEST and path not in ("/readyz", "/livez"):
+            detail = decoded.get("error") if isinstance(decoded, dict) else None
+            found = detail.get("message") if isinstance(detail, dict) else None
+            reason = str(found or "no reason given")
+            raise Refusal(
+                f"The sidecar on {self.address} answers {status} to "
+                f"{path.partition('?')[0]}: {reason}",
+                status=status,
+                reason=reason,
             )
-        return response.status, decoded
+        return decoded
+
+
+def path_of(kind: str, group: str, transaction_id: str, action: str = "") -> str:
+    """The path of one transaction: /v1/{kind}/{group}/{id}[/{action}]."""
+    path = f"/v1/{kind}/{quote(group, safe='')}/{quote(transaction_id, safe='')}"
+    return f"{path}/{action}" if action else path

@@ -58,6 +58,11 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def printable(text: str) -> str:
+    """Text of unknown origin: codes for the terminal are shown, not sent."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _draw(tables: Sequence[Table]) -> None:
     from rich import box
     from rich.console import Console
@@ -78,7 +83,9 @@ def _draw(tables: Sequence[Table]) -> None:
             drawn.add_column(column, justify="right" if right else "left", overflow="fold")
         for row in table.rows:
             # Text, not markup: square brackets in a value are only square brackets.
-            drawn.add_row(*(Text(cell, style=table.styles.get(cell, "")) for cell in row))
+            drawn.add_row(
+                *(Text(printable(cell), style=table.styles.get(cell, "")) for cell in row)
+            )
         with console.capture() as capture:
             console.print(drawn)
         lines = [line.rstrip() for line in capture.get().splitlines()]

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from halfhitch.config import Settings
+from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.admin.door import AdminDoor
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.server import HttpDoor
@@ -25,6 +26,7 @@ from halfhitch.engine import Engine, EngineOptions
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability import logging as log_setup
 from halfhitch.observability.metrics import Metrics
+from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class App:
             await self.admin.start()
             self.http = HttpDoor(
                 engine.transactions,
+                checks=engine.desk,
                 host=settings.http.host,
                 port=settings.http.port,
                 unix_path=settings.http.socket,
@@ -112,6 +115,19 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
             payload_cache_bytes=owner.payload_cache_bytes,
             horizon_ms=settings.ledger.horizon_s * 1000,
             finished_max=settings.ledger.finished_max,
+            check_rules=_check_rules(settings),
+        ),
+        desk_limits=DeskLimits(
+            in_flight_max=settings.checks.in_flight_max, answer_s=settings.checks.answer_s_max
+        ),
+        give_up=settings.checks.give_up,
+        give_up_topics=settings.checks.give_up_topics,
+        redis_url=None if settings.redis.url is None else settings.redis.url.reveal(),
+        check_url=settings.checks.url,
+        check_url_groups=settings.checks.url_groups,
+        check_url_networks=settings.checks.url_networks,
+        check_url_token=(
+            None if settings.checks.url_token is None else settings.checks.url_token.reveal()
         ),
         transaction_timeout_ms=owner.transaction_timeout_ms,
         session_timeout_ms=owner.session_timeout_ms,
@@ -123,6 +139,23 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
     )
 
 
+def _check_rules(settings: Settings) -> CheckRules:
+    checks = settings.checks
+    return CheckRules(
+        immunity_ms=int(checks.immunity_s * 1000),
+        interval_ms=int(checks.interval_s * 1000),
+        backoff=checks.backoff,
+        interval_ms_max=int(checks.interval_s_max * 1000),
+        jitter=checks.jitter,
+        count_max=checks.count_max,
+        age_ms_max=checks.age_s_max * 1000,
+        renew_ms=checks.renew_s * 1000,
+        incomplete_ms=settings.ledger.horizon_s * 1000,
+        # Somewhat more than the desk waits, with another instance in between.
+        answer_ms=int(checks.answer_s_max * 1000) + 10_000,
+    )
+
+
 def _limits(settings: Settings) -> Limits:
     http = settings.http
     return Limits(
@@ -130,6 +163,7 @@ def _limits(settings: Settings) -> Limits:
         body_bytes_max=settings.messages.bytes_max * 4 // 3 + 65_536,
         header_bytes_max=http.header_bytes_max,
         connection_count_max=http.connections_max,
+        stream_count_max=max(1, http.connections_max // 2),
         in_flight_count_max=http.in_flight_max,
         receive_s=http.receive_s_max,
         idle_s=http.idle_s_max,

@@ -15,12 +15,14 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch import __version__
+from halfhitch.adapters.callback.links import CallbackLinks
+from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import clients, topics
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.markers import KafkaMarkers
@@ -28,14 +30,24 @@ from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
+from halfhitch.adapters.redis.index import RedisIndex
+from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
-from halfhitch.ports import Clock, Observer
+from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.admission import Admission
 from halfhitch.service.api import PartitionState
+from halfhitch.service.asking import Asking
+from halfhitch.service.checkback import CheckBack
+from halfhitch.service.checking.api import CheckOutcome
+from halfhitch.service.checking.desk import Desk
+from halfhitch.service.checking.limits import DeskLimits
+from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.decisions import DecisionLog
 from halfhitch.service.owner import OwnerLimits, PartitionOwner
 from halfhitch.service.ownership import Ownership
+from halfhitch.service.payloads import PayloadCache
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.service.transactions import Parts, TransactionService
 from halfhitch.service.visibility import Visibility
@@ -73,9 +85,28 @@ class EngineOptions:
     message_bytes_max: int = 1_000_000
     visible_wait_s: float = 30.0
     stop_wait_s: float = 8.0
+    desk_limits: DeskLimits = field(default_factory=DeskLimits)
+    give_up: str = "park"
+    give_up_topics: tuple[str, ...] = ()
+    redis_url: str | None = None
+    check_url: str | None = None
+    check_url_groups: tuple[str, ...] = ("*",)
+    check_url_networks: tuple[str, ...] = ()
+    check_url_token: str | None = None
     producer_options: dict[str, str] = field(default_factory=dict)
     consumer_options: dict[str, str] = field(default_factory=dict)
     admin_options: dict[str, str] = field(default_factory=dict)
+
+
+_ANSWERS: Final = {
+    Resolution.COMMIT: CheckOutcome.COMMIT,
+    Resolution.ROLLBACK: CheckOutcome.ROLLBACK,
+    Resolution.PARK: CheckOutcome.DECIDED,
+}
+
+
+def _nobody(_: str) -> None:
+    """Nobody wants to know which groups prepare here."""
 
 
 class Engine:
@@ -90,13 +121,15 @@ class Engine:
         self._names = topics.InternalTopics(options.topic_prefix)
         self._started_s = self._clock.monotonic_s()
         self._kafka_trouble: str | None = "Kafka has not been reached yet"
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._is_open = False
         self._failure: asyncio.Future[HalfHitchError] | None = None
+        self._index = None if options.redis_url is None else LaterIndex()
+        self._callbacks: CallbackLinks | None = None
 
     async def start(self) -> None:
         """Begin; returns at once, whether or not Kafka is there."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         options, names = self._options, self._names
         self._failure = loop.create_future()
         self._admin = AdminClient(self._config(options.admin_options), logger=clients.logger)
@@ -111,6 +144,9 @@ class Engine:
             half_topic=names.half,
             op_topic=names.op,
         )
+        self._decisions = DecisionLog(self._log)
+        self._policy_of_topics = GiveUpPolicy(options.give_up, options.give_up_topics)
+        self._handles = HandleCodec(options.handle_keys)
         self._tail = KafkaOpTail(self._consumer, op_topic=names.op)
         visibility = Visibility(loop, self._tail)
         self._tail.attach(visibility)
@@ -130,15 +166,37 @@ class Engine:
             half_topic=names.half,
             listener=self._ownership,
         )
+        self.desk = Desk(
+            loop=loop,
+            instance=options.instance,
+            index=self._index,
+            presence=self._index,
+            decisions=self._decisions,
+            observer=self._observer,
+            clock=self._clock,
+            reports=self._ownership,
+            limits=options.desk_limits,
+            check_now=self._check_now,
+        )
         self.transactions = TransactionService(self._parts(visibility))
+        if options.check_url is not None:
+            self._callbacks = CallbackLinks(
+                Target.parse(options.check_url, options.check_url_networks),
+                desk=self.desk,
+                end=self._end_by_check,
+                groups=options.check_url_groups,
+                token=options.check_url_token,
+                answer_s=options.desk_limits.answer_s,
+            )
         self._log.start()
+        self.desk.start()
         self._tasks = [asyncio.ensure_future(self._open()), asyncio.ensure_future(self._probe())]
 
     def _parts(self, visibility: Visibility) -> Parts:
         options, names = self._options, self._names
         return Parts(
             log=self._log,
-            decisions=DecisionLog(self._log),
+            decisions=self._decisions,
             admission=Admission(
                 policy=self._policy,
                 catalog=self._catalog,
@@ -148,13 +206,38 @@ class Engine:
             visibility=visibility,
             inquiry=KafkaInquiry(self._consumer, half_topic=names.half, op_topic=names.op),
             markers=KafkaMarkers(self._admin, self._catalog),
-            handles=HandleCodec(options.handle_keys),
+            handles=self._handles,
             observer=self._observer,
             clock=self._clock,
             new_id=new_transaction_id,
             instance=options.instance,
             visible_wait_s=options.visible_wait_s,
+            on_decided=self._on_decided,
+            on_group=_nobody if self._callbacks is None else self._callbacks.notice,
         )
+
+    async def _end_by_check(self, handle: str, resolution: Resolution) -> None:
+        await self.transactions.end(handle, resolution, source=ResolutionSource.CHECK)
+
+    def _notice(self, producer_group: str) -> None:
+        """From owners' threads: the group has transactions to be checked, and nobody is live."""
+        if self._callbacks is not None:
+            self._loop.call_soon_threadsafe(self._callbacks.notice, producer_group)
+
+    def _on_decided(
+        self, identity: Identity, resolution: Resolution | None, source: ResolutionSource
+    ) -> None:
+        """An end was answered here: if a check of it is out, that is its answer."""
+        outcome = CheckOutcome.DECIDED
+        if source is ResolutionSource.CHECK and resolution is not None:
+            outcome = _ANSWERS[resolution]
+        self.desk.settle(identity, outcome)
+
+    def _check_now(self, partition: int, identity: Identity) -> None:
+        """Another instance's operator wants this checked."""
+        task = asyncio.ensure_future(self._ownership.check_now(partition, identity))
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
 
     async def stop(self) -> None:
         """Give partitions up in order, flush, let go. The doors must have drained before."""
@@ -164,6 +247,11 @@ class Engine:
         if self._membership.is_alive:
             await asyncio.to_thread(self._membership.stop, self._options.stop_wait_s + 2.0)
         await asyncio.to_thread(self._ownership.stop)
+        if self._callbacks is not None:
+            await self._callbacks.stop()
+        self.desk.stop()
+        if self._index is not None:
+            await self._index.stop()
         await asyncio.to_thread(self._tail.stop, 2.0)
         await self._log.stop(_FLUSH_S)
 
@@ -190,13 +278,31 @@ class Engine:
                 return
             self._kafka_trouble = None
             self._is_open = True
+            self._open_index()
             self.transactions.open(count)
             if self._options.owner_enabled:
                 self._membership.start()
             return
 
+    def _open_index(self) -> None:
+        """Before the owners: they tell it what they own."""
+        options = self._options
+        if options.redis_url is None or self._index is None:
+            return
+        index = RedisIndex(
+            options.redis_url,
+            # Installations that share a Redis are told apart by what they share least.
+            cluster=f"{self._cluster_id}{options.topic_prefix and '.'}{options.topic_prefix}",
+            instance=options.instance,
+            observer=self._observer,
+            on_post=self.desk.on_inbox,
+        )
+        index.start()
+        self._index.opened(index)
+
     def _verified_partition_count(self) -> int:
         options = self._options
+        self._cluster_id = topics.cluster_id(self._admin, wait_s=_TOPICS_WAIT_S)
         if options.create_topics:
             return topics.ensure(
                 self._admin,
@@ -269,15 +375,42 @@ class Engine:
                 clock=self._clock,
                 limits=options.owner_limits,
                 on_done=visibility.done,
+                make_checkback=partial(self._make_checkback, partition),
             )
 
         return lambda partition: PartitionWorker(partition, partial(make_owner, partition))
+
+    def _make_checkback(
+        self, partition: int, payloads: PayloadCache, reader: PartitionReader
+    ) -> CheckBack:
+        return CheckBack(
+            partition,
+            gate=self.desk,
+            index=self._index,
+            on_nobody=self._notice,
+            policy=self._policy_of_topics,
+            asking=Asking(
+                partition,
+                half_topic=self._names.half,
+                sign=self._handles.encode,
+                number_max=self._options.owner_limits.check_rules.count_max,
+            ),
+            observer=self._observer,
+            clock=self._clock,
+            payloads=payloads,
+            reader=reader,
+        )
 
     # -- what people and probes ask (service.api.System) -----------------------------------------
 
     def unready_reasons(self) -> list[str]:
         """Why new prepares would fail now."""
         return [] if self._kafka_trouble is None else [self._kafka_trouble]
+
+    def degraded_reasons(self) -> list[str]:
+        """What does not work as it should, while prepares and ends do."""
+        trouble = None if self._index is None else self._index.trouble
+        return [] if trouble is None else [trouble]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""

@@ -1,19 +1,26 @@
 """Every error Half Hitch raises on purpose, and whose fault it is.
 
     HalfHitchError
-    ├── RequestError             the caller asked for something that cannot be; asking again will
-    not help │   ├── InvalidRequest       malformed or missing fields │   │   ├── InvalidJson │   │
-    ├── InvalidBase64 │   │   ├── ReservedHeader │   │   ├── UnknownTopic │   │   ├── ForbiddenTopic
-    │   │   ├── InvalidPartition │   │   ├── InvalidHandle    broken, forged, or signed with a key
-    this instance does not know │   │   └── WrongGroup │   ├── TransactionNotFound │   ├──
-    TransactionGone │   ├── ContraryDecision     the transaction ended the other way first │   ├──
-    TransactionGone │   ├── TransactionParked    committed, but a target will never take it
-    MessageTooLarge │   └── UnsupportedMediaType ├── BackendError             trouble behind the
-    door; the same request may succeed later │   ├── Overloaded │   ├── ShuttingDown │   ├──
-    KafkaUnavailable     surely not stored │   └── OutcomeUnknown       perhaps stored: never to be
-    read as "no" │       └── VisibilityUnknown  decided and durable; whether it is visible yet is
-    not known ├── ConfigurationError       refuse to start │   └── TopologyError        the internal
-    topics break a promise └── InvariantViolation       a bug of ours: please report it
+    ├── RequestError                  the caller asked for what cannot be: no retry will help
+    │   ├── InvalidRequest            malformed or missing fields
+    │   │   ├── InvalidJson, InvalidBase64, ReservedHeader
+    │   │   ├── UnknownTopic, ForbiddenTopic, InvalidPartition
+    │   │   ├── InvalidHandle         broken, forged, or signed with a key that is not known here
+    │   │   └── WrongGroup
+    │   ├── TransactionNotFound
+    │   ├── TransactionGone           it ended so long ago that how is no longer known
+    │   ├── ContraryDecision          it ended the other way first
+    │   ├── TransactionParked         its messages lie on the parked topic: an operator must look
+    │   ├── MessageTooLarge, UnsupportedMediaType
+    ├── BackendError                  trouble behind the door; the same request may succeed later
+    │   ├── Overloaded, ShuttingDown
+    │   ├── KafkaUnavailable          surely not stored
+    │   ├── OutcomeUnknown            perhaps stored: never to be read as "no"
+    │   │   └── VisibilityUnknown     decided and durable; whether it is visible yet is not known
+    │   └── RedisUnavailable          only where Redis is all there is to ask
+    ├── ConfigurationError            refuse to start
+    │   └── TopologyError             the internal topics break a promise
+    └── InvariantViolation            a bug of ours: please report it
 
 Each class carries a stable `code` (part of the public contract) and says whether a retry can help.
 How an error looks on a wire is decided beside each door, nowhere else.
@@ -129,7 +136,7 @@ class ContraryDecision(RequestError):
 
 
 class TransactionParked(RequestError):
-    """The transaction is committed, but its messages lie on the parked topic: see why there."""
+    """Its messages lie on the parked topic: `halfhitch parked show` says why."""
 
     code = "transaction_parked"
 
@@ -188,6 +195,12 @@ class VisibilityUnknown(OutcomeUnknown):
     """The decision is durable; the forward was not seen within the waiting time."""
 
     code = "visibility_unknown"
+
+
+class RedisUnavailable(BackendError):
+    """Redis did not answer. No transaction depends on it; a question of an operator may."""
+
+    code = "redis_unavailable"
 
 
 class ConfigurationError(HalfHitchError):

@@ -5,12 +5,13 @@ KafkaUnavailable when the record is surely not stored, OutcomeUnknown when nobod
 """
 
 from asyncio import Future
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+from halfhitch.core.model import ConflictKind, Identity, Resolution, ResolutionSource
+from halfhitch.wire.parked_fold import Parking
 
 #: Header list as Kafka has it: order and duplicates matter, a value may be null.
 KafkaHeaders = list[tuple[str, bytes | None]]
@@ -99,6 +100,27 @@ class Observer(Protocol):
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over: fenced, both logs read to their ends."""
+
+    def check_sent(self, producer_group: str, lag_s: float) -> None:
+        """A check was handed to a producer, this long after it was due."""
+
+    def check_settled(self, producer_group: str, outcome: str) -> None:
+        """What became of a check: a value of service.checking.api.CheckOutcome."""
+
+    def given_up(self, policy: str, reason: str, count: int) -> None:
+        """Undecided transactions were given up; policy is "park", "rollback" or "commit"."""
+
+    def renewed(self, count: int) -> None:
+        """Old pending transactions were re-appended without being checked."""
+
+    def resumed(self, count: int) -> None:
+        """Parked transactions were put back."""
+
+    def redis(self, healthy: bool) -> None:  # noqa: FBT001 - one fact
+        """Redis answers, or does not."""
+
+    def redis_rebuilt(self, reason: str) -> None:
+        """What Redis held was not ours any more ("wiped", "old", "away", "garbage")."""
 
 
 class StoredRecord(Protocol):
@@ -247,6 +269,122 @@ class PartitionWriter(Protocol):
 
     def close(self) -> None:
         """Let go of everything; never raises. An open Kafka transaction is aborted if possible."""
+        ...
+
+
+@dataclass(slots=True)
+class Doubt:
+    """One transaction that is still undecided after about a second, as the index shows it.
+
+    Times are wall clock milliseconds, for people; the owner's own times are not taken from here.
+    """
+
+    identity: Identity
+    topics: tuple[str, ...]
+    message_count: int
+    half_offsets: tuple[int, ...]
+    born_ms: int
+    immune_until_ms: int
+    due_ms: int
+    check_count: int
+    #: The highest number known to be delivered; equal to check_count or one less.
+    delivered: int = 0
+    last_check_ms: int | None = None
+    last_answer: str | None = None
+    last_instance: str | None = None
+
+
+class DoubtIndex(Protocol):
+    """Redis, as the coordinator uses it: written behind, never waited for, never believed.
+
+    The first group of methods may be called from any thread, never blocks and never raises; what
+    cannot be written is dropped, and `wants_all` asks for it again later.
+    """
+
+    def doubtful(self, partition: int, doubts: Sequence[Doubt]) -> None:
+        """These are undecided, or something about them has changed."""
+        ...
+
+    def settled(self, partition: int, identities: Sequence[Identity]) -> None:
+        """These are undecided no more."""
+        ...
+
+    def owns(self, partition: int, *, is_owned: bool) -> None:
+        """This instance owns the half partition, or gives it up."""
+        ...
+
+    def wants_all(self, partition: int) -> bool:
+        """Whether everything must be written anew: begin `doubtful` from the start, once."""
+        ...
+
+    async def delivered(self, partition: int, identity: Identity) -> int:
+        """Highest check number known to be delivered; 0 when Redis does not say, or not in time."""
+        ...
+
+    async def list(self, partition: int, *, count_max: int) -> Sequence[Doubt]:
+        """By due time, soonest first, for people. Raises RedisUnavailable."""
+        ...
+
+    async def owner(self, partition: int) -> str | None:
+        """The instance that owns it, as far as Redis says. Raises RedisUnavailable."""
+        ...
+
+
+class Presence(Protocol):
+    """Which instances have live producers of which group; and a way to hand checks to them."""
+
+    def announce(self, producer_groups: Collection[str]) -> None:
+        """These have live producers here, from now until the next call. Repeated in Redis."""
+        ...
+
+    def instances(self, producer_group: str) -> Sequence[str]:
+        """Other instances with live producers of the group, as last heard (a second old at most).
+
+        Asking makes it worth knowing: the first answer may be empty.
+        """
+        ...
+
+    def post(self, instance: str, kind: str, body: bytes) -> bool:
+        """Put something into that instance's inbox, without waiting; False: Redis is away."""
+        ...
+
+
+@dataclass(slots=True)
+class ParkedContent:
+    """One parked message as its producer gave it."""
+
+    topic: str
+    partition: int | None  # fixed by the producer
+    key: bytes | None
+    value: bytes | None
+    headers: KafkaHeaders
+
+
+class ParkedStore(Protocol):
+    """The parked topic, for operators. Slow, and never on the way of a transaction.
+
+    Raises KafkaUnavailable when the topic cannot be read to its end in time.
+    """
+
+    async def parkings(self, identity: Identity | None = None) -> tuple[Sequence[Parking], int]:
+        """All that is parked, or one transaction's; and how many messages were left out.
+
+        Oldest first. Messages are left out when there are more than can be kept.
+        """
+        ...
+
+    async def content(self, identity: Identity) -> tuple[Parking, Sequence[ParkedContent]]:
+        """The oldest parking of a transaction with its messages.
+
+        Raises TransactionNotFound, MessageTooLarge.
+        """
+        ...
+
+    async def resume(self, identity: Identity, *, reason: str, operator: str) -> Parking:
+        """Put the oldest parking of a transaction back, once, whoever else tries the same.
+
+        Raises TransactionNotFound when there is none (any more), OutcomeUnknown.
+        """
         ...
 
 

@@ -48,6 +48,7 @@ class Coordinator:
         self.looked_up: list[tuple[int, Identity, int]] = []
         self.look_up_answer: tuple[Resolution | None, bool] | HalfHitchError = (None, False)
         self.owners: dict[int, PartitionOwner] = {}
+        self.told: list[tuple[Any, ...]] = []
         self.handles = HandleCodec(KEYS)
         self.markers = MemoryMarkers()
         log = MemoryRecordLog(self.kafka)
@@ -71,6 +72,8 @@ class Coordinator:
                 new_id=self._new_id,
                 instance="instance-9",
                 visible_wait_s=visible_wait_s,
+                on_decided=lambda *told: self.told.append(told),
+                on_group=lambda _: None,
             )
         )
         self.service.open(PARTITION_COUNT)
@@ -100,6 +103,10 @@ class Coordinator:
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
         owner = self.owners.get(partition)
         return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
+
+    def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
+        owner = self.owners.get(partition)
+        return (0, None, None) if owner is None else owner.checked(identity)
 
     def works(self, partition: int) -> bool:
         return partition in self.owners

@@ -13,7 +13,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.core.model import (
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
 from halfhitch.errors import (
     ContraryDecision,
     ForbiddenTopic,
@@ -146,6 +152,11 @@ class FakeTransactions:
                 "It ended the other way.", decided=transaction.state, requested=wanted
             )
         return Ended(transaction.transaction_id, transaction.state, wait_visible)
+
+    def identify(self, handle: str) -> Identity:
+        self.calls.append("identify")
+        transaction = self._find(handle)
+        return ProducerGroup(transaction.producer_group), TransactionId(transaction.transaction_id)
 
     async def view(self, handle: str) -> TransactionView:
         await self._enter("view")

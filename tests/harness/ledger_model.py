@@ -10,19 +10,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from halfhitch.core.model import (
+    COPIED,
+    GIVEN_UP,
+    PARKED,
+    ROLLED_BACK,
     ConflictKind,
     ConflictRead,
     DecisionRead,
     DoneRead,
     HalfRead,
     Identity,
+    ProducerGroup,
     Resolution,
     Standing,
+    TransactionId,
 )
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
-from harness.ledger_world import LedgerWorld, Log, Record
+from halfhitch.wire.parked import LateDecision, Parked, read_parked
+from harness.ledger_world import LedgerWorld
+from harness.logs import Log, Record
 
 #: The contract's figure, not the ledger's constant: a decision counts for what begins at most a
 #: minute after it.
@@ -57,19 +65,28 @@ class History:
         return result
 
     @property
+    def ends(self) -> list[DoneRead]:
+        """Done marks that say how it ended; the others only clear away older copies."""
+        return [mark for mark in self.done if mark.ending != COPIED]
+
+    @property
     def is_whole(self) -> bool:
         winner = self.winner
         if winner is None:
             return False
-        if winner.resolution is Resolution.ROLLBACK:
+        if winner.resolution is not Resolution.COMMIT:
             return True
         return all(index in self.firsts for index in range(winner.covered_count))
 
     @property
     def ending(self) -> int:
+        """How it ends. That something never came is seen by whoever has waited: see Judge."""
         winner = self.winner
         assert winner is not None
-        return winner.covered_count if winner.resolution is Resolution.COMMIT else 0
+        if any(mark.ending == PARKED for mark in self.done):
+            return PARKED
+        endings = {Resolution.ROLLBACK: ROLLED_BACK, Resolution.PARK: GIVEN_UP}
+        return endings.get(winner.resolution, winner.covered_count)
 
 
 def histories(half_log: Log, op_log: Log) -> dict[Identity, History]:
@@ -79,12 +96,12 @@ def histories(half_log: Log, op_log: Log) -> dict[Identity, History]:
     def of(identity: Identity) -> History:
         return result.setdefault(identity, History(identity))
 
-    for offset, record in enumerate(half_log.records):
-        for half in () if record is None else _halves(offset, record):
+    for offset, record in half_log.committed():
+        for half in _halves(offset, record):
             of(half.identity).halves.append(half)
             of(half.identity).payloads[offset] = record.value or b""
-    for offset, record in enumerate(op_log.records):
-        for event in () if record is None else _entries(offset, record):
+    for offset, record in op_log.committed():
+        for event in _entries(offset, record):
             history = of(event.identity)
             if isinstance(event, DecisionRead):
                 history.decisions.append(event)
@@ -125,7 +142,7 @@ class Judge:
             history = self.histories[identity]
             winner = history.winner
             assert winner is not None, f"{identity} was forwarded without a decision"
-            assert winner.resolution is Resolution.COMMIT, f"{identity} is rolled back, yet visible"
+            assert winner.resolution is Resolution.COMMIT, f"{identity} is not committed, yet seen"
             assert history.is_whole, f"{identity} was forwarded before all of it was there"
             assert times[identity] == 1, f"{identity} was forwarded {times[identity]} times"
             firsts = history.firsts
@@ -140,10 +157,80 @@ class Judge:
         for history in self.histories.values():
             marked = Counter(o for mark in history.done for o in mark.half_offsets)
             assert not marked or max(marked.values()) == 1, f"a half is done twice: {history.done}"
-            assert set(marked) <= {half.half_offset for half in history.halves}
+            halves = {half.half_offset: half for half in history.halves}
+            assert set(marked) <= set(halves)
             for mark in history.done:
-                assert mark.ending == history.ending
+                if mark.ending == COPIED:
+                    self._check_superseded(history, [halves[o] for o in mark.half_offsets])
+                    continue
+                assert mark.ending == history.ending, f"ends in another way: {mark} {history}"
                 assert (mark.ending > 0) is (history.identity in forwarded)
+                if mark.ending == PARKED:
+                    winner = history.winner
+                    assert winner is not None
+                    waited_ms = history.ends[0].stored_at_ms - winner.stored_at_ms
+                    assert waited_ms >= self.world.rules.incomplete_ms, f"not waited for: {history}"
+
+    @staticmethod
+    def _check_superseded(history: History, halves: list[HalfRead]) -> None:
+        """An older copy may go when the newer one is there."""
+        for half in halves:
+            newer = [
+                other
+                for other in history.halves
+                if other.index == half.index and other.half_offset > half.half_offset
+            ]
+            assert any(other.first_stored_ms >= 0 for other in newer), f"half is lost: {history}"
+
+    def check_parked(self) -> None:
+        """What is given up, or never became whole, is kept: each message once, as it came."""
+        parked: dict[Identity, list[tuple[int, bytes]]] = {}
+        for offset, record in self.world.parked_log.committed():
+            if isinstance(read_parked(offset, record.headers), Parked):
+                half = half_wire.read_identity(offset, 0, 0, record.headers)
+                assert not isinstance(half, Garbage)
+                parked.setdefault(half.identity, []).append((half.index, record.value or b""))
+        for history in self.histories.values():
+            expected = []
+            if history.ends and history.ends[0].ending in (PARKED, GIVEN_UP):
+                named = history.ends[0].half_offsets
+                indexes = sorted({h.index for h in history.halves if h.half_offset in named})
+                winner = history.winner
+                assert winner is not None
+                firsts = history.firsts
+                expected = [
+                    (index, history.payloads[firsts[index].half_offset])
+                    for index in indexes
+                    if winner.resolution is Resolution.PARK or index < winner.covered_count
+                ]
+            found = parked.get(history.identity, [])
+            assert found == expected, f"parked: {found}, expected {expected}: {history}"
+
+    def check_copies(self) -> None:
+        """A copy is the message as it came first, and its number is the next or the same."""
+        for history in self.histories.values():
+            firsts, count = history.firsts, 0
+            for half in history.halves:
+                if half.first_stored_ms < 0:
+                    assert half.check_count == 0
+                    continue
+                first = firsts[half.index]
+                assert half.half_offset > first.half_offset, f"a copy of nothing: {history}"
+                payloads = history.payloads
+                assert payloads[half.half_offset] == payloads[first.half_offset], f"{history}"
+                assert half.first_stored_ms == history.halves[0].stored_at_ms, f"age: {history}"
+                assert count <= half.check_count <= count + 1, f"numbers: {history}"
+                count = half.check_count
+        numbers: dict[Identity, list[int]] = {}
+        for asked in self.world.appended.asked:
+            numbers.setdefault(asked.identity, []).append(asked.number)
+            assert asked.before_is_known, f"counted, but the last was not delivered: {asked}"
+            winner = self.histories[asked.identity].winner
+            is_open = winner is None or winner.op_offset >= asked.op_position
+            assert is_open, f"asked what is decided: {asked}"
+            assert asked.number <= self.world.rules.count_max, f"asked too often: {asked}"
+        for identity, found in numbers.items():
+            assert found == list(range(1, len(found) + 1)), f"numbers of {identity}: {found}"
 
     def check_watermarks(self) -> None:
         """The half watermark lies exactly at the first half that needs something."""
@@ -155,12 +242,9 @@ class Judge:
             for half in history.halves
             if half.half_offset not in done
         ]
-        assert half_watermark <= min(needed, default=half_watermark), "passes a half that is needed"
-        between = [
-            offset
-            for offset in range(half_watermark, min(needed, default=half_watermark))
-            if self.world.half_log.records[offset] is not None
-        ]
+        lowest = min(needed, default=half_watermark)
+        assert half_watermark <= lowest, "passes a half that is needed"
+        between = [o for o, _ in self.world.half_log.committed(lowest) if o >= half_watermark]
         # What was not read when the step was planned may lie above it, but nothing that is done.
         assert not done.intersection(between), "the half watermark stays behind for nothing"
         assert op_watermark <= self.world.op_log.end
@@ -169,6 +253,8 @@ class Judge:
         """What must hold at any moment."""
         self.check_forwards()
         self.check_done_marks()
+        self.check_parked()
+        self.check_copies()
         self.check_watermarks()
         if self.world.is_owned:
             self.check_standings()
@@ -182,9 +268,9 @@ class Judge:
         # What the step under way has committed, the ledger does not know before it is confirmed.
         known_end = world.op_log.end if world.step is None else world.step_op_offset
         confirmed = {
-            history.identity: history.done[0].ending
+            history.identity: history.ends[0].ending
             for history in self.histories.values()
-            if history.done and history.done[0].op_offset < known_end
+            if history.ends and history.ends[0].op_offset < known_end
         }
         for identity in self.histories:
             history = read.get(identity) or History(identity)
@@ -195,15 +281,14 @@ class Judge:
     def _standings(self, history: History, ending: int | None) -> set[Standing]:
         winner = history.winner
         if ending is not None:
-            result = {Standing.COMMITTED if ending else Standing.ROLLED_BACK}
+            result = {_ENDED.get(ending, Standing.COMMITTED)}
             read = self.world.op_position
-            was_read = any(m.op_offset < read for m in self.histories[history.identity].done)
+            was_read = any(m.op_offset < read for m in self.histories[history.identity].ends)
             if was_read and not self.is_remembered(history.identity, read):
                 result |= {Standing.UNKNOWN, Standing.EARLY}
             return result
         if winner is not None:
-            commit = winner.resolution is Resolution.COMMIT
-            return {Standing.COMMITTING if commit else Standing.ROLLING_BACK}
+            return {_UNDER_WAY[winner.resolution]}
         if history.halves:
             return {Standing.PENDING}
         if not history.decisions:
@@ -217,18 +302,18 @@ class Judge:
 
         `before`: as seen when the op log was read up to there.
         """
-        marks = self.histories[identity].done
+        marks = self.histories[identity].ends
         last = max((m for m in marks if before is None or m.op_offset < before),
                    key=lambda m: m.op_offset, default=None)  # fmt: skip
         if last is None:
             return False
-        records = self.world.op_log.records[last.op_offset : before]
-        newest_ms = max(record.stored_at_ms for record in records if record is not None)
+        records = self.world.op_log.committed(before)
+        newest_ms = max(r.stored_at_ms for offset, r in records if offset >= last.op_offset)
         end = self.world.op_log.end if before is None else before
         others = sum(
             1
             for history in self.histories.values()
-            for mark in history.done
+            for mark in history.ends
             if last.op_offset <= mark.op_offset < end and mark.identity != identity
         )
         age_ms, horizon_ms = newest_ms - last.stored_at_ms, self.world.horizon_ms
@@ -245,17 +330,18 @@ class Judge:
         forwarded = {identity for identity, _ in self.world.forwarded}
         for history in self.histories.values():
             winner = history.winner
-            if winner is None or not history.is_whole:
-                assert not history.done, f"{history.identity} is not decided, yet done"
+            if winner is None or not (history.is_whole or history.ends):
+                assert not history.ends, f"{history.identity} is not decided, yet done"
                 assert not history.conflicts or winner is not None
                 continue
-            committed = winner.resolution is Resolution.COMMIT
+            committed = history.ending > 0
             assert (history.identity in forwarded) is committed, f"{history.identity} is stuck"
             marked = {o for mark in history.done for o in mark.half_offsets}
             assert marked == {half.half_offset for half in history.halves}
         for history in self.histories.values():
             self._check_contrary(history)
             self._check_uncovered(history)
+        self._check_notes()
 
     def _check_contrary(self, history: History) -> None:
         """Every decision that lost is on record once.
@@ -271,22 +357,55 @@ class Judge:
         contrary = {
             decision.op_offset: decision.op_offset > winner.op_offset
             for decision in history.decisions
-            if winner is not None and decision.resolution is not winner.resolution
+            if winner is not None
+            and Resolution.PARK not in (winner.resolution, decision.resolution)
+            and decision.resolution is not winner.resolution
         }
         assert set(recorded) <= set(contrary), f"did not lose: {recorded} {history}"
         assert all(count == 1 for count in recorded.values()), f"recorded twice: {history}"
         if winner is not None and self._has_late_copies(history, winner):
             return
         for op_offset, lost in contrary.items():
-            late = any(mark.op_offset < op_offset for mark in history.done)
+            late = any(mark.op_offset < op_offset for mark in history.ends)
             if lost and (not late or self.is_remembered(history.identity, op_offset + 1)):
                 assert op_offset in recorded, f"lost, but not on record: {op_offset} {history}"
 
+    def _check_notes(self) -> None:
+        """A decision that came after the giving up lies beside what is parked, and nothing else."""
+        noted: dict[Identity, set[int]] = {}
+        for offset, record in self.world.parked_log.committed():
+            note = read_parked(offset, record.headers)
+            if isinstance(note, LateDecision):
+                history = self.histories[_identity_of(note)]
+                (decision,) = [d for d in history.decisions if d.op_offset == note.op_offset][:1]
+                assert decision.resolution.value == note.decision
+                noted.setdefault(history.identity, set()).add(note.op_offset)
+        for history in self.histories.values():
+            winner = history.winner
+            found = noted.get(history.identity, set())
+            late = set()
+            if winner is not None and winner.resolution is Resolution.PARK:
+                late = {
+                    d.op_offset
+                    for d in history.decisions
+                    if d.op_offset > winner.op_offset and d.resolution is not Resolution.PARK
+                }
+            assert found <= late, f"noted, but not late: {found} {history}"
+            for op_offset in late - found:
+                assert any(m.op_offset < op_offset for m in history.ends), f"not noted: {history}"
+                assert not self.is_remembered(history.identity, op_offset + 1), f"{history}"
+
     @staticmethod
     def _has_late_copies(history: History, winner: DecisionRead) -> bool:
-        return any(half.stored_at_ms > winner.stored_at_ms + EARLY_MS for half in history.halves)
+        """Of those that clients have sent; one that was appended anew knows when it was young."""
+        return any(
+            half.stored_at_ms > winner.stored_at_ms + EARLY_MS
+            for half in history.halves
+            if half.first_stored_ms < 0
+        )
 
     def _check_uncovered(self, history: History) -> None:
+        """Of each message that the commit does not cover one half is on record, once."""
         winner = history.winner
         recorded = Counter(
             half_offset
@@ -294,12 +413,28 @@ class Judge:
             if c.kind is ConflictKind.UNCOVERED
             for half_offset in c.half_offsets
         )
-        uncovered: set[int] = set()
-        copies: set[int] = set()
-        if winner is not None and winner.resolution is Resolution.COMMIT and history.is_whole:
-            beyond = [half for half in history.halves if half.index >= winner.covered_count]
-            firsts = {half.half_offset for half in history.firsts.values()}
-            uncovered = {half.half_offset for half in beyond if half.half_offset in firsts}
-            copies = {half.half_offset for half in beyond} - uncovered
-        assert uncovered <= set(recorded) <= uncovered | copies, f"uncovered: {history}"
+        beyond: dict[int, set[int]] = {}
+        if winner is not None and history.is_whole and history.ending > 0:
+            copied = {o for m in history.done if m.ending == COPIED for o in m.half_offsets}
+            for half in history.halves:
+                if half.index >= winner.covered_count and half.half_offset not in copied:
+                    beyond.setdefault(half.index, set()).add(half.half_offset)
+        assert set(recorded) <= {o for o in set().union(*beyond.values())}, f"covered: {history}"
+        assert all(half_offsets & set(recorded) for half_offsets in beyond.values()), f"{history}"
         assert all(count == 1 for count in recorded.values()), f"recorded twice: {history}"
+
+
+_ENDED = {
+    ROLLED_BACK: Standing.ROLLED_BACK,
+    PARKED: Standing.PARKED,
+    GIVEN_UP: Standing.GIVEN_UP,
+}
+_UNDER_WAY = {
+    Resolution.COMMIT: Standing.COMMITTING,
+    Resolution.ROLLBACK: Standing.ROLLING_BACK,
+    Resolution.PARK: Standing.GIVING_UP,
+}
+
+
+def _identity_of(note: LateDecision) -> Identity:
+    return ProducerGroup(note.producer_group), TransactionId(note.transaction_id)

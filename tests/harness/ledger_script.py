@@ -1,11 +1,13 @@
 """A ledger fed by hand: each call appends one record to a log and lets the ledger read it.
 
 The script keeps both logs, so that a successor can be started from the watermarks of a step and
-read what a new owner would read.
+read what a new owner would read. What a step appends (copies of halves, op records) is appended,
+and read, by `read_back`; by `store` it is appended only, as when the owner dies.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from halfhitch.core.ledger import Ledger, Step
@@ -26,7 +28,9 @@ from halfhitch.core.model import (
 )
 
 if TYPE_CHECKING:
+    from halfhitch.core.check_rules import CheckRules
     from halfhitch.core.model import Standing
+    from halfhitch.core.transaction import Transaction
 
 OpEvent = DecisionRead | DoneRead | ConflictRead
 
@@ -45,36 +49,96 @@ class LedgerScript:
         op_position: int = 0,
         horizon_ms: int = 900_000,
         finished_max: int = 30_000,
+        rules: CheckRules | None = None,
     ) -> None:
         self.ledger = Ledger(
             half_position=half_position,
             op_position=op_position,
             horizon_ms=horizon_ms,
             finished_max=finished_max,
+            rules=rules,
         )
-        self.limits = (horizon_ms, finished_max)
+        self.limits = (horizon_ms, finished_max, rules)
         self.now_ms = 1_000_000
+        self.is_caught_up = True  # the half log was read to its end
         self.next_half = half_position
         self.next_op = op_position
         self.halves: list[HalfRead] = []
         self.ops: list[OpEvent] = []
+        self._unread: list[tuple[OpOffset, OpEvent | None]] = []
+        self._copies: list[HalfRead] = []  # of the last step planned, where they came from
 
     # -- records --------------------------------------------------------------------------------
 
-    def half(self, name: str, index: int = 0, *, size_bytes: int = 10) -> HalfOffset:
-        half_offset = HalfOffset(self.next_half)
-        stored_at_ms = TimestampMs(self.now_ms)
-        event = HalfRead(half_offset, stored_at_ms, identity_of(name), index, size_bytes)
+    def half(
+        self,
+        name: str,
+        index: int = 0,
+        *,
+        size_bytes: int = 10,
+        immunity_ms: int = -1,
+        check_count: int = 0,
+        first_stored_ms: int = -1,
+    ) -> HalfOffset:
+        where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
+        event = HalfRead(
+            *where,
+            identity_of(name),
+            index,
+            size_bytes,
+            immunity_ms=immunity_ms,
+            check_count=check_count,
+            first_stored_ms=first_stored_ms,
+        )
+        return self._read_half(event)
+
+    def resume(
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        indexes: tuple[int, ...] = (0,),
+        born: Resolution | None = None,
+        immunity_ms: int = -1,
+    ) -> HalfOffset:
+        """A parked transaction is put back: a note in the op log, then its halves.
+
+        The half log is read first, so what lies before the note in the op log may still be unread.
+        """
+        fence = self.append(None)
+        first = HalfOffset(self.next_half)
+        for index in indexes:
+            event = HalfRead(
+                HalfOffset(self.next_half),
+                TimestampMs(self.now_ms),
+                identity_of(name),
+                index,
+                10,
+                immunity_ms=immunity_ms,
+                first_stored_ms=0,
+                resumed_count=count,
+                fence=fence,
+                born=born,
+                born_count=0 if born is None else len(indexes),
+            )
+            self._read_half(event)
+        return first
+
+    def _read_half(self, event: HalfRead) -> HalfOffset:
         self.ledger.half(event)
         self.halves.append(event)
         self.next_half += 1
-        return half_offset
+        return event.half_offset
 
     def commit(self, name: str, covered_count: int = 1) -> OpOffset:
         return self._decide(name, Resolution.COMMIT, covered_count)
 
     def roll_back(self, name: str) -> OpOffset:
         return self._decide(name, Resolution.ROLLBACK, 1)
+
+    def give_up(self, name: str) -> OpOffset:
+        """The policy's decision."""
+        return self._decide(name, Resolution.PARK, 1, ResolutionSource.POLICY)
 
     def done(self, name: str, ending: int, *half_offsets: int) -> OpOffset:
         offsets = tuple(HalfOffset(half_offset) for half_offset in half_offsets)
@@ -85,8 +149,13 @@ class LedgerScript:
     ) -> OpOffset:
         return self._op(ConflictRead(*self._where(), identity_of(name), kind, OpOffset(losing), ()))
 
-    def _decide(self, name: str, resolution: Resolution, covered_count: int) -> OpOffset:
-        source = ResolutionSource.PRODUCER
+    def _decide(
+        self,
+        name: str,
+        resolution: Resolution,
+        covered_count: int,
+        source: ResolutionSource = ResolutionSource.PRODUCER,
+    ) -> OpOffset:
         identity = identity_of(name)
         return self._op(DecisionRead(*self._where(), identity, resolution, covered_count, source))
 
@@ -94,59 +163,167 @@ class LedgerScript:
         return OpOffset(self.next_op), TimestampMs(self.now_ms)
 
     def _op(self, event: OpEvent) -> OpOffset:
-        self.ledger.op(event)
-        self.ops.append(event)
-        self.next_op += 1
+        self.append(event)
+        self.read_ops()
         return event.op_offset
+
+    def unread(self, name: str, resolution: Resolution) -> OpOffset:
+        """A decision is appended; the ledger reads it with the next op record, or `read_ops`."""
+        source = ResolutionSource.PRODUCER
+        return self.append(DecisionRead(*self._where(), identity_of(name), resolution, 1, source))
+
+    def append(self, event: OpEvent | None) -> OpOffset:
+        """An op record that is not read yet; None: one that says nothing to the ledger."""
+        op_offset = OpOffset(self.next_op)
+        if event is not None:
+            self.ops.append(event)
+        self._unread.append((op_offset, event))
+        self.next_op += 1
+        return op_offset
+
+    def read_ops(self) -> None:
+        """What was appended to the op log is read."""
+        unread, self._unread = self._unread, []
+        for op_offset, event in unread:
+            if event is None:
+                self.ledger.pass_op(op_offset)
+            else:
+                self.ledger.op(event)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def tick(self, passed_ms: int = 0) -> None:
+        """Time passes, in the logs and for the ledger."""
+        self.now_ms += passed_ms
+        self.ledger.tick(self.now_ms)
+        self.ledger.end_incomplete(is_caught_up=self.is_caught_up)
 
     # -- steps ----------------------------------------------------------------------------------
 
-    def plan(self, *, message_count_max: int = 1_000, bytes_max: int = 1_000_000) -> Step | None:
-        return self.ledger.plan(message_count_max=message_count_max, bytes_max=bytes_max)
+    def plan(
+        self,
+        *,
+        message_count_max: int = 1_000,
+        bytes_max: int = 1_000_000,
+        permits: int | dict[str, int] = 0,
+    ) -> Step | None:
+        """`permits`: by group, or as many for the group of `identity_of`."""
+        by_group = {"orders": permits} if isinstance(permits, int) else permits
+        step = self.ledger.plan(
+            message_count_max=message_count_max,
+            bytes_max=bytes_max,
+            rooms={ProducerGroup(group): count for group, count in by_group.items()},
+        )
+        if step is not None:  # their offsets and numbers change when the step is confirmed
+            self._copies = [
+                copy
+                for order in step.copies
+                for copy in self._copies_of(order.transaction, order.number)
+            ]
+        return step
 
-    def planned(self, *, message_count_max: int = 1_000, bytes_max: int = 1_000_000) -> Step:
-        step = self.plan(message_count_max=message_count_max, bytes_max=bytes_max)
+    def planned(
+        self,
+        *,
+        message_count_max: int = 1_000,
+        bytes_max: int = 1_000_000,
+        permits: int | dict[str, int] = 0,
+    ) -> Step:
+        step = self.plan(message_count_max=message_count_max, bytes_max=bytes_max, permits=permits)
         assert step is not None
         return step
 
-    def written(self) -> Step:
-        """Planned and committed; its op records are not read back yet."""
-        step = self.planned()
+    def written(self, *, permits: int | dict[str, int] = 0) -> Step:
+        """Planned and committed; what it has appended is not read back yet."""
+        step = self.planned(permits=permits)
         self.ledger.confirm(step)
         return step
 
     def read_back(self, step: Step) -> None:
-        for mark in step.done:
+        """Of the last step: its copies, then its op records."""
+        self.read_copies()
+        for mark in step.all_done:
             self.done(mark.identity[1], mark.ending, *mark.half_offsets)
         for lost in step.conflicts:
             self.conflict(lost.identity[1], lost.losing_op_offset, lost.kind)
 
-    def carried_out(self) -> Step:
+    def read_copies(self) -> None:
+        """Of the last step: its copies only."""
+        for copy in self._stored_copies():
+            self.ledger.half(copy)
+
+    def carried_out(self, *, permits: int | dict[str, int] = 0) -> Step:
         """Written, and read back."""
-        step = self.written()
+        step = self.written(permits=permits)
         self.read_back(step)
         return step
+
+    def store(self, step: Step) -> None:
+        """The step's records lie in the logs; this ledger does not hear of it."""
+        self._stored_copies()
+        for mark in step.all_done:
+            where, halves = self._where(), tuple(mark.half_offsets)
+            self.append(DoneRead(*where, mark.identity, mark.ending, halves))
+        for lost in step.conflicts:
+            where = self._where()
+            losing, halves = lost.losing_op_offset, tuple(lost.half_offsets)
+            self.append(ConflictRead(*where, lost.identity, lost.kind, losing, halves))
+
+    def _copies_of(self, transaction: Transaction, number: int) -> list[HalfRead]:
+        """What the owner appends for a copy order."""
+        offsets = dict.fromkeys(o for _, o in transaction.messages())
+        return [
+            replace(
+                half,
+                check_count=number,
+                first_stored_ms=transaction.stored_at_ms,
+            )
+            for half in self.halves
+            if half.half_offset in offsets
+        ]
+
+    def _stored_copies(self) -> list[HalfRead]:
+        copies, self._copies = self._copies, []
+        stored = []
+        for copy in copies:
+            where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
+            stored.append(replace(copy, half_offset=where[0], stored_at_ms=where[1]))
+            self.next_half += 1
+        self.halves += stored
+        return stored
 
     # -- what is there --------------------------------------------------------------------------
 
     def standing(self, name: str) -> Standing:
         return self.ledger.standing(identity_of(name))
 
+    def transaction(self, name: str) -> Transaction:
+        """An unfinished one."""
+        found = self.ledger.find(identity_of(name))
+        assert found is not None
+        return found
+
     # -- takeover -------------------------------------------------------------------------------
 
     def successor(self, step: Step, *, ops_first: bool) -> LedgerScript:
         """A new owner that begins at the watermarks of this step, and has read all there is."""
-        horizon_ms, finished_max = self.limits
+        return self.heir((step.half_watermark, step.op_watermark), ops_first=ops_first)
+
+    def heir(self, watermarks: tuple[int, int], *, ops_first: bool = False) -> LedgerScript:
+        """A new owner that begins there, and has read all there is. Time has not come to it."""
+        half_watermark, op_watermark = watermarks
+        horizon_ms, finished_max, rules = self.limits
         heir = LedgerScript(
-            half_position=step.half_watermark,
-            op_position=step.op_watermark,
+            half_position=half_watermark,
+            op_position=op_watermark,
             horizon_ms=horizon_ms,
             finished_max=finished_max,
+            rules=rules,
         )
         heir.now_ms = self.now_ms
         heir.halves, heir.ops = list(self.halves), list(self.ops)
-        halves = [h for h in self.halves if h.half_offset >= step.half_watermark]
-        ops = [o for o in self.ops if o.op_offset >= step.op_watermark]
+        halves = [h for h in self.halves if h.half_offset >= half_watermark]
+        ops = [o for o in self.ops if o.op_offset >= op_watermark]
         if ops_first:
             for event in ops:
                 heir.ledger.op(event)

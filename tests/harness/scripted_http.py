@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -90,7 +90,15 @@ CUT_AFTER = Misdeed("CUT_AFTER")
 #: Read the request, then neither answer nor close.
 HANG = Misdeed("HANG")
 
-Step = Answer | Bytes | Misdeed
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Hands the connection to the test: the work may read and write, and it ends with the work."""
+
+    work: Callable[[socket.socket, BinaryIO], None]
+
+
+Step = Answer | Bytes | Misdeed | TakeOver
 
 
 def refusal(status: int, code: str, message: str = "told to", **more: str) -> Answer:
@@ -113,6 +121,8 @@ def like_the_door(request: Received) -> Answer:
     if path[-1] == "messages":
         count = int(path[-2].removeprefix("h")) + len(request.json()["messages"])
         return Answer(201, {"transaction_id": "t", "handle": f"h{count}", "state": "pending"})
+    if path[-1] == "unknown":
+        return Answer(200, {"transaction_id": "t", "state": "pending"})
     if path[-1] in ("commit", "rollback"):
         state = "committed" if path[-1] == "commit" else "rolled_back"
         answer = {"transaction_id": "t", "state": state}
@@ -242,6 +252,9 @@ class ScriptedServer:
         if step is HANG:
             self._over.wait()
         if isinstance(step, Misdeed):
+            return False
+        if isinstance(step, TakeOver):
+            step.work(connection, reader)
             return False
         if isinstance(step, Bytes):
             connection.sendall(step.data)

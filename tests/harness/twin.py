@@ -15,10 +15,15 @@ from halfhitch.adapters.memory import (
     MemoryPartitionWriter,
 )
 from halfhitch.core.model import DoneRead, Identity, ProducerGroup, Resolution, TransactionId
+from halfhitch.service.asking import Asking
+from halfhitch.service.checkback import CheckBack
+from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.owner import OwnerLimits, PartitionOwner
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, HalfRecord, system_headers
+from halfhitch.wire.handle import HandleCodec
+from harness.scripted_gate import ScriptedGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +44,7 @@ GROUP = "group"
 TARGETS = ("orders", "points")
 PARKED = "TRANS_CHECK_MAX_TIME_TOPIC"
 INSTANCE = "instance-1"
+HANDLES = HandleCodec([b"0123456789abcdef"])
 
 
 class RecordingObserver:
@@ -148,6 +154,8 @@ class Twin:
         self.observer = RecordingObserver()
         self.done: list[DoneMark] = []
         self.calls: list[str] = []
+        self.gate = ScriptedGate()
+        self.give_up = GiveUpPolicy("park")
         self.policy = TopicPolicy(
             internal_topics=(self.kafka.half_topic, self.kafka.op_topic, PARKED), allow=self.allow
         )
@@ -255,6 +263,22 @@ class Twin:
             clock=self.clock,
             limits=self.limits,
             on_done=lambda _, marks: self.done.extend(marks),
+            make_checkback=lambda payloads, its_reader: CheckBack(
+                partition,
+                gate=self.gate,
+                index=None,
+                policy=self.give_up,
+                asking=Asking(
+                    partition,
+                    half_topic=self.kafka.half_topic,
+                    sign=HANDLES.encode,
+                    number_max=self.limits.check_rules.count_max,
+                ),
+                observer=self.observer,
+                clock=self.clock,
+                payloads=payloads,
+                reader=its_reader,
+            ),
         )
 
     def working_owner(self, **options: Any) -> PartitionOwner:

@@ -19,18 +19,38 @@ from hypothesis.stateful import (
     rule,
 )
 
-from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.check_rules import CheckRules
+from halfhitch.core.model import Identity, ProducerGroup, Resolution
 from harness.ledger_model import Judge
 from harness.ledger_world import LedgerWorld, identity_of
 
 NAMES = st.integers(0, 5)
 COUNTS = st.integers(1, 3)
-RESOLUTIONS = st.sampled_from(Resolution)
+#: What clients say; that something is given up is written by the policy alone.
+RESOLUTIONS = st.sampled_from([Resolution.COMMIT, Resolution.ROLLBACK])
 #: How many finished ones are remembered and for how long: the shorter, the closer the op watermark
 #: follows what is needed.
 MEMORY_LARGE = 1_000
 MEMORIES = st.sampled_from([3, 9, MEMORY_LARGE])
+#: Everything happens within what the machine lets pass.
+RULES = CheckRules(
+    immunity_ms=30_000,
+    interval_ms=60_000,
+    count_max=2,
+    age_ms_max=4_000_000,
+    renew_ms=900_000,
+    incomplete_ms=900_000,
+)
 HORIZONS_MS = st.sampled_from([2, 2_000, 900_000])
+
+
+SIZES = st.sampled_from([1, 2, 1_000])
+#: How many of each group may be checked now.
+ROOMS = st.sampled_from([0, 1, 100])
+
+
+def rooms(room: int) -> dict[ProducerGroup, int]:
+    return {ProducerGroup("g"): room, ProducerGroup("h"): room} if room else {}
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -38,7 +58,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = LedgerWorld()
+        self.world = LedgerWorld(rules=RULES)
         self.generation = 0
         self.judged = (-1, -1)
         self.payload_count = 0
@@ -51,7 +71,10 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def begin(self, finished_max: int, horizon_ms: int, op_clock_ahead_ms: int) -> None:
         self.world = LedgerWorld(
-            horizon_ms=horizon_ms, finished_max=finished_max, op_clock_ahead_ms=op_clock_ahead_ms
+            horizon_ms=horizon_ms,
+            finished_max=finished_max,
+            op_clock_ahead_ms=op_clock_ahead_ms,
+            rules=RULES,
         )
 
     # -- clients ----------------------------------------------------------------------------------
@@ -90,7 +113,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(first=RESOLUTIONS, name=NAMES)
     def decide_contrarily(self, first: Resolution, name: int) -> None:
         """Two clients at once, who do not agree."""
-        for resolution in (first, *(r for r in Resolution if r is not first)):
+        second = Resolution.ROLLBACK if first is Resolution.COMMIT else Resolution.COMMIT
+        for resolution in (first, second):
             self.world.decide(self.identity(name), resolution)
 
     @rule(resolution=RESOLUTIONS, names=st.lists(NAMES, min_size=2, max_size=3))
@@ -154,23 +178,64 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.expire_early()
 
     @precondition(lambda self: self.is_idle)
-    @rule(message_count_max=st.sampled_from([1, 2, 1_000]))
-    def plan(self, message_count_max: int) -> None:
-        self.world.plan(message_count_max)
+    @rule()
+    def tick(self) -> None:
+        self.world.tick()
 
     @precondition(lambda self: self.is_idle)
-    @rule(message_count_max=st.sampled_from([1, 2, 1_000]))
-    def write(self, message_count_max: int) -> None:
-        self.world.write(message_count_max)
+    @rule(message_count_max=SIZES, room=ROOMS)
+    def plan(self, message_count_max: int, room: int) -> None:
+        self.world.plan(message_count_max, rooms(room))
 
     @precondition(lambda self: self.is_idle)
-    @rule(message_count_max=st.sampled_from([1, 1_000]))
-    def turn(self, message_count_max: int) -> None:
+    @rule(message_count_max=SIZES, room=ROOMS)
+    def write(self, message_count_max: int, room: int) -> None:
+        self.world.write(message_count_max, rooms(room))
+
+    @precondition(lambda self: self.is_idle)
+    @rule(
+        message_count_max=st.sampled_from([1, 1_000]),
+        room=ROOMS,
+        ms=st.sampled_from([0, 2_000, 31_000, 70_000]),
+    )
+    def turn(self, message_count_max: int, room: int, ms: int) -> None:
         """What the owner does all day."""
+        self.pass_time(ms)
+        self.world.tick()
         self.world.read_half()
         self.world.read_op()
         self.world.expire_early()
-        self.world.write(message_count_max)
+        self.world.write(message_count_max, rooms(room))
+
+    @precondition(lambda self: self.is_idle and self.world.on_the_way)
+    @rule(place=st.integers(0, 5), outcome=st.sampled_from(["counted", "lost", "undelivered"]))
+    def report(self, place: int, outcome: str) -> None:
+        """What became of a check. Some are never heard of again: the owner crashes before."""
+        place = min(place, len(self.world.on_the_way) - 1)
+        is_counted = outcome == "counted"
+        self.world.report(place, is_counted=is_counted, is_lost=outcome == "lost")
+
+    @precondition(lambda self: self.is_idle)
+    @rule(name=NAMES, ends=st.sampled_from(["given up", "decided", "open"]))
+    def check_until_the_end(self, name: int, ends: str) -> None:
+        """One that nobody decides, through all its checks; what is left to chance is chance."""
+        self.prepare(name, 2, 0, 1)
+        for _ in range(RULES.count_max + 2):
+            self.turn(1_000, 100, 70_000)
+            while self.world.on_the_way:
+                self.world.report(0, is_counted=True, is_lost=False)
+            Judge(self.world).check_all()
+            if ends == "decided":
+                self.decide(name, Resolution.COMMIT, 2, 1)
+        if ends == "given up":
+            self.turn(1_000, 100, 70_000)
+            self.turn(1_000, 100, 0)
+
+    @precondition(lambda self: self.world.step is not None and not self.world.step_is_appended)
+    @rule()
+    def append_step(self) -> None:
+        """Its records lie in the logs, others append behind them, and nobody reads past them."""
+        self.world.append_step()
 
     @precondition(lambda self: self.is_idle)
     @rule(count=st.integers(1, 5), writes=st.booleans())

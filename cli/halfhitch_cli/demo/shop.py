@@ -1,8 +1,10 @@
 """The order service: each order is one local transaction and two messages on two topics.
 
-This is what an application looks like that uses Half Hitch: `take_order` is the part to copy. The
-rest makes trouble: some orders fail and are rolled back, and at some the whole process dies without
-a word, before or after its local commit, to be started again by whoever watches it.
+This is what an application looks like that uses Half Hitch: `take_order` is the part to copy, and
+the two lines of `main` that make the barrier and the producer. The rest makes trouble: some orders
+fail and are rolled back, and at some the whole process dies without a word, before or after its
+local commit, to be started again by whoever watches it. A process that is there, the same or
+another, is then asked what became of the order, and the barrier answers from the database.
 
     python -m halfhitch_cli.demo.shop --database FILE --address unix:PATH --share 0/3 ...
 """
@@ -15,6 +17,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -25,6 +28,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from halfhitch import Message, TransactionProducer
+from halfhitch.barrier import Barrier, TransactionFenced
 from halfhitch.errors import BackendError
 
 GROUP: Final = "shop"
@@ -34,6 +38,7 @@ CUSTOMERS: Final = 50
 
 _ROLLED_BACK_SHARE: Final = 0.1
 _DEADLINE_S: Final = 90.0  # longer than a coordinator needs to be started again
+_CHECK_WAIT_S: Final = 5.0  # SQLite has one writer at a time, and a check is one of many
 
 
 class Base(DeclarativeBase):
@@ -107,31 +112,31 @@ def open_database(path: Path) -> Engine:
 
 
 def take_order(
-    producer: TransactionProducer, database: Engine, attempt: Attempt, fate: Fate
+    producer: TransactionProducer, barrier: Barrier, attempt: Attempt, fate: Fate
 ) -> None:
     """One order: prepare two messages, write the order, let both become true together."""
     customer, points = f"customer-{attempt.number % CUSTOMERS:02d}", 1 + attempt.number % 9
     order = {"order_id": str(attempt.number), "customer": customer, "points": points}
     content = json.dumps(order)
 
-    with producer.transaction(attempt.transaction_id) as tx:
+    with barrier.transaction(producer, attempt.transaction_id) as (tx, session):
         tx.prepare([Message(ORDERS, content, customer), Message(POINTS, content, customer)])
-        with Session(database) as session, session.begin():
-            session.add(
-                Order(
-                    number=attempt.number,
-                    transaction_id=tx.id,
-                    customer=customer,
-                    points=points,
-                )
-            )
-            if fate is Fate.OUT_OF_STOCK:
-                raise OutOfStockError(attempt.number)
-            if fate is Fate.DIES_BEFORE:
-                _die()
-        if fate is Fate.DIES_AFTER:
-            _die()
-    # Leaving the block commits the messages; an exception inside rolls them back.
+        session.add(
+            Order(number=attempt.number, transaction_id=tx.id, customer=customer, points=points)
+        )
+        _meet(fate, session)
+    # Leaving the block commits order and messages; an exception inside rolls both back.
+
+
+def _meet(fate: Fate, session: Session) -> None:
+    """What goes wrong, if anything does."""
+    if fate is Fate.OUT_OF_STOCK:
+        raise OutOfStockError
+    if fate is Fate.DIES_BEFORE:
+        session.flush()
+        _die()
+    if fate is Fate.DIES_AFTER:
+        event.listen(session, "after_commit", lambda _: _die())
 
 
 def _die() -> None:
@@ -139,7 +144,11 @@ def _die() -> None:
 
 
 def _serve(
-    numbers: "queue.SimpleQueue[int]", producer: TransactionProducer, database: Engine, fates: Fates
+    numbers: "queue.SimpleQueue[int]",
+    producer: TransactionProducer,
+    database: Engine,
+    barrier: Barrier,
+    fates: Fates,
 ) -> None:
     while True:
         try:
@@ -150,10 +159,10 @@ def _serve(
         with Session(database, expire_on_commit=False) as session, session.begin():
             session.add(attempt)
         try:
-            take_order(producer, database, attempt, fates.of(number))
+            take_order(producer, barrier, attempt, fates.of(number))
         except OutOfStockError:
             pass  # rolled back, as it should be
-        except BackendError as error:
+        except (BackendError, TransactionFenced) as error:
             sys.stderr.write(f"order {number}: {error}\n")
 
 
@@ -167,6 +176,7 @@ def main() -> int:
     parser.add_argument("--deaths", type=int, required=True)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--stop-file", type=Path, help="stay to answer checks until it is there")
     asked = parser.parse_args()
     share, shares = map(int, asked.share.split("/"))
     fates = Fates(asked.seed, asked.orders, asked.deaths)
@@ -177,15 +187,21 @@ def main() -> int:
     for number in range(share, asked.orders, shares):
         if number not in attempted:
             numbers.put(number)
-    with TransactionProducer(GROUP, asked.address, deadline_s=_DEADLINE_S) as producer:
+    barrier = Barrier(database, GROUP, wait_s=_CHECK_WAIT_S)
+    barrier.create()
+    with TransactionProducer(
+        GROUP, asked.address, deadline_s=_DEADLINE_S, check=barrier.check
+    ) as producer:
         threads = [
-            threading.Thread(target=_serve, args=(numbers, producer, database, fates))
+            threading.Thread(target=_serve, args=(numbers, producer, database, barrier, fates))
             for _ in range(asked.threads)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        while asked.stop_file is not None and not asked.stop_file.exists():
+            time.sleep(0.1)
     database.dispose()
     return 0
 

@@ -5,12 +5,13 @@ producer (`calls`, `retries`, `conversation`).
 """
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from halfhitch.client.address import find_address
+from halfhitch.client.address import Address, find_address
 from halfhitch.client.aio_connections import ConnectionPool
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
@@ -18,6 +19,7 @@ from halfhitch.client.conversation import (
     Conversation,
     check_limits,
     failed_result,
+    no_check,
     note_failed_rollback,
     require_listener,
     result_of,
@@ -27,6 +29,7 @@ from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.values import (
     AsyncTransactionListener,
+    Check,
     Ended,
     Headers,
     LocalTransactionState,
@@ -36,6 +39,9 @@ from halfhitch.client.values import (
     TransactionView,
 )
 from halfhitch.errors import HalfHitchError
+
+if TYPE_CHECKING:
+    from halfhitch.client.aio_checks import CheckAnswers
 
 T = TypeVar("T")
 
@@ -48,6 +54,9 @@ class AsyncTransactionProducer:
 
     A call that is cancelled may have been carried out; see `PrepareUnknown` and `DecisionUnknown`
     for what that means.
+
+    Checks run in tasks of the loop, at most `check_workers` at once. A producer that is made where
+    no loop runs begins to answer them when it is first used.
     """
 
     def __init__(
@@ -58,18 +67,31 @@ class AsyncTransactionProducer:
         deadline_s: float = 10.0,
         listener: AsyncTransactionListener | None = None,
         *,
+        check: Callable[[Check], Awaitable[LocalTransactionState]] | None = None,
+        answers_checks: bool = True,
+        check_workers: int = 8,
         connections_max: int = 32,
         pacing: Pacing = REAL_PACING,
     ) -> None:
-        check_limits(deadline_s, connections_max)
+        check_limits(deadline_s, connections_max, check_workers)
         found = find_address(address)
         self.group = group
         self.address = found.text
+        self._address = found
         self._calls = Calls(found, group, token)
-        self._deadline_s = deadline_s
         self._listener = listener
-        self._jitter = pacing.jitter
+        self._pacing = pacing
         self._pool = ConnectionPool(found, connections_max)
+        self._caller = Caller(self._pool, found, deadline_s, pacing)
+        self._check = check or _check_of(listener)
+        self._check_workers = check_workers
+        self._answers: CheckAnswers | None = None
+        self._checks_wait_for_loop = self._check is not None and answers_checks
+        if self._checks_wait_for_loop:
+            try:
+                self._start_checks(asyncio.get_running_loop())
+            except RuntimeError:
+                pass  # with the first use
 
     def transaction(
         self, transaction_id: str | None = None, *, immunity_s: int | None = None
@@ -145,10 +167,78 @@ class AsyncTransactionProducer:
     async def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """Carry out one call with its retries. For this package; programs use the methods above."""
         self._pool.check_open()
+        if self._checks_wait_for_loop:
+            self._start_checks(asyncio.get_running_loop())
+        return await self._caller.perform(call, at_most_s)
+
+    async def start_checks(self) -> None:
+        """Begin to answer checks, if that has not begun; `close()` ends it."""
+        self._pool.check_open()
+        self._start_checks(asyncio.get_running_loop())
+
+    def _start_checks(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._check is None:
+            raise no_check()
+        self._checks_wait_for_loop = False
+        if self._answers is None:
+            from halfhitch.client.aio_checks import Answering, CheckAnswers
+
+            self._answers = CheckAnswers(
+                Answering(
+                    self._address,
+                    self.group,
+                    self._calls,
+                    self._check,
+                    self._caller.perform,
+                    self._pacing.jitter,
+                    self._check_workers,
+                ),
+                loop,
+            )
+            weakref.finalize(self, self._answers.stop)
+
+    async def close(self) -> None:
+        """Close the connections; calls under way are finished first, new ones are refused.
+
+        Checks that are running are waited for some seconds, then cancelled.
+        """
+        self._checks_wait_for_loop = False
+        self._pool.refuse()
+        if self._answers is not None:
+            await self._answers.close()
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        if self._checks_wait_for_loop:
+            self._start_checks(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Caller:
+    """Carries calls out with their retries. It does not know the producer: see `Answering`."""
+
+    def __init__(
+        self, pool: ConnectionPool, address: Address, deadline_s: float, pacing: Pacing
+    ) -> None:
+        self._pool = pool
+        self._address = address.text
+        self._deadline_s = deadline_s
+        self._jitter = pacing.jitter
+
+    async def perform(self, call: Call[T], at_most_s: float = inf) -> T:
+        """One call, however often it has to be tried. Works after the pool was closed too."""
         clock = asyncio.get_running_loop().time  # timers of connections go by it
         attempts = Attempts(
             call,
-            self.address,
+            self._address,
             now_s=clock(),
             deadline_s=min(at_most_s, self._deadline_s),
             jitter=self._jitter,
@@ -165,20 +255,13 @@ class AsyncTransactionProducer:
                 pause_s = answered
             await asyncio.sleep(pause_s)
 
-    async def close(self) -> None:
-        """Close the connections; calls under way are finished first, new ones are refused."""
-        await self._pool.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+def _check_of(
+    listener: AsyncTransactionListener | None,
+) -> Callable[[Check], Awaitable[LocalTransactionState]] | None:
+    """The listener's answer to a check, if it has one."""
+    ask = getattr(listener, "check_local_transaction", None)
+    return None if ask is None else lambda check: ask(check.messages[0])
 
 
 class AsyncTransaction:

@@ -173,6 +173,10 @@ class ConnectionPool:
         if self._closed:
             raise ProducerClosed
 
+    def refuse(self) -> None:
+        """New calls; what runs goes on."""
+        self._closed = True
+
     async def close(self) -> None:
         """Idle connections now, the others when their answer has come; wait until all are gone."""
         self._closed = True

@@ -17,7 +17,14 @@ from halfhitch import errors
 from halfhitch.client.address import Address
 from halfhitch.client.errors import BadAnswer
 from halfhitch.client.protocol import Response
-from halfhitch.client.values import Ended, Headers, Message, Prepared, TransactionView
+from halfhitch.client.values import (
+    Ended,
+    Headers,
+    LocalTransactionState,
+    Message,
+    Prepared,
+    TransactionView,
+)
 
 T = TypeVar("T")
 
@@ -42,6 +49,8 @@ class Operation(Enum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     VIEW = "view"
+    CHECKS = "checks"
+    CANNOT_SAY = "unknown"  # the answer to a check that is no decision
 
 
 class Call(NamedTuple, Generic[T]):
@@ -118,10 +127,34 @@ class Calls:
         wait_visible: bool = False,
     ) -> Call[Ended]:
         """Commit or roll back."""
-        wait = "?wait=visible" if wait_visible else ""
-        path = f"/v1/transactions/{_in_path(handle)}/{operation.value}{wait}"
-        request = f"POST {path}{self._head}\r\nContent-Length: 0\r\n\r\n".encode()
+        query = "?wait=visible" if wait_visible else ""
+        request = self._end_request(operation, handle, query)
         return Call(operation, request, self._read_ended, transaction_id, handle)
+
+    def answer_check(
+        self, state: LocalTransactionState, handle: str, transaction_id: str
+    ) -> Call[Ended | None]:
+        """Tell the coordinator what it asked for; UNKNOWN only says that somebody has answered."""
+        if state is LocalTransactionState.UNKNOWN:
+            request = self._end_request(Operation.CANNOT_SAY, handle, "")
+            return Call(Operation.CANNOT_SAY, request, _read_nothing, transaction_id, handle)
+        operation = (
+            Operation.COMMIT if state is LocalTransactionState.COMMIT else Operation.ROLLBACK
+        )
+        request = self._end_request(operation, handle, "?source=check")
+        return Call(operation, request, self._read_ended, transaction_id, handle)
+
+    def _end_request(self, operation: Operation, handle: str, query: str) -> bytes:
+        path = f"/v1/transactions/{_in_path(handle)}/{operation.value}{query}"
+        return f"POST {path}{self._head}\r\nContent-Length: 0\r\n\r\n".encode()
+
+    def checks(self, producer_name: str, heartbeat_s: int) -> bytes:
+        """Open the stream of checks. Its answer has no end, so it is no `Call`."""
+        name = _percent_encoded(producer_name)
+        return (
+            f"GET /v1/checks?producer_group={_percent_encoded(self._group)}{self._plain_head}"
+            f"\r\nHalf-Heartbeat: {heartbeat_s}\r\nHalf-Producer-Name: {name}\r\n\r\n"
+        ).encode("ascii")
 
     def view(self, handle: str) -> Call[TransactionView]:
         """Look a transaction up."""
@@ -266,7 +299,12 @@ def _in_path(handle: str) -> str:
         raise errors.InvalidHandle("this is no handle: send it exactly as prepare returned it")
     if not handle.strip(_IN_HANDLE):
         return handle
-    return "".join(char if char in _IN_HANDLE else f"%{ord(char):02X}" for char in handle)
+    return _percent_encoded(handle)
+
+
+def _percent_encoded(text: str) -> str:
+    octets = text.encode(errors="surrogatepass")
+    return "".join(chr(octet) if chr(octet) in _IN_HANDLE else f"%{octet:02X}" for octet in octets)
 
 
 def _bytes(given: bytes | str | None, what: str) -> bytes | None:
@@ -329,6 +367,10 @@ def _partition(given: int) -> int:
     if type(given) is not int:
         raise TypeError(f"the partition of a message must be an int, not {type(given).__name__}")
     return given
+
+
+def _read_nothing(_: Response) -> None:
+    """That it was taken is all there is to know."""
 
 
 def _base64(data: bytes) -> str:

@@ -114,12 +114,17 @@ class Conversation:
             raise TransactionEnded("this transaction was already used: begin a new one")
 
 
-def check_limits(deadline_s: float, connections_max: int) -> None:
+def check_limits(deadline_s: float, connections_max: int, check_workers: int) -> None:
     """Of a new producer. Raises ConfigurationError."""
     if not deadline_s > 0:
         raise ConfigurationError(f"deadline_s is {deadline_s}: give a call some seconds, e.g. 10")
     if connections_max < 1:
         raise ConfigurationError(f"connections_max is {connections_max}: it takes at least 1")
+    if check_workers < 1:
+        raise ConfigurationError(
+            f"check_workers is {check_workers}: it takes at least 1. To answer no checks, say so"
+            " with answers_checks=False"
+        )
 
 
 def require_listener(listener: L | None) -> L:
@@ -130,6 +135,14 @@ def require_listener(listener: L | None) -> L:
             " has no listener: make it with listener=..."
         )
     return listener
+
+
+def no_check() -> InvalidRequest:
+    """There is nothing that could be asked."""
+    return InvalidRequest(
+        "this producer cannot answer checks: make it with check=... (a function that takes a Check)"
+        " or with a listener that has check_local_transaction"
+    )
 
 
 def _doomed() -> TransactionDoomed:

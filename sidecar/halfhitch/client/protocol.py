@@ -94,8 +94,8 @@ class ResponseParser:
             return False
         lines = buffer[:head_length].decode("latin-1").split("\r\n")
         del buffer[: head_length + 4]
-        self._status, version = _read_status_line(lines[0])
-        self._headers = _read_fields(lines)
+        self._status, version = read_status_line(lines[0])
+        self._headers = read_fields(lines)
         if self._status < 200:
             if self._status == 101:
                 raise ProtocolError("it switches to another protocol")
@@ -159,10 +159,7 @@ class ResponseParser:
         line = self._read_line()
         if line is None:
             return False
-        size = line.partition(b";")[0].rstrip(b" \t")
-        if not 1 <= len(size) <= 8 or size.strip(_HEX_DIGITS):
-            raise ProtocolError(f"chunk size {line[:40]!r}")
-        self._want_body(int(size, 16))
+        self._want_body(read_chunk_size(line))
         self._read_part = self._read_chunk if self._body_left else self._read_trailer
         return True
 
@@ -184,7 +181,8 @@ class ResponseParser:
         return True
 
 
-def _read_status_line(line: str) -> tuple[int, str]:
+def read_status_line(line: str) -> tuple[int, str]:
+    """Status and version. Raises ProtocolError."""
     version, _, rest = line.partition(" ")
     status, _, _ = rest.partition(" ")
     if (
@@ -197,7 +195,16 @@ def _read_status_line(line: str) -> tuple[int, str]:
     return int(status), version
 
 
-def _read_fields(lines: list[str]) -> dict[str, str]:
+def read_chunk_size(line: bytes) -> int:
+    """Raises ProtocolError."""
+    size = line.partition(b";")[0].rstrip(b" \t")
+    if not 1 <= len(size) <= 8 or size.strip(_HEX_DIGITS):
+        raise ProtocolError(f"chunk size {line[:40]!r}")
+    return int(size, 16)
+
+
+def read_fields(lines: list[str]) -> dict[str, str]:
+    """The header lines of a head whose first line is the status line. Raises ProtocolError."""
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")

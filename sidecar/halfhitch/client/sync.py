@@ -4,19 +4,21 @@ It decides nothing: calls, retries and the course of a transaction are shared wi
 producer (`calls`, `retries`, `conversation`).
 """
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from math import inf
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from halfhitch.client.address import find_address
+from halfhitch.client.address import Address, find_address
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     check_limits,
     failed_result,
+    no_check,
     note_failed_rollback,
     require_listener,
     result_of,
@@ -26,6 +28,7 @@ from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.sync_connections import ConnectionPool
 from halfhitch.client.values import (
+    Check,
     Ended,
     Headers,
     LocalTransactionState,
@@ -36,6 +39,9 @@ from halfhitch.client.values import (
     TransactionView,
 )
 from halfhitch.errors import HalfHitchError
+
+if TYPE_CHECKING:
+    from halfhitch.client.sync_checks import CheckAnswers
 
 T = TypeVar("T")
 
@@ -49,6 +55,13 @@ class TransactionProducer:
     Threads may share a producer. It survives a fork: the child opens connections of its own. But
     a transaction that is open at the fork belongs to one of the two, and who ends it is the
     program's choice. Close it, or use it in a `with` block.
+
+    With `check`, or a listener that has `check_local_transaction`, it answers the coordinator's
+    questions what became of transactions of the group, from now on until it is closed: a thread in
+    the background listens for them, and at most `check_workers` run at once. `check` is given the
+    whole `Check`; both mean the same, and `check` is preferred. `answers_checks=False` leaves this
+    to other processes of the group, or to `start_checks()`. A forked child answers from its first
+    call on.
     """
 
     def __init__(
@@ -59,18 +72,27 @@ class TransactionProducer:
         deadline_s: float = 10.0,
         listener: TransactionListener | None = None,
         *,
+        check: Callable[[Check], LocalTransactionState] | None = None,
+        answers_checks: bool = True,
+        check_workers: int = 8,
         connections_max: int = 32,
         pacing: Pacing = REAL_PACING,
     ) -> None:
-        check_limits(deadline_s, connections_max)
+        check_limits(deadline_s, connections_max, check_workers)
         found = find_address(address)
         self.group = group
         self.address = found.text
+        self._address = found
         self._calls = Calls(found, group, token)
-        self._deadline_s = deadline_s
         self._listener = listener
         self._pacing = pacing
         self._pool = ConnectionPool(found, connections_max, pacing.clock)
+        self._caller = Caller(self._pool, found, deadline_s, pacing)
+        self._check = check or _check_of(listener)
+        self._check_workers = check_workers
+        self._answers: CheckAnswers | None = None
+        if self._check is not None and answers_checks:
+            self.start_checks()
 
     def transaction(
         self, transaction_id: str | None = None, *, immunity_s: int | None = None
@@ -144,29 +166,40 @@ class TransactionProducer:
     def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """Carry out one call with its retries. For this package; programs use the methods above."""
         self._pool.check_open()
-        clock, jitter, sleep = self._pacing
-        attempts = Attempts(
-            call,
-            self.address,
-            now_s=clock(),
-            deadline_s=min(at_most_s, self._deadline_s),
-            jitter=jitter,
-        )
-        while True:
-            try:
-                response = self._pool.exchange(call.request, attempts)
-            except TransportFailure as failure:
-                pause_s = attempts.failed(failure, clock())
-            else:
-                answered = attempts.answered(response, clock())
-                if answered is None:
-                    return call.read(response)
-                pause_s = answered
-            sleep(pause_s)
+        if self._answers is not None and self._answers.is_forked:
+            self._answers.start()
+        return self._caller.perform(call, at_most_s)
+
+    def start_checks(self) -> None:
+        """Begin to answer checks, if that has not begun; `close()` ends it."""
+        self._pool.check_open()
+        if self._check is None:
+            raise no_check()
+        if self._answers is None:
+            from halfhitch.client.sync_checks import Answering, CheckAnswers
+
+            self._answers = CheckAnswers(
+                Answering(
+                    self._address,
+                    self.group,
+                    self._calls,
+                    self._check,
+                    self._caller.perform,
+                    self._pacing,
+                    self._check_workers,
+                )
+            )
+            weakref.finalize(self, self._answers.stop)
+        self._answers.start()
 
     def close(self) -> None:
-        """Close the connections; calls under way are finished first, new ones are refused."""
+        """Close the connections; calls under way are finished first, new ones are refused.
+
+        Checks that are running are waited for some seconds; what they say later is not sent.
+        """
         self._pool.close()
+        if self._answers is not None:
+            self._answers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +211,49 @@ class TransactionProducer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Caller:
+    """Carries calls out with their retries. It does not know the producer: see `Answering`."""
+
+    def __init__(
+        self, pool: ConnectionPool, address: Address, deadline_s: float, pacing: Pacing
+    ) -> None:
+        self._pool = pool
+        self._address = address.text
+        self._deadline_s = deadline_s
+        self._pacing = pacing
+
+    def perform(self, call: Call[T], at_most_s: float = inf) -> T:
+        """One call, however often it has to be tried. Works after the pool was closed too."""
+        pacing = self._pacing
+        clock = pacing.clock
+        attempts = Attempts(
+            call,
+            self._address,
+            now_s=clock(),
+            deadline_s=min(at_most_s, self._deadline_s),
+            jitter=pacing.jitter,
+        )
+        while True:
+            try:
+                response = self._pool.exchange(call.request, attempts)
+            except TransportFailure as failure:
+                pause_s = attempts.failed(failure, clock())
+            else:
+                answered = attempts.answered(response, clock())
+                if answered is None:
+                    return call.read(response)
+                pause_s = answered
+            pacing.sleep(pause_s)
+
+
+def _check_of(
+    listener: TransactionListener | None,
+) -> Callable[[Check], LocalTransactionState] | None:
+    """The listener's answer to a check, if it has one."""
+    ask = getattr(listener, "check_local_transaction", None)
+    return None if ask is None else lambda check: ask(check.messages[0])
 
 
 class Transaction:

@@ -32,7 +32,7 @@ class Connection:
         self.is_used = False  # has carried an answer
         self.used_at_s = 0.0
         try:
-            self._socket = _connect(address, _left_s(ends_at_s, clock))
+            self._socket = connect(address, _left_s(ends_at_s, clock))
         except OSError as error:
             raise TransportFailure(words_of(error), sent=False) from error
 
@@ -189,7 +189,8 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def _connect(address: Address, within_s: float) -> socket.socket:
+def connect(address: Address, within_s: float) -> socket.socket:
+    """Raises OSError."""
     if address.path is None:
         connected = socket.create_connection((address.host, address.port), within_s)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -66,6 +66,22 @@ class LocalTransactionState(Enum):
     UNKNOWN = "UNKNOWN"
 
 
+class Check(NamedTuple):
+    """The coordinator's question what became of a transaction, for a function given as `check`."""
+
+    transaction_id: str
+    producer_group: str
+    #: Ends the transaction from anywhere; not needed to answer.
+    handle: str
+    #: 1 for the first time this is asked; after `number_max` times the coordinator gives up.
+    number: int
+    number_max: int
+    #: How long the coordinator has known the transaction.
+    age_s: float
+    #: All messages of the transaction. Keys, values and headers are bytes here, whatever was given.
+    messages: tuple[Message, ...]
+
+
 class SendResult(NamedTuple):
     """What became of `send_message_in_transaction`."""
 
@@ -93,7 +109,14 @@ class TransactionListener(Protocol):
 
         The coordinator asks it of any live producer of the group when a transaction stays
         undecided, so the answer must come from the database, not from this process's memory.
-        COMMIT only if the local transaction surely committed; when in doubt, UNKNOWN.
+        COMMIT only if the local transaction surely committed; when in doubt, UNKNOWN. An exception,
+        and anything else that is not a LocalTransactionState, counts as UNKNOWN: it is asked again.
+
+        It runs in a thread of the producer's own (at most `check_workers` at once), not in the one
+        that sends, and perhaps while `execute_local_transaction` is still running for the same
+        transaction, here or in another process. Give its database calls a time limit: a check that
+        hangs takes one of those places. `message` is the transaction's first, with keys and values
+        as bytes; a function given to the producer as `check` sees them all.
         """
         ...
 
@@ -106,5 +129,8 @@ class AsyncTransactionListener(Protocol):
         ...
 
     async def check_local_transaction(self, message: Message) -> LocalTransactionState:
-        """Say what became of the local transaction of `message.transaction_id`."""
+        """Say what became of the local transaction of `message.transaction_id`.
+
+        It runs in a task of the producer's loop: one that blocks holds up everything there.
+        """
         ...

@@ -179,6 +179,47 @@ def the_horizon_outlasts_a_kafka_transaction(settings: Settings) -> str | None:
     return None
 
 
+def the_callback_may_be_called(settings: Settings) -> str | None:
+    """The sidecar posts there by itself: an address nobody meant to give it is a hole."""
+    checks = settings.checks
+    if checks.url is None:
+        return None
+    from halfhitch.adapters.callback.target import Target
+
+    try:
+        Target.parse(checks.url, checks.url_networks)
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+def the_callback_token_fits_a_header(settings: Settings) -> str | None:
+    """A line break in it would begin a header of its own."""
+    token = settings.checks.url_token
+    text = "" if token is None else token.reveal()
+    if text and (not text.isascii() or not text.isprintable() or " " in text):
+        return (
+            "checks.url_token cannot travel in an HTTP header: use printable ASCII without "
+            "spaces; `halfhitch keygen` prints a good one."
+        )
+    return None
+
+
+def redis_url_can_be_read(settings: Settings) -> str | None:
+    """Its forms: redis://, rediss:// (TLS), unix://, redis+sentinel://h1:26379,h2:26379/service/0
+    and redis+cluster://h1:6379,h2:6379; the last two also as rediss+..."""
+    url = settings.redis.url
+    if url is None:
+        return None
+    from halfhitch.adapters.redis.address import parse
+
+    try:
+        parse(url.reveal())
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
 def kafka_is_named(settings: Settings) -> str | None:
     """There is no sensible default: a wrong cluster is worse than none."""
     if not settings.kafka.bootstrap:
@@ -226,6 +267,9 @@ RULES: tuple[Rule, ...] = (
     a_body_fits_into_a_batch,
     the_cache_holds_a_batch,
     the_horizon_outlasts_a_kafka_transaction,
+    the_callback_may_be_called,
+    the_callback_token_fits_a_header,
+    redis_url_can_be_read,
 )
 #: True besides of settings for tools that talk to Kafka.
 TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -53,7 +53,11 @@ class RedisSettings(_Group, frozen=True, kw_only=True):
 
     url: Annotated[
         Secret | None,
-        Meta(description="Redis address, such as redis://127.0.0.1:6379/0; may hold a password."),
+        Meta(
+            description="Redis address, such as redis://127.0.0.1:6379/0; may hold a password. "
+            "Also rediss://, unix://, redis+sentinel://host,host/service and "
+            "redis+cluster://host,host."
+        ),
     ] = None
 
 
@@ -236,6 +240,94 @@ class LedgerSettings(_Group, frozen=True, kw_only=True):
     ] = 200_000
 
 
+class ChecksSettings(_Group, frozen=True, kw_only=True):
+    """Check-back"""
+
+    immunity_s: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=86_400,
+            description="No check before a transaction is so old, unless it asks for another time "
+            "(RocketMQ: transactionTimeOut).",
+        ),
+    ] = 6.0
+    interval_s: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=86_400,
+            description="From one check of a transaction to its next (transactionCheckInterval).",
+        ),
+    ] = 60.0
+    backoff: Annotated[
+        float,
+        Meta(ge=1, le=10, description="Each interval is longer than the last by this factor."),
+    ] = 1.0
+    interval_s_max: Annotated[
+        float, Meta(ge=0.1, le=86_400, description="With a backoff: no interval is longer.")
+    ] = 3_600.0
+    jitter: Annotated[
+        float, Meta(ge=0, le=0.5, description="Intervals are longer by up to this part of them.")
+    ] = 0.1
+    count_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Checks that must have reached a producer before it is given up "
+            "(transactionCheckMax).",
+        ),
+    ] = 15
+    age_s_max: Annotated[
+        int,
+        Meta(
+            ge=60,
+            le=31_536_000,
+            description="An older transaction is given up whatever its count (fileReservedTime).",
+        ),
+    ] = 259_200
+    renew_s: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=604_800,
+            description="Pending messages older than this are stored anew, so that a takeover "
+            "need not read that far back.",
+        ),
+    ] = 3_600
+    answer_s_max: Annotated[
+        _Seconds, Meta(description="How long a check waits for its answer.")
+    ] = 10.0
+    in_flight_max: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Checks of one producer group under way at a time."),
+    ] = 256
+    give_up: Annotated[
+        Literal["park", "rollback", "commit"],
+        Meta(description="What becomes of a transaction that is given up."),
+    ] = "park"
+    give_up_topics: Annotated[
+        tuple[_Text, ...],
+        Meta(description="Other policies by topic pattern, first match: orders.*=rollback."),
+    ] = ()
+    url: Annotated[
+        str | None,
+        Meta(description="Checks are sent here by POST, for producers that hold no stream."),
+    ] = None
+    url_groups: Annotated[
+        tuple[_Text, ...],
+        Meta(min_length=1, description="Producer groups (patterns) that checks.url answers for."),
+    ] = ("*",)
+    url_networks: Annotated[
+        tuple[_Text, ...],
+        Meta(description="Networks checks.url may lead to besides loopback: 10.0.0.0/8."),
+    ] = ()
+    url_token: Annotated[
+        Secret | None, Meta(description="Sent to checks.url in the Half-Token header.")
+    ] = None
+
+
 class VisibleSettings(_Group, frozen=True, kw_only=True):
     """Waiting"""
 
@@ -288,6 +380,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     instance: InstanceSettings = msgspec.field(default_factory=InstanceSettings)
     owner: OwnerSettings = OwnerSettings()
     ledger: LedgerSettings = LedgerSettings()
+    checks: ChecksSettings = ChecksSettings()
     visible: VisibleSettings = VisibleSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
@@ -315,13 +408,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Every secret text, revealed, for the log's redaction filter and nothing else."""
         found: list[Secret] = [*self.auth.tokens, *self.handle.key]
         found += [value for value in self.kafka.options.values() if isinstance(value, Secret)]
+        if self.checks.url_token is not None:
+            found.append(self.checks.url_token)
         texts = [secret.reveal() for secret in found]
         if self.redis.url is not None:
             # The library may repeat the password without the rest of the address.
             url = self.redis.url.reveal()
-            password = urlsplit(url).password
-            texts += [url] if password is None else [url, password, unquote(password)]
-        return tuple(texts)
+            parts = urlsplit(url)
+            given = parts.password or ""
+            texts += [url, given, unquote(given)]
+            texts += [value for name, value in parse_qsl(parts.query) if name.endswith("password")]
+        return tuple(text for text in texts if text)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ class _Generation:
 
 
 class Finished:
-    """Identity -> ending: the covered count of a commit (at least 1), or model.ROLLED_BACK."""
+    """Identity -> ending, in the words of a done mark (see core/model.py)."""
 
     def __init__(self, *, horizon_ms: int, count_max: int) -> None:
         self._span_ms = max(1, horizon_ms // (_GENERATIONS - 1))
@@ -56,6 +56,13 @@ class Finished:
                 if ending is not None:
                     return ending
         return None
+
+    def forget(self, identity: Identity) -> None:
+        """It lives again: it was parked, and is put back."""
+        group, transaction_id = identity
+        for generation in self._generations:
+            if generation.by_group.get(group, {}).pop(transaction_id, None) is not None:
+                generation.count -= 1
 
     def advance(self, log_time_ms: TimestampMs, op_position: OpOffset) -> None:
         """Log time has come to here; start a new generation when the current one is full."""

@@ -17,55 +17,35 @@ Invariants:
   memory of the finished. Both are computed as they will hold once the step is committed.
 - While a step is out nothing is fed: the owner's thread does one thing after another.
 
-Not here: payloads (the owner keeps them by half offset), time (ages come in), checks.
+Check-back is in checks.py; here it is tied in. Not here: payloads (the owner keeps them by half
+offset), time (`tick` brings it).
 """
 
-from collections import deque
-from typing import Final
-
-from halfhitch.core.conflicts import Conflicts
-from halfhitch.core.early import EarlyDecisions, is_meant_for
-from halfhitch.core.finished import Finished
-from halfhitch.core.late import LateMarks
+from halfhitch.core.accounts import Accounts
+from halfhitch.core.checks import CopyOrder
+from halfhitch.core.early import is_meant_for
 from halfhitch.core.model import (
-    PARKED,
-    ROLLED_BACK,
+    COPIED,
+    GIVEN_UP,
     ConflictKind,
     ConflictRead,
     DecisionRead,
     DoneRead,
     HalfRead,
-    Identity,
     OpOffset,
+    ProducerGroup,
     Resolution,
-    Standing,
+    TimestampMs,
 )
 from halfhitch.core.step import Step, assemble
 from halfhitch.core.transaction import State, Transaction, Trigger
-from halfhitch.core.watermarks import Watermarks
 from halfhitch.errors import invariant
 
 __all__ = ["Ledger", "Step"]
 
-_ENDED_AS: Final = {ROLLED_BACK: Standing.ROLLED_BACK, PARKED: Standing.PARKED}
 
-
-class Ledger:
-    """See the module's text. Positions are those of the next record to be read."""
-
-    def __init__(
-        self, *, half_position: int, op_position: int, horizon_ms: int, finished_max: int
-    ) -> None:
-        self._by_identity: dict[Identity, Transaction] = {}
-        self._ready: deque[Transaction] = deque()  # bounded by what is unfinished
-        self._early = EarlyDecisions()
-        self._decided_count = self._written_count = 0
-        self._finished = Finished(horizon_ms=horizon_ms, count_max=finished_max)
-        self._conflicts = Conflicts()
-        self._marks = Watermarks(half_position, op_position)
-        self._late = LateMarks(self._ready, self._marks)
-        self._step: Step | None = None
-        self.unknown_decision_count = 0  # early decisions that expired; read and reset by the owner
+class Ledger(Accounts):
+    """See the module's text."""
 
     # -- what was read ---------------------------------------------------------------------------
 
@@ -77,16 +57,20 @@ class Ledger:
             ending = self._finished.ending(event.identity)
             if ending is None:
                 self._first_half(event)
+            elif ending < 0 and event.resumed_count:
+                self._finished.forget(event.identity)
+                self._first_half(event)
             else:
                 self._late_half(event, ending)
+        elif event.resumed_count > transaction.resumed_count:
+            self._former_life(transaction)
+            self._first_half(event)
+        elif event.resumed_count < transaction.resumed_count:
+            self._late_half(event, GIVEN_UP)
         elif transaction.state is State.WRITTEN:
             self._late_half(event, transaction.ending)
         else:
-            transaction.take(event.index, event.half_offset, event.size_bytes)
-            self._marks.half_read(event.half_offset, transaction)
-            if transaction.state is State.AWAITING and transaction.is_whole:
-                transaction.move(Trigger.COMPLETED)
-                self._ready.append(transaction)
+            self._further_half(transaction, event)
 
     def op(self, event: DecisionRead | DoneRead | ConflictRead) -> None:
         """One entry of an op record."""
@@ -105,18 +89,24 @@ class Ledger:
         transaction = self._by_identity.get(event.identity)
         if transaction is not None:
             self._apply(transaction, event)
-            return
-        ending = self._finished.ending(event.identity)
-        if ending is None:
-            self._early.add(event)
-        else:
-            self._late_decision(event, ending)
+        elif event.resolution is not Resolution.PARK:  # which is said of halves that were read
+            ending = self._finished.ending(event.identity)
+            if ending is None:
+                self._early.add(event)
+            else:
+                self._late_decision(event, ending)
 
     def done(self, event: DoneRead) -> None:
         """A done mark: of our own step, or (on replay) of an owner before us."""
         invariant(self._step is None, "a done mark was fed while a step is out")
         identity = event.identity
         self._finished.advance(event.stored_at_ms, event.op_offset)
+        if event.ending == COPIED:
+            self._copied_before_us(event)
+            return
+        if self._is_of_former_life(event):
+            self._former_mark(event)
+            return
         # Remembered before it is let go: whoever asks from another thread finds one of them.
         self._finished.remember(identity, event.ending)
         self._marks.done_read(event.op_offset, event.half_offsets)
@@ -130,8 +120,7 @@ class Ledger:
         self._late.done_read(identity)
         if transaction is None:
             # Its halves lie below where this replay began, or are all marked already.
-            for op_offset in self._early.losers(identity, event.ending):
-                self._conflicts.add(identity, op_offset)
+            self._decided_too_late(event)
         elif transaction.state is State.WRITTEN:
             self._written_count -= 1
             transaction.move(Trigger.DONE_READ)
@@ -162,8 +151,34 @@ class Ledger:
 
     # -- what to do ------------------------------------------------------------------------------
 
-    def plan(self, *, message_count_max: int, bytes_max: int) -> Step | None:
-        """The next step, or None: nothing to do. At least one transaction, however large."""
+    def tick(self, now_ms: int) -> None:
+        """Time has come to here. The first tick says that the replay is over."""
+        self.checks.tick(now_ms)
+
+    def end_incomplete(self, *, is_caught_up: bool) -> None:
+        """Decided long ago, but messages are missing: park them, if the half log was read."""
+        incomplete, self.checks.incomplete = self.checks.incomplete, []
+        for transaction in incomplete:
+            if transaction.state is not State.AWAITING:
+                continue
+            if not is_caught_up or transaction.missing_count:
+                self.checks.awaits(transaction)
+            else:
+                transaction.parked = True
+                transaction.move(Trigger.INCOMPLETE)
+                self._ready.append(transaction)
+
+    def plan(
+        self,
+        *,
+        message_count_max: int,
+        bytes_max: int,
+        rooms: dict[ProducerGroup, int] | None = None,
+    ) -> Step | None:
+        """The next step, or None: nothing to do. At least one transaction, however large.
+
+        `rooms`: how many of each group may be checked now; what is used is taken off there.
+        """
         invariant(self._step is None, "a step is planned while another is out")
         chosen: list[Transaction] = []
         messages = size_bytes = 0
@@ -177,14 +192,37 @@ class Ledger:
             chosen.append(transaction)
             messages += transaction.message_count
             size_bytes += transaction.size_bytes
-        if not chosen and not self._conflicts:
+        copies = self._copies(message_count_max, bytes_max, rooms)
+        if not chosen and not copies and not self._conflicts and not self._notes:
             return None
         watermarks = self._marks.after_step(
             self._finished.first_op_offset,
-            (self._early.first_op_offset, self._conflicts.left_from()),
+            (
+                self._early.first_op_offset,
+                self._conflicts.left_from(),
+                self._notes.left_from(),
+            ),
         )
-        self._step = assemble(chosen, self._conflicts.for_step(), watermarks)
+        notes = self._notes.for_step()
+        self._step = assemble(chosen, copies, self._conflicts.for_step(), notes, watermarks)
         return self._step
+
+    def _copies(
+        self, message_count_max: int, bytes_max: int, rooms: dict[ProducerGroup, int] | None
+    ) -> list[CopyOrder]:
+        """Half as much as a step may forward, so that neither has to wait for the other."""
+        copies: list[CopyOrder] = []
+        messages = size_bytes = 0
+        orders = self.checks.copies({} if rooms is None else rooms)
+        while not copies or (messages * 2 < message_count_max and size_bytes * 2 < bytes_max):
+            order = next(orders, None)
+            if order is None:
+                break
+            order.transaction.move(Trigger.COPY_PLANNED)
+            copies.append(order)
+            messages += order.transaction.message_count
+            size_bytes += order.transaction.size_bytes
+        return copies
 
     def confirm(self, step: Step) -> None:
         """The step's Kafka transaction is committed."""
@@ -197,6 +235,14 @@ class Ledger:
                 self._written_count += 1
             for half_offset in mark.half_offsets:
                 self._marks.half_done(half_offset)
+        for order, mark in zip(step.copies, step.copied, strict=True):
+            order.transaction.move(Trigger.CONFIRMED)
+            order.transaction.lift()
+            self.checks.copied(order)
+            for half_offset in mark.half_offsets:
+                self._marks.half_done(half_offset)
+        for note in step.notes:
+            self._notes.written(note)
         for conflict in step.conflicts:
             if conflict.kind is ConflictKind.CONTRARY:
                 self._conflicts.recorded(conflict.identity, conflict.losing_op_offset)
@@ -206,104 +252,87 @@ class Ledger:
         self._take_back(step)
         for transaction in step.transactions:
             transaction.move(Trigger.ABORTED)
-            transaction.parked = False
+            transaction.parked = transaction.parked and not transaction.is_whole
+        for order in reversed(step.copies):
+            order.transaction.move(Trigger.ABORTED)
+            self.checks.copy_failed(order)
         self._ready.extendleft(reversed(step.transactions))
 
     def _take_back(self, step: Step) -> None:
         invariant(self._step is step, "this is not the step that is out")
         self._step = None
 
-    # -- what is known ---------------------------------------------------------------------------
-
-    def standing(self, identity: Identity) -> Standing:
-        """May be asked from another thread: single dictionary look-ups, a moment old at worst."""
-        transaction = self._by_identity.get(identity)
-        if transaction is None:
-            ending = self._finished.ending(identity)
-            if ending is not None:
-                return _ENDED_AS.get(ending, Standing.COMMITTED)
-            return Standing.EARLY if self._early.has(identity) else Standing.UNKNOWN
-        if transaction.resolution is None:
-            return Standing.PENDING
-        commit = transaction.resolution is Resolution.COMMIT
-        if transaction.state in (State.WRITTEN, State.FINISHED):
-            return _ENDED_AS.get(transaction.ending, Standing.COMMITTED)
-        return Standing.COMMITTING if commit else Standing.ROLLING_BACK
-
-    @property
-    def reads_op(self) -> bool:
-        """False while too many decisions wait for halves that have not been read."""
-        return not self._early.is_full
-
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Pending, decided with a half, early, remembered as finished: for people."""
-        decided = self._decided_count
-        pending = len(self._by_identity) - decided - self._written_count
-        return pending, decided, self._early.count, len(self._finished)
-
-    @property
-    def positions(self) -> tuple[int, int]:
-        """Next half and op offset to be read."""
-        return self._marks.half_position, self._marks.op_position
-
-    @property
-    def early_count(self) -> int:
-        """Decisions whose half has not been read."""
-        return self._early.count
-
     # -- how a transaction begins and is decided -------------------------------------------------
 
     def _first_half(self, event: HalfRead) -> None:
-        transaction = Transaction(event.identity, State.PENDING, event.stored_at_ms)
+        stored_ms = _first_stored_ms(event)
+        transaction = Transaction(event.identity, State.PENDING, stored_ms)
+        transaction.resumed_count, transaction.fence = event.resumed_count, event.fence
         transaction.take(event.index, event.half_offset, event.size_bytes)
         self._by_identity[event.identity] = transaction
         self._marks.half_read(event.half_offset, transaction)
+        self.checks.begins(transaction, stored_ms, event.immunity_ms)
+        if event.check_count:
+            self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
+        if event.born is not None:
+            op_offset = OpOffset(self._marks.op_position)
+            self._decide(transaction, event.born, event.born_count, op_offset)
         if self._early.count:
             for decision in self._early.take(event.identity):
                 self._apply(transaction, decision)
 
+    def _further_half(self, transaction: Transaction, event: HalfRead) -> None:
+        is_copy = event.first_stored_ms >= 0
+        if is_copy and transaction.missing_count:
+            transaction.missing_count -= 1  # our own, read back
+        elif event.check_count > transaction.check_count:
+            self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
+        transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
+        self._marks.half_read(event.half_offset, transaction)
+        if transaction.state is State.AWAITING and transaction.is_whole:
+            transaction.move(Trigger.COMPLETED)
+            self._ready.append(transaction)
+        elif transaction.parked and transaction.is_whole:
+            transaction.parked = False  # the last message came in the very moment of giving it up
+
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
+        is_former = event.op_offset <= transaction.fence
+        if is_former and (
+            event.resolution is Resolution.PARK or transaction.resolution is not None
+        ):
+            return  # said of a life before this one, and taken into account when it was put back
         if transaction.resolution is not None:
-            if transaction.resolution is not event.resolution:
+            if event.resolution is Resolution.PARK:
+                return  # a policy gave it up when it was decided already; nobody lost
+            if transaction.resolution is Resolution.PARK:
+                self._notes.add(event)
+            elif transaction.resolution is not event.resolution:
                 self._conflicts.add(event.identity, event.op_offset)
             return
         if not is_meant_for(event, transaction.stored_at_ms):
             self.unknown_decision_count += 1
             return
-        transaction.decide(event.resolution, event.covered_count, event.op_offset)
+        self._decide(transaction, event.resolution, event.covered_count, event.op_offset)
+
+    def _decide(
+        self,
+        transaction: Transaction,
+        resolution: Resolution,
+        covered_count: int,
+        op_offset: OpOffset,
+    ) -> None:
+        transaction.decide(resolution, covered_count, op_offset)
         self._decided_count += 1
         self._marks.decided(transaction)
+        self.checks.decided(transaction)
         if transaction.is_whole:
             transaction.move(Trigger.DECIDED_WHOLE)
             self._ready.append(transaction)
         else:
             transaction.move(Trigger.DECIDED)
+            self.checks.awaits(transaction)
 
-    # -- what comes late, or was done before us --------------------------------------------------
 
-    def _late_half(self, event: HalfRead, ending: int) -> None:
-        half_offset, memory = event.half_offset, self._finished.first_op_offset
-        mark = self._late.copy(event.identity, ending, event.index, half_offset, memory)
-        self._marks.half_read(half_offset, mark)
-
-    def _late_decision(self, event: DecisionRead, ending: int) -> None:
-        self._late.repeat(event.identity, ending, event.op_offset)
-        if (event.resolution is Resolution.COMMIT) is not (ending != ROLLED_BACK):
-            self._conflicts.add(event.identity, event.op_offset)
-
-    def _finished_before_us(self, transaction: Transaction, ending: int) -> None:
-        """Replay: somebody finished it. Copies that came after his mark need one of their own."""
-        identity = transaction.identity
-        if transaction.resolution is not None:
-            self._decided_count -= 1
-            if (transaction.ending == ROLLED_BACK) is not (ending == ROLLED_BACK):
-                # The winner lies below where this replay began, and all that lost against it is on
-                # record: what won here is one of those, and what lost against that did not lose.
-                self._conflicts.withdraw(identity)
-        transaction.move(Trigger.DONE_READ)
-        memory = self._finished.first_op_offset
-        for index, half_offset in transaction.indexed_halves():
-            if self._marks.holder(half_offset) is transaction:
-                mark = self._late.copy(identity, ending, index, half_offset, memory)
-                self._marks.hand_over(half_offset, mark)
+def _first_stored_ms(event: HalfRead) -> TimestampMs:
+    """Whether a decision is meant for it, and its age, follow from the first copy."""
+    return TimestampMs(event.first_stored_ms) if event.first_stored_ms > 0 else event.stored_at_ms

@@ -25,6 +25,7 @@ class Resolution(Enum):
 
     COMMIT = "c"
     ROLLBACK = "r"
+    PARK = "p"  # given up undecided: no answer was to be had
 
 
 class ResolutionSource(StrEnum):
@@ -52,6 +53,13 @@ class HalfRead:
     identity: Identity
     index: int  # position within the transaction, from 0
     size_bytes: int
+    immunity_ms: int = -1  # asked for by the producer; -1: the coordinator's default
+    check_count: int = 0  # checks that were decided upon before this copy was written
+    first_stored_ms: int = -1  # of a later copy: broker time of the first; 0: of its new life
+    resumed_count: int = 0  # how often the transaction had been parked and put back
+    fence: int = -1  # put back: op records up to here speak of its former lives
+    born: "Resolution | None" = None  # put back: decided already, covering so many messages
+    born_count: int = 0
 
 
 @dataclass(slots=True)
@@ -92,7 +100,10 @@ class ConflictRead:
 
 #: Endings that are no count: a committed transaction ends with its covered count, at least 1.
 ROLLED_BACK = 0
-PARKED = -1  # committed, but a target will never take it: kept on the parked topic
+PARKED = -1  # committed, but it cannot be delivered: kept on the parked topic
+GIVEN_UP = -2  # nobody could say what became of it: kept on the parked topic, undecided
+#: No ending: these halves were re-appended, and the transaction goes on with the new copies.
+COPIED = -3
 
 
 @dataclass(slots=True)
@@ -102,6 +113,15 @@ class DoneMark:
     identity: Identity
     ending: int
     half_offsets: list[HalfOffset]
+
+
+@dataclass(slots=True)
+class LateNote:
+    """To be written beside a parked transaction: a decision that came after it was given up."""
+
+    identity: Identity
+    resolution: Resolution
+    op_offset: OpOffset
 
 
 @dataclass(slots=True)
@@ -127,3 +147,5 @@ class Standing(Enum):
     COMMITTED = "committed"  # carried out
     ROLLED_BACK = "rolled_back"
     PARKED = "parked"  # committed, undeliverable
+    GIVING_UP = "giving_up"  # decided to be given up, not yet carried out
+    GIVEN_UP = "given_up"  # parked undecided

@@ -1,13 +1,16 @@
 """A step: what ONE Kafka transaction of the owner must do, put together from whole transactions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from halfhitch.core.checks import CopyOrder
 from halfhitch.core.model import (
+    COPIED,
     ConflictKind,
     ConflictMark,
     DoneMark,
     HalfOffset,
+    LateNote,
     Resolution,
 )
 from halfhitch.core.transaction import Transaction
@@ -15,7 +18,11 @@ from halfhitch.core.transaction import Transaction
 
 @dataclass(slots=True)
 class Step:
-    """What ONE Kafka transaction must do. `forwards`: in order, the halves of each transaction."""
+    """What ONE Kafka transaction must do. `forwards`: in order, the halves of each transaction.
+
+    Those of a transaction that is given up go to the parked topic. `copied` are the done marks of
+    `copies`, `notes` go beside what is parked already.
+    """
 
     forwards: list[list[HalfOffset]]
     done: list[DoneMark]
@@ -23,6 +30,14 @@ class Step:
     half_watermark: int
     op_watermark: int
     transactions: list[Transaction]
+    copies: list[CopyOrder] = field(default_factory=list)
+    copied: list[DoneMark] = field(default_factory=list)
+    notes: list[LateNote] = field(default_factory=list)
+
+    @property
+    def all_done(self) -> list[DoneMark]:
+        """Every done mark that this step writes."""
+        return self.done + self.copied
 
     def park(self, place: int) -> None:
         """The transaction at this place cannot be delivered: its halves go to the parked topic."""
@@ -34,7 +49,9 @@ class Step:
 
 def assemble(
     transactions: list[Transaction],
+    copies: list[CopyOrder],
     contrary: Sequence[ConflictMark],
+    notes: list[LateNote],
     watermarks: tuple[int, int],
 ) -> Step:
     """Each transaction has one done mark, and in the same step goes on record what it drops.
@@ -47,10 +64,15 @@ def assemble(
     for transaction in transactions:
         identity, ending = transaction.identity, transaction.ending
         done.append(DoneMark(identity, ending, transaction.half_offsets()))
-        if transaction.resolution is Resolution.COMMIT:
+        if transaction.resolution is Resolution.PARK or transaction.parked:
+            forwards.append([half_offset for _, half_offset in transaction.messages()])
+        elif transaction.resolution is Resolution.COMMIT:
             forwards.append(list(transaction.covered()))
         if ending > 0 and (uncovered := transaction.uncovered()):
             op_offset = transaction.decided_op_offset
             conflicts.append(ConflictMark(identity, ConflictKind.UNCOVERED, op_offset, uncovered))
     conflicts.extend(contrary)
-    return Step(forwards, done, conflicts, *watermarks, transactions)
+    copied = [
+        DoneMark(o.transaction.identity, COPIED, o.transaction.half_offsets()) for o in copies
+    ]
+    return Step(forwards, done, conflicts, *watermarks, transactions, copies, copied, notes)

@@ -4,9 +4,11 @@ Theory of operation. A transaction is known by its identity and begins with the 
 read. (A decision read before it waits outside, see early.py.)
 
 - PENDING    halves, no decision.
+- COPYING    undecided, and part of the Kafka transaction now under way, which appends its halves
+  anew: with a higher check number, or because they are old. Then PENDING again.
 - AWAITING   commit decided, but a half that the decision covers has not been read yet.
-- READY      decided and whole: its outcome can be written. A roll back is whole at once (dropping
-  what is there is all it asks), a commit when every covered half is there.
+- READY      decided and whole: its outcome can be written. A commit is whole when every covered
+  half is there; dropping or parking what is there asks for no more than that.
 - WRITING    part of the Kafka transaction now under way.
 - WRITTEN    that one is committed; its done mark lies in the op log and was not read back yet.
 - FINISHED   a done mark for it was read. Only its memory stays (see finished.py).
@@ -20,6 +22,7 @@ from enum import Enum, auto
 from typing import Final
 
 from halfhitch.core.model import (
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     HalfOffset,
@@ -37,6 +40,7 @@ class State(Enum):
     __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
 
     PENDING = auto()
+    COPYING = auto()
     AWAITING = auto()
     READY = auto()
     WRITING = auto()
@@ -52,6 +56,8 @@ class Trigger(Enum):
     DECIDED = auto()  # a decision was read; covered halves are missing
     DECIDED_WHOLE = auto()  # a decision was read and nothing is missing
     COMPLETED = auto()  # the last missing half was read
+    INCOMPLETE = auto()  # a missing half has not come within the horizon: it is to be parked
+    COPY_PLANNED = auto()  # taken into a step, undecided, to be appended anew
     PLANNED = auto()  # taken into a step
     CONFIRMED = auto()  # the step's Kafka transaction is committed
     ABORTED = auto()  # the step's Kafka transaction is surely not committed
@@ -62,7 +68,11 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
     (State.PENDING, Trigger.DECIDED): State.AWAITING,
     (State.PENDING, Trigger.DECIDED_WHOLE): State.READY,
     (State.PENDING, Trigger.DONE_READ): State.FINISHED,
+    (State.PENDING, Trigger.COPY_PLANNED): State.COPYING,
+    (State.COPYING, Trigger.CONFIRMED): State.PENDING,
+    (State.COPYING, Trigger.ABORTED): State.PENDING,
     (State.AWAITING, Trigger.COMPLETED): State.READY,
+    (State.AWAITING, Trigger.INCOMPLETE): State.READY,
     (State.AWAITING, Trigger.DONE_READ): State.FINISHED,
     (State.READY, Trigger.PLANNED): State.WRITING,
     (State.READY, Trigger.DONE_READ): State.FINISHED,
@@ -79,20 +89,34 @@ class Transaction:
 
     `first` is the half offset of index 0 (-1: not read); further indexes and duplicate copies are
     rare and cost a container only where they occur. `stored_at_ms` is the first half's log time.
+
+    Check-back (checks.py assigns these, and says what they mean): `aged_from_ms`, `due_ms`,
+    `wake_ms`, `check_count`, `is_delivered`, `is_waiting`, `is_told`, `answer`.
     """
 
     __slots__ = (
+        "aged_from_ms",
+        "answer",
+        "check_count",
         "copies",
         "covered_count",
         "decided_op_offset",
+        "due_ms",
+        "fence",
         "first",
         "further",
         "identity",
+        "is_delivered",
+        "is_told",
+        "is_waiting",
+        "missing_count",
         "parked",
         "resolution",
+        "resumed_count",
         "size_bytes",
         "state",
         "stored_at_ms",
+        "wake_ms",
     )
 
     def __init__(self, identity: Identity, state: State, stored_at_ms: TimestampMs) -> None:
@@ -107,6 +131,17 @@ class Transaction:
         self.decided_op_offset = OpOffset(-1)
         self.size_bytes = 0
         self.parked = False  # by the step under way: it goes to the parked topic instead
+        self.missing_count = 0  # halves that were appended anew and not read back yet
+        self.resumed_count = 0
+        self.fence = -1
+        self.check_count = 0
+        self.is_delivered = True
+        self.is_waiting = False
+        self.is_told = False
+        self.aged_from_ms = 0
+        self.due_ms = -1
+        self.wake_ms = -1
+        self.answer: tuple[str, str] | None = None
 
     def move(self, trigger: Trigger) -> None:
         """Take the transition; raises InvariantViolation for a pair that cannot happen."""
@@ -123,26 +158,49 @@ class Transaction:
         self.covered_count = covered_count
         self.decided_op_offset = op_offset
 
-    def take(self, index: int, half_offset: HalfOffset, size_bytes: int) -> None:
-        """Add a half; a second one of the same index is a copy and collapses to the first."""
-        if index == 0 and self.first < 0:
-            self.first = half_offset
-            self.size_bytes += size_bytes
-        elif index == 0 or (self.further is not None and index in self.further):
+    def take(
+        self, index: int, half_offset: HalfOffset, size_bytes: int, *, supersedes: bool = False
+    ) -> None:
+        """Add a half. A second one of the same index is a copy and collapses to the first.
+
+        Not so one that `supersedes`: it was appended anew, and the older ones are its copies.
+        """
+        before = self.first if index == 0 else (self.further or {}).get(index, _NO_OFFSET)
+        if before >= 0:
             if self.copies is None:
                 self.copies = []
-            self.copies.append(half_offset)
+            self.copies.append(before if supersedes else half_offset)
+            if not supersedes:
+                return
+        else:
+            self.size_bytes += size_bytes
+        if index == 0:
+            self.first = half_offset
         else:
             if self.further is None:
                 self.further = {}
             self.further[index] = half_offset
-            self.size_bytes += size_bytes
+
+    def drop(self, half_offset: HalfOffset) -> None:
+        """This half needs nothing more, while the transaction goes on."""
+        if self.first == half_offset:
+            self.first = _NO_OFFSET
+        elif self.copies is not None and half_offset in self.copies:
+            self.copies.remove(half_offset)
+        elif self.further is not None:
+            self.further = {i: o for i, o in self.further.items() if o != half_offset}
+
+    def lift(self) -> None:
+        """All halves were appended anew; the new copies are still to be read."""
+        self.missing_count = self.message_count
+        self.first, self.further, self.copies = _NO_OFFSET, None, None
+        self.size_bytes = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether the decision can be carried out with the halves that are here."""
-        if self.resolution is Resolution.ROLLBACK:
-            return True
+        if self.resolution is not Resolution.COMMIT:
+            return self.missing_count == 0
         if self.covered_count == 1:
             return self.first >= 0
         # Counted before it is looked through: of ten thousand messages each arrival asks.
@@ -154,9 +212,16 @@ class Transaction:
     @property
     def ending(self) -> int:
         """How it ends, in the words of a done mark."""
+        if self.resolution is Resolution.PARK:
+            return GIVEN_UP
         if self.parked:
             return PARKED
         return ROLLED_BACK if self.resolution is Resolution.ROLLBACK else self.covered_count
+
+    def messages(self) -> list[tuple[int, HalfOffset]]:
+        """Index and half offset of every message that was read, by index; no duplicate copies."""
+        result = [(0, self.first)] if self.first >= 0 else []
+        return result + sorted((self.further or {}).items())
 
     def covered(self) -> Iterator[HalfOffset]:
         """Half offsets that the decision covers, by index."""

@@ -25,7 +25,7 @@ from halfhitch.core.model import HalfOffset, OpOffset
 from halfhitch.core.transaction import State, Transaction
 
 #: States in which the halves need nothing more once the step under way is committed.
-_SETTLED: Final = frozenset({State.WRITING, State.WRITTEN, State.FINISHED})
+_SETTLED: Final = frozenset({State.COPYING, State.WRITING, State.WRITTEN, State.FINISHED})
 #: States in which they need nothing more whatever comes.
 _ENDED: Final = frozenset({State.WRITTEN, State.FINISHED})
 #: A queue is cleared when it has grown by this many, and to twice what it held after the last time.

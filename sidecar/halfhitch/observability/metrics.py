@@ -2,12 +2,15 @@
 
 Owns METRICS and `Metrics`. Invariants: no metric exists outside the table; base units, `_total` on
 counters; label values come from closed sets, so that no caller can grow the output (an unknown
-value becomes "other"). The names keep RocketMQ's stems where the meaning is the same.
+value becomes "other"); of producer groups only the GROUPS_MAX with most pending transactions have
+a line of their own. The names keep RocketMQ's stems where the meaning is the same.
 
 It measures nothing itself: it is told. All its methods may be called on any thread.
 """
 
 import platform
+import threading
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
@@ -22,6 +25,7 @@ from halfhitch import __version__
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.errors import HalfHitchError
 from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.checking.api import CheckOutcome
 
 # One `_created` line beside each counter would double the output and tell nothing.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -36,13 +40,22 @@ _WAIT_S = (*_REQUEST_S[2:], 30.0, 60.0, 300.0)
 _REPLAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 #: Names of the data door's routes; `unmatched` is what it calls a request that has none.
-_ROUTES = ("prepare", "half", "add", "commit", "rollback", "view", "openapi", "unmatched")
+_ROUTES = (
+    *("prepare", "half", "add", "commit", "rollback", "unknown", "view", "checks"),
+    *("openapi", "unmatched"),
+)
 _STATUSES = (
     *("200", "201", "204", "400", "401", "403", "404", "405", "408", "409"),
     *("410", "413", "415", "417", "429", "431", "500", "503", "505"),
 )
 _OUTCOMES = ("ok", "fail", "unknown")
 _LOGS = ("half", "op")
+_GIVE_UP_POLICIES = ("park", "rollback", "commit")
+_GIVE_UP_REASONS = ("too_old", "checks_exhausted")
+_REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow")
+#: The number is used again: these prove no delivery.
+_UNDELIVERED = frozenset({CheckOutcome.LOST, CheckOutcome.UNDELIVERED})
+GROUPS_MAX = 20
 #: As many half partitions as a setting may ask for.
 _PARTITIONS = tuple(str(partition) for partition in range(1_000))
 
@@ -96,6 +109,28 @@ METRICS: dict[str, Metric] = {
     "halfhitch_visible_latency_seconds": _histogram(
         "From a stored commit until its messages were visible, on the broker's clock.", _WAIT_S
     ),
+    # The check-back.
+    "halfhitch_checks_sent_total": _counter("Checks handed to a producer."),
+    "halfhitch_check_lag_seconds": _histogram(
+        "From the moment a check was due until it was handed to a producer.", _WAIT_S
+    ),
+    "halfhitch_check_outcomes_total": _counter("What became of checks.", "outcome"),
+    "halfhitch_checks_undelivered_total": _counter(
+        "Checks that did not surely reach a producer, and are sent again with the same number."
+    ),
+    "halfhitch_given_up_transactions_total": _counter(
+        "Undecided transactions given up, by what became of them and why.", "policy", "reason"
+    ),
+    "halfhitch_renewed_transactions_total": _counter(
+        "Old pending transactions stored anew without being checked."
+    ),
+    "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
+    "halfhitch_redis_up": _gauge(
+        "1 while Redis takes what is written, 0 while it does not; missing if none is configured."
+    ),
+    "halfhitch_redis_rebuilds_total": _counter(
+        "How often all doubts had to be written to Redis anew.", "reason"
+    ),
     # What the owner of a half partition does.
     "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
     "halfhitch_rollback_messages_total": _counter("Half messages dropped, never to be seen."),
@@ -126,6 +161,17 @@ METRICS: dict[str, Metric] = {
     "halfhitch_half_messages": _gauge(
         "Transactions without a decision, in owned half partitions.", "partition"
     ),
+    "halfhitch_pending_transactions": _gauge(
+        "Transactions without a decision, by producer group; the groups with fewest are `other`.",
+        "group",
+    ),
+    "halfhitch_oldest_undecided_age_seconds": _gauge(
+        "Age of the oldest transaction without a decision; 0 when there is none.", "partition"
+    ),
+    "halfhitch_due_checks": _gauge(
+        "Transactions whose next check is due and has not been sent.", "partition"
+    ),
+    "halfhitch_checks_in_flight": _gauge("Transactions with a check under way.", "partition"),
     "halfhitch_decided_transactions": _gauge(
         "Transactions decided but not yet carried out.", "partition"
     ),
@@ -209,6 +255,22 @@ class _PartitionGauges(Collector):
             for phase in PartitionPhase:
                 phases.add_metric([str(state.partition), phase.value], state.phase is phase)
         yield phases
+        groups = _empty_family("halfhitch_pending_transactions")
+        for group, count in _pending_by_group(states).items():
+            groups.add_metric([group], count)
+        yield groups
+
+
+def _pending_by_group(states: Sequence[PartitionState]) -> dict[str, int]:
+    """The groups with most of them, and the rest as one."""
+    counts: Counts[str] = Counts()
+    for state in states:
+        counts.update(state.pending_by_group)
+    found = dict(counts.most_common(GROUPS_MAX))
+    rest = counts.total() - sum(found.values())
+    if rest:
+        found[OTHER] = found.get(OTHER, 0) + rest
+    return found
 
 
 def _empty_family(name: str) -> GaugeMetricFamily:
@@ -217,6 +279,9 @@ def _empty_family(name: str) -> GaugeMetricFamily:
 
 _PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
     "halfhitch_half_messages": lambda state: state.pending_count,
+    "halfhitch_oldest_undecided_age_seconds": lambda state: state.oldest_age_s,
+    "halfhitch_due_checks": lambda state: state.due_count,
+    "halfhitch_checks_in_flight": lambda state: state.checking_count,
     "halfhitch_decided_transactions": lambda state: state.decided_count,
     "halfhitch_early_decisions": lambda state: state.early_count,
     "halfhitch_finished_transactions": lambda state: state.finished_count,
@@ -268,6 +333,20 @@ class Metrics:
         self._takeovers = _Family(counter("halfhitch_takeovers_total"), _PARTITIONS)
         self._replay_s = histogram("halfhitch_replay_seconds")
         self._replayed = counter("halfhitch_replayed_records_total")
+        self._checks_sent = counter("halfhitch_checks_sent_total")
+        self._check_lag_s = histogram("halfhitch_check_lag_seconds")
+        self._check_outcomes = _Family(
+            counter("halfhitch_check_outcomes_total"), list(CheckOutcome)
+        )
+        self._undelivered = counter("halfhitch_checks_undelivered_total")
+        self._given_up = _Family(
+            counter("halfhitch_given_up_transactions_total"), _GIVE_UP_POLICIES, _GIVE_UP_REASONS
+        )
+        self._renewed = counter("halfhitch_renewed_transactions_total")
+        self._resumed = counter("halfhitch_resumed_transactions_total")
+        self._redis_up: Gauge | None = None
+        self._redis_lock = threading.Lock()
+        self._redis_rebuilds = _Family(counter("halfhitch_redis_rebuilds_total"), _REBUILD_REASONS)
         self._loop_lag = self._gauge("halfhitch_event_loop_lag_seconds")
         self._gauge("halfhitch_build_info").labels(__version__, platform.python_version()).set(1)
 
@@ -344,6 +423,40 @@ class Metrics:
         self._takeovers(str(partition)).inc()
         self._replay_s.observe(elapsed_s)
         self._replayed.inc(replayed_count)
+
+    def check_sent(self, producer_group: str, lag_s: float) -> None:  # noqa: ARG002 - the port's form
+        """A check was handed to a producer. Not by group: there may be any number of them."""
+        self._checks_sent.inc()
+        self._check_lag_s.observe(max(0.0, lag_s))
+
+    def check_settled(self, producer_group: str, outcome: str) -> None:  # noqa: ARG002 - the same
+        """What became of a check."""
+        self._check_outcomes(outcome).inc()
+        if outcome in _UNDELIVERED:
+            self._undelivered.inc()
+
+    def given_up(self, policy: str, reason: str, count: int) -> None:
+        """Undecided transactions were given up."""
+        self._given_up(policy, reason).inc(count)
+
+    def renewed(self, count: int) -> None:
+        """Old pending transactions were re-appended without being checked."""
+        self._renewed.inc(count)
+
+    def resumed(self, count: int) -> None:
+        """Parked transactions were put back."""
+        self._resumed.inc(count)
+
+    def redis(self, healthy: bool) -> None:  # noqa: FBT001 - the port's form
+        """Redis answers, or does not. Without Redis there must be no gauge that says it is down."""
+        with self._redis_lock:
+            if self._redis_up is None:
+                self._redis_up = self._gauge("halfhitch_redis_up")
+        self._redis_up.set(healthy)
+
+    def redis_rebuilt(self, reason: str) -> None:
+        """What Redis held was not ours any more."""
+        self._redis_rebuilds(reason).inc()
 
     # The doors
 

@@ -17,11 +17,9 @@ from halfhitch.errors import (
 from halfhitch.ports import TopicCatalog
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.topics import TopicPolicy
-from halfhitch.wire.half import ID_BYTES_MAX, INDEX_MAX
+from halfhitch.wire.half import ID_BYTES_MAX, IMMUNITY_S_MAX, INDEX_MAX
 from halfhitch.wire.headers import RESERVED, RESERVED_PREFIX
 
-#: A week: longer than any local transaction, short enough to catch milliseconds sent as seconds.
-IMMUNITY_S_MAX: Final = 604_800
 #: User headers of one message; librdkafka has no limit, consumers' patience has.
 HEADERS_MAX: Final = 200
 

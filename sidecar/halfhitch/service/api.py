@@ -5,11 +5,11 @@ All failures are `halfhitch.errors`; anything else that escapes is a bug.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
 
 #: User headers in their order, duplicates included; a Kafka header value may be null.
 UserHeaders = list[tuple[str, bytes | None]]
@@ -21,13 +21,14 @@ class TransactionState(StrEnum):
     PENDING = "pending"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"
-    PARKED = "parked"  # committed, but a target will never take the messages
+    PARKED = "parked"  # undeliverable, or given up: an operator must look
 
 
 #: The state a durable decision puts a transaction in.
 STATE_AFTER = {
     Resolution.COMMIT: TransactionState.COMMITTED,
     Resolution.ROLLBACK: TransactionState.ROLLED_BACK,
+    Resolution.PARK: TransactionState.PARKED,
 }
 
 
@@ -68,6 +69,9 @@ class TransactionView:
     state: TransactionState
     message_count: int
     visible: bool  # committed and forwarded, or rolled back and dropped: nothing is left to do
+    check_count: int = 0
+    next_check_s: float | None = None  # from now; None: unknown here, or nobody to ask
+    last_answer: str | None = None  # to the last check
 
 
 class Transactions(Protocol):
@@ -108,6 +112,10 @@ class Transactions(Protocol):
         """
         ...
 
+    def identify(self, handle: str) -> Identity:
+        """Which transaction a handle names. Raises InvalidHandle."""
+        ...
+
     async def view(self, handle: str) -> TransactionView:
         """Look a transaction up. Raises InvalidHandle, TransactionNotFound, TransactionGone."""
         ...
@@ -137,6 +145,10 @@ class PartitionState:
     op_watermark: int
     op_position: int
     trouble: str | None
+    due_count: int = 0  # pending whose next check is due and has not been sent
+    checking_count: int = 0  # pending with a check under way
+    oldest_age_s: float = 0.0  # of the oldest pending; 0 when there is none
+    pending_by_group: dict[str, int] = field(default_factory=dict)
 
 
 class System(Protocol):
@@ -152,4 +164,123 @@ class System(Protocol):
 
     def info(self) -> dict[str, str | int | float | bool | None]:
         """Version, instance, Kafka cluster id, uptime and the like: flat, safe to show."""
+        ...
+
+
+# -- what operators ask for ----------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Filter:
+    """Which transactions: all given conditions hold. Empty: all."""
+
+    producer_group: str | None = None
+    topic: str | None = None
+    transaction_id: str | None = None
+    older_than_s: float | None = None
+    check_count_min: int | None = None
+    count_max: int = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Undecided:
+    """One pending transaction, for people."""
+
+    transaction_id: str
+    producer_group: str
+    partition: int
+    topics: tuple[str, ...]
+    message_count: int
+    half_offsets: tuple[int, ...]
+    age_s: float
+    check_count: int
+    check_max: int
+    delivered: bool  # the check of this number has reached a producer
+    next_check_s: float | None  # from now; None while no producer is live
+    last_answer: str | None
+    asked: str | None  # who was asked last
+    from_index: bool = False  # as Redis says: its owner is another instance
+
+
+@dataclass(slots=True)
+class UndecidedPage:
+    """What was found, oldest first, and what could not be looked at."""
+
+    transactions: list[Undecided]
+    total_count: int  # that match, those beyond `count_max` included
+    missing_partitions: list[int]  # owned elsewhere, and Redis does not answer for them
+
+
+@dataclass(slots=True, kw_only=True)
+class ParkedTransaction:
+    """One transaction on the parked topic, for people."""
+
+    transaction_id: str
+    producer_group: str
+    half_partition: int
+    topics: tuple[str, ...]
+    message_count: int
+    reason: str
+    detail: str
+    decision: str | None  # commit or rollback; applied when it is resumed
+    check_count: int
+    last_answer: str | None
+    asked: str | None
+    parked_ms: int  # broker time
+    stored_ms: int
+    resumed_count: int  # how often it was put back before
+
+
+@dataclass(slots=True)
+class ParkedPage:
+    """What is parked and matches, oldest first."""
+
+    transactions: list[ParkedTransaction]
+    total_count: int  # that match, those beyond `count_max` included
+    left_out_count: int  # messages that were not looked at: there are more than can be kept
+
+
+@dataclass(slots=True)
+class ParkedMessage:
+    """One parked message with its content."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: UserHeaders
+
+
+class Operations(Protocol):
+    """What an operator can do. Everything that changes something needs a reason."""
+
+    async def undecided(self, wanted: Filter) -> UndecidedPage:
+        """Pending transactions. Raises BackendError."""
+        ...
+
+    async def decide(
+        self, producer_group: str, transaction_id: str, resolution: Resolution, *, reason: str,
+        operator: str,
+    ) -> Ended:  # fmt: skip
+        """An operator's decision. Raises TransactionNotFound, ContraryDecision, BackendError."""
+        ...
+
+    async def check(self, producer_group: str, transaction_id: str) -> None:
+        """Check it as soon as possible. Raises TransactionNotFound, BackendError."""
+        ...
+
+    async def parked(self, wanted: Filter) -> ParkedPage:
+        """Parked and not resumed. Raises BackendError."""
+        ...
+
+    async def parked_messages(
+        self, producer_group: str, transaction_id: str
+    ) -> tuple[ParkedTransaction, list[ParkedMessage]]:
+        """One of them with its content. Raises TransactionNotFound, BackendError."""
+        ...
+
+    async def resume(
+        self, producer_group: str, transaction_id: str, *, reason: str, operator: str
+    ) -> ParkedTransaction:
+        """Put it back with count 0, once. Raises TransactionNotFound, BackendError."""
         ...

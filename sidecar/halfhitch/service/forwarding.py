@@ -10,14 +10,24 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.model import Identity, LateNote, Resolution
 from halfhitch.core.step import Step
+from halfhitch.core.transaction import Transaction
 from halfhitch.ports import TargetRecord, WriteResult
 from halfhitch.service.payloads import Payload
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
-from halfhitch.wire.parked import UNDELIVERABLE, Parked, parked_headers
+from halfhitch.wire.parked import (
+    CHECKS_EXHAUSTED,
+    INCOMPLETE,
+    TOO_OLD,
+    UNDELIVERABLE,
+    LateDecision,
+    Parked,
+    note_headers,
+    parked_headers,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,12 +39,19 @@ class Forwarder:
     """Builds the records of a step; remembers between tries which transactions are to be parked."""
 
     def __init__(
-        self, partition: int, *, policy: TopicPolicy, parked_topic: str, step_messages_max: int
+        self,
+        partition: int,
+        *,
+        policy: TopicPolicy,
+        parked_topic: str,
+        step_messages_max: int,
+        check_count_max: int,
     ) -> None:
         self._partition = partition
         self._policy = policy
         self._parked_topic = parked_topic
         self._messages_max = step_messages_max
+        self._check_count_max = check_count_max
         self._condemned: dict[Identity, str] = {}
         self._owners: list[Identity] = []  # of each record of the last step
         #: How many messages the next step may have: less while the culprit is looked for.
@@ -46,15 +63,19 @@ class Forwarder:
         owners: list[Identity] = []
         commits = iter(step.forwards)
         for place, transaction in enumerate(step.transactions):
-            if transaction.resolution is not Resolution.COMMIT:
+            if transaction.resolution not in (Resolution.COMMIT, Resolution.PARK):
                 continue
             halves = next(commits)
-            records, reason = self._forwards(halves, payload)
-            reason = self._condemned.get(transaction.identity, reason)
-            if reason is not None:
-                self._tell(transaction.identity, reason)
-                step.park(place)
-                records = [self._parked(o, payload[o], reason) for o in halves]
+            why = _why_given_up(transaction, self._check_count_max)
+            if why is None:
+                records, detail = self._forwards(halves, payload)
+                detail = self._condemned.get(transaction.identity, detail)
+                if detail is not None:
+                    step.park(place)
+                    why = UNDELIVERABLE, detail
+            if why is not None:
+                self._tell(transaction.identity, why[1])
+                records = [self._parked(o, payload[o], why, transaction) for o in halves]
             result += records
             owners += [transaction.identity] * len(records)
         self._owners = owners
@@ -83,9 +104,38 @@ class Forwarder:
             )
         return records, None
 
-    def _parked(self, half_offset: int, payload: Payload, reason: str) -> TargetRecord:
-        why = Parked(UNDELIVERABLE, reason, self._partition, half_offset, Resolution.COMMIT.value)
-        headers = parked_headers(payload.headers, why)
+    def notes(self, notes: Sequence[LateNote]) -> list[TargetRecord]:
+        """Decisions that came after their transactions were given up, beside what is parked."""
+        return [
+            TargetRecord(
+                self._parked_topic,
+                None,
+                None,
+                None,
+                note_headers(
+                    LateDecision(
+                        *note.identity, note.resolution.value, self._partition, note.op_offset
+                    )
+                ),
+            )
+            for note in notes
+        ]
+
+    def _parked(
+        self, half_offset: int, payload: Payload, why: tuple[str, str], transaction: Transaction
+    ) -> TargetRecord:
+        answer, asked = transaction.answer or (None, None)
+        record = Parked(
+            *why,
+            self._partition,
+            half_offset,
+            None if transaction.resolution is Resolution.PARK else Resolution.COMMIT.value,
+            transaction.check_count,
+            transaction.stored_at_ms,
+            answer,
+            asked,
+        )
+        headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)
 
     def _tell(self, identity: Identity, reason: str) -> None:
@@ -99,8 +149,8 @@ class Forwarder:
 
     def succeeded(self, step: Step, on_parked: Callable[[int], None]) -> None:
         """The step is committed: forget what it has parked, grow again."""
-        if self._condemned or any(t.parked for t in step.transactions):
-            parked = [t.identity for t in step.transactions if t.parked]
+        if self._condemned or any(t.ending < 0 for t in step.transactions):
+            parked = [t.identity for t in step.transactions if t.ending < 0]
             for identity in parked:
                 self._condemned.pop(identity, None)
             if parked:
@@ -114,13 +164,32 @@ class Forwarder:
         """
         if result.poisoned:
             for place, reason in result.poisoned.items():
-                if len(self._condemned) < _CONDEMNED_MAX:
+                if len(self._condemned) < _CONDEMNED_MAX and place < len(self._owners):
                     self._condemned[self._owners[place]] = reason
             return True
         if not result.is_poisoned:
+            return False
+        if not step.transactions:
             return False
         if len(step.transactions) == 1:
             self._condemned[step.transactions[0].identity] = result.reason
         else:
             self.messages_max = max(1, sum(t.message_count for t in step.transactions) // 2)
         return True
+
+
+def _why_given_up(transaction: Transaction, count_max: int) -> tuple[str, str] | None:
+    """The reason and a sentence, for what is parked without having been refused anywhere."""
+    if transaction.resolution is Resolution.COMMIT:
+        if not transaction.parked:
+            return None
+        missing = transaction.covered_count - transaction.message_count
+        return INCOMPLETE, f"it is committed, but {missing} of its messages never arrived"
+    if transaction.check_count < count_max:
+        return TOO_OLD, "it is older than the age limit, and nobody has said how it ended"
+    answer, asked = transaction.answer or ("none", "nobody")
+    detail = (
+        f"{transaction.check_count} checks brought no decision; the last answer was "
+        f"{answer!r} from {asked}"
+    )
+    return CHECKS_EXHAUSTED, detail

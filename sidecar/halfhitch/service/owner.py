@@ -14,9 +14,10 @@ Used by one thread. Not here: threads, retries of a whole takeover (worker.py), 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution, Standing
 from halfhitch.errors import KafkaUnavailable, TopologyError
@@ -28,6 +29,7 @@ from halfhitch.ports import (
     StoredRecord,
     WriteOutcome,
 )
+from halfhitch.service.checkback import CheckBack
 from halfhitch.service.forwarding import Forwarder
 from halfhitch.service.payloads import PayloadCache, payload_of
 from halfhitch.service.topics import TopicPolicy
@@ -59,6 +61,7 @@ class OwnerLimits:
     payload_cache_bytes: int = 33_554_432
     horizon_ms: int = 900_000
     finished_max: int = 200_000
+    check_rules: CheckRules = field(default_factory=CheckRules)
 
 
 class StepFailedError(KafkaUnavailable):
@@ -84,6 +87,7 @@ class PartitionOwner:
         clock: Clock,
         limits: OwnerLimits,
         on_done: Callable[[int, Sequence[DoneMark]], None],
+        make_checkback: Callable[[PayloadCache, PartitionReader], CheckBack],
     ) -> None:
         self.partition = partition
         self._reader = reader
@@ -99,12 +103,15 @@ class PartitionOwner:
             policy=policy,
             parked_topic=parked_topic,
             step_messages_max=limits.batch_count_max,
+            check_count_max=limits.check_rules.count_max,
         )
+        self.checkback = make_checkback(self._payloads, reader)
         self._watermarks = (0, 0)  # of the last committed step
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
         # Entries of op records that speak of halves not read yet; see _feed_waiting.
-        self._waiting: deque[Sequence[op_wire.OpRead]] = deque()  # bounded: see _WAITING_MAX
+        # Bounded: see _WAITING_MAX.
+        self._waiting: deque[tuple[int, Sequence[op_wire.OpRead]]] = deque()
         self._half_end = 0  # of the half log, when it was last asked for
         self._early_asked_s = 0.0
         self._newest_half_ms = 0
@@ -122,6 +129,7 @@ class PartitionOwner:
         """Fence, replay, be ready. Raises KafkaUnavailable or TopologyError; call again."""
         began_s = self._clock.monotonic_s()
         self._ledger = None
+        self.checkback.put_back()
         self._payloads.clear()
         self._waiting.clear()
         self._half_end = 0
@@ -134,8 +142,10 @@ class PartitionOwner:
             op_position=op_start,
             horizon_ms=self._limits.horizon_ms,
             finished_max=self._limits.finished_max,
+            rules=self._limits.check_rules,
         )
         replayed = self._replay(ledger)
+        self.checkback.start_clock(self._log_time_ms)
         self._watermarks = self._trimmed = (half_start, op_start)
         self._op_held = False
         self._ledger = ledger
@@ -183,12 +193,20 @@ class PartitionOwner:
         """
         ledger = self._working_ledger()
         batch = self._reader.read(min(wait_s, 0.01) if self._waiting else wait_s)
+        self.checkback.tick(ledger)
         self._feed(ledger, batch.half, batch.op)
         self._expire_early(ledger)
+        if ledger.checks.incomplete:
+            is_caught_up = self._reader.half_read_to() >= self._reader.half_end()
+            ledger.end_incomplete(is_caught_up=is_caught_up)
         self._hold_or_release_op(ledger)
+        rooms = self.checkback.begin(ledger)
         step = ledger.plan(
-            message_count_max=self._forwarder.messages_max, bytes_max=self._limits.batch_bytes_max
+            message_count_max=self._forwarder.messages_max,
+            bytes_max=self._limits.batch_bytes_max,
+            rooms=rooms,
         )
+        self.checkback.planned(step)
         if step is None:
             return bool(batch.half or batch.op)
         self._write(ledger, step)
@@ -275,11 +293,12 @@ class PartitionOwner:
                 events.reason,
                 extra={"action": "garbage_op"},
             )
-            ledger.pass_op(op_offset)
-            return 1
-        self._waiting.append(events)
+        is_garbage = isinstance(events, Garbage)
+        # It takes its turn behind those that wait: passing it at once would move the position, and
+        # so the op watermark, beyond decisions that have not been fed.
+        self._waiting.append((op_offset, () if isinstance(events, Garbage) else events))
         self._feed_waiting(ledger)
-        return 0
+        return int(is_garbage)
 
     def _refuse_newer(self, log: str, garbage: Garbage) -> None:
         """While releases are mixed: what a newer one wrote must not be passed over."""
@@ -296,13 +315,14 @@ class PartitionOwner:
         Two logs are read, and the op log may be ahead. A decision that is fed before its half has
         to wait in the ledger while later ones pass it: two messages of one key would change places.
         """
-        while self._waiting and not self._is_ahead(ledger, self._waiting[0]):
-            for event in self._waiting.popleft():
+        while self._waiting and not self._is_ahead(ledger, self._waiting[0][1]):
+            op_offset, events = self._waiting.popleft()
+            for event in events:
                 ledger.op(event)
-                if isinstance(event, DoneRead):
-                    self._payloads.let_go(
-                        event.half_offsets
-                    )  # a predecessor's: ours are gone already
+                if isinstance(event, DoneRead):  # a predecessor's: ours are gone already
+                    self._payloads.let_go(event.half_offsets)
+            if not events:
+                ledger.pass_op(op_offset)
 
     def _is_ahead(self, ledger: Ledger, events: Sequence[op_wire.OpRead]) -> bool:
         """Whether halves that these entries name are still to be read.
@@ -310,7 +330,10 @@ class PartitionOwner:
         A decision follows the acknowledgement of its halves, so they lie below the half log's end
         by now; a hint beyond the end is a stranger's invention and not waited for.
         """
-        hint = max(event.half_hint if isinstance(event, DecisionRead) else -1 for event in events)
+        hint = -1
+        for event in events:
+            if isinstance(event, DecisionRead) and event.half_hint > hint:
+                hint = event.half_hint
         if hint < max(ledger.positions[0], self._reader.half_read_to()):
             return False  # or it names a place where no record is: a marker's
         if hint >= self._half_end:
@@ -322,9 +345,13 @@ class PartitionOwner:
     def _write(self, ledger: Ledger, step: Step) -> None:
         began_s = self._clock.monotonic_s()
         wanted = [half_offset for halves in step.forwards for half_offset in halves]
+        if step.copies:
+            wanted += self.checkback.wanted(step)
         payload = self._payloads.all_of(wanted, self._reader)
         targets = self._forwarder.records(step, payload)
-        ops = op_wire.write_step(step.done, step.conflicts)
+        if step.copies or step.notes:
+            targets += self.checkback.records(step, payload) + self._forwarder.notes(step.notes)
+        ops = op_wire.write_step(step.all_done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
         dropped = sum(1 for t in step.transactions if t.resolution is Resolution.ROLLBACK)
         self._observer.kafka_transaction(
@@ -339,11 +366,14 @@ class PartitionOwner:
         if result.outcome is WriteOutcome.FAIL:
             closing_in = self._forwarder.refused(step, result)
             ledger.abort(step)
+            self.checkback.put_back()
             self._fence_again()
             if closing_in:
                 return  # the next step is another one
             raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
         ledger.confirm(step)
+        if step.copies:
+            self.checkback.sent_after(step)
         self._forwarder.succeeded(step, self._observer.parked)
         self._stored = (step.half_watermark, step.op_watermark)
         self._after(step)
@@ -364,7 +394,7 @@ class PartitionOwner:
             )
 
     def _after(self, step: Step) -> None:
-        for mark in step.done:
+        for mark in step.all_done:
             self._payloads.let_go(mark.half_offsets)
         for conflict in step.conflicts:
             self._observer.conflict(conflict.kind, 1)
@@ -399,6 +429,17 @@ class PartitionOwner:
         standing = ledger.standing(identity)
         return None if standing is Standing.UNKNOWN and was_read else standing
 
+    def checked(self, identity: Identity) -> tuple[int, float | None, str | None]:
+        """Of a pending transaction: check count, seconds until the next, the last answer.
+
+        For other threads.
+        """
+        ledger = self._ledger
+        transaction = None if ledger is None else ledger.find(identity)
+        if transaction is None or transaction.resolution is not None:
+            return 0, None, None
+        return self.checkback.view(transaction)
+
     @property
     def is_working(self) -> bool:
         """Whether the takeover is complete."""
@@ -414,6 +455,7 @@ class PartitionOwner:
     def close(self) -> None:
         """Let go of reader and writer; an open Kafka transaction is aborted."""
         self._ledger = None
+        self.checkback.end()
         self._reader.close()
         self._writer.close()
 

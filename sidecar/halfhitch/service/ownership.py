@@ -5,13 +5,15 @@ Called from three sides: the membership thread (assigned, revoked, lost), the ev
 changed in place, so that questions need no lock.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from halfhitch.core.model import Identity, Standing
-from halfhitch.service.api import PartitionState
+from halfhitch.service.api import Filter, PartitionState, Undecided
+from halfhitch.service.checking.api import CheckReport
 from halfhitch.service.worker import PartitionWorker
 
 logger = logging.getLogger(__name__)
@@ -102,10 +104,50 @@ class Ownership:
         owner = worker.owner if worker is not None else None
         return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
 
+    def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
+        """See service.transactions.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return (0, None, None) if owner is None else owner.checked(identity)
+
+    def report(self, partition: int, report: CheckReport) -> None:
+        """See service.checking.api.ReportSink. Without an owner here the next one asks again."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        if owner is not None:
+            owner.checkback.report(report)
+
     def works(self, partition: int) -> bool:
         """See service.transactions.Owners."""
         worker = self._workers.get(partition)
         return worker is not None and worker.owner is not None
+
+    # -- questions of operators ------------------------------------------------------------------
+
+    def owned(self) -> set[int]:
+        """Half partitions that are worked on here."""
+        return {partition for partition in self._workers if self.works(partition)}
+
+    async def undecided(self, wanted: Filter) -> tuple[list[Undecided], int]:
+        """Pending transactions of owned partitions that match, oldest first, and how many."""
+        answers = await asyncio.gather(
+            *(
+                asyncio.wrap_future(owner.checkback.undecided(wanted))
+                for worker in self._workers.values()
+                if (owner := worker.owner) is not None
+            )
+        )
+        found = [transaction for transactions, _ in answers for transaction in transactions]
+        found.sort(key=lambda transaction: -transaction.age_s)
+        return found[: wanted.count_max], sum(count for _, count in answers)
+
+    async def check_now(self, partition: int, identity: Identity) -> bool:
+        """Check it as soon as possible; False when it is not pending here."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        if owner is None:
+            return False
+        return await asyncio.wrap_future(owner.checkback.hasten(identity))
 
     def states(self) -> list[PartitionState]:
         """All owned partitions, for people."""

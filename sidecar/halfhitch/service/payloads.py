@@ -84,5 +84,10 @@ class PayloadCache:
             found.update((o, payload_of(record)) for o, record in records.items())
         return found
 
+    def present(self, half_offsets: Iterable[int]) -> dict[int, Payload]:
+        """Those of them that are here."""
+        payloads = self._payloads
+        return {o: payloads[o] for o in half_offsets if o in payloads}
+
     def __len__(self) -> int:
         return len(self._payloads)

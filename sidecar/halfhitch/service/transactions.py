@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from halfhitch.core.model import (
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     Identity,
@@ -26,6 +27,7 @@ from halfhitch.errors import (
     HalfHitchError,
     KafkaUnavailable,
     OutcomeUnknown,
+    RequestError,
     TransactionGone,
     TransactionParked,
     VisibilityUnknown,
@@ -52,12 +54,15 @@ _DECIDED_AS: Final = {
     Standing.PARKED: Resolution.COMMIT,
     Standing.ROLLING_BACK: Resolution.ROLLBACK,
     Standing.ROLLED_BACK: Resolution.ROLLBACK,
+    Standing.GIVING_UP: Resolution.PARK,
+    Standing.GIVEN_UP: Resolution.PARK,
 }
 #: What a done mark says, for those that nothing is left to do for.
 _CARRIED_OUT: Final = {
     Standing.COMMITTED: 1,
     Standing.ROLLED_BACK: ROLLED_BACK,
     Standing.PARKED: PARKED,
+    Standing.GIVEN_UP: GIVEN_UP,
 }
 
 
@@ -73,6 +78,10 @@ class Owners(Protocol):
 
         None: it was read here and ended longer ago than is remembered.
         """
+        ...
+
+    def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
+        """Of a pending transaction: check count, seconds until the next, the last answer."""
         ...
 
     def works(self, partition: int) -> bool:
@@ -107,6 +116,11 @@ class Parts:
     new_id: Callable[[], str]
     instance: str
     visible_wait_s: float
+    #: Told of every end: a check of this transaction need not wait any longer. None: it was decided
+    #: before, whatever this caller says.
+    on_decided: Callable[[Identity, Resolution | None, ResolutionSource], None]
+    #: Told of every group that prepares.
+    on_group: Callable[[str], None]
 
 
 class TransactionService:
@@ -156,6 +170,7 @@ class TransactionService:
             parts.observer.prepare_refused(error.code)
             raise
         parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
+        parts.on_group(producer_group)
         handle = Handle(partition, *identity, half_offsets, _topics(messages))
         return Prepared(identity[1], parts.handles.encode(handle))
 
@@ -168,6 +183,8 @@ class TransactionService:
         try:
             await parts.admission.check_messages(messages, len(known.half_offsets))
             decided = self._decided(known, identity)
+            if decided is Resolution.PARK:
+                raise _given_up(identity)
             if decided is not None:
                 raise ContraryDecision(
                     f"transaction {identity[1]} is already {STATE_AFTER[decided].value}; no "
@@ -281,6 +298,7 @@ class TransactionService:
         """See service.api.Transactions."""
         parts = self._parts
         began_s = parts.clock.monotonic_s()
+        identity: Identity | None = None
         try:
             known = parts.handles.decode(handle)
             if producer_group is not None and producer_group != known.producer_group:
@@ -290,11 +308,16 @@ class TransactionService:
                 )
             identity = _identity(known)
             op_offset = await self._decide(known, identity, resolution, source, reason)
+            parts.on_decided(identity, resolution, source)
             visible = wait_visible and await self._carried_out(
                 known, identity, resolution, op_offset
             )
         except HalfHitchError as error:
             parts.observer.end_refused(error.code)
+            if identity is not None and isinstance(error, RequestError):
+                parts.on_decided(
+                    identity, None, source
+                )  # by somebody else: nothing to ask any more
             raise
         parts.observer.ended(resolution, source, parts.clock.monotonic_s() - began_s)
         return Ended(identity[1], STATE_AFTER[resolution], visible)
@@ -320,6 +343,8 @@ class TransactionService:
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
         op_offset = await parts.decisions.append(known.partition, decision)
+        if decided is Resolution.PARK:
+            raise _given_up(identity)
         if decided is not None:
             raise _contrary(identity, decided, resolution)
         if rival is not None and rival.resolution is not resolution:
@@ -349,6 +374,8 @@ class TransactionService:
             ) from None
         finally:
             parts.visibility.give_up(partition, identity, news)
+        if ending == GIVEN_UP:
+            raise _given_up(identity)
         won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
         if won is not resolution:
             raise _contrary(identity, won, resolution)
@@ -360,6 +387,10 @@ class TransactionService:
         if won is Resolution.COMMIT:
             await parts.markers.settled(known.topics)
         return True
+
+    def identify(self, handle: str) -> Identity:
+        """See service.api.Transactions."""
+        return _identity(self._parts.handles.decode(handle))
 
     # -- view ------------------------------------------------------------------------------------
 
@@ -373,7 +404,7 @@ class TransactionService:
             if standing is None:
                 raise _gone(identity)
             decided, carried_out = _DECIDED_AS.get(standing), standing in _CARRIED_OUT
-            is_parked = standing is Standing.PARKED
+            is_parked = standing in (Standing.PARKED, Standing.GIVEN_UP)
         else:
             is_parked = False  # told as committed and not visible: the logs say where it lies
             decided, carried_out = await self._parts.inquiry.look_up(
@@ -387,7 +418,8 @@ class TransactionService:
             identity[0],
             state,
             len(known.half_offsets),
-            visible=carried_out and not is_parked,
+            carried_out and not is_parked,
+            *owners.checked(known.partition, identity),
         )
 
     def _decided(self, known: Handle, identity: Identity) -> Resolution | None:
@@ -410,6 +442,14 @@ def _topics(messages: Sequence[OutgoingMessage], before: tuple[str, ...] = ()) -
 
 def _identity(handle: Handle) -> Identity:
     return ProducerGroup(handle.producer_group), TransactionId(handle.transaction_id)
+
+
+def _given_up(identity: Identity) -> TransactionParked:
+    return TransactionParked(
+        f"transaction {identity[1]} was given up before: its messages lie on the parked topic. "
+        "This decision is on record and counts when an operator puts it back (halfhitch parked "
+        "resume)"
+    )
 
 
 def _gone(identity: Identity) -> TransactionGone:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from halfhitch.core.model import HalfOffset, HalfRead, ProducerGroup, TimestampMs, TransactionId
+from halfhitch.core.model import (
+    HalfOffset,
+    HalfRead,
+    ProducerGroup,
+    Resolution,
+    TimestampMs,
+    TransactionId,
+)
 from halfhitch.wire import headers as names
 
 Headers = list[tuple[str, bytes | None]]
@@ -27,6 +34,7 @@ _FIXED_NAMES: Final = (
     names.TRAN_MSG,
 )
 _FIXED_COUNT: Final = len(_FIXED_NAMES)
+_BORN: Final = {b"c": Resolution.COMMIT, b"r": Resolution.ROLLBACK}
 
 #: More messages than this in one transaction are refused at the door; a larger index is garbage.
 INDEX_MAX: Final = 999
@@ -34,6 +42,10 @@ INDEX_MAX: Final = 999
 ID_BYTES_MAX: Final = 255
 #: Kafka numbers partitions with 32 bits.
 PARTITION_MAX: Final = 2**31 - 1
+#: A week: longer than any local transaction, short enough to catch milliseconds sent as seconds.
+IMMUNITY_S_MAX: Final = 604_800
+#: More checks than any setting allows; a larger number was invented.
+CHECK_COUNT_MAX: Final = 10_000
 #: One Kafka record cannot sensibly carry more; a guard against hostile records.
 DIGITS_MAX: Final = 19
 
@@ -61,6 +73,13 @@ class HalfRecord:
     immunity_s: int | None = None
     check_count: int = 0
     first_half_offset: int | None = None  # of the first copy, once re-appended
+    #: Broker time of the first copy, once re-appended; 0 when this one is the first of its life
+    #: (it was parked and put back).
+    first_stored_ms: int | None = None
+    resumed_count: int = 0  # how often it was parked and put back
+    fence: int = 0  # once put back: the op offset of the note that says so
+    born: Resolution | None = None  # once put back: as what it had been decided before
+    born_count: int = 0  # and how many messages that covers
 
 
 def system_headers(record: HalfRecord) -> Headers:
@@ -81,6 +100,13 @@ def system_headers(record: HalfRecord) -> Headers:
     ):
         if number is not None:
             result.append((name, b"%d" % number))
+    if record.first_stored_ms is not None:
+        copy = b"%d" % record.first_stored_ms
+        if record.resumed_count:
+            born = b"" if record.born is None else record.born.value.encode()
+            life = (record.resumed_count, record.fence, born, record.born_count)
+            copy += b";%d;%d;%b;%d" % life
+        result.append((names.HALFHITCH_COPY, copy))
     return result
 
 
@@ -109,13 +135,79 @@ def read_identity(
         return unknown_version(half_offset, version)
     if index > INDEX_MAX or not transaction_id or not producer_group:
         return Garbage(half_offset, "index out of range, or an empty transaction id or group")
-    return HalfRead(
+    event = HalfRead(
         HalfOffset(half_offset),
         TimestampMs(stored_at_ms),
         (producer_group, transaction_id),
         index,
         size_bytes,
     )
+    if len(headers) > _FIXED_COUNT and headers[_FIXED_COUNT][0] in names.SYSTEM:
+        _read_options(event, headers)
+    return event
+
+
+def _read_options(event: HalfRead, headers: Headers) -> None:
+    """System headers that not every half has. One that does not parse is as good as none."""
+    for name, value in headers[_FIXED_COUNT : _system_count(headers)]:
+        raw = value or b""
+        if name == names.HALFHITCH_COPY:
+            _read_copy(event, raw)
+        elif not _is_number(raw):
+            continue
+        elif name == names.CHECK_IMMUNITY_TIME_IN_SECONDS:
+            event.immunity_ms = min(int(raw), IMMUNITY_S_MAX) * 1_000
+        elif name == names.TRANSACTION_CHECK_TIMES:
+            event.check_count = min(int(raw), CHECK_COUNT_MAX)
+
+
+def _read_copy(event: HalfRead, raw: bytes) -> None:
+    """`<stored_ms of the first>`, and of one put back `;<resumed>;<fence>;<c or r>;<covered>`."""
+    first, *life = raw.split(b";")
+    if not _is_number(first):
+        return
+    event.first_stored_ms = int(first)
+    if len(life) == 4 and _is_number(life[0]) and _is_number(life[1]) and _is_number(life[3]):
+        event.resumed_count, event.fence = int(life[0]), int(life[1])
+        event.born = _BORN.get(life[2])
+        event.born_count = min(int(life[3]), INDEX_MAX + 1)
+
+
+def copied_headers(
+    headers: Headers, half_offset: int, *, check_count: int, stored_ms: int
+) -> Headers:
+    """The headers of a half that is appended anew; the copy before lies at `half_offset`.
+
+    Made from the headers themselves, not from what they mean: whatever another release has put
+    there goes along. `stored_ms` is the broker time of the first copy.
+    """
+    system_count = _system_count(headers)
+    first_offset = b"%d" % half_offset
+    life = b""
+    kept: Headers = []
+    for name, value in headers[:system_count]:
+        if name == names.TRAN_PREPARED_QUEUE_OFFSET:
+            first_offset = value or first_offset
+        elif name == names.HALFHITCH_COPY:
+            life = b"".join((value or b"").partition(b";")[1:])
+        elif name != names.TRANSACTION_CHECK_TIMES:
+            kept.append((name, value))
+    if check_count:
+        kept.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_count))
+    kept.append((names.TRAN_PREPARED_QUEUE_OFFSET, first_offset))
+    kept.append((names.HALFHITCH_COPY, b"%d%b" % (stored_ms, life)))
+    return kept + headers[system_count:]
+
+
+def instance_of(headers: Headers) -> str:
+    """Who took the prepare; empty when that cannot be read. For a half that was read before."""
+    parts = (headers[0][1] or b"").split(b";", 3)
+    return parts[3].decode(errors="replace") if len(parts) == 4 else ""
+
+
+def user_headers(headers: Headers) -> Headers:
+    """The headers that the producer gave."""
+    return headers[_system_count(headers) :]
 
 
 def unknown_version(log_offset: int, version: bytes) -> Garbage:
@@ -151,6 +243,11 @@ def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garba
             immunity_s=_optional_number(by_name.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
             check_count=_optional_number(by_name.get(names.TRANSACTION_CHECK_TIMES)) or 0,
             first_half_offset=_optional_number(by_name.get(names.TRAN_PREPARED_QUEUE_OFFSET)),
+            first_stored_ms=identity.first_stored_ms if identity.first_stored_ms >= 0 else None,
+            resumed_count=identity.resumed_count,
+            fence=max(0, identity.fence),
+            born=identity.born,
+            born_count=identity.born_count,
         )
     except (ValueError, KeyError):
         return Garbage(half_offset, "a system header does not parse")
@@ -191,9 +288,13 @@ def _system_count(headers: Headers) -> int:
     return count
 
 
+def _is_number(raw: bytes) -> bool:
+    return raw.isdigit() and len(raw) <= DIGITS_MAX
+
+
 def _number(raw: bytes) -> int:
     """A plain decimal; int() alone would take signs, blanks, underscores and a million digits."""
-    if not raw.isdigit() or len(raw) > DIGITS_MAX:
+    if not _is_number(raw):
         raise ValueError(raw[:DIGITS_MAX])
     return int(raw)
 

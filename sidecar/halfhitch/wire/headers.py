@@ -17,10 +17,14 @@ TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 #: records.
 HALFHITCH = "HALFHITCH"
 
+#: On half records that are not the first of their message: broker time of the first, and, once it
+#: was parked and put back, what is known of that (see wire/half.py).
+HALFHITCH_COPY = "HALFHITCH_COPY"
+
 #: On parked records: why, and where the half lay.
 HALFHITCH_PARKED = "HALFHITCH_PARKED"
 
-#: The tag of an op record: c, r, d or x.
+#: The tag of an op record: c, r, d, x or o.
 TAGS = "TAGS"
 
 #: Version of the half, forwarded and op record forms, first in every HALFHITCH header.
@@ -35,6 +39,7 @@ HALF_ONLY = frozenset(
         CHECK_IMMUNITY_TIME_IN_SECONDS,
         TRANSACTION_CHECK_TIMES,
         TRAN_PREPARED_QUEUE_OFFSET,
+        HALFHITCH_COPY,
     }
 )
 

@@ -1,14 +1,17 @@
-"""Op records: decisions (tags c, r), done marks (d) and conflicts (x).
+"""Op records: decisions (tags c, r, p), done marks (d), conflicts (x) and operators' notes (o).
 
 One record may carry many entries: decisions of the same moment share a record, a Kafka transaction
 writes one done mark for all it did. Header TAGS holds the tag; the value holds half offsets as
 decimal text with trailing commas (`17,18,`), RocketMQ's own form; header HALFHITCH holds the
 version digit and a JSON array with one entry each, in the order of the offsets:
 
-    c, r    [group, id, covered count, number of offsets, source, reason or null]
+    c, r, p [group, id, covered count, number of offsets, source, reason or null]
     d       [group, id, ending, number of offsets]   ending: messages committed, 0: rolled back,
-                                                     -1: committed, undeliverable and parked
+                                                     -1: committed, undeliverable and parked,
+                                                     -2: given up undecided, and parked,
+                                                     -3: none: appended anew, it goes on
     x       [group, id, "contrary" or "uncovered", losing op offset, number of offsets]
+    o       [group, id, action, operator, reason]    for people: who did what, and why
 
 The number says how many of the value's offsets belong to the entry. In a decision they are hints,
 in a done mark they are the fact. Reading is strict and total: any record gives entries or
@@ -22,7 +25,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from halfhitch.core.model import (
-    PARKED,
+    COPIED,
     ConflictKind,
     ConflictMark,
     ConflictRead,
@@ -53,7 +56,7 @@ VALUE_BYTES_MAX: Final = 900_000
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 _Covered = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX + 1)]
-_Ending = Annotated[int, msgspec.Meta(ge=PARKED, le=INDEX_MAX + 1)]
+_Ending = Annotated[int, msgspec.Meta(ge=COPIED, le=INDEX_MAX + 1)]
 _LogOffset = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -87,17 +90,29 @@ class ConflictEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     offset_count: _Count
 
 
-Entry = DecisionEntry | DoneEntry | ConflictEntry
+class NoteEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What an operator did that is no decision."""
+
+    producer_group: _Text
+    transaction_id: _Text
+    action: _Text
+    operator: str
+    reason: str
+
+
+Entry = DecisionEntry | DoneEntry | ConflictEntry | NoteEntry
 OpRead = DecisionRead | DoneRead | ConflictRead
 
 TAG_DONE: Final = b"d"
 TAG_CONFLICT: Final = b"x"
+TAG_NOTE: Final = b"o"
 _RESOLUTION_OF_TAG: Final = {resolution.value.encode(): resolution for resolution in Resolution}
 _VERSION: Final = str(names.RECORD_VERSION).encode()
 
 _encode = msgspec.json.Encoder().encode
 _decode_decisions = msgspec.json.Decoder(list[DecisionEntry]).decode
 _decode_done = msgspec.json.Decoder(list[DoneEntry]).decode
+_decode_notes = msgspec.json.Decoder(list[NoteEntry]).decode
 _decode_conflicts = msgspec.json.Decoder(list[ConflictEntry]).decode
 
 
@@ -112,6 +127,13 @@ def write(
     """Value and headers of one op record; `half_offsets` of all entries in their order."""
     value = "".join([f"{half_offset}," for half_offset in half_offsets]).encode()
     return value, [(names.TAGS, tag), (names.HALFHITCH, _VERSION + _encode(entries))]
+
+
+def write_note(
+    identity: Identity, *, action: str, operator: str, reason: str
+) -> tuple[bytes, Headers]:
+    """An operator's note: nothing follows from it."""
+    return write(TAG_NOTE, [NoteEntry(*identity, action, operator, reason)], ())
 
 
 def write_step(
@@ -167,7 +189,10 @@ def _pieces(mark: _Mark) -> Iterator[_Mark]:
 def read(
     op_offset: int, stored_at_ms: int, value: bytes | None, headers: Headers | None
 ) -> Sequence[OpRead] | Garbage:
-    """All entries of an op record as the ledger's events, or why there are none."""
+    """All entries of an op record as the ledger's events, or why there are none.
+
+    A note has no events, and is not garbage.
+    """
     if not headers or len(headers) != 2 or headers[0][0] != names.TAGS:
         return Garbage(op_offset, "not exactly the headers TAGS and HALFHITCH")
     tag, body = headers[0][1], headers[1][1]
@@ -224,6 +249,8 @@ def _read_entries(
             result.append(
                 ConflictRead(op_offset, stored_at_ms, _identity(lost), lost.kind, losing, taken)
             )
+    elif tag == TAG_NOTE:
+        _decode_notes(body)
     else:
         raise ValueError(f"unknown tag {tag!r}")
     if position != len(half_offsets):

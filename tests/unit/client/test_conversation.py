@@ -122,12 +122,14 @@ def test_an_exception_means_unknown_and_is_logged_with_its_traceback(caplog):
 
 
 def test_a_producer_without_sense_is_refused():
-    check_limits(0.1, 1)
+    check_limits(0.1, 1, 1)
     for deadline_s in (0, -1, float("nan")):
         with pytest.raises(errors.ConfigurationError, match="deadline_s"):
-            check_limits(deadline_s, 1)
+            check_limits(deadline_s, 1, 1)
     with pytest.raises(errors.ConfigurationError, match="connections_max"):
-        check_limits(1, 0)
+        check_limits(1, 0, 1)
+    with pytest.raises(errors.ConfigurationError, match="answers_checks=False"):
+        check_limits(1, 1, 0)
 
 
 def test_a_missing_listener_is_told():

@@ -235,7 +235,7 @@ class Listener:
         return self.told
 
     def check_local_transaction(self, message):
-        raise AssertionError("no check is delivered yet")
+        raise AssertionError("no check was asked for")
 
 
 class AsyncListener(Listener):

@@ -95,6 +95,36 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("ledger.horizon_s", "owner.transaction_timeout_ms", "120"),
     ),
     (
+        rules.the_callback_may_be_called,
+        {"checks.url": "127.0.0.1:8080/checks"},
+        ("checks.url", "http://127.0.0.1:8080/halfhitch/checks"),
+    ),
+    (
+        rules.the_callback_may_be_called,
+        {"checks.url": "http://10.1.2.3/checks"},
+        ("checks.url", "10.1.2.3/32", "checks.url_networks"),
+    ),
+    (
+        rules.the_callback_may_be_called,
+        {"checks.url": "http://shop/", "checks.url_networks": "10.0.0.1/8"},
+        ("checks.url_networks", "'10.0.0.1/8'", "10.0.0.0/8"),
+    ),
+    (
+        rules.redis_url_can_be_read,
+        {"redis.url": "redis:6379"},
+        ("redis.url", "redis://:password@redis:6379/0"),
+    ),
+    (
+        rules.redis_url_can_be_read,
+        {"redis.url": "redis+sentinel://one:26379,two:26379"},
+        ("redis.url", "redis+sentinel://host:26379/mymaster/0"),
+    ),
+    (
+        rules.the_callback_token_fits_a_header,
+        {"checks.url_token": "two words"},
+        ("checks.url_token", "keygen"),
+    ),
+    (
         rules.kafka_is_named,
         {"kafka.bootstrap": None},
         ("kafka.bootstrap", "HALFHITCH_KAFKA_BOOTSTRAP", "127.0.0.1:9092"),
@@ -129,6 +159,8 @@ FINE: list[Mapping[str, object]] = [
     {"ledger.horizon_s": 61, "owner.transaction_timeout_ms": 60_000},
     {"kafka.options": {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}},
     {"kafka.options": {"security.protocol": "SSL", "ssl.cipher.suites": "x"}},
+    {"checks.url": "http://localhost:1/?a=b", "checks.url_token": "t"},
+    {"checks.url": "https://[fd00::1]/", "checks.url_networks": "fd00::/8,10.0.0.0/8"},
 ]
 
 

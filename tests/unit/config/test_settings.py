@@ -12,8 +12,15 @@ from halfhitch.config import SETTINGS, KafkaSettings, Purpose, Setting, Settings
 KEY = "k" * 32
 
 UNITS = ("_s", "_ms", "_bytes", "_s_max", "_bytes_max", "_count_max", "_max")
-#: Counts, whose name says what is counted.
-PLAIN_NUMBERS = {"http.port", "admin.port", "topics.partitions", "topics.replication_factor"}
+#: Counts, whose name says what is counted, and factors, which have no unit.
+PLAIN_NUMBERS = {
+    "http.port",
+    "admin.port",
+    "topics.partitions",
+    "topics.replication_factor",
+    "checks.backoff",
+    "checks.jitter",
+}
 
 
 def full_settings() -> Settings:
@@ -48,7 +55,8 @@ def test_names_of_flags_and_variables_follow_from_the_key() -> None:
     assert setting.env == "HALFHITCH_KAFKA_START_WAIT_S"
     assert len({s.flag for s in SETTINGS}) == len({s.env for s in SETTINGS}) == len(SETTINGS)
     assert all(s.metavar for s in SETTINGS)
-    literal = next(s for s in SETTINGS if get_origin(s.plain_type) is Literal)
+    literal = by_key["log.level"]
+    assert get_origin(literal.plain_type) is Literal
     assert literal.metavar == "debug|info|warning|error"
 
 

@@ -1,12 +1,16 @@
 """What one Kafka transaction must do, put together from whole transactions."""
 
+from halfhitch.core.checks import CopyOrder
 from halfhitch.core.model import (
+    COPIED,
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     ConflictKind,
     ConflictMark,
     DoneMark,
     HalfOffset,
+    LateNote,
     OpOffset,
     Resolution,
     TimestampMs,
@@ -30,7 +34,7 @@ def ready(
 
 
 def step_of(*transactions: Transaction, contrary: tuple[ConflictMark, ...] = ()) -> Step:
-    return assemble(list(transactions), contrary, (5, 6))
+    return assemble(list(transactions), [], contrary, [], (5, 6))
 
 
 def test_a_commit_is_forwarded_by_index_and_marked() -> None:
@@ -99,3 +103,55 @@ def test_a_parked_transaction_is_marked_so_and_its_neighbours_are_not() -> None:
         DoneMark(identity_of("T2"), PARKED, [11, 12]),
     ]
     assert [transaction.parked for transaction in step.transactions] == [False, True]
+
+
+def test_what_is_given_up_is_put_out_whole_and_marked_so() -> None:
+    step = step_of(ready("T1", {1: 11, 0: 10}, Resolution.PARK, 1))
+    assert step.forwards == [[10, 11]]
+    assert step.done == [DoneMark(identity_of("T1"), GIVEN_UP, [10, 11])]
+    assert step.conflicts == [], "nothing is uncovered: nobody has decided"
+
+
+def test_forwards_stand_in_the_order_of_the_transactions_that_have_some() -> None:
+    step = step_of(
+        ready("T1", {0: 10}, Resolution.PARK, 1),
+        ready("T2", {0: 11}, Resolution.ROLLBACK, 1),
+        ready("T3", {0: 12}, None, 1),
+        ready("T4", {0: 13}, Resolution.COMMIT, 1),
+    )
+    assert step.forwards == [[10], [13]]
+
+
+def test_copies_are_marked_as_such_and_forward_nothing() -> None:
+    order = CopyOrder(ready("T1", {0: 10, 1: 11}, None, 0), 1)
+    step = assemble([], [order], [], [], (5, 6))
+    assert step.forwards == step.done == step.transactions == []
+    assert step.copied == [DoneMark(identity_of("T1"), COPIED, [10, 11])]
+    assert step.copies == [order]
+
+
+def test_all_marks_of_a_step_are_its_endings_and_then_its_copies() -> None:
+    order = CopyOrder(ready("T1", {0: 10}, None, 0), 1)
+    step = assemble([ready("T2", {0: 11}, Resolution.COMMIT, 1)], [order], [], [], (5, 6))
+    assert [(mark.identity[1], mark.ending) for mark in step.all_done] == [
+        ("T2", 1),
+        ("T1", COPIED),
+    ]
+
+
+def test_notes_go_along() -> None:
+    note = LateNote(identity_of("T1"), Resolution.COMMIT, OpOffset(8))
+    assert assemble([], [], [], [note], (5, 6)).notes == [note]
+
+
+def test_an_order_with_a_higher_number_is_a_check_and_one_with_the_same_a_renewal() -> None:
+    transaction = ready("T1", {0: 10}, None, 0)
+    transaction.check_count = 3
+    assert CopyOrder(transaction, 4).is_check
+    assert not CopyOrder(transaction, 3).is_check
+
+
+def test_what_is_given_up_stays_so_when_the_parked_topic_is_all_that_takes_it() -> None:
+    step = step_of(ready("T1", {0: 10}, Resolution.PARK, 1))
+    step.park(0)
+    assert step.done[0].ending == GIVEN_UP

@@ -3,6 +3,7 @@
 import pytest
 
 from halfhitch.core.model import (
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     HalfOffset,
@@ -19,7 +20,11 @@ LEGAL = {
     ("PENDING", "DECIDED"): "AWAITING",
     ("PENDING", "DECIDED_WHOLE"): "READY",
     ("PENDING", "DONE_READ"): "FINISHED",
+    ("PENDING", "COPY_PLANNED"): "COPYING",
+    ("COPYING", "CONFIRMED"): "PENDING",
+    ("COPYING", "ABORTED"): "PENDING",
     ("AWAITING", "COMPLETED"): "READY",
+    ("AWAITING", "INCOMPLETE"): "READY",
     ("AWAITING", "DONE_READ"): "FINISHED",
     ("READY", "PLANNED"): "WRITING",
     ("READY", "DONE_READ"): "FINISHED",
@@ -147,6 +152,92 @@ def test_the_ending_is_the_covered_count_unless_it_is_rolled_back_or_parked() ->
     committed.parked = True
     assert committed.ending == PARKED
     assert decided(with_halves(0), Resolution.ROLLBACK, 1).ending == ROLLED_BACK
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_what_is_given_up_ends_so_whether_or_not_the_step_parks_it(is_parked: bool) -> None:
+    given_up = decided(with_halves(0), Resolution.PARK, 1)
+    given_up.parked = is_parked
+    assert given_up.ending == GIVEN_UP
+
+
+# -- appended anew -------------------------------------------------------------------------------
+
+
+def test_messages_are_told_by_index_without_duplicates() -> None:
+    assert with_halves(2, 0, 0, 1).messages() == [(0, 101), (1, 103), (2, 100)]
+    assert with_halves(2).messages() == [(2, 100)]
+    assert begun().messages() == []
+
+
+def test_a_half_that_supersedes_takes_the_place_and_the_older_one_is_its_copy() -> None:
+    transaction = with_halves(0, 1)
+    transaction.take(0, HalfOffset(200), 7, supersedes=True)
+    transaction.take(1, HalfOffset(201), 7, supersedes=True)
+    assert transaction.messages() == [(0, 200), (1, 201)]
+    assert sorted(transaction.half_offsets()) == [100, 101, 200, 201]
+    assert transaction.size_bytes == 14, "it is the same two messages"
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_half_that_supersedes_nothing_is_simply_taken(index: int) -> None:
+    transaction = begun()
+    transaction.take(index, HalfOffset(200), 7, supersedes=True)
+    assert transaction.messages() == [(index, 200)]
+    assert transaction.half_offsets() == [200]
+    assert transaction.size_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("half_offset", "messages", "all_offsets"),
+    [
+        (100, [(1, 101), (2, 102)], [101, 102, 103]),
+        (101, [(0, 100), (2, 102)], [100, 102, 103]),
+        (103, [(0, 100), (1, 101), (2, 102)], [100, 101, 102]),
+        (999, [(0, 100), (1, 101), (2, 102)], [100, 101, 102, 103]),
+    ],
+)
+def test_a_half_that_is_dropped_is_needed_no_more_and_the_others_are(
+    half_offset: int, messages: list[tuple[int, int]], all_offsets: list[int]
+) -> None:
+    transaction = with_halves(0, 1, 2, 0)
+    transaction.drop(HalfOffset(half_offset))
+    assert transaction.messages() == messages
+    assert sorted(transaction.half_offsets()) == all_offsets
+
+
+def test_dropping_what_is_not_there_changes_nothing() -> None:
+    transaction = with_halves(0)
+    transaction.drop(HalfOffset(7))
+    assert transaction.half_offsets() == [100]
+
+
+def test_what_is_lifted_has_no_halves_and_misses_each_message_once() -> None:
+    transaction = with_halves(0, 1, 1, 2)
+    transaction.lift()
+    assert transaction.messages() == transaction.half_offsets() == []
+    assert (transaction.missing_count, transaction.message_count) == (3, 0)
+    assert transaction.size_bytes == 0
+    assert not transaction.is_whole
+
+
+@pytest.mark.parametrize("resolution", [Resolution.ROLLBACK, Resolution.PARK])
+def test_what_is_not_delivered_waits_for_its_copies_too(resolution: Resolution) -> None:
+    """Their halves must be marked done in the same step."""
+    transaction = decided(with_halves(0), resolution, 1)
+    assert transaction.is_whole
+    transaction.lift()
+    assert not transaction.is_whole
+    transaction.take(0, HalfOffset(200), 7, supersedes=True)
+    transaction.missing_count = 0
+    assert transaction.is_whole
+
+
+def test_a_new_transaction_is_unchecked_and_has_nothing_to_deliver() -> None:
+    transaction = begun()
+    assert (transaction.check_count, transaction.is_delivered) == (0, True)
+    assert (transaction.is_waiting, transaction.is_told) == (False, False)
+    assert (transaction.wake_ms, transaction.answer) == (-1, None)
 
 
 def test_a_decision_is_noted_with_where_it_lies() -> None:

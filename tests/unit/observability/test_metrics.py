@@ -8,10 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from halfhitch import __version__
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+from halfhitch.doors.http.router import ROUTES
 from halfhitch.errors import ForbiddenTopic
-from halfhitch.observability.metrics import METRICS, Metrics, error_codes
+from halfhitch.observability.metrics import GROUPS_MAX, METRICS, Metrics, error_codes
 from halfhitch.ports import Observer
 from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.checking.api import CheckOutcome
 
 #: Of the library: memory, CPU and garbage collection of the process.
 LIBRARY = re.compile(r"(process|python_gc)_")
@@ -28,7 +30,10 @@ def samples(metrics: Metrics, *partitions: PartitionState) -> dict[tuple[str, st
 
 
 def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> PartitionState:
-    return PartitionState(partition, phase, 1, 2, 3, 4, 50, 60, 700, 900, None)
+    found = PartitionState(partition, phase, 1, 2, 3, 4, 50, 60, 700, 900, None)
+    found.due_count, found.checking_count, found.oldest_age_s = 5, 6, 7.5
+    found.pending_by_group = {"orders": 1}
+    return found
 
 
 def exercise(metrics: Metrics) -> None:
@@ -44,6 +49,15 @@ def exercise(metrics: Metrics) -> None:
     metrics.takeover(1, 1.5, 8)
     metrics.http_request("prepare", 201, 0.001)
     metrics.loop_lag(0.25)
+    metrics.check_sent("orders", 0.75)
+    metrics.check_settled("orders", CheckOutcome.COMMIT)
+    metrics.check_settled("orders", CheckOutcome.LOST)
+    metrics.check_settled("orders", CheckOutcome.UNDELIVERED)
+    metrics.given_up("park", "too_old", 2)
+    metrics.renewed(3)
+    metrics.resumed(4)
+    metrics.redis(True)
+    metrics.redis_rebuilt("wiped")
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -92,6 +106,16 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_replayed_records_total", ""] == 8
     assert found["halfhitch_http_requests_total", "route=prepare,status=201"] == 1
     assert found["halfhitch_event_loop_lag_seconds", ""] == 0.25
+    assert found["halfhitch_checks_sent_total", ""] == 1
+    assert found["halfhitch_check_lag_seconds_sum", ""] == 0.75
+    assert found["halfhitch_check_outcomes_total", "outcome=commit"] == 1
+    assert found["halfhitch_check_outcomes_total", "outcome=lost"] == 1
+    assert found["halfhitch_checks_undelivered_total", ""] == 2
+    assert found["halfhitch_given_up_transactions_total", "policy=park,reason=too_old"] == 2
+    assert found["halfhitch_renewed_transactions_total", ""] == 3
+    assert found["halfhitch_resumed_transactions_total", ""] == 4
+    assert found["halfhitch_redis_up", ""] == 1
+    assert found["halfhitch_redis_rebuilds_total", "reason=wiped"] == 1
     build = [labels for name, labels in found if name == "halfhitch_build_info"]
     assert len(build) == 1
     assert f"version={__version__}" in build[0]
@@ -118,6 +142,10 @@ def test_owned_partitions_become_gauges_and_go_when_they_are_given_up() -> None:
     assert found["halfhitch_finished_transactions", "partition=0"] == 4
     assert found["halfhitch_half_replay_records", "partition=0"] == 10
     assert found["halfhitch_op_replay_records", "partition=0"] == 200
+    assert found["halfhitch_due_checks", "partition=0"] == 5
+    assert found["halfhitch_checks_in_flight", "partition=0"] == 6
+    assert found["halfhitch_oldest_undecided_age_seconds", "partition=0"] == 7.5
+    assert found["halfhitch_pending_transactions", "group=orders"] == 2  # of both partitions
     assert found["halfhitch_partition_owned", "partition=0"] == 1
     assert found["halfhitch_partition_owned", "partition=3"] == 0
     assert found["halfhitch_partition_phase", "partition=3,phase=failed"] == 1
@@ -138,12 +166,59 @@ def test_values_from_callers_cannot_grow_the_output() -> None:
             metrics.garbage(text, 1)
             metrics.kafka_transaction(10_000 + number, text, 0.1, 0, 0)
             metrics.takeover(10_000 + number, 0.1, 0)
+            metrics.check_sent(text, 0.1)
+            metrics.check_settled(text, text)
+            metrics.given_up(text, text, 1)
+            metrics.redis_rebuilt(text)
         return len(metrics.render().splitlines())
 
     once = flood(0)
     assert flood(500) == once
     assert samples(metrics)["halfhitch_http_requests_total", "route=other,status=other"] == 1000
     assert "made-up" not in metrics.render().decode()
+
+
+def test_only_the_groups_with_most_pending_have_a_line_of_their_own() -> None:
+    first, second = state(0), state(1)
+    first.pending_by_group = {f"g{number:03}": number + 1 for number in range(100)}
+    second.pending_by_group = {"g099": 5, "g000": 1}
+    found = samples(Metrics(), first, second)
+    shown = {labels: value for (name, labels), value in found.items() if "pending_tr" in name}
+    assert len(shown) == GROUPS_MAX + 1
+    assert shown["group=g099"] == 105
+    assert "group=g000" not in shown
+    assert sum(shown.values()) == sum(range(1, 101)) + 6
+    assert shown["group=other"] == sum(range(1, 81)) + 1
+
+
+def test_a_group_with_unusual_characters_is_shown_as_it_is() -> None:
+    owned = state(0)
+    owned.pending_by_group = {'a"b\\c\nü{}': 3, "other": 4}
+    families = text_string_to_metric_families(Metrics().render([owned]).decode())
+    found = {
+        sample.labels["group"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "halfhitch_pending_transactions"
+    }
+    assert found == {'a"b\\c\nü{}': 3, "other": 4}
+
+
+def test_without_redis_no_gauge_says_that_it_is_down() -> None:
+    metrics = Metrics()
+    assert "halfhitch_redis_up " not in metrics.render().decode()
+    metrics.redis(False)
+    assert samples(metrics)["halfhitch_redis_up", ""] == 0
+    metrics.redis(True)
+    assert samples(metrics)["halfhitch_redis_up", ""] == 1
+
+
+def test_every_route_of_the_data_door_has_a_label_of_its_own() -> None:
+    metrics = Metrics()
+    for route in ROUTES:
+        metrics.http_request(route.name, 200, 0.1)
+    assert ("halfhitch_http_requests_total", "route=other,status=200") not in samples(metrics)
+    assert samples(metrics)["halfhitch_http_requests_total", "route=checks,status=200"] == 1
 
 
 def test_every_error_code_has_a_label_of_its_own() -> None:

@@ -1,25 +1,34 @@
 """Half records: written and read back whole; a stranger's record is garbage and never an error."""
 
+from dataclasses import replace
+
 import pytest
 
-from halfhitch.core.model import HalfRead
+from halfhitch.core.model import HalfOffset, HalfRead, TimestampMs
 from halfhitch.wire import headers as names
 from halfhitch.wire.half import (
+    CHECK_COUNT_MAX,
     ID_BYTES_MAX,
+    IMMUNITY_S_MAX,
     INDEX_MAX,
     PARTITION_MAX,
     Forward,
     Garbage,
     HalfRecord,
     Headers,
+    copied_headers,
     read_forward,
     read_identity,
     read_record,
     system_headers,
+    user_headers,
 )
+from harness.ledger_script import identity_of
 
 PLAIN = HalfRecord("T1", "orders", 0, 1_700_000_000_000, "node-1", "invoices")
 FULL = HalfRecord("T1", "orders", 7, 1_700_000_000_000, "a;b", "invoices", 3, 60, 2, 41)
+#: As it is after two checks, the second time it was put back.
+COPY = replace(FULL, first_stored_ms=1_600_000_000_000, resumed_count=2)
 USER: Headers = [("trace", b"1"), ("empty", b""), ("null", None), ("trace", b"2")]
 
 
@@ -48,17 +57,33 @@ def test_a_half_record_looks_like_this() -> None:
     ]
 
 
+def test_a_copy_also_says_when_the_first_was_stored_and_how_often_it_was_put_back() -> None:
+    assert system_headers(COPY) == [
+        *system_headers(FULL),
+        ("HALFHITCH_COPY", b"1600000000000;2"),
+    ]
+
+
 def test_what_is_not_given_is_not_written() -> None:
     assert len(system_headers(PLAIN)) == 5
 
 
-@pytest.mark.parametrize("record", [PLAIN, FULL], ids=["plain", "full"])
+@pytest.mark.parametrize("record", [PLAIN, FULL, COPY], ids=["plain", "full", "copy"])
 @pytest.mark.parametrize("user", [[], USER], ids=["bare", "with user headers"])
 def test_a_record_is_read_as_it_was_written(record: HalfRecord, user: Headers) -> None:
     headers = system_headers(record) + user
     assert read_record(9, headers) == record
-    identity = read_identity(9, 77, 1_000, headers)
-    assert identity == HalfRead(9, 77, ("orders", "T1"), record.index, 1_000)  # type: ignore[arg-type]
+    assert read_identity(9, 77, 1_000, headers) == HalfRead(
+        HalfOffset(9),
+        TimestampMs(77),
+        identity_of("T1"),
+        record.index,
+        1_000,
+        immunity_ms=-1 if record.immunity_s is None else record.immunity_s * 1_000,
+        check_count=record.check_count,
+        first_stored_ms=-1 if record.first_stored_ms is None else record.first_stored_ms,
+        resumed_count=record.resumed_count,
+    )
 
 
 def test_partition_zero_and_immunity_zero_are_kept() -> None:
@@ -152,12 +177,21 @@ def test_a_version_that_no_release_will_write_is_plain_garbage(version: bytes) -
         (6, b"1.5"),
         (7, b"many"),
         (8, b"9" * 20),
+        (9, b""),
+        (9, b"5"),
+        (9, b"5;"),
+        (9, b";0"),
+        (9, b"-5;0"),
+        (9, b"5;x"),
+        (9, b"5;0;0"),
+        (9, b"9" * 20 + b";0"),
+        (9, None),
     ],
 )
 def test_a_half_whose_details_do_not_parse_is_garbage_to_whoever_needs_them(
     place: int, value: bytes
 ) -> None:
-    headers = changed(place, value, FULL)
+    headers = changed(place, value, COPY)
     assert isinstance(read_identity(9, 0, 0, headers), HalfRead)
     assert isinstance(read_record(9, headers), Garbage)
 
@@ -225,3 +259,187 @@ def test_a_newer_form_is_known_as_such_even_with_other_fields() -> None:
     headers[0] = (headers[0][0], b"2;another;form")
     assert isinstance(found := read_identity(7, 0, 0, headers), Garbage)
     assert found.is_newer
+
+
+# -- what the check-back reads -------------------------------------------------------------------
+
+
+def option(name: str, value: bytes | None) -> HalfRead:
+    read = read_identity(9, 77, 0, [*system_headers(PLAIN), (name, value), *USER])
+    assert isinstance(read, HalfRead)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("value", "immunity_ms"),
+    [
+        (b"0", 0),
+        (b"1", 1_000),
+        (b"90", 90_000),
+        (b"%d" % IMMUNITY_S_MAX, IMMUNITY_S_MAX * 1_000),
+        (b"%d" % (IMMUNITY_S_MAX + 1), IMMUNITY_S_MAX * 1_000),
+        (b"9" * 19, IMMUNITY_S_MAX * 1_000),
+        # As if nothing had been said:
+        (b"9" * 20, -1),
+        (b"9" * 100_000, -1),
+        (b"-1", -1),
+        (b"-0", -1),
+        (b"+5", -1),
+        (b"5.5", -1),
+        (b"1e3", -1),
+        (b"5s", -1),
+        (b" 5", -1),
+        (b"1_0", -1),
+        (b"soon", -1),
+        (b"\xff", -1),
+        ("\u0665".encode(), -1),
+        (b"", -1),
+        (None, -1),
+    ],
+)
+def test_an_immunity_is_a_plain_number_of_seconds_up_to_a_week_or_the_default(
+    value: bytes | None, immunity_ms: int
+) -> None:
+    assert option("CHECK_IMMUNITY_TIME_IN_SECONDS", value).immunity_ms == immunity_ms
+
+
+@pytest.mark.parametrize(
+    ("value", "check_count"),
+    [
+        (b"0", 0),
+        (b"15", 15),
+        (b"%d" % CHECK_COUNT_MAX, CHECK_COUNT_MAX),
+        (b"9" * 19, CHECK_COUNT_MAX),
+        (b"9" * 20, 0),
+        (b"-3", 0),
+        (b"3.0", 0),
+        (b"many", 0),
+        (b"", 0),
+        (None, 0),
+    ],
+)
+def test_a_check_number_that_does_not_parse_is_none(value: bytes | None, check_count: int) -> None:
+    assert option("TRANSACTION_CHECK_TIMES", value).check_count == check_count
+
+
+@pytest.mark.parametrize(
+    ("value", "copy"),
+    [
+        (b"5;0", (5, 0)),
+        (b"0;1", (0, 1)),
+        (b"1600000000000;12", (1_600_000_000_000, 12)),
+        (b"5", (-1, 0)),
+        (b"5;", (-1, 0)),
+        (b";5", (-1, 0)),
+        (b";", (-1, 0)),
+        (b"-5;0", (-1, 0)),
+        (b"5;-1", (-1, 0)),
+        (b"5;0;1", (-1, 0)),
+        (b"5,0", (-1, 0)),
+        (b"9" * 20 + b";0", (-1, 0)),
+        (b"5;" + b"9" * 20, (-1, 0)),
+        (b"\xff;0", (-1, 0)),
+        (b"", (-1, 0)),
+        (None, (-1, 0)),
+    ],
+)
+def test_what_does_not_say_that_it_is_a_copy_is_none(
+    value: bytes | None, copy: tuple[int, int]
+) -> None:
+    read = option("HALFHITCH_COPY", value)
+    assert (read.first_stored_ms, read.resumed_count) == copy
+
+
+def test_an_option_that_does_not_parse_leaves_the_others_alone() -> None:
+    headers = system_headers(COPY)
+    headers[6] = (headers[6][0], b"soon")
+    read = read_identity(9, 77, 0, headers)
+    assert isinstance(read, HalfRead)
+    assert (read.immunity_ms, read.check_count) == (-1, 2)
+    assert (read.first_stored_ms, read.resumed_count) == (1_600_000_000_000, 2)
+
+
+def test_a_header_behind_the_users_is_the_users() -> None:
+    headers: Headers = [*system_headers(PLAIN), *USER, ("TRANSACTION_CHECK_TIMES", b"9")]
+    read = read_identity(9, 77, 0, headers)
+    assert isinstance(read, HalfRead)
+    assert read.check_count == 0
+    assert user_headers(headers) == headers[5:]
+
+
+# -- appended anew -------------------------------------------------------------------------------
+
+
+def test_a_copy_keeps_everything_and_says_where_and_when_the_first_one_was() -> None:
+    headers = system_headers(PLAIN) + USER
+    copied = copied_headers(headers, 41, check_count=1, stored_ms=77, resumed_count=0)
+    assert copied == [
+        *system_headers(PLAIN),
+        ("TRANSACTION_CHECK_TIMES", b"1"),
+        ("TRAN_PREPARED_QUEUE_OFFSET", b"41"),
+        ("HALFHITCH_COPY", b"77;0"),
+        *USER,
+    ]
+
+
+def test_a_copy_of_a_copy_has_the_new_number_and_the_offset_of_the_very_first() -> None:
+    first = copied_headers(
+        system_headers(FULL)[:7] + USER, 41, check_count=1, stored_ms=77, resumed_count=0
+    )
+    second = copied_headers(first, 99, check_count=2, stored_ms=77, resumed_count=0)
+    assert second == [
+        *system_headers(FULL)[:7],
+        ("TRANSACTION_CHECK_TIMES", b"2"),
+        ("TRAN_PREPARED_QUEUE_OFFSET", b"41"),
+        ("HALFHITCH_COPY", b"77;0"),
+        *USER,
+    ]
+    read = read_record(120, second)
+    assert isinstance(read, HalfRecord)
+    assert (read.check_count, read.first_half_offset, read.first_stored_ms) == (2, 41, 77)
+
+
+def test_a_renewal_has_the_number_of_the_copy_before() -> None:
+    unchecked = copied_headers(
+        system_headers(PLAIN), 41, check_count=0, stored_ms=77, resumed_count=0
+    )
+    assert "TRANSACTION_CHECK_TIMES" not in dict(unchecked)
+    checked = copied_headers(unchecked, 50, check_count=4, stored_ms=77, resumed_count=0)
+    renewed = copied_headers(checked, 60, check_count=4, stored_ms=77, resumed_count=0)
+    assert renewed == checked
+
+
+def test_a_copy_is_read_with_the_same_identity_index_immunity_and_life() -> None:
+    copied = copied_headers(
+        system_headers(COPY) + USER, 41, check_count=3, stored_ms=88, resumed_count=2
+    )
+    read, before = (
+        read_identity(50, 99, 10, copied),
+        read_identity(41, 77, 10, system_headers(COPY)),
+    )
+    assert isinstance(read, HalfRead)
+    assert isinstance(before, HalfRead)
+    assert read == replace(
+        before,
+        half_offset=HalfOffset(50),
+        stored_at_ms=TimestampMs(99),
+        check_count=3,
+        first_stored_ms=88,
+    )
+    assert read_forward(50, copied) == read_forward(41, system_headers(COPY) + USER)
+
+
+def test_a_null_offset_of_the_first_copy_is_replaced() -> None:
+    headers: Headers = [*system_headers(PLAIN), ("TRAN_PREPARED_QUEUE_OFFSET", None)]
+    copied = copied_headers(headers, 41, check_count=1, stored_ms=77, resumed_count=0)
+    assert dict(copied)["TRAN_PREPARED_QUEUE_OFFSET"] == b"41"
+
+
+def test_copies_do_not_grow_however_often_they_are_made() -> None:
+    headers = system_headers(FULL) + USER
+    sizes = set()
+    for number in range(1, 10):
+        headers = copied_headers(headers, 41, check_count=number, stored_ms=77, resumed_count=0)
+        sizes.add(len(headers))
+    assert sizes == {len(system_headers(FULL)) + 1 + len(USER)}
+    assert user_headers(headers) == USER

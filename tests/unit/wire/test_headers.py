@@ -12,6 +12,7 @@ LITERALS = {
     "TRANSACTION_CHECK_TIMES",
     "TRAN_PREPARED_QUEUE_OFFSET",
     "HALFHITCH",
+    "HALFHITCH_COPY",
     "HALFHITCH_PARKED",
     "TAGS",
 }
@@ -30,7 +31,7 @@ def test_a_user_may_use_no_name_that_a_half_record_uses() -> None:
 
 
 def test_every_header_of_our_own_is_under_the_reserved_prefix() -> None:
-    for name in (names.HALFHITCH, names.HALFHITCH_PARKED):
+    for name in (names.HALFHITCH, names.HALFHITCH_COPY, names.HALFHITCH_PARKED):
         assert name.startswith(names.RESERVED_PREFIX)
 
 

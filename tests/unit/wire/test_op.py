@@ -5,6 +5,8 @@ import json
 import pytest
 
 from halfhitch.core.model import (
+    COPIED,
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     ConflictKind,
@@ -58,7 +60,8 @@ def raw(tag: bytes | None, body: bytes | None, value: bytes | None = b"") -> lis
 
 
 @pytest.mark.parametrize(
-    ("resolution", "tag"), [(Resolution.COMMIT, b"c"), (Resolution.ROLLBACK, b"r")]
+    ("resolution", "tag"),
+    [(Resolution.COMMIT, b"c"), (Resolution.ROLLBACK, b"r"), (Resolution.PARK, b"p")],
 )
 def test_a_decision_record_looks_like_this(resolution: Resolution, tag: bytes) -> None:
     record = op.write(op.tag_of(resolution), [entry("T1", 2, 2, "why")], [17, 18])
@@ -74,6 +77,28 @@ def test_done_and_conflict_records_look_like_this() -> None:
         (b"1,2,", [("TAGS", b"d"), ("HALFHITCH", b'1[["orders","T1",-1,2]]')]),
         (b"4,", [("TAGS", b"x"), ("HALFHITCH", b'1[["orders","T2","uncovered",8,1]]')]),
     ]
+
+
+def test_a_note_of_an_operator_looks_like_this_and_nothing_follows_from_it() -> None:
+    record = op.write_note(identity_of("T1"), action="resume", operator="ann", reason="fixed")
+    assert record == (
+        b"",
+        [("TAGS", b"o"), ("HALFHITCH", b'1[["orders","T1","resume","ann","fixed"]]')],
+    )
+    assert events(record) == []
+
+
+@pytest.mark.parametrize("ending", [GIVEN_UP, COPIED])
+def test_what_was_given_up_or_appended_anew_is_read_back_as_such(ending: int) -> None:
+    (record,) = op.write_step([done_mark("T1", ending, [3])], [])
+    assert events(record) == [DoneRead(5, 77, identity_of("T1"), ending, (3,))]  # type: ignore[arg-type]
+
+
+def test_giving_up_is_a_decision_like_the_others() -> None:
+    entry_by_policy = op.DecisionEntry("orders", "T1", 1, 1, ResolutionSource.POLICY, "15 checks")
+    (read,) = events(op.write(b"p", [entry_by_policy], [17]))
+    assert isinstance(read, DecisionRead)
+    assert (read.resolution, read.source) == (Resolution.PARK, ResolutionSource.POLICY)
 
 
 def test_an_empty_step_writes_nothing() -> None:
@@ -240,10 +265,25 @@ def test_a_body_that_is_not_the_form_is_garbage(body: bytes) -> None:
     assert not raw(b"c", body, b"17,")
 
 
-@pytest.mark.parametrize("ending", [-2, 1_001])
+@pytest.mark.parametrize("ending", [-4, 1_001])
 def test_an_ending_that_cannot_be_is_garbage(ending: int) -> None:
     assert raw(b"d", b'1[["orders","T1",1,0]]')
     assert not raw(b"d", b'1[["orders","T1",%d,0]]' % ending)
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'1[["orders","T1","","ann","why"]]', b""),
+        (b'1[["","T1","resume","ann","why"]]', b""),
+        (b'1[["orders","T1","resume","ann"]]', b""),
+        (b'1[["orders","T1","resume",null,"why"]]', b""),
+        (b'1[["orders","T1","resume","ann","why","more"]]', b""),
+        (b'1[["orders","T1","resume","ann","why"]]', b"3,"),
+    ],
+)
+def test_a_note_that_cannot_be_is_garbage(body: bytes, value: bytes) -> None:
+    assert isinstance(op.read(5, 77, value, [("TAGS", b"o"), ("HALFHITCH", body)]), Garbage)
 
 
 @pytest.mark.parametrize("body", [b'["orders","T1","odd",8,0]', b'["orders","T1","contrary",-1,0]'])

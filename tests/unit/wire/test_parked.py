@@ -3,7 +3,18 @@
 import pytest
 
 from halfhitch.wire.half import Garbage, HalfRecord, Headers, read_record, system_headers
-from halfhitch.wire.parked import UNDELIVERABLE, Parked, parked_headers, read_parked
+from halfhitch.wire.parked import (
+    CHECKS_EXHAUSTED,
+    INCOMPLETE,
+    TOO_OLD,
+    UNDELIVERABLE,
+    LateDecision,
+    Parked,
+    Resumed,
+    note_headers,
+    parked_headers,
+    read_parked,
+)
 
 HALF = HalfRecord("T1", "orders", 0, 5, "node-1", "invoices")
 HALF_HEADERS: Headers = [*system_headers(HALF), ("trace", b"1")]
@@ -19,11 +30,65 @@ def test_a_parked_record_keeps_the_half_record_whole_and_says_why() -> None:
 
 def test_the_reason_stands_in_the_last_header_like_this() -> None:
     written = (
-        b'1{"reason":"expired","detail":"nobody answered","half_partition":3,"half_offset":17,'
-        b'"decision":null}'
+        b'1{"kind":"message","reason":"expired","detail":"nobody answered","half_partition":3,'
+        b'"half_offset":17}'
     )
     why = Parked("expired", "nobody answered", 3, 17)
     assert parked_headers([], why) == [("HALFHITCH_PARKED", written)]
+
+
+def test_what_was_given_up_undecided_keeps_its_counts_and_who_was_asked_last() -> None:
+    why = Parked(CHECKS_EXHAUSTED, "15 checks", 3, 17, None, 15, 1_700_000_000_000, "silent", "p-1")
+    (header,) = parked_headers([], why)
+    assert header[1] == (
+        b'1{"kind":"message","reason":"checks_exhausted","detail":"15 checks","half_partition":3,'
+        b'"half_offset":17,"check_count":15,"stored_ms":1700000000000,"last_answer":"silent",'
+        b'"asked":"p-1"}'
+    )
+    assert read_parked(0, [header]) == why
+
+
+def test_the_reasons_are_words_that_never_change() -> None:
+    assert [UNDELIVERABLE, CHECKS_EXHAUSTED, TOO_OLD, INCOMPLETE] == [
+        "undeliverable",
+        "checks_exhausted",
+        "too_old",
+        "incomplete",
+    ]
+
+
+def test_a_late_decision_is_a_note_and_looks_like_this() -> None:
+    note = LateDecision("orders", "T1", "c", 3, 99)
+    headers = note_headers(note)
+    assert headers == [
+        (
+            "HALFHITCH_PARKED",
+            (
+                b'1{"kind":"decision","producer_group":"orders","transaction_id":"T1",'
+                b'"decision":"c","half_partition":3,"op_offset":99}'
+            ),
+        )
+    ]
+    assert read_parked(0, headers) == note
+
+
+@pytest.mark.parametrize("decision", [None, "c", "r"])
+def test_a_resumption_names_what_it_has_put_back_and_by_whom(decision: str | None) -> None:
+    note = Resumed("orders", "T1", 3, [(0, 7), (2, 9)], 1, "fixed", "ann", decision)
+    headers = note_headers(note)
+    assert len(headers) == 1
+    assert (headers[0][1] or b"").startswith(b'1{"kind":"resumed",')
+    assert read_parked(0, headers) == note
+
+
+def test_a_record_without_its_kind_or_of_another_one_is_garbage() -> None:
+    for body in (
+        b'1{"reason":"x","detail":"","half_partition":0,"half_offset":0}',
+        b'1{"kind":"other"}',
+        b'1{"kind":null}',
+        b'1{"kind":"resumed"}',
+    ):
+        assert isinstance(read_parked(7, [("HALFHITCH_PARKED", body)]), Garbage)
 
 
 def test_a_detail_of_any_length_does_not_make_the_record_too_large() -> None:

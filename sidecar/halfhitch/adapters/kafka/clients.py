@@ -85,6 +85,32 @@ def owner_producer(
     )
 
 
+def resume_producer(
+    common: Config, *, transactional_id: str, transaction_timeout_ms: int, message_bytes_max: int
+) -> Producer:
+    """One Kafka transaction of an operator: parked messages go back to their half partition.
+
+    Unlike the owner's it reports every delivery: the new half offsets are named in the decision.
+    """
+    return Producer(
+        {
+            **common,
+            "enable.idempotence": True,
+            "acks": "all",
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": transaction_timeout_ms,
+            "message.timeout.ms": transaction_timeout_ms * 2 // 3,
+            "message.max.bytes": message_bytes_max,
+            "linger.ms": 0,
+            "max.in.flight": 2,
+            # The broker says CONCURRENT_TRANSACTIONS until a rival's transaction is ended.
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 200,
+        },
+        logger=logger,
+    )
+
+
 def log_consumer(common: Config, *, group: str) -> Consumer:
     """Reads half and op records by hand-made assignment; never joins the group, never commits.
 

@@ -23,6 +23,8 @@ from confluent_kafka import (
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
+    COPIED,
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     DecisionRead,
@@ -155,7 +157,7 @@ class KafkaOpTail:
         done = [
             DoneMark(event.identity, event.ending, [])
             for event in events
-            if isinstance(event, DoneRead)
+            if isinstance(event, DoneRead) and event.ending != COPIED
         ]
         if done:
             self._visibility.done(partition, done)
@@ -197,41 +199,48 @@ class KafkaInquiry:
     def _stored_at(
         self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
     ) -> int:
+        """Broker time of the first copy. Raises TransactionGone."""
         where = TopicPartition(self._half_topic, partition, half_offset)
         low, end = consumer.get_watermark_offsets(where, _ANSWER_S)
-        if not low <= half_offset < end:
+        if half_offset < low:
+            # The first copy is deleted. It may have been appended anew, by a check or because it
+            # was old; what is still pending lies somewhere in what is left of the log.
+            where.offset = low
+        elif half_offset >= end:
             raise _gone(identity)
         consumer.assign([where])
         for message in _until_end(consumer):
-            found = half_wire.read_identity(half_offset, 0, 0, message.headers())
-            if message.offset() != half_offset or isinstance(found, Garbage):
+            stored_ms = int(message.timestamp()[1])
+            found = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
+            if not isinstance(found, Garbage) and found.identity == identity:
+                return found.first_stored_ms if found.first_stored_ms > 0 else stored_ms
+            if half_offset >= low:
                 break
-            if found.identity == identity:
-                return int(message.timestamp()[1])
-            break
         raise _gone(identity)
 
     def _scan(
         self, consumer: Consumer, start: TopicPartition, identity: Identity
     ) -> tuple[Resolution | None, bool]:
+        """The last parking counts only if nothing came after it: it may have been put back."""
         decided: Resolution | None = None
         consumer.assign([start])
         for message in _until_end(consumer):
-            op_offset = message.offset()
-            events = op_wire.read(op_offset, 0, message.value(), message.headers())
-            if isinstance(events, Garbage):
-                continue
-            for event in events:
+            events = op_wire.read(message.offset(), 0, message.value(), message.headers())
+            for event in () if isinstance(events, Garbage) else events:
                 if event.identity != identity:
                     continue
-                if isinstance(event, DoneRead):
-                    ended = (
-                        Resolution.COMMIT if event.ending != ROLLED_BACK else Resolution.ROLLBACK
-                    )
-                    return ended, event.ending != PARKED
-                if isinstance(event, DecisionRead) and decided is None:
+                if isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
                     decided = event.resolution
+                elif isinstance(event, DoneRead) and event.ending in (GIVEN_UP, PARKED):
+                    decided = _PARKED_AS[event.ending]
+                elif isinstance(event, DoneRead) and event.ending != COPIED:
+                    rolled_back = event.ending == ROLLED_BACK
+                    return Resolution.ROLLBACK if rolled_back else Resolution.COMMIT, True
         return decided, False
+
+
+#: Committed and undeliverable is told as committed and not visible.
+_PARKED_AS: Final = {GIVEN_UP: Resolution.PARK, PARKED: Resolution.COMMIT}
 
 
 def _until_end(consumer: Consumer) -> Iterator[Any]:

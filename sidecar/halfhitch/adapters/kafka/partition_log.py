@@ -220,7 +220,7 @@ class KafkaPartitionReader:
             if consumer is not None:
                 try:
                     consumer.close()
-                except (KafkaException, RuntimeError) as error:
+                except (KafkaException, RuntimeError, SystemError) as error:
                     logger.debug("a consumer did not close cleanly: %s", error)
 
 
@@ -428,7 +428,8 @@ class KafkaPartitionWriter:
             try:
                 producer.purge()
                 producer.close()
-            except (KafkaException, RuntimeError) as error:
+            except (KafkaException, RuntimeError, SystemError) as error:
+                # SystemError: what confluent_kafka makes of closing a fenced producer.
                 logger.debug("a producer did not close cleanly: %s", error)
 
 

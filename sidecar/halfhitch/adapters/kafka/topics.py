@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from halfhitch.adapters.kafka.admin import Layout, answer, topic_configs, topic_layouts
+from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.topic_checks import (
     RECORD_OVERHEAD_BYTES,
     UNEQUAL_REMEDY,
@@ -151,6 +152,15 @@ def repair(
         _wait_for_config(admin, topic, wrong, wait_s)
         changed += [f"{topic}: {key}={value}" for key, value in wrong.items()]
     return tuple(changed)
+
+
+def cluster_id(admin: AdminClient, *, wait_s: float = 30.0) -> str:
+    """The Kafka cluster's own name. Raises KafkaUnavailable."""
+    try:
+        found = admin.list_topics(timeout=wait_s).cluster_id
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
+    return str(found)
 
 
 def partition_count(admin: AdminClient, names: InternalTopics, *, wait_s: float = 30.0) -> int:

@@ -15,7 +15,7 @@ import uvicorn
 from halfhitch.doors.admin.routes import Instruments, build_app
 from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
 from halfhitch.errors import ConfigurationError
-from halfhitch.service.api import System
+from halfhitch.service.api import Operations, System
 
 #: Scrapers and probes keep a few connections; more is somebody who means no good.
 _CONNECTIONS_MAX = 512
@@ -55,8 +55,9 @@ class AdminDoor:
         *,
         allowed_hosts: Sequence[str] = (),
         death_reasons: Callable[[], list[str]] = list,
+        operations: Operations | None = None,
     ) -> None:
-        """Nothing listens before `start`. Without tokens whoever reaches the port may read."""
+        """Nothing listens before `start`. Without tokens whoever reaches the port may use it."""
         self._host = host
         self._port = port
         self._app = build_app(
@@ -65,6 +66,7 @@ class AdminDoor:
             settings_view=settings_view,
             guard=Guard(tokens=checked_tokens(tokens), hosts=hosts_allowed(host, allowed_hosts)),
             death_reasons=death_reasons,
+            operations=operations,
         )
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None

@@ -2,39 +2,29 @@
 
 Owns `build_app`. Invariants: what is not exempt by being the very route object of a probe needs the
 token, unknown paths included (comparing paths as text is how such checks get bypassed); every
-answer but a probe's 204 and the metrics is JSON; errors look as they do at the data door. Nothing
-here changes anything.
+answer but a probe's 204 and the metrics is JSON; errors look as they do at the data door. What
+stands here only shows things; what operators can change is in operations.py, behind the same guard.
 
 The System is asked on the event loop, the rendering of metrics runs in a thread.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from halfhitch.doors.http.errors import (
-    INTERNAL,
-    ErrorBody,
-    ErrorDetail,
-    MethodNotAllowed,
-    RouteNotFound,
-    Unauthorized,
-    status_of,
-)
+from halfhitch.doors.admin.answers import Json, error_answer, internal_answer
+from halfhitch.doors.admin.operations import operation_routes
+from halfhitch.doors.http.errors import MethodNotAllowed, RouteNotFound
 from halfhitch.doors.http.guard import Guard
 from halfhitch.doors.http.requests import Request as DataRequest
 from halfhitch.errors import HalfHitchError
-from halfhitch.service.api import PartitionState, System
-
-logger = logging.getLogger("halfhitch.doors.admin")
+from halfhitch.service.api import Operations, PartitionState, System
 
 _RETRY = {"Retry-After": "1"}
 _BEARER = b"bearer "
@@ -50,13 +40,6 @@ class Instruments(Protocol):
         ...
 
 
-class _Json(Response):
-    media_type = "application/json"
-
-    def render(self, content: object) -> bytes:
-        return msgspec.json.encode(content)
-
-
 def build_app(
     *,
     system: System,
@@ -64,18 +47,22 @@ def build_app(
     settings_view: Sequence[Mapping[str, object]],
     guard: Guard,
     death_reasons: Callable[[], list[str]],
+    operations: Operations | None = None,
 ) -> ASGIApp:
-    """The application; `death_reasons` tells why only a restart can help (empty: alive)."""
+    """The application; `death_reasons` tells why only a restart can help (empty: alive).
+
+    Without `operations` there are no routes for operators.
+    """
 
     async def livez(_: Request) -> Response:
         reasons = death_reasons()
-        return _Json({"alive": False, "reasons": reasons}, 503) if reasons else Response(None, 204)
+        return Json({"alive": False, "reasons": reasons}, 503) if reasons else Response(None, 204)
 
     async def readyz(_: Request) -> Response:
         reasons = system.unready_reasons()
         if not reasons:
             return Response(None, 204)
-        return _Json({"ready": False, "reasons": reasons}, 503, headers=_RETRY)
+        return Json({"ready": False, "reasons": reasons}, 503, headers=_RETRY)
 
     async def show_metrics(_: Request) -> Response:
         text = await asyncio.to_thread(metrics.render, system.partitions())
@@ -83,7 +70,7 @@ def build_app(
 
     async def status(_: Request) -> Response:
         reasons = system.unready_reasons()
-        return _Json(
+        return Json(
             {
                 "ready": not reasons,
                 "reasons": reasons,
@@ -93,10 +80,10 @@ def build_app(
         )
 
     async def partitions(_: Request) -> Response:
-        return _Json({"partitions": system.partitions()})
+        return Json({"partitions": system.partitions()})
 
     async def config(_: Request) -> Response:
-        return _Json({"settings": settings_view})
+        return Json({"settings": settings_view})
 
     probes = [Route("/livez", livez), Route("/readyz", readyz)]
     app = Starlette(
@@ -106,8 +93,9 @@ def build_app(
             Route("/v1/status", status),
             Route("/v1/partitions", partitions),
             Route("/v1/config", config),
+            *([] if operations is None else operation_routes(operations)),
         ],
-        exception_handlers={404: _not_found, 405: _not_allowed, Exception: _internal},
+        exception_handlers={404: _not_found, 405: _not_allowed, Exception: internal_answer},
     )
     app.router.redirect_slashes = False
     return _Guarded(app, probes=probes, guard=guard)
@@ -129,7 +117,7 @@ class _Guarded:
             try:
                 self._check(scope)
             except HalfHitchError as error:
-                await _error(error)(scope, receive, send)
+                await error_answer(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -154,32 +142,18 @@ class _Guarded:
         self._guard.check(request)
 
 
-def _error(error: HalfHitchError) -> Response:
-    headers = {"WWW-Authenticate": "Half-Token, Bearer"} if isinstance(error, Unauthorized) else {}
-    if isinstance(error, MethodNotAllowed):
-        headers["Allow"] = error.allowed
-    detail = ErrorDetail(error.code, error.message, error.retryable)
-    return _Json(ErrorBody(detail), status_of(error), headers=headers)
-
-
 def _not_found(_: Request, __: Exception) -> Response:
-    return _error(
+    return error_answer(
         RouteNotFound(
             "There is no such route; there are /livez, /readyz, /metrics, /v1/status, "
-            "/v1/partitions and /v1/config."
+            "/v1/partitions, /v1/config, /v1/transactions and /v1/parked."
         )
     )
 
 
-def _not_allowed(_: Request, __: Exception) -> Response:
-    return _error(
-        MethodNotAllowed("The admin door only shows things: use GET.", allowed="GET, HEAD")
+def _not_allowed(request: Request, error: Exception) -> Response:
+    headers = getattr(error, "headers", None) or {}
+    allowed = ", ".join(sorted(str(headers.get("Allow", "GET, HEAD")).split(", ")))
+    return error_answer(
+        MethodNotAllowed(f"This route does not take {request.method}.", allowed=allowed)
     )
-
-
-def _internal(request: Request, error: Exception) -> Response:
-    logger.error(
-        "the admin door failed on %s", request.url.path, extra={"action": "admin_door_failed"},
-        exc_info=error,
-    )  # fmt: skip
-    return _error(INTERNAL)

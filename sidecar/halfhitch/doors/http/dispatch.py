@@ -15,6 +15,7 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import allow_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import ROUTES, Endpoint, Route, Router
+from halfhitch.doors.http.stream import Opening
 from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
 
 _SLASH = ord("/")
@@ -35,8 +36,8 @@ class Dispatcher:
         self._work = {route.name: handlers.handler(route.name) for route in ROUTES}
         self._good_queries: dict[tuple[str, bytes], frozenset[str]] = {}
 
-    def admit(self, request: Request) -> bytes | Awaitable[bytes]:
-        """The answer, where no work is needed for it, or the work that will give it."""
+    def admit(self, request: Request) -> bytes | Awaitable[bytes] | Opening:
+        """The answer, where no work is needed for it; else what gives it: work, or a stream."""
         try:
             route = self._route_of(request)
             if not isinstance(route, Route):
@@ -77,7 +78,7 @@ class Dispatcher:
     def _check(self, request: Request, route: Route) -> None:
         if request.half or request.user_headers:
             request.check_allowed(route)
-        if request.query:
+        if request.query and route.parameter is None:
             request.options = self._options(request, route)
         if request.body and not route.has_body and request.body != b"{}":
             raise InvalidRequest("This route takes no body; options go into the query.")

@@ -85,6 +85,12 @@ class TooManyConnections(BackendError):
     code = "too_many_connections"
 
 
+class ChecksNotServed(BackendError):
+    """This door has no check-back behind it."""
+
+    code = "checks_not_served"
+
+
 class InternalError(HalfHitchError):
     """A bug of ours, as callers see it.
 
@@ -117,7 +123,6 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     RequestTooSlow: 408,
     errors.ContraryDecision: 409,
     errors.TransactionParked: 409,
-    errors.TransactionParked: 409,
     errors.TransactionGone: 410,
     errors.MessageTooLarge: 413,
     errors.UnsupportedMediaType: 415,
@@ -134,7 +139,9 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     errors.KafkaUnavailable: 503,
     errors.OutcomeUnknown: 503,
     errors.VisibilityUnknown: 503,
+    errors.RedisUnavailable: 503,
     TooManyConnections: 503,
+    ChecksNotServed: 503,
     HttpVersionNotSupported: 505,
 }
 

@@ -4,9 +4,8 @@ Owns one method per route of router.ROUTES, named as the route is. It decides no
 about transactions is the service's.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -14,11 +13,13 @@ from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add, read_prepare
 from halfhitch.doors.http.replies import json_reply, stored_reply, yaml_reply
 from halfhitch.doors.http.requests import Request
-from halfhitch.errors import InvalidRequest
-from halfhitch.service.api import Transactions
+from halfhitch.doors.http.stream import Opening, Streams
+from halfhitch.errors import InvalidRequest, WrongGroup
+from halfhitch.service.api import Transactions, TransactionState
+from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 
-#: From a route's name to what carries it out.
-Handler = Callable[[Request], Coroutine[Any, Any, bytes]]
+#: Carries a route out: by work that gives the answer, or the answer itself, or a stream.
+Handler = Callable[[Request], Awaitable[bytes] | bytes | Opening]
 
 
 class PreparedAnswer(msgspec.Struct):
@@ -30,7 +31,7 @@ class PreparedAnswer(msgspec.Struct):
 
 
 class EndedAnswer(msgspec.Struct, omit_defaults=True):
-    """A decision is durable; `visible` only where it was waited for."""
+    """A decision is durable, or still open; `visible` only where it was waited for."""
 
     transaction_id: str
     state: str
@@ -51,10 +52,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Handlers:
-    """The routes over one service."""
+    """The routes over one service; without a desk nobody waits for a producer's "cannot say"."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(
+        self, transactions: Transactions, *, checks: CheckDesk | None, streams: Streams
+    ) -> None:
         self._transactions = transactions
+        self._desk = checks
+        self._streams = streams
         self._contract = files(__package__).joinpath("openapi.yaml").read_bytes()
 
     def handler(self, name: str) -> Handler:
@@ -65,6 +70,8 @@ class Handlers:
             "add": self.add,
             "commit": self.commit,
             "rollback": self.rollback,
+            "unknown": self.unknown,
+            "checks": self.checks,
             "view": self.view,
             "openapi": self.openapi,
         }[name]
@@ -130,6 +137,22 @@ class Handlers:
         visible = ended.visible and "wait" in options
         return json_reply(200, _encode(EndedAnswer(ended.transaction_id, ended.state, visible)))
 
+    async def unknown(self, request: Request) -> bytes:
+        """The producer cannot say yet how its transaction ends: an answer to a check, no end.
+
+        Whether somebody waits for it makes no difference to the caller.
+        """
+        identity = self._transactions.identify(request.argument)
+        producer_group = request.text(b"half-producer-group")
+        if producer_group not in (None, identity[0]):
+            raise WrongGroup(
+                "Half-Producer-Group is not the group that prepared the transaction; leave the "
+                "header out, or send the group of the prepare."
+            )
+        if self._desk is not None:
+            self._desk.settle(identity, CheckOutcome.UNKNOWN)
+        return json_reply(200, _encode(EndedAnswer(identity[1], TransactionState.PENDING)))
+
     async def view(self, request: Request) -> bytes:
         """One transaction."""
         view = await self._transactions.view(request.argument)
@@ -137,6 +160,10 @@ class Handlers:
             view.transaction_id, view.producer_group, view.state, view.message_count, view.visible
         )
         return json_reply(200, _encode(answer))
+
+    def checks(self, request: Request) -> bytes | Opening:
+        """The check stream."""
+        return self._streams.open(request)
 
     async def openapi(self, request: Request) -> bytes:  # noqa: ARG002 (all handlers look alike)
         """The contract of this door."""

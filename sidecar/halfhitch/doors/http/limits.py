@@ -41,6 +41,18 @@ class Limits:
     #: Redis and the admin door.
     connection_count_max: int = 768
 
+    #: Check streams among them: half, for a door full of streams would take no prepare. The
+    #: sidecar sets it to half of what its own setting allows.
+    stream_count_max: int = 384
+
+    #: From one heartbeat line of a check stream to the next. The contract says three seconds;
+    #: the sweep that sends them may be half a second late.
+    heartbeat_s: float = 2.0
+
+    #: How long bytes of a check stream may stay unacknowledged (TCP alone). With the time to the
+    #: next heartbeat it makes up how long a producer whose machine is gone counts as live.
+    unacknowledged_s: float = 7.0
+
     #: Requests in flight at which new prepares are refused (429). Each waits some milliseconds
     #: for Kafka: more in flight than this is a queue that only adds delay. Ends still pass;
     #: what bounds them is `connection_count_max`, one request of a connection at a time.

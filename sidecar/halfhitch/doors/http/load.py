@@ -5,19 +5,41 @@ the body bytes it holds. All of it lives on the event loop's thread.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from halfhitch.doors.http.protocol import Connection
+
+class Held(Protocol):
+    """What a door holds open: a connection, or the stream that one has become."""
+
+    def sweep(self, now_s: float) -> None:
+        """Look after deadlines."""
+        ...
+
+    def start_draining(self) -> None:
+        """Close as soon as that is in order."""
+        ...
+
+    def abort(self) -> None:
+        """Close now."""
+        ...
 
 
 class Load:
     """Shared by all connections of one door."""
 
-    __slots__ = ("buffered_bytes", "connections", "is_draining", "tasks", "when_empty")
+    __slots__ = (
+        "buffered_bytes",
+        "connections",
+        "is_draining",
+        "stream_count",
+        "tasks",
+        "when_empty",
+    )
 
     def __init__(self) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: set[Held] = set()
+        #: How many of them are check streams.
+        self.stream_count = 0
         #: One for each request in flight. Held here because the loop holds tasks only weakly,
         #: and a request goes on when its connection is lost.
         self.tasks: set[asyncio.Task[Any]] = set()

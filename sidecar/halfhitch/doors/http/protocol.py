@@ -16,6 +16,9 @@ Invariants:
 - A request once begun is carried out even if its caller is gone; only its answer is dropped.
 - Whatever bytes arrive, no exception reaches the event loop.
 
+One kind of request ends this: a `GET /v1/checks` in order is not answered, but in its turn the
+transport is handed to stream.py, and this object is done with. Until then all of the above holds.
+
 Deadlines are looked after by one sweep of the door, not by a timer per request, which would cost
 more than everything else that is done for a small request.
 """
@@ -46,7 +49,8 @@ from halfhitch.doors.http.replies import (
     without_body,
 )
 from halfhitch.doors.http.requests import Request
-from halfhitch.errors import HalfHitchError
+from halfhitch.doors.http.stream import Opening, out_of_step
+from halfhitch.errors import HalfHitchError, ShuttingDown
 
 _log = logging.getLogger(__name__)
 
@@ -248,6 +252,11 @@ class Connection(asyncio.Protocol):
         if isinstance(work, bytes):
             self._release(request)
             self._answer(request, work)
+        elif isinstance(work, Opening):
+            self._release(request)
+            self._is_busy = True
+            # Not now: the read that brought the request may have brought more.
+            self._loop.call_soon(self._hand_over, request, work)
         else:
             self._is_busy = True
             self._task = task = self._loop.create_task(self._serve(request, work))
@@ -269,6 +278,27 @@ class Connection(asyncio.Protocol):
         if self._queue or self._is_reading_paused or self._owes_continue:
             self._advance()
 
+    def _hand_over(self, request: Request, opening: Opening) -> None:
+        """Become a check stream, which this object has no part in any more."""
+        self._is_busy = False
+        transport = self._open_transport()
+        if transport is None:
+            return
+        try:
+            if self._load.is_draining:
+                raise ShuttingDown("This instance is stopping; connect to another one.")
+            if self._queue or self._has_eof or self._reader.phase != BETWEEN:
+                raise out_of_step()
+            opening.begin(transport)
+        except HalfHitchError as error:
+            self._answer(request, error_reply(error))
+            self._advance()
+            return
+        self._transport = None
+        self._reader.end()
+        self._load.connections.discard(self)
+        self._count(request, 200)
+
     def _answer(self, request: Request, reply: bytes) -> None:
         transport = self._open_transport()
         if transport is not None and self._closing_since_s is None:
@@ -285,9 +315,13 @@ class Connection(asyncio.Protocol):
                 transport.write(reply if request.is_http_11 else staying_open(reply))
                 self._was_active = True
         if self._on_request is not None:
+            self._count(request, reply_status(reply))
+
+    def _count(self, request: Request, status: int) -> None:
+        if self._on_request is not None:
             elapsed_s = perf_counter() - request.started_s
             try:
-                self._on_request(request.route_name, reply_status(reply), elapsed_s)
+                self._on_request(request.route_name, status, elapsed_s)
             except Exception:  # noqa: BLE001 (who counts must not stop what is counted)
                 _log.exception(
                     "counting a request failed", extra={"action": "http_on_request_failed"}

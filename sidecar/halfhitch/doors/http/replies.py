@@ -12,6 +12,18 @@ from http import HTTPStatus
 #: Sent to a caller that waits with its body until it is asked for it.
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
+#: Heads of the check stream: each line is a chunk, or for HTTP/1.0 the end is the connection's.
+STREAM_HEAD_10 = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n"
+    b"Connection: close\r\n\r\n"
+)
+STREAM_HEAD = STREAM_HEAD_10[:-2] + b"Transfer-Encoding: chunked\r\n\r\n"
+
+#: The answer to HEAD: the stream would be granted.
+STREAM_PROMISE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n\r\n"
+)
+
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }

@@ -164,6 +164,21 @@ class Request:
             given.add(wanted[0])
         return frozenset(given)
 
+    def read_parameter(self, wanted: str) -> str:
+        """The value of the only query parameter. Raises InvalidRequest, MalformedRequest."""
+        pairs = [pair.partition(b"=") for pair in self.query.split(b"&") if pair]
+        names = [decode_percent(name) for name, _, _ in pairs]
+        if names != [wanted] or not pairs[0][2]:
+            raise InvalidRequest(
+                f"The query must be {wanted}=..., once, not empty, and nothing else."
+            )
+        if b"+" in pairs[0][2]:
+            raise InvalidRequest(
+                f"A plus sign in {wanted} could be a blank: write %20 for a blank and %2B for a "
+                "plus sign."
+            )
+        return decode_percent(pairs[0][2])
+
 
 def _unknown_option(wanted: tuple[str, str], route: Route, *, twice: bool) -> str:
     if not route.options:

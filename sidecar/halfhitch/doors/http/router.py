@@ -44,6 +44,8 @@ class Route:
     has_user_headers: bool = False
     #: Query parameters and the one value each may have.
     options: tuple[tuple[str, str], ...] = ()
+    #: A query parameter that must be given, with a value that the handler reads.
+    parameter: str | None = None
 
 
 ROUTES = (
@@ -74,7 +76,20 @@ ROUTES = (
         half_headers=frozenset({b"half-producer-group"}),
         options=tuple(_END_OPTIONS.items()),
     ),
+    Route(
+        method="POST",
+        pattern="/v1/transactions/{handle}/unknown",
+        name="unknown",
+        half_headers=frozenset({b"half-producer-group"}),
+    ),
     Route(method="GET", pattern="/v1/transactions/{handle}", name="view"),
+    Route(
+        method="GET",
+        pattern="/v1/checks",
+        name="checks",
+        half_headers=frozenset({b"half-heartbeat", b"half-producer-name"}),
+        parameter="producer_group",
+    ),
     Route(method="GET", pattern="/v1/openapi.yaml", name="openapi"),
 )
 

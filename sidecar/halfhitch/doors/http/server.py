@@ -16,8 +16,10 @@ from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import Connection, OnRequest
 from halfhitch.doors.http.sockets import UnixListener
+from halfhitch.doors.http.stream import Streams
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Transactions
+from halfhitch.service.checking.api import CheckDesk
 
 _PORT_MAX = 65535
 #: How late the sweep may be: a fraction of the shortest deadline, but not busier than that.
@@ -34,6 +36,7 @@ class HttpDoor:
         self,
         transactions: Transactions,
         *,
+        checks: CheckDesk | None = None,
         host: str | None = "127.0.0.1",
         port: int = 8340,
         unix_path: str | os.PathLike[str] | None = None,
@@ -45,7 +48,7 @@ class HttpDoor:
         """`host=None` is the unix socket alone; `port=0` any free port, told by `.port`.
 
         `allowed_hosts` are names the door answers to on TCP besides those of loopback.
-        Raises ConfigurationError.
+        Without `checks` there are no check streams. Raises ConfigurationError.
         """
         if host is None and unix_path is None:
             raise ConfigurationError("The HTTP door needs a TCP host, a unix socket, or both.")
@@ -63,8 +66,9 @@ class HttpDoor:
         self._allowed_hosts = allowed_hosts
         self._limits = limits or Limits()
         self._on_request = on_request
-        self._handlers = Handlers(transactions)
         self._load = Load()
+        streams = Streams(checks, limits=self._limits, load=self._load)
+        self._handlers = Handlers(transactions, checks=checks, streams=streams)
         self._servers: list[asyncio.Server] = []
         self._unix_listener: UnixListener | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -183,7 +187,13 @@ class HttpDoor:
 
     async def _sweep(self) -> None:
         limits = self._limits
-        shortest_s = min(limits.receive_s, limits.idle_s, limits.write_stall_s, limits.linger_s)
+        shortest_s = min(
+            limits.receive_s,
+            limits.idle_s,
+            limits.write_stall_s,
+            limits.linger_s,
+            limits.heartbeat_s,
+        )
         pause_s = min(max(shortest_s / 4, _SWEEP_S_MIN), _SWEEP_S_MAX)
         loop = asyncio.get_running_loop()
         while True:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch.core.model import ResolutionSource
+from halfhitch.doors.http import Limits
 from halfhitch.doors.http.handlers import Handlers
+from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.router import ROUTES
+from halfhitch.doors.http.stream import Streams
 from halfhitch.errors import (
     MessageTooLarge,
     OutcomeUnknown,
@@ -18,6 +21,8 @@ from halfhitch.errors import (
     VisibilityUnknown,
 )
 from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.checking.api import CheckOutcome
+from harness.fake_desk import FakeDesk
 from harness.raw_http import Client, json_post, raw_half, request
 
 if TYPE_CHECKING:
@@ -223,6 +228,34 @@ async def test_what_the_service_says_is_passed_on(
     assert answer.json()["error"]["message"] == str(error)
 
 
+async def test_cannot_say_yet_settles_the_check_and_decides_nothing(doors: OpenDoors) -> None:
+    client = await doors.client(await doors.open(checks=(desk := FakeDesk())))
+    handle = (await client.ask(raw_half())).header("half-handle")
+    for headers in ([], [("Half-Producer-Group", "g")]):
+        asked = request("POST", f"/v1/transactions/{handle}/unknown", headers, b"{}")
+        answer = await client.ask(asked)
+        assert (answer.status, answer.json()) == (200, {"transaction_id": "T0", "state": "pending"})
+    assert desk.settled == [(("g", "T0"), CheckOutcome.UNKNOWN)] * 2
+    assert doors.service.transactions[handle or ""].state == "pending"
+
+
+async def test_cannot_say_yet_of_another_group_or_nothing_settles_nothing(doors: OpenDoors) -> None:
+    client = await doors.client(await doors.open(checks=(desk := FakeDesk())))
+    await client.ask(raw_half())
+    foreign = request("POST", "/v1/transactions/h.0/unknown", [("Half-Producer-Group", "other")])
+    assert (await client.ask(foreign)).code == "wrong_group"
+    assert (
+        await client.ask(request("POST", "/v1/transactions/x/unknown"))
+    ).code == "invalid_handle"
+    assert desk.settled == []
+
+
+async def test_cannot_say_yet_is_taken_where_nobody_checks(client: Client) -> None:
+    await client.ask(raw_half())
+    answer = await client.ask(request("POST", "/v1/transactions/h.0/unknown"))
+    assert answer.json()["state"] == "pending"
+
+
 async def test_the_contract_is_served(client: Client) -> None:
     answer = await client.ask(request("GET", "/v1/openapi.yaml"))
     assert answer.header("content-type") == "application/yaml"
@@ -230,7 +263,8 @@ async def test_the_contract_is_served(client: Client) -> None:
 
 
 def test_every_route_has_a_handler_of_its_name() -> None:
-    handlers = Handlers(None)  # type: ignore[arg-type]
+    streams = Streams(None, limits=Limits(), load=Load())
+    handlers = Handlers(None, checks=None, streams=streams)  # type: ignore[arg-type]
     for route in ROUTES:
         assert handlers.handler(route.name) == getattr(handlers, route.name)
     with pytest.raises(KeyError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from halfhitch.doors.http import Limits
 from halfhitch.doors.http.errors import ERROR_CODES, STATUS_OF, InternalError
 from halfhitch.doors.http.messages import AddBody, MessageBody, PrepareBody
 from halfhitch.doors.http.router import HALF_HEADERS, ROUTES, Route
-from harness.raw_http import Answer, Client, json_post, raw_half, request
+from harness.fake_desk import FakeDesk, a_check
+from harness.raw_http import Answer, Client, json_post, raw_half, request, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,8 +98,9 @@ def test_contract_and_route_table_agree() -> None:
 def test_each_route_is_described_with_all_it_takes(route: Route) -> None:
     in_path = set(re.findall(r"{(\w+)}", route.pattern))
     assert set(parameters(route.name, "path")) == in_path
-    query = {name: p["schema"]["enum"] for name, p in parameters(route.name, "query").items()}
-    assert query == {name: [value] for name, value in route.options}
+    query = {n: p["schema"].get("enum") for n, p in parameters(route.name, "query").items()}
+    read_by_handler = {} if route.parameter is None else {route.parameter: None}
+    assert query == {name: [value] for name, value in route.options} | read_by_handler
     headers = {name.lower().encode() for name in parameters(route.name, "header")}
     user_header = {b"half-header-<name>"} if route.has_user_headers else set()
     assert headers == route.half_headers | user_header
@@ -177,7 +180,23 @@ async def test_what_the_door_answers_is_what_the_contract_says(doors: OpenDoors)
         check_answer(end.split("?")[0], await client.ask(asked))
     asked = request("POST", "/v1/transactions/h.2/rollback?wait=visible&source=check")
     check_answer("rollback", await client.ask(asked))
+    check_answer("unknown", await client.ask(request("POST", "/v1/transactions/h.0/unknown")))
     check_answer("openapi", await client.ask(request("GET", "/v1/openapi.yaml")))
+
+
+async def test_the_lines_of_a_stream_are_what_the_contract_says(doors: OpenDoors) -> None:
+    door = await doors.open(checks=(desk := FakeDesk(waiting=[a_check()])))
+    client = await doors.client(door)
+    await client.send(request("GET", "/v1/checks?producer_group=g"))
+    await until(lambda: desk.links)
+    await door.stop()
+    answer = await client.answer()
+    described = OPERATIONS["checks"][3]["responses"]["200"]["content"]
+    media_type = answer.header("content-type")
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [line["type"] for line in lines] == ["heartbeat", "check"]
+    for line in lines:
+        check(line, described[media_type]["schema"])
 
 
 async def error_answers(doors: OpenDoors) -> list[Answer]:

@@ -1,0 +1,256 @@
+"""halfhitch parked: what was given up, its messages, and putting it back."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from halfhitch.config import Purpose
+from halfhitch.errors import BackendError, HalfHitchError, RequestError
+from halfhitch_cli import bulk, explain
+from halfhitch_cli import selection as chosen
+from halfhitch_cli.app import ERROR, OK
+from halfhitch_cli.bulk import Action, DryRun, Operator, Reason, Yes
+from halfhitch_cli.client import SLOW_S, AdminClient, path_of
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
+from halfhitch_cli.selection import (
+    AllMatching,
+    Filters,
+    Group,
+    Ids,
+    Limit,
+    MinChecks,
+    OlderThan,
+    OneId,
+    Topic,
+    WithId,
+    age,
+)
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Transactions that were given up; their messages are kept.",
+)
+
+_SETTINGS = ("admin", "auth")
+_KIND = "parked"
+_SHOWN_CHARS_MAX = 200
+
+
+def list_(
+    given: Given,
+    output: Output = OutputForm.TABLE,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    with_id: WithId = None,
+    limit: Limit = 100,
+) -> int:
+    """List what is parked, oldest first.
+
+    --older-than counts from the parking.
+    """
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    filters = Filters(
+        group=group, topic=topic, older_than=older_than, min_checks=min_checks,
+        transaction_id=with_id,
+    )  # fmt: skip
+    answer = client.find(f"/v1/{_KIND}", filters.query(limit))
+    emit(output, answer, [_table(answer["transactions"])])
+    shown = len(answer["transactions"])
+    if answer["total_count"] > shown:
+        say(f"{shown} of {answer['total_count']} shown; more with --limit, fewer with filters.")
+    if answer["left_out_count"]:
+        say(
+            f"{answer['left_out_count']} more parked messages were not looked at, there are too "
+            "many: resume what is shown, or name one with --group and --id."
+        )
+    return OK
+
+
+def show(
+    given: Given, transaction_id: OneId, output: Output = OutputForm.TABLE, group: Group = None
+) -> int:
+    """Show one with its messages, and why it is here."""
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    row = chosen.one(client, _KIND, transaction_id, group)
+    answer = _content(client, row)
+    if output is not OutputForm.TABLE:
+        emit(output, answer, [])
+        return OK
+    sys.stdout.write("\n".join(explain.parked(answer["transaction"])) + "\n\n")
+    emit(output, answer, [_message_table(answer["messages"])])
+    return OK
+
+
+def resume(
+    given: Given,
+    reason: Reason,
+    ids: Ids = None,
+    output: Output = OutputForm.TABLE,
+    all_matching: AllMatching = False,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    operator: Operator = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
+    """Put back into the half log, once.
+
+    A decision that is on record is carried out then; else the producers are asked anew.
+    """
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
+    action = Action(
+        kind=_KIND, name="resume", verb="Resume", done="resumed", reason=reason,
+        operator=operator, parallel=1,
+    )  # fmt: skip
+    return bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+
+
+def export(
+    given: Given,
+    ids: Ids = None,
+    all_matching: AllMatching = False,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="A new file, for your eyes only. [default: stdout]",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Write them with their messages as JSON lines.
+
+    Nothing is changed.
+    """
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
+    if to is None:
+        failed = _write(client, rows, sys.stdout)
+    else:
+        with _new_file(to) as file:
+            failed = _write(client, rows, file)
+            file.flush()
+            os.fsync(file.fileno())
+    say(f"{len(rows) - len(failed)} of {len(rows)} transactions written.")
+    for row, why in failed:
+        say(f"  {row['producer_group']}  {row['transaction_id']}: {why}")
+    return ERROR if failed else OK
+
+
+def _new_file(path: Path) -> TextIO:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be written ({error.strerror}): choose a file that is not there yet."
+        ) from error
+    return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+def _write(
+    client: AdminClient, rows: Sequence[dict[str, Any]], file: TextIO
+) -> list[tuple[dict[str, Any], str]]:
+    failed: list[tuple[dict[str, Any], str]] = []
+    for row in rows:
+        try:
+            answer = _content(client, row)
+        except HalfHitchError as error:
+            failed.append((row, error.message))
+            if isinstance(error, BackendError) and len(failed) > 3:
+                raise  # nobody answers any more
+            continue
+        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    return failed
+
+
+def _content(client: AdminClient, row: dict[str, Any]) -> Any:
+    path = path_of(_KIND, row["producer_group"], row["transaction_id"])
+    return client.get(path, wait_s=SLOW_S)[1]
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    now_ms = time.time_ns() // 1_000_000
+    return Table(
+        columns=(
+            *("Transaction", "group", "topics", "messages", "parked", "reason", "checks"),
+            *("decision", "resumed before"),
+        ),
+        right=frozenset(("messages", "parked", "checks", "resumed before")),
+        rows=[
+            [
+                row["transaction_id"],
+                row["producer_group"],
+                ",".join(row["topics"]),
+                str(row["message_count"]),
+                f"{age(max(0.0, (now_ms - row['parked_ms']) / 1000))} ago",
+                row["reason"],
+                str(row["check_count"]),
+                row["decision"] or "",
+                str(row["resumed_count"] or ""),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _message_table(messages: Sequence[dict[str, Any]]) -> Table:
+    return Table(
+        columns=("Topic", "key", "value", "headers"),
+        rows=[
+            [
+                message["topic"],
+                _text(message, "key"),
+                _text(message, "value"),
+                ", ".join(f"{name}={_header(value)}" for name, value in message["headers"]),
+            ]
+            for message in messages
+        ],
+    )
+
+
+def _text(message: dict[str, Any], name: str) -> str:
+    encoded = message.get(f"{name}_base64")
+    text = f"base64:{encoded}" if encoded is not None else message.get(name)
+    return _short("null" if text is None else str(text))
+
+
+def _header(value: Any) -> str:
+    if isinstance(value, dict):
+        return _short(f"base64:{value['base64']}")
+    return "null" if value is None else _short(str(value))
+
+
+def _short(text: str) -> str:
+    shown = printable(text[:_SHOWN_CHARS_MAX])
+    return shown if len(text) <= _SHOWN_CHARS_MAX else f"{shown}… ({len(text)} characters)"
+
+
+for _name, _function in (
+    ("list", list_),
+    ("show", show),
+    ("resume", resume),
+    ("export", export),
+):
+    app.command(_name, cls=PlainCommand)(settings_command(_function, only=_SETTINGS))

@@ -1,0 +1,300 @@
+"""halfhitch tx: what is undecided, why, and deciding it by hand."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from halfhitch.config import Purpose
+from halfhitch.errors import RequestError
+from halfhitch_cli import bulk, explain
+from halfhitch_cli import selection as chosen
+from halfhitch_cli.app import OK
+from halfhitch_cli.bulk import Action, DryRun, Operator, OptionalReason, Reason, Yes
+from halfhitch_cli.client import AdminClient
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
+from halfhitch_cli.selection import (
+    AllMatching,
+    Filters,
+    Group,
+    Ids,
+    Limit,
+    MinChecks,
+    OlderThan,
+    OneId,
+    Topic,
+    WithId,
+    age,
+)
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Transactions that nobody has decided yet.",
+)
+
+_SETTINGS = ("admin", "auth")
+_KIND = "transactions"
+_NUMBERS = frozenset(("messages", "age", "checks", "next check"))
+
+
+def list_(
+    given: Given,
+    output: Output = OutputForm.TABLE,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    with_id: WithId = None,
+    limit: Limit = 100,
+) -> int:
+    """List undecided transactions, oldest first."""
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    filters = Filters(
+        group=group, topic=topic, older_than=older_than, min_checks=min_checks,
+        transaction_id=with_id,
+    )  # fmt: skip
+    answer = client.find(f"/v1/{_KIND}", filters.query(limit))
+    emit(output, answer, [_table(answer["transactions"])])
+    _tell_rest(answer)
+    return OK
+
+
+def watch(
+    given: Given,
+    output: Output = OutputForm.TABLE,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    limit: Limit = 20,
+    every_s: Annotated[
+        float,
+        typer.Option(
+            "--every-s", min=0.1, max=3_600, metavar="S", help="Seconds from look to look."
+        ),
+    ] = 2.0,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=1, metavar="N", help="Look so often.", show_default=False),
+    ] = None,
+) -> int:
+    """Look again and again, until ^C."""
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    looks = 0
+    try:
+        while True:
+            answer = client.find(f"/v1/{_KIND}", filters.query(limit))
+            if output is OutputForm.TABLE:
+                if sys.stdout.isatty():
+                    sys.stdout.write("\x1b[H\x1b[2J")
+                found = f"{answer['total_count']} undecided  {time.strftime('%H:%M:%S')}"
+                sys.stdout.write(found + "\n\n")
+            emit(output, answer, [_table(answer["transactions"])])
+            looks += 1
+            if looks == count:
+                return OK
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        return OK
+
+
+def show(
+    given: Given, transaction_id: OneId, output: Output = OutputForm.TABLE, group: Group = None
+) -> int:
+    """Show one transaction, undecided or parked."""
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    where, found = _find(client, transaction_id, group)
+    emit(output, {"where": where, "transaction": found}, [_card(where, found)])
+    return OK
+
+
+def explain_(
+    given: Given, transaction_id: OneId, output: Output = OutputForm.TABLE, group: Group = None
+) -> int:
+    """Say why it is where it is, and what happens next."""
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    where, found = _find(client, transaction_id, group)
+    if where == "parked":
+        lines = explain.parked(found)
+    else:
+        _, config = client.get("/v1/config")
+        settings = {row["key"]: row["value"] for row in config["settings"]}
+        lines = explain.undecided(found, settings)
+    if output is OutputForm.TABLE:
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+    else:
+        emit(output, {"where": where, "transaction": found, "explanation": lines}, [])
+    return OK
+
+
+def commit(
+    given: Given,
+    reason: Reason,
+    ids: Ids = None,
+    output: Output = OutputForm.TABLE,
+    all_matching: AllMatching = False,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    operator: Operator = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
+    """Commit: the messages are forwarded. The first decision stands, whoever makes it."""
+    action = Action(
+        kind=_KIND, name="commit", verb="Commit", done="committed", reason=reason,
+        operator=operator,
+    )  # fmt: skip
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    return _do(given, ids, filters, action, all_matching, output, dry_run=dry_run, yes=yes)
+
+
+def rollback(
+    given: Given,
+    reason: Reason,
+    ids: Ids = None,
+    output: Output = OutputForm.TABLE,
+    all_matching: AllMatching = False,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    operator: Operator = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
+    """Roll back: the messages are dropped. The first decision stands, whoever makes it."""
+    action = Action(
+        kind=_KIND, name="rollback", verb="Roll back", done="rolled back", reason=reason,
+        operator=operator,
+    )  # fmt: skip
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    return _do(given, ids, filters, action, all_matching, output, dry_run=dry_run, yes=yes)
+
+
+def check(
+    given: Given,
+    ids: Ids = None,
+    output: Output = OutputForm.TABLE,
+    all_matching: AllMatching = False,
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    min_checks: MinChecks = None,
+    reason: OptionalReason = "",
+    operator: Operator = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
+    """Ask the producers now instead of when the next check is due."""
+    action = Action(
+        kind=_KIND, name="check", verb="Check", done="to be checked", reason=reason,
+        operator=operator, asks=all_matching, needs_reason=False,
+    )  # fmt: skip
+    filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
+    return _do(given, ids, filters, action, all_matching, output, dry_run=dry_run, yes=yes)
+
+
+def _do(
+    given: Given,
+    ids: list[str] | None,
+    filters: Filters,
+    action: Action,
+    all_matching: bool,  # noqa: FBT001 - as the flags are given
+    output: OutputForm,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
+    return bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+
+
+def _find(
+    client: AdminClient, transaction_id: str, group: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Among the undecided, then among the parked."""
+    found, missing_partitions = chosen.lookup(client, _KIND, transaction_id, group)
+    if found is not None:
+        return "undecided", found
+    found, _ = chosen.lookup(client, "parked", transaction_id, group)
+    if found is not None:
+        return "parked", found
+    raise RequestError(chosen.not_found(_KIND, transaction_id, group, missing_partitions))
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    return Table(
+        columns=(
+            *("Transaction", "group", "topics", "messages", "age", "checks", "next check"),
+            *("last answer", "asked"),
+        ),
+        right=_NUMBERS,
+        rows=[
+            [
+                row["transaction_id"],
+                row["producer_group"],
+                ",".join(row["topics"]),
+                str(row["message_count"]),
+                age(row["age_s"]),
+                f"{row['check_count']}/{row['check_max']}",
+                _next_check(row),
+                row["last_answer"] or "",
+                row["asked"] or "",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _next_check(row: dict[str, Any]) -> str:
+    if row["next_check_s"] is None:
+        return "no producer"
+    return age(row["next_check_s"]) if row["next_check_s"] else "now"
+
+
+def _tell_rest(answer: dict[str, Any]) -> None:
+    shown = len(answer["transactions"])
+    if answer["total_count"] > shown:
+        say(f"{shown} of {answer['total_count']} shown; more with --limit, fewer with filters.")
+    if answer["missing_partitions"]:
+        say(f"Not everything is shown: {chosen.unseen(answer['missing_partitions'])}")
+
+
+def _card(where: str, found: dict[str, Any]) -> Table:
+    rows = [["state", where]]
+    rows += [[name.replace("_", " "), _cell(name, value)] for name, value in found.items()]
+    return Table(columns=("Transaction", ""), rows=rows)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "no producer is connected" if name == "next_check_s" else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if name.endswith("_ms"):
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000)) if value else ""
+    return age(value) if name.endswith("_s") else str(value)
+
+
+for _name, _function in (
+    ("list", list_),
+    ("show", show),
+    ("explain", explain_),
+    ("commit", commit),
+    ("rollback", rollback),
+    ("check", check),
+    ("watch", watch),
+):
+    app.command(_name, cls=PlainCommand)(settings_command(_function, only=_SETTINGS))

@@ -1,0 +1,124 @@
+"""Why a transaction is where it is, what happens next and what can be done: in sentences.
+
+Pure: takes what the sidecar has shown, gives lines.
+"""
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from halfhitch_cli.selection import age
+
+_ANSWERS = {
+    "commit": "commit (the decision is on its way)",
+    "rollback": "rollback (the decision is on its way)",
+    "unknown": "it cannot say yet",
+    "silent": "none in time",
+    "no_answer": "something that is no answer (an error, or an exception in the listener)",
+    "decided": "a decision came first",
+    "lost": "the connection broke before one came",
+    "undelivered": "it could not be delivered",
+}
+_GIVE_UP = {
+    "park": "its messages are parked: kept, listed by `halfhitch parked list`, to be resumed",
+    "rollback": "it is rolled back",
+    "commit": "it is committed",
+}
+_PARKED = {
+    "undeliverable": "It was committed, but one of its topics does not take the message",
+    "checks_exhausted": "As many checks as allowed reached a producer, and none brought a decision",
+    "too_old": "Nobody decided it before it reached the age limit",
+    "incomplete": "It was committed, but some of its messages never arrived",
+}
+_ON_RESUME = {
+    "commit": "a commit is on record for it and is carried out at once",
+    "rollback": "a rollback is on record for it and is carried out at once: nothing is forwarded",
+    None: "nobody has decided it: its producers are asked again, from the first check on",
+}
+
+
+def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Of a pending transaction; `settings` are the sidecar's, by key."""
+    place = f"it lies in half partition {shown['partition']}, invisible"
+    lines = [
+        f"{_what(shown)}, prepared {age(shown['age_s'])} ago; {place}.",
+        "Its end has not arrived: neither a commit nor a rollback is on record.",
+    ]
+    if shown["from_index"]:
+        lines.append("Another instance owns that partition: this is what Redis says of it.")
+    lines += _checks(shown)
+    limit_s = settings.get("checks.age_s_max")
+    limit = f", or when it is {age(float(limit_s))} old" if limit_s else ""
+    policy = _GIVE_UP.get(str(settings.get("checks.give_up")), "the give-up policy decides")
+    lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
+    name = _name(shown)
+    lines.append(
+        f"To ask now: halfhitch tx check {name}. To decide: halfhitch tx commit {name} --reason "
+        "'...', or tx rollback."
+    )
+    return lines
+
+
+def _checks(shown: Mapping[str, Any]) -> list[str]:
+    group, count, next_s = shown["producer_group"], shown["check_count"], shown["next_check_s"]
+    nobody = (
+        f"No producer of group {group} is connected to any instance: nobody can be asked, and no "
+        "check is counted meanwhile. Start one, or decide it yourself."
+    )
+    due = "now" if not next_s else f"in {age(next_s)}"
+    if not count:
+        if next_s is None:
+            return ["It has not been checked.", nobody]
+        return [f"It has not been checked; the first check is due {due}."]
+    check = f"Check {count} of {shown['check_max']}"
+    if shown["delivered"]:
+        asked = f" ({shown['asked']})" if shown["asked"] else ""
+        answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or "none yet")
+        lines = [f"{check} has reached a producer{asked}; its answer: {answer}."]
+        return [*lines, nobody if next_s is None else f"The next check is due {due}."]
+    again = "it is sent again under the same number"
+    lines = [f"{check} is on record, but is not known to have reached a producer: {again}."]
+    return [*lines, nobody] if next_s is None else lines
+
+
+def parked(shown: Mapping[str, Any]) -> list[str]:
+    """Of a parked transaction."""
+    why = _PARKED.get(shown["reason"], f"It was given up ({shown['reason']})")
+    detail = f": {shown['detail']}" if shown["detail"] else ""
+    lines = [
+        f"{_what(shown)}; it lies on the parked topic, whole, and nothing happens to it by itself.",
+        f"{why}{detail}.",
+    ]
+    if shown["check_count"]:
+        answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or "none")
+        asked = f" ({shown['asked']})" if shown["asked"] else ""
+        lines.append(f"Checks: {shown['check_count']}; the last answer{asked}: {answer}.")
+    if shown["resumed_count"]:
+        lines.append(f"It was put back {shown['resumed_count']} time(s) before, and parked again.")
+    lines.append(f"When it is resumed: {_ON_RESUME.get(shown['decision'], shown['decision'])}.")
+    if shown["reason"] == "undeliverable":
+        lines.append("Set the topic right first, or it will be parked again.")
+    if shown["reason"] == "incomplete":
+        lines.append("What is there is forwarded then, without what never arrived.")
+    lines.append(
+        f"To put it back: halfhitch parked resume {_name(shown)} --reason '...'. To see or keep "
+        f"its messages: halfhitch parked show, or parked export."
+    )
+    return lines
+
+
+def _what(shown: Mapping[str, Any]) -> str:
+    count = shown["message_count"]
+    messages = "1 message" if count == 1 else f"{count} messages"
+    topics = ", ".join(shown["topics"])
+    where = f" for {topics}" if topics else ""
+    return (
+        f"Transaction {shown['transaction_id']} of group {shown['producer_group']}: "
+        f"{messages}{where}"
+    )
+
+
+def _name(shown: Mapping[str, Any]) -> str:
+    transaction_id = quote(shown["transaction_id"])
+    dashes = "-- " if transaction_id.startswith("-") else ""
+    return f"--group {quote(shown['producer_group'])} {dashes}{transaction_id}"

@@ -1,0 +1,189 @@
+"""Which transactions a command speaks of: filters as flags, and ids.
+
+Owns the flags that `tx` and `parked` share, how a length of time is written, and the way from ids
+to (group, id). Invariants: what is selected is asked of the sidecar, never guessed; an id that two
+groups use must be told apart with --group.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from halfhitch.errors import RequestError
+from halfhitch_cli.client import AdminClient
+
+#: The largest page the sidecar gives.
+LIMIT_MAX = 10_000
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Transaction ids.")
+]
+OneId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Transaction id.")]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", metavar="TEXT", help="Of this producer group.", show_default=False),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic", metavar="TEXT", help="With a message for this topic.", show_default=False
+    ),
+]
+OlderThan = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="TIME", help="30s, 10m, 2h, 3d.", show_default=False),
+]
+MinChecks = Annotated[
+    int | None,
+    typer.Option(
+        "--min-checks",
+        min=0,
+        max=10_000,
+        metavar="N",
+        help="Checked so often or more.",
+        show_default=False,
+    ),
+]
+WithId = Annotated[
+    str | None, typer.Option("--id", metavar="TEXT", help="With this id.", show_default=False)
+]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", min=1, max=LIMIT_MAX, metavar="N", help="At most so many, oldest first."
+    ),
+]
+AllMatching = Annotated[
+    bool, typer.Option("--all-matching", help="All that the filters select, instead of ids.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The filters of one command, as they were given."""
+
+    group: str | None = None
+    topic: str | None = None
+    older_than: str | None = None
+    min_checks: int | None = None
+    transaction_id: str | None = None
+
+    def query(self, limit: int) -> dict[str, object]:
+        """As the sidecar takes them."""
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "id": self.transaction_id,
+            "older_than_s": None if self.older_than is None else seconds(self.older_than),
+            "min_checks": self.min_checks,
+            "limit": limit,
+        }
+
+
+def seconds(text: str) -> float:
+    """90s, 10m, 1h30m, 2d. Raises BadParameter."""
+    if _DURATION.fullmatch(text) is None:
+        raise typer.BadParameter(
+            f"--older-than takes a number and s, m, h or d, for instance 10m or 1h30m; not {text!r}"
+        )
+    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def age(age_s: float) -> str:
+    """A length of time for people: two units at most."""
+    if age_s < 60:
+        return f"{age_s:.0f}s"
+    minutes, rest_s = divmod(int(age_s), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest_s:02}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02}m"
+    return f"{hours // 24}d{hours % 24:02}h"
+
+
+def select(
+    client: AdminClient, kind: str, ids: list[str] | None, filters: Filters, *, all_matching: bool
+) -> list[dict[str, Any]]:
+    """What ids or filters name, as the sidecar shows it; `kind` is "transactions" or "parked".
+
+    Raises RequestError for an id that is not there, BadParameter for a wrong combination.
+    """
+    if bool(ids) == all_matching:
+        raise typer.BadParameter(
+            "Name transactions by their ids, or say --all-matching (with filters), but not both."
+        )
+    if all_matching:
+        answer = client.find(f"/v1/{kind}", filters.query(LIMIT_MAX))
+        rows: list[dict[str, Any]] = answer["transactions"]
+        return rows
+    if any((filters.topic, filters.older_than, filters.min_checks)):
+        raise typer.BadParameter("Filters besides --group go with --all-matching, not with ids.")
+    return [one(client, kind, given, filters.group) for given in dict.fromkeys(ids or [])]
+
+
+def one(client: AdminClient, kind: str, transaction_id: str, group: str | None) -> dict[str, Any]:
+    """The transaction with this id. Raises RequestError when there is none, or more than one.
+
+    Where the sidecar cannot see everything, id and group are taken as they were given: it looks
+    further when something is to be done.
+    """
+    found, missing_partitions = lookup(client, kind, transaction_id, group)
+    if found is not None:
+        return found
+    if missing_partitions and group is not None:
+        return {"transaction_id": transaction_id, "producer_group": group}
+    raise RequestError(not_found(kind, transaction_id, group, missing_partitions))
+
+
+def lookup(
+    client: AdminClient, kind: str, transaction_id: str, group: str | None
+) -> tuple[dict[str, Any] | None, list[int]]:
+    """The transaction, if it is there, and the half partitions that could not be looked at."""
+    filters = Filters(group=group, transaction_id=transaction_id)
+    answer = client.find(f"/v1/{kind}", filters.query(100))
+    rows: list[dict[str, Any]] = answer["transactions"]
+    groups = sorted({row["producer_group"] for row in rows})
+    if len(groups) > 1:
+        raise RequestError(
+            f"Several groups have a transaction {transaction_id}: say which with --group "
+            f"({', '.join(groups)})."
+        )
+    return rows[0] if rows else None, answer.get("missing_partitions", [])
+
+
+def not_found(
+    kind: str, transaction_id: str, group: str | None, missing_partitions: list[int]
+) -> str:
+    """The sentence for an id that is not there."""
+    whose = f" of group {group}" if group else ""
+    if kind == "parked":
+        return (
+            f"No transaction {transaction_id}{whose} is parked: it never was, or it was put back; "
+            "`halfhitch parked list` shows what is."
+        )
+    if missing_partitions:
+        return (
+            f"No transaction {transaction_id}{whose} is undecided as far as this sidecar sees; "
+            f"{unseen(missing_partitions)} With --group it looks further before it decides."
+        )
+    return (
+        f"No transaction {transaction_id}{whose} is undecided: it has ended, or the id is "
+        "misspelled; `halfhitch tx list` shows what is undecided, `halfhitch parked list` what was "
+        "given up."
+    )
+
+
+def unseen(missing_partitions: list[int]) -> str:
+    """What a list does not show."""
+    numbers = ", ".join(map(str, missing_partitions))
+    return (
+        f"half partitions {numbers} belong to other instances, and Redis does not answer for them: "
+        "ask those instances."
+    )

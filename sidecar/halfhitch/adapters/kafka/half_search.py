@@ -1,0 +1,92 @@
+"""Finding one transaction's messages in half partitions that other instances own.
+
+For operators only: it reads the half logs, which hold what is pending and what ended since they
+were trimmed last. Committed records only; hints save time and are not believed.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from halfhitch.adapters.kafka.errors import describe
+from halfhitch.core.model import Identity
+from halfhitch.errors import KafkaUnavailable
+from halfhitch.service.operations import FoundHalves
+from halfhitch.wire import half as half_wire
+from halfhitch.wire.half import Garbage
+
+_ASK_S: Final = 5.0
+_POLL_S: Final = 0.1
+_SEARCH_S: Final = 20.0
+
+
+class KafkaHalfSearch:
+    """service.operations.HalfSearch."""
+
+    def __init__(self, make_consumer: Callable[[], Consumer], *, half_topic: str) -> None:
+        self._make_consumer = make_consumer
+        self._half_topic = half_topic
+
+    async def find(
+        self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
+    ) -> FoundHalves | None:
+        """See service.operations.HalfSearch. Takes a thread for as long as it reads."""
+        return await asyncio.to_thread(self._find, sorted(partitions), identity, hints)
+
+    def _find(
+        self, partitions: list[int], identity: Identity, hints: dict[int, int]
+    ) -> FoundHalves | None:
+        consumer = self._make_consumer()
+        give_up_s = time.monotonic() + _SEARCH_S
+        try:
+            for partition, hint in hints.items():
+                found = self._in_partition(consumer, partition, identity, hint, give_up_s)
+                if found is not None:
+                    return found
+            for partition in partitions:
+                found = self._in_partition(consumer, partition, identity, 0, give_up_s)
+                if found is not None:
+                    return found
+        except KafkaException as error:
+            raise KafkaUnavailable(
+                f"{self._half_topic} cannot be read: {describe(error)}; try again"
+            ) from error
+        finally:
+            consumer.close()
+        return None
+
+    def _in_partition(
+        self, consumer: Consumer, partition: int, identity: Identity, hint: int, give_up_s: float
+    ) -> FoundHalves | None:
+        low, end = consumer.get_watermark_offsets(
+            TopicPartition(self._half_topic, partition), _ASK_S
+        )
+        start = hint if low <= hint < end else low
+        half_offsets: dict[int, int] = {}  # by index; a later copy stands for the earlier one
+        if start < end:
+            consumer.assign([TopicPartition(self._half_topic, partition, start)])
+        position = start
+        while position < end:
+            message: Any = consumer.poll(_POLL_S)
+            error = None if message is None else message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                break
+            if message is not None and error is None:
+                position = message.offset() + 1
+                found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
+                if not isinstance(found, Garbage) and found.identity == identity:
+                    half_offsets[found.index] = message.offset()
+            if time.monotonic() > give_up_s:
+                raise KafkaUnavailable(
+                    f"{self._half_topic}-{partition} is too long to be searched from here: ask the "
+                    "instance that owns this half partition (halfhitch status shows which it owns)"
+                )
+        indexes = sorted(half_offsets)
+        is_whole = indexes == list(range(len(indexes)))
+        if not indexes or (start > low and not is_whole):
+            return None  # nothing, or the hint was wrong: search from the start
+        ordered = tuple(half_offsets[index] for index in indexes)
+        return FoundHalves(partition, ordered, indexes[-1] + 1)

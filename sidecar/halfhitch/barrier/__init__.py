@@ -1,0 +1,67 @@
+"""The barrier: a small table in the application's own database that answers check-backs.
+
+Inside the local transaction `record` notes the transaction id. A check reads the note: it is there,
+COMMIT. It is not there: a fence is committed in its place first, and only then the answer is
+ROLLBACK; a local transaction that still runs cannot commit after that.
+
+    barrier = Barrier(engine, "orders")
+    with TransactionProducer("orders", check=barrier.check) as producer:
+        with barrier.transaction(producer) as (tx, session):
+            tx.send("order-events", event)
+            session.add(order)
+
+It imports the standard library, `halfhitch.errors` and the client's values only; SQLAlchemy is
+needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
+
+    errors, table       what programs see; the table's form and its statements
+    rules               what may be answered when: no I/O
+    guards              what a database connection must be like
+    block               a local transaction and its messages end together
+    sql, sql_aio, dbapi the shells
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from halfhitch.barrier.errors import (
+    LocalOutcomeUnknown,
+    TransactionFenced,
+    TransactionRecordedTwice,
+)
+from halfhitch.barrier.table import DEFAULT_TABLE, ddl
+
+if TYPE_CHECKING:
+    from halfhitch.barrier.dbapi import DbapiBarrier
+    from halfhitch.barrier.sql import Barrier
+    from halfhitch.barrier.sql_aio import AsyncBarrier
+
+__all__ = [
+    "DEFAULT_TABLE",
+    "AsyncBarrier",
+    "Barrier",
+    "DbapiBarrier",
+    "LocalOutcomeUnknown",
+    "TransactionFenced",
+    "TransactionRecordedTwice",
+    "ddl",
+]
+
+_HOME = {"AsyncBarrier": "sql_aio", "Barrier": "sql", "DbapiBarrier": "dbapi"}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'halfhitch.barrier' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        found = getattr(import_module(f"halfhitch.barrier.{home}"), name)
+    except ModuleNotFoundError as missing:
+        if missing.name != "sqlalchemy":
+            raise
+        raise ImportError(
+            f"halfhitch.barrier.{name} needs SQLAlchemy: pip install 'halfhitch[barrier]'."
+            " Without it, DbapiBarrier works with a plain database driver"
+        ) from missing
+    globals()[name] = found
+    return found

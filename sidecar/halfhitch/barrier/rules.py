@@ -1,0 +1,207 @@
+"""What a check may be answered, and what makes sure of it. No I/O, no clock.
+
+The order of the steps is the promise: COMMIT is only ever read from a row, and ROLLBACK only from a
+row that says fenced or after this check's own fence was committed. That a row is missing decides
+nothing, for a local transaction may be about to commit it. Whatever goes wrong is UNKNOWN.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
+from halfhitch.client.values import LocalTransactionState
+from halfhitch.errors import ConfigurationError, InvalidRequest
+
+log = logging.getLogger("halfhitch.barrier")
+
+DAY_S: Final = 86_400
+KEEP_S: Final = 7 * DAY_S
+#: A local transaction may have begun, and so dated its row, before its messages were prepared.
+_BEGAN_EARLIER_S: Final = 3_600
+
+_STATES: Final[Mapping[str, LocalTransactionState]] = {
+    COMMITTED: LocalTransactionState.COMMIT,
+    FENCED: LocalTransactionState.ROLLBACK,
+}
+_NO_TABLE_WORDS: Final = ("no such table", "does not exist", "doesn't exist")
+
+
+class Checked(Protocol):
+    """What is asked about: a `Check`, a listener's `Message`, anything with an id."""
+
+    @property
+    def transaction_id(self) -> str | None:
+        """Whose local transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a check asks of the table."""
+
+    transaction_id: str
+    age_s: float | None = None
+    #: Asked by the process itself about its own commit: there is nobody to be patient with.
+    is_own: bool = False
+
+
+class UnfitConnection(Exception):
+    """What it reads or writes could not be relied on; says why."""
+
+
+class Notes(Protocol):
+    """The table, as one check sees it. Every call is a database transaction of its own."""
+
+    def read(self, transaction_id: str) -> str | None:
+        """The outcome of a committed row."""
+
+    def fence(self, transaction_id: str) -> bool:
+        """True when the fence is committed; False when another row stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A barrier's settings and what follows from them."""
+
+    group: str
+    table: str = DEFAULT_TABLE
+    fence_after_s: float = 0.0
+    keep_s: float = KEEP_S
+    wait_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError."""
+        check_table(self.table)
+        if not self.group:
+            raise ConfigurationError(
+                f"group is {self.group!r}: give the barrier the producer group of its producer,"
+                ' such as Barrier(engine, "orders")'
+            )
+        for name, least in (("fence_after_s", 0.0), ("keep_s", DAY_S), ("wait_s", 0.05)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= least):
+                raise ConfigurationError(f"{name} is {value}: it takes at least {least:g}")
+        if self.wait_s > 60:
+            raise ConfigurationError(f"wait_s is {self.wait_s}: a check must not take a minute")
+        if self.fence_after_s >= self.keep_s - _BEGAN_EARLIER_S:
+            raise ConfigurationError(
+                f"fence_after_s is {self.fence_after_s:g}: rows are kept for {self.keep_s:g} s"
+                " (keep_s), and nothing is fenced when they may be gone"
+            )
+
+    @property
+    def wait_ms(self) -> int:
+        """How long a check waits for a lock."""
+        return math.ceil(self.wait_s * 1000)
+
+    def question(self, check: object) -> Question | None:
+        """None, with a line in the log, when this barrier cannot answer it."""
+        transaction_id = getattr(check, "transaction_id", None)
+        if not isinstance(transaction_id, str) or not transaction_id:
+            log.error(
+                "a check without a transaction id (%s) is answered UNKNOWN: give `check` what the"
+                " producer hands over",
+                type(check).__name__,
+                extra={"action": "barrier_check_invalid"},
+            )
+            return None
+        group = getattr(check, "producer_group", None)
+        if group is not None and group != self.group:
+            log.error(
+                "transaction %s of group %s is answered UNKNOWN: this barrier belongs to group %s;"
+                " give each producer the barrier of its own group",
+                transaction_id,
+                group,
+                self.group,
+                extra={"action": "barrier_wrong_group"},
+            )
+            return None
+        age_s = getattr(check, "age_s", None)
+        known = isinstance(age_s, int | float) and math.isfinite(age_s)
+        return Question(transaction_id, age_s if known else None)
+
+    def decide(self, notes: Notes, question: Question) -> LocalTransactionState:
+        """Answer from the table, fencing what is not there."""
+        transaction_id = question.transaction_id
+        outcome = notes.read(transaction_id)
+        if outcome is None:
+            if not self._may_fence(question):
+                return LocalTransactionState.UNKNOWN
+            # From here on a local commit of this id fails, or has come before and is read below.
+            outcome = FENCED if notes.fence(transaction_id) else notes.read(transaction_id)
+        return _STATES.get(outcome or "", LocalTransactionState.UNKNOWN)
+
+    def _may_fence(self, question: Question) -> bool:
+        age_s = question.age_s
+        if question.is_own or age_s is None:
+            return True
+        if age_s >= self.keep_s - _BEGAN_EARLIER_S:
+            log.warning(
+                "transaction %s is %.0f s old and has no row in %s, where rows are kept for %.0f s:"
+                " nobody can tell any more whether it committed, so it is answered UNKNOWN. Look"
+                " for its rows and use `halfhitch tx commit` or `halfhitch tx rollback`",
+                question.transaction_id,
+                age_s,
+                self.table,
+                self.keep_s,
+                extra={"action": "barrier_too_old"},
+            )
+            return False
+        return age_s >= self.fence_after_s
+
+    def failed(self, question: Question, error: Exception) -> LocalTransactionState:
+        """The database gave no answer, and that is all that is known."""
+        text = " ".join(str(error).split())
+        hint = ""
+        if self.is_missing_table(error):
+            hint = (
+                f". The table {self.table} is missing: create it with Barrier.create() or with what"
+                " halfhitch.barrier.ddl(...) prints"
+            )
+        log.warning(
+            "transaction %s is answered UNKNOWN, for the database gave no answer (%s: %s)%s",
+            question.transaction_id,
+            type(error).__name__,
+            text[:300],
+            hint,
+            extra={"action": "barrier_unknown"},
+        )
+        return LocalTransactionState.UNKNOWN
+
+    def is_missing_table(self, error: BaseException) -> bool:
+        """For words in messages only; nothing is decided by it."""
+        text = str(error)
+        return self.table in text and any(word in text for word in _NO_TABLE_WORDS)
+
+    def explain(self, error: BaseException) -> None:
+        """Say in a driver's error what to do about it."""
+        if self.is_missing_table(error):
+            error.add_note(
+                f"Half Hitch: create the table {self.table} with Barrier.create() or with what"
+                " halfhitch.barrier.ddl(...) prints"
+            )
+
+    def key(self, transaction_id: object) -> tuple[str, str]:
+        """The primary key. Raises InvalidRequest."""
+        if not isinstance(transaction_id, str) or not transaction_id:
+            raise InvalidRequest(
+                f"transaction id {transaction_id!r}: record takes the id as text, such as tx.id"
+            )
+        return self.group, transaction_id
+
+    def purge_age_s(self, older_than_s: float | None, *, force: bool) -> int:
+        """How old rows must be to go. Raises ConfigurationError."""
+        if older_than_s is None:
+            return math.ceil(self.keep_s)
+        if not math.isfinite(older_than_s) or older_than_s < 0:
+            raise ConfigurationError(f"older_than_s is {older_than_s}: give an age in seconds")
+        if older_than_s < self.keep_s and not force:
+            raise ConfigurationError(
+                f"older_than_s is {older_than_s:g}, less than the {self.keep_s:g} s that rows are"
+                " kept (keep_s): a check that comes later would take a committed transaction for"
+                " one that never was, and roll its messages back. Purge older rows, or say"
+                " force=True if no message of this group can be undecided or parked any more"
+            )
+        return math.ceil(older_than_s)

@@ -1,0 +1,165 @@
+"""The barrier's table: its form on each database, and every statement that is ever run on it.
+
+Invariants:
+- the primary key is (producer group, transaction id), compared byte by byte: it alone decides who
+  came first;
+- `at` is the database's own time, so that no application's clock can make a note look old;
+- statements carry `?` where parameters go; the shells write them as their drivers want.
+
+It runs nothing.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from halfhitch.errors import ConfigurationError
+
+DEFAULT_TABLE: Final = "halfhitch_barrier"
+COMMITTED: Final = "committed"
+FENCED: Final = "fenced"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")  # `_at` still fits into PostgreSQL's 63
+_DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
+
+#: How a driver wants the n-th parameter marked.
+_MARKERS: Final = {
+    "qmark": "?",
+    "format": "%s",
+    "pyformat": "%(p{0})s",
+    "named": ":p{0}",
+    "numeric": ":{0}",
+    "numeric_dollar": "${0}",
+}
+
+# Ids are compared as they are: no collation of the database's may find two of them equal.
+_POSTGRESQL = (
+    """\
+CREATE TABLE IF NOT EXISTS {table} (
+    producer_group VARCHAR(255) COLLATE "C" NOT NULL,
+    transaction_id VARCHAR(255) COLLATE "C" NOT NULL,
+    outcome VARCHAR(9) NOT NULL CHECK (outcome IN ('committed', 'fenced')),
+    at TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (producer_group, transaction_id)
+)""",
+    "CREATE INDEX IF NOT EXISTS {bare}_at ON {table} (producer_group, at)",
+)
+_SQLITE = (
+    """\
+CREATE TABLE IF NOT EXISTS {table} (
+    producer_group TEXT NOT NULL,
+    transaction_id TEXT NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('committed', 'fenced')),
+    at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (producer_group, transaction_id)
+) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS {bare}_at ON {table} (producer_group, at)",
+)
+_MYSQL = (
+    """\
+CREATE TABLE IF NOT EXISTS {table} (
+    producer_group VARBINARY(255) NOT NULL,
+    transaction_id VARBINARY(255) NOT NULL,
+    outcome VARCHAR(9) NOT NULL CHECK (outcome IN ('committed', 'fenced')),
+    at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (producer_group, transaction_id),
+    INDEX {bare}_at (producer_group, at)
+) ENGINE=InnoDB""",
+)
+
+
+def ddl(dialect: str, table: str = DEFAULT_TABLE) -> str:
+    """The statements that create the table, for migrations; they may be run again.
+
+    `dialect` is postgresql, sqlite, mysql or mariadb.
+    """
+    return "".join(f"{statement};\n" for statement in ddl_statements(dialect, table))
+
+
+def ddl_statements(dialect: str, table: str) -> tuple[str, ...]:
+    """`ddl`, one statement each. Raises ConfigurationError."""
+    check_table(table)
+    if dialect not in _DIALECTS:
+        raise ConfigurationError(
+            f"there is no definition of the barrier's table for {dialect!r}, only for"
+            f" {', '.join(_DIALECTS)}. Take one of them (halfhitch.barrier.ddl) as a pattern: what"
+            " matters is the primary key, and that the database gives `at` its value"
+        )
+    bare = table.rpartition(".")[2]
+    if dialect == "sqlite" and bare != table:
+        raise ConfigurationError(f"table {table!r}: SQLite has no schemas; leave {bare!r}")
+    forms = {"postgresql": _POSTGRESQL, "sqlite": _SQLITE}.get(dialect, _MYSQL)
+    return tuple(form.format(table=table, bare=bare) for form in forms)
+
+
+def check_table(table: str) -> None:
+    """It becomes part of statements: nothing but plain names. Raises ConfigurationError."""
+    parts = table.split(".")
+    if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
+        raise ConfigurationError(
+            f"table {table!r} is not a plain name: letters, digits and _, at most 60 characters,"
+            " such as halfhitch_barrier or my_schema.halfhitch_barrier"
+        )
+
+
+# The table's name has been checked by whoever calls these: S608 sees only that it is put together.
+
+
+def select_outcome(table: str) -> str:
+    """Parameters: group, id."""
+    return f"SELECT outcome FROM {table} WHERE producer_group = ? AND transaction_id = ?"  # noqa: S608
+
+
+def insert(table: str, outcome: str) -> str:
+    """Parameters: group, id. A second row of the same id is refused by the primary key."""
+    return (
+        f"INSERT INTO {table} (producer_group, transaction_id, outcome)"  # noqa: S608
+        f" VALUES (?, ?, '{outcome}')"
+    )
+
+
+def delete_old(dialect: str, table: str, older_than_s: int, count_max: int) -> tuple[str, int]:
+    """One batch of a group's old rows, and how often the group is a parameter."""
+    age_s = int(older_than_s)
+    if dialect == "sqlite":
+        before = f"datetime('now', '-{age_s} seconds')"
+    elif dialect == "postgresql":
+        before = f"CURRENT_TIMESTAMP - INTERVAL '{age_s} seconds'"
+    else:
+        before = f"CURRENT_TIMESTAMP - INTERVAL {age_s} SECOND"
+    old = f"WHERE producer_group = ? AND at < {before}"
+    if dialect not in ("sqlite", "postgresql"):
+        # It refuses a LIMIT inside IN (...), and has one here, which the others lack.
+        return f"DELETE FROM {table} {old} ORDER BY at LIMIT {int(count_max)}", 1  # noqa: S608
+    return (
+        f"DELETE FROM {table} WHERE producer_group = ? AND transaction_id IN"  # noqa: S608
+        f" (SELECT transaction_id FROM {table} {old} ORDER BY at LIMIT {int(count_max)})"
+    ), 2
+
+
+def check_style(style: str) -> None:
+    """Raises ConfigurationError."""
+    if style not in _MARKERS:
+        raise ConfigurationError(f"paramstyle {style!r} is none of {', '.join(_MARKERS)} (PEP 249)")
+
+
+def styled(
+    statement: str, values: Sequence[str], style: str
+) -> tuple[str, Sequence[str] | dict[str, str]]:
+    """The statement and its parameters as a driver of this paramstyle (PEP 249) wants them."""
+    check_style(style)
+    pieces = statement.split("?")
+    text = pieces[0]
+    for number, piece in enumerate(pieces[1:], 1):
+        text += _MARKERS[style].format(number) + piece
+    if style in ("pyformat", "named"):
+        return text, {f"p{number}": value for number, value in enumerate(values, 1)}
+    return text, tuple(values)
+
+
+def outcome_in(row: Any) -> str | None:
+    """Rows are tuples, or what the application told its driver to make of them."""
+    if row is None:
+        return None
+    value = row["outcome"] if isinstance(row, dict) else row[0]
+    return str(value)

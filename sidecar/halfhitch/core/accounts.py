@@ -1,0 +1,200 @@
+"""What the ledger of a half partition holds, what it can be asked, and how transactions leave it.
+
+Owns the collections: unfinished transactions, the memory of finished ones, watermarks, conflicts,
+notes. How transactions come in and move is ledger.py.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from halfhitch.core.check_rules import CheckRules
+from halfhitch.core.checks import Checks
+from halfhitch.core.conflicts import Conflicts
+from halfhitch.core.early import EarlyDecisions
+from halfhitch.core.finished import Finished
+from halfhitch.core.late import LateMarks
+from halfhitch.core.model import (
+    GIVEN_UP,
+    PARKED,
+    ROLLED_BACK,
+    DecisionRead,
+    DoneRead,
+    HalfRead,
+    Identity,
+    Resolution,
+    Standing,
+)
+from halfhitch.core.notes import LateNotes
+from halfhitch.core.step import Step
+from halfhitch.core.transaction import State, Transaction, Trigger
+from halfhitch.core.watermarks import Watermarks
+
+_ENDED_AS: Final = {
+    ROLLED_BACK: Standing.ROLLED_BACK,
+    PARKED: Standing.PARKED,
+    GIVEN_UP: Standing.GIVEN_UP,
+}
+_UNDER_WAY: Final = {
+    Resolution.COMMIT: Standing.COMMITTING,
+    Resolution.ROLLBACK: Standing.ROLLING_BACK,
+    Resolution.PARK: Standing.GIVING_UP,
+}
+
+
+class Accounts:
+    """State of a ledger; positions are those of the next record to be read."""
+
+    def __init__(
+        self,
+        *,
+        half_position: int,
+        op_position: int,
+        horizon_ms: int,
+        finished_max: int,
+        rules: CheckRules | None = None,
+    ) -> None:
+        self._by_identity: dict[Identity, Transaction] = {}
+        self._ready: deque[Transaction] = deque()  # bounded by what is unfinished
+        self._early = EarlyDecisions()
+        self._decided_count = self._written_count = 0
+        self._finished = Finished(horizon_ms=horizon_ms, count_max=finished_max)
+        self._conflicts = Conflicts()
+        self._marks = Watermarks(half_position, op_position)
+        self._late = LateMarks(self._ready, self._marks)
+        self._notes = LateNotes()
+        self._step: Step | None = None
+        self.checks = Checks(rules or CheckRules())
+        self.unknown_decision_count = 0  # early decisions that expired; read and reset by the owner
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def standing(self, identity: Identity) -> Standing:
+        """May be asked from another thread: single dictionary look-ups, a moment old at worst."""
+        transaction = self._by_identity.get(identity)
+        if transaction is None:
+            ending = self._finished.ending(identity)
+            if ending is not None:
+                return _ENDED_AS.get(ending, Standing.COMMITTED)
+            return Standing.EARLY if self._early.has(identity) else Standing.UNKNOWN
+        if transaction.resolution is None:
+            return Standing.PENDING
+        if transaction.state in (State.WRITTEN, State.FINISHED):
+            return _ENDED_AS.get(transaction.ending, Standing.COMMITTED)
+        return _UNDER_WAY[transaction.resolution]
+
+    def find(self, identity: Identity) -> Transaction | None:
+        """An unfinished transaction."""
+        return self._by_identity.get(identity)
+
+    def pending(self) -> Iterator[Transaction]:
+        """All that are undecided, in the order of their first halves."""
+        return (t for t in self._by_identity.values() if t.resolution is None)
+
+    @property
+    def reads_op(self) -> bool:
+        """False while too many decisions wait for halves that have not been read."""
+        return not self._early.is_full
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Pending, decided with a half, early, remembered as finished: for people."""
+        decided = self._decided_count
+        pending = len(self._by_identity) - decided - self._written_count
+        return pending, decided, self._early.count, len(self._finished)
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Next half and op offset to be read."""
+        return self._marks.half_position, self._marks.op_position
+
+    @property
+    def early_count(self) -> int:
+        """Decisions whose half has not been read."""
+        return self._early.count
+
+    # -- what comes late, or was done before us --------------------------------------------------
+
+    def _late_half(self, event: HalfRead, ending: int) -> None:
+        half_offset, memory = event.half_offset, self._finished.first_op_offset
+        mark = self._late.copy(event.identity, ending, event.index, half_offset, memory)
+        self._marks.half_read(half_offset, mark)
+
+    def _late_decision(self, event: DecisionRead, ending: int) -> None:
+        self._late.repeat(event.identity, ending, event.op_offset)
+        if ending == GIVEN_UP:
+            self._notes.add(event)
+        elif (event.resolution is Resolution.COMMIT) is not (ending != ROLLED_BACK):
+            self._conflicts.add(event.identity, event.op_offset)
+
+    def _finished_before_us(self, transaction: Transaction, ending: int) -> None:
+        """Replay: somebody finished it. Copies that came after his mark need one of their own."""
+        identity = transaction.identity
+        self.checks.decided(transaction)
+        if transaction.resolution is not None:
+            self._decided_count -= 1
+            if (transaction.ending == ROLLED_BACK) is not (ending == ROLLED_BACK):
+                # The winner lies below where this replay began, and all that lost against it is on
+                # record: what won here is one of those, and what lost against that did not lose.
+                self._conflicts.withdraw(identity)
+        transaction.move(Trigger.DONE_READ)
+        memory = self._finished.first_op_offset
+        for index, half_offset in transaction.indexed_halves():
+            if self._marks.holder(half_offset) is transaction:
+                mark = self._late.copy(identity, ending, index, half_offset, memory)
+                self._marks.hand_over(half_offset, mark)
+
+    def _copied_before_us(self, event: DoneRead) -> None:
+        """The transaction goes on with newer copies; our own mark finds nothing to do."""
+        self._marks.done_read(event.op_offset, event.half_offsets)
+        for half_offset in event.half_offsets:
+            holder = self._marks.holder(half_offset)
+            if holder is not None and holder.identity == event.identity:
+                holder.drop(half_offset)
+                self._marks.half_done(half_offset)
+
+    # -- lives: a transaction that was parked may be put back -------------------------------------
+
+    def _former_life(self, transaction: Transaction) -> None:
+        """A half of its next life was read: it is parked, although its mark was not read yet."""
+        for half_offset in transaction.half_offsets():
+            if self._marks.holder(half_offset) is transaction:
+                self._marks.half_done(half_offset)
+        self.checks.decided(transaction)
+        if transaction.state is State.WRITTEN:
+            self._written_count -= 1
+        elif transaction.resolution is not None:
+            self._decided_count -= 1
+        transaction.move(Trigger.DONE_READ)
+
+    def _is_of_former_life(self, event: DoneRead) -> bool:
+        """Whether the mark speaks of a life before the present one.
+
+        All marks up to the note that it was put back do; after it only those of late copies and of
+        late decisions of that time, which name no half of the present life.
+        """
+        transaction = self._by_identity.get(event.identity)
+        if transaction is None or not transaction.resumed_count:
+            return False
+        if event.op_offset <= transaction.fence:
+            return True
+        named = set(event.half_offsets)
+        return event.ending < 0 and named.isdisjoint(transaction.half_offsets())
+
+    def _former_mark(self, event: DoneRead) -> None:
+        self._marks.done_read(event.op_offset, event.half_offsets)
+        for half_offset in event.half_offsets:
+            holder = self._marks.holder(half_offset)
+            if holder is not None and holder.identity == event.identity:
+                holder.move(Trigger.DONE_READ)  # a late copy: the present life is not named
+                self._marks.half_done(half_offset)
+        self._late.done_read(event.identity)
+
+    def _decided_too_late(self, event: DoneRead) -> None:
+        """It ended without its halves being seen here; so did what was decided too late for it."""
+        if event.ending == GIVEN_UP:
+            for decision in self._early.take(event.identity):
+                self._notes.add(decision)
+        else:
+            for op_offset in self._early.losers(event.identity, event.ending):
+                self._conflicts.add(event.identity, op_offset)

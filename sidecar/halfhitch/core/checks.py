@@ -1,0 +1,351 @@
+"""When undecided transactions are checked, and what follows from what became of the checks.
+
+The life of a transaction that stays undecided:
+
+    young    read less than a second ago: nearly all are decided now, and cost nothing here
+    asleep   it has a time at which something is due: its next check, its renewal, its giving up
+    waiting  its check is due; it waits in its group's queue for a permit (somebody to ask)
+    asked    number n is in the log (`check_count`), and handed over; then asleep again
+
+The number is written to the log first (the halves are re-appended with it), then delivered:
+- n + 1 is written only when it is known that n was delivered (`is_delivered`),
+- not known to be delivered, n is sent again, without writing or counting anything,
+- given up is only who was delivered the last number, or is too old.
+So no outage of producers burns numbers, and no crash makes more of them than allowed: what a crash
+forgets is that n was delivered.
+
+Times are milliseconds on the ledger's own scale: broker time at the end of the replay, then only
+what has passed since. A broker or producer whose clock jumps changes nothing for those that are
+pending (the scale is not read from later records).
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from halfhitch.core.check_rules import CheckRules
+from halfhitch.core.model import Identity, ProducerGroup
+from halfhitch.core.timers import Timers
+from halfhitch.core.transaction import State, Transaction
+
+#: At most so many are moved on in one turn: a takeover may find a million of them.
+_TURN_MAX: Final = 20_000
+#: The queues are swept when so many have left them by being decided.
+_LEFT_MAX: Final = 1_000
+#: Deliveries of one number that got lost on the way; then it counts as delivered. A producer that
+#: dies of the question would be asked for ever.
+_LOST_MAX: Final = 3
+
+
+@dataclass(slots=True)
+class CopyOrder:
+    """Append all halves of a transaction anew. `number` > its check count: a check follows."""
+
+    transaction: Transaction
+    number: int
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it is asked about once this is in the log; else it is only renewed."""
+        return self.number > self.transaction.check_count
+
+
+class Checks:
+    """The check-back of one ledger. `now_ms` is None until the replay is over."""
+
+    def __init__(self, rules: CheckRules) -> None:
+        self.rules = rules
+        self.now_ms: int | None = None
+        self._young: deque[Transaction] = deque()  # bounded by what a second brings
+        self._timers = Timers()
+        # By group; bounded by what is undecided. First those whose next number is to be written,
+        # then those whose number was lost on the way.
+        self._fresh: dict[ProducerGroup, deque[Transaction]] = {}
+        self._again: dict[ProducerGroup, deque[Transaction]] = {}
+        self._renewals: deque[Transaction] = deque()
+        self._given_up: deque[Transaction] = deque()
+        self._left_count = 0  # about as many in the queues do not wait any more
+        self._lost: dict[Identity, int] = {}
+        #: Decided, and for a long time nothing has come of the messages that are missing.
+        self.incomplete: list[Transaction] = []
+        #: For the index: news of those that are undecided, and those decided after they were told.
+        self.changed: list[Transaction] = []
+        self.settled: list[Identity] = []
+
+    # -- what happens to transactions ------------------------------------------------------------
+
+    def begins(self, transaction: Transaction, stored_ms: int, immunity_ms: int) -> None:
+        """Its first half was read."""
+        now_ms = self.now_ms
+        transaction.aged_from_ms = stored_ms if now_ms is None else now_ms
+        transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
+        self._young.append(transaction)
+
+    def found_copy(self, transaction: Transaction, check_count: int, stored_ms: int) -> None:
+        """A replay has found it re-appended with this number; whether it was delivered it can't."""
+        if check_count > transaction.check_count:
+            transaction.check_count = check_count
+            transaction.is_delivered = False
+            interval_ms = self.rules.interval_after_ms(transaction.identity, check_count)
+            # On the scale of `aged_from_ms`, as a first due time is.
+            transaction.due_ms = stored_ms + interval_ms - transaction.aged_from_ms
+
+    def decided(self, transaction: Transaction) -> None:
+        """No check any more."""
+        if transaction.is_waiting:
+            transaction.is_waiting = False
+            self._left_count += 1
+            if self._left_count % _LEFT_MAX == 0:
+                self._sweep()
+        self._timers.drop(transaction)
+        if transaction.is_told:
+            transaction.is_told = False
+            self.settled.append(transaction.identity)
+            self._lost.pop(transaction.identity, None)
+
+    def awaits(self, transaction: Transaction) -> None:
+        """Decided, but a half is missing: not for ever."""
+        if self.now_ms is not None:
+            self._timers.add(transaction, self.now_ms + self.rules.incomplete_ms)
+        # Else it is among the young, and met there.
+
+    def copied(self, order: CopyOrder) -> None:
+        """The copies are in the log."""
+        transaction, rules = order.transaction, self.rules
+        now_ms = self._now()
+        if order.is_check:
+            transaction.check_count = order.number
+            transaction.is_delivered = False
+            interval_ms = rules.interval_after_ms(transaction.identity, order.number)
+            transaction.due_ms = now_ms + interval_ms
+            self.changed.append(transaction)
+            self._sleep(transaction, again_ms=max(interval_ms, rules.answer_ms))
+        else:
+            self._sleep(transaction)
+
+    def copy_failed(self, order: CopyOrder) -> None:
+        """They are not; the permit was given back."""
+        if order.is_check:
+            order.transaction.is_waiting = True
+            self._queue(order.transaction).appendleft(order.transaction)
+        else:
+            self._renewals.appendleft(order.transaction)
+        self._sleep(order.transaction)
+
+    def reported(
+        self, transaction: Transaction, number: int, answer: str, by: str, *,
+        is_counted: bool, is_lost: bool,
+    ) -> None:  # fmt: skip
+        """What became of a delivery. One of an older number says nothing any more."""
+        if transaction.state is not State.PENDING or number != transaction.check_count:
+            return
+        transaction.answer = (answer, by)
+        self.changed.append(transaction)
+        if is_lost:
+            lost_count = self._lost.get(transaction.identity, 0) + 1
+            self._lost[transaction.identity] = lost_count
+            is_counted = lost_count >= _LOST_MAX
+        if is_counted:
+            self._lost.pop(transaction.identity, None)
+            transaction.is_delivered = True
+            transaction.is_waiting = False  # to be sent again, because an earlier try seemed lost
+            self._sleep(transaction)
+        elif not transaction.is_delivered and not transaction.is_waiting:
+            again_ms = self.rules.again_ms * (10 if is_lost else 1)
+            self._sleep(transaction, again_ms=again_ms)
+
+    def hasten(self, transaction: Transaction) -> bool:
+        """Somebody wants it checked now; False when it has had all its checks."""
+        used_up = transaction.is_delivered and transaction.check_count >= self.rules.count_max
+        if used_up or transaction.state is not State.PENDING:
+            return False
+        if transaction.is_told and not transaction.is_waiting:
+            transaction.due_ms = self._now()
+            self._wait(transaction)
+        return True
+
+    def postpone(self, transaction: Transaction) -> None:
+        """It is being given up; should the decision never arrive, that is done again."""
+        self._timers.add(transaction, self._now() + max(10_000, self.rules.again_ms))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> None:
+        """Time has come to here."""
+        if self.now_ms is None:
+            # What a broker or an earlier clock has dated into the future is as old as nothing.
+            for transaction in self._young:
+                transaction.aged_from_ms = min(transaction.aged_from_ms, now_ms)
+        self.now_ms = now_ms
+        self._grow_old(now_ms)
+        for transaction in self._timers.due(now_ms, _TURN_MAX):
+            if transaction.state is State.AWAITING:
+                self.incomplete.append(transaction)
+            elif transaction.state is State.PENDING:
+                self._wake(transaction, now_ms)
+
+    def _grow_old(self, now_ms: int) -> None:
+        young, rules = self._young, self.rules
+        for _ in range(min(len(young), _TURN_MAX)):
+            transaction = young[0]
+            if transaction.aged_from_ms + rules.doubt_ms > now_ms:
+                return
+            young.popleft()
+            if transaction.state is State.AWAITING:
+                self.awaits(transaction)
+            elif transaction.state is State.PENDING:
+                interval_ms = max(rules.interval_ms_max, rules.interval_ms) * 2
+                longest_ms = (
+                    max(transaction.due_ms, 0) if not transaction.check_count else interval_ms
+                )
+                due_ms = transaction.aged_from_ms + transaction.due_ms
+                transaction.due_ms = min(due_ms, now_ms + longest_ms)
+                transaction.is_told = True
+                self.changed.append(transaction)
+                self._sleep(transaction)
+
+    def _wake(self, transaction: Transaction, now_ms: int) -> None:
+        if transaction.missing_count:  # its copies have not been read back yet
+            self._timers.add(transaction, now_ms + self.rules.again_ms)
+        elif now_ms - transaction.aged_from_ms >= self.rules.age_ms_max:
+            transaction.is_waiting = False
+            self._given_up.append(transaction)
+        elif not transaction.is_waiting and not transaction.is_delivered:
+            self._wait(transaction)
+        elif transaction.is_waiting or now_ms < transaction.due_ms:
+            self._renewals.append(transaction)
+        elif transaction.is_delivered and transaction.check_count >= self.rules.count_max:
+            self._given_up.append(transaction)
+        else:
+            self._wait(transaction)
+
+    def _wait(self, transaction: Transaction) -> None:
+        transaction.is_waiting = True
+        self._queue(transaction).append(transaction)
+        self._sleep(transaction)
+
+    def _sleep(self, transaction: Transaction, *, again_ms: int | None = None) -> None:
+        """Until the check is due (a waiting one has met that), the renewal, or the giving up.
+
+        `again_ms`: it is asked; should nothing be heard of that, it is sent again after this.
+        """
+        now_ms, rules = self._now(), self.rules
+        wake_ms = now_ms + rules.renew_ms
+        if again_ms is not None:
+            wake_ms = now_ms + again_ms
+        elif not transaction.is_waiting:
+            wake_ms = min(wake_ms, transaction.due_ms)
+        wake_ms = min(wake_ms, transaction.aged_from_ms + rules.age_ms_max)
+        self._timers.add(transaction, max(wake_ms, now_ms))
+
+    def _queue(self, transaction: Transaction) -> deque[Transaction]:
+        queues = self._fresh if transaction.is_delivered else self._again
+        queue = queues.get(transaction.identity[0])
+        if queue is None:
+            queue = queues[transaction.identity[0]] = deque()
+        return queue
+
+    def _sweep(self) -> None:
+        """A group without producers takes nobody out of its queue; the decided must not pile up."""
+        total = sum(len(q) for queues in (self._fresh, self._again) for q in queues.values())
+        if self._left_count * 2 < total:
+            return
+        self._left_count = 0
+        for queues in (self._fresh, self._again):
+            for group, queue in queues.items():
+                queues[group] = deque(t for t in queue if t.is_waiting)
+
+    def _now(self) -> int:
+        return 0 if self.now_ms is None else self.now_ms
+
+    # -- what is to be done ----------------------------------------------------------------------
+
+    def demand(self) -> dict[ProducerGroup, int]:
+        """How many of each group wait to be checked, or a few more."""
+        counts: dict[ProducerGroup, int] = {}
+        for queues in (self._fresh, self._again):
+            for group in [group for group, queue in queues.items() if not queue]:
+                del queues[group]
+            for group, queue in queues.items():
+                counts[group] = counts.get(group, 0) + len(queue)
+        return counts
+
+    def again(self, rooms: dict[ProducerGroup, int]) -> list[Transaction]:
+        """Whose number is to be delivered once more, with permits from `rooms`, used up there."""
+        chosen = []
+        for group, queue in self._again.items():
+            while queue and rooms.get(group, 0) > 0:
+                transaction = queue.popleft()
+                if not self._is_ready(transaction):
+                    continue
+                if not transaction.is_delivered:
+                    rooms[group] -= 1
+                    transaction.is_waiting = False
+                    interval_ms = self.rules.interval_after_ms(
+                        transaction.identity, transaction.check_count
+                    )
+                    transaction.due_ms = self._now() + interval_ms
+                    again_ms = max(interval_ms, self.rules.answer_ms)
+                    self._sleep(transaction, again_ms=again_ms)
+                    chosen.append(transaction)
+                else:  # it was delivered after all
+                    self._queue(transaction).append(transaction)
+        return chosen
+
+    def copies(self, rooms: dict[ProducerGroup, int]) -> Iterator[CopyOrder]:
+        """Who is to be checked, a turn for each group, then who is to be renewed."""
+        queues = {g: q for g, q in self._fresh.items() if q and rooms.get(g, 0) > 0}
+        while queues:
+            for group in list(queues):
+                transaction = self._next_fresh(queues[group])
+                if transaction is None:
+                    del queues[group]
+                    continue
+                transaction.is_waiting = False
+                rooms[group] -= 1
+                if rooms[group] <= 0:
+                    del queues[group]
+                yield CopyOrder(transaction, transaction.check_count + 1)
+        while self._renewals:
+            transaction = self._renewals.popleft()
+            if transaction.state is State.PENDING and not transaction.missing_count:
+                yield CopyOrder(transaction, transaction.check_count)
+
+    def _next_fresh(self, queue: deque[Transaction]) -> Transaction | None:
+        while queue:
+            transaction = queue.popleft()
+            if self._is_ready(transaction):
+                if transaction.check_count < self.rules.count_max:
+                    return transaction
+                transaction.is_waiting = False
+                self._given_up.append(transaction)
+        return None
+
+    def _is_ready(self, transaction: Transaction) -> bool:
+        """Of one taken from a queue: whether it still waits there."""
+        if transaction.state is not State.PENDING or not transaction.is_waiting:
+            return False
+        if transaction.missing_count:  # renewed while it waited; the copies are on their way back
+            transaction.is_waiting = False
+            transaction.due_ms = self._now() + self.rules.again_ms
+            self._sleep(transaction)
+            return False
+        return True
+
+    def given_up(self, count_max: int) -> list[Transaction]:
+        """Who is to be given up: no further check can or may be made."""
+        chosen: list[Transaction] = []
+        while self._given_up and len(chosen) < count_max:
+            transaction = self._given_up.popleft()
+            if transaction.state is State.PENDING:
+                if transaction.missing_count:
+                    self._sleep(transaction)
+                else:
+                    chosen.append(transaction)
+        return chosen
+
+    def counts(self) -> Mapping[str, int]:
+        """For people."""
+        waiting = sum(len(q) for qs in (self._fresh, self._again) for q in qs.values())
+        return {"waiting": waiting, "asleep": self._timers.live, "young": len(self._young)}

@@ -1,0 +1,113 @@
+"""From a pending transaction to the question that its producers are asked, and its next copy."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from halfhitch.core.transaction import Transaction
+from halfhitch.ports import TargetRecord
+from halfhitch.service.payloads import Payload
+from halfhitch.wire import half as half_wire
+from halfhitch.wire.check import Check, CheckMessage
+from halfhitch.wire.half import Garbage
+from halfhitch.wire.handle import TOPICS_MAX, Handle
+
+
+class Asking:
+    """For one half partition. `sign` turns a handle into its text."""
+
+    def __init__(
+        self, partition: int, *, half_topic: str, sign: Callable[[Handle], str], number_max: int
+    ) -> None:
+        self._partition = partition
+        self._half_topic = half_topic
+        self._sign = sign
+        self._number_max = number_max
+
+    def question(
+        self,
+        transaction: Transaction,
+        number: int,
+        payload: Mapping[int, Payload],
+        *,
+        age_ms: int,
+        lag_ms: int = 0,
+        is_repeat: bool = False,
+    ) -> Check:
+        """What is asked. The halves must be those that `payload` holds."""
+        group, transaction_id = transaction.identity
+        halves = transaction.messages()
+        messages: list[CheckMessage] = []
+        topics: dict[str, None] = {}
+        instance = ""
+        for _, half_offset in halves:
+            found = payload[half_offset]
+            message = _message(half_offset, found)
+            if message is not None:
+                messages.append(message)
+                topics[message.topic] = None
+            instance = instance or half_wire.instance_of(found.headers)
+        # Offsets are hints, but their number says how many messages a commit covers: with one
+        # missing in between, as many as up to the last.
+        count = halves[-1][0] + 1
+        offsets = tuple(half_offset for _, half_offset in halves)
+        handle = Handle(
+            self._partition,
+            group,
+            transaction_id,
+            offsets + offsets[-1:] * (count - len(offsets)),
+            tuple(topics) if len(topics) <= TOPICS_MAX else (),
+        )
+        return Check(
+            self._partition,
+            transaction.identity,
+            number,
+            self._number_max,
+            self._sign(handle),
+            age_ms,
+            instance,
+            messages,
+            is_repeat,
+            lag_ms,
+        )
+
+    def copies(
+        self, transaction: Transaction, number: int, payload: Mapping[int, Payload]
+    ) -> list[TargetRecord]:
+        """All its halves as they are appended anew, with this check number."""
+        records = []
+        for _, half_offset in transaction.messages():
+            found = payload[half_offset]
+            headers = half_wire.copied_headers(
+                found.headers,
+                half_offset,
+                check_count=number,
+                stored_ms=transaction.stored_at_ms,
+            )
+            records.append(
+                TargetRecord(self._half_topic, self._partition, found.key, found.value, headers)
+            )
+        return records
+
+
+def topics_of(half_offsets: Sequence[int], payload: Mapping[int, Payload]) -> tuple[str, ...]:
+    """Distinct targets of these halves, as far as their payloads are here."""
+    topics: dict[str, None] = {}
+    for half_offset in half_offsets:
+        found = payload.get(half_offset)
+        if found is not None:
+            forward = half_wire.read_forward(half_offset, found.headers)
+            if not isinstance(forward, Garbage):
+                topics[forward.target_topic] = None
+    return tuple(topics)
+
+
+def _message(half_offset: int, payload: Payload) -> CheckMessage | None:
+    forward = half_wire.read_forward(half_offset, payload.headers)
+    if isinstance(forward, Garbage):
+        return None
+    return CheckMessage(
+        forward.target_topic,
+        payload.key,
+        payload.value,
+        half_wire.user_headers(payload.headers),
+        forward.target_partition,
+    )

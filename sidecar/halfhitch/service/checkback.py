@@ -1,0 +1,387 @@
+"""The owner's side of the check-back: what is due, who may be asked, what goes into the step.
+
+Belongs to one owner and its thread. From other threads come only `report` (what became of a check)
+and `ask` (questions of people); both leave something in a queue that the next turn empties.
+
+A turn: `begin` (time, reports, giving up, permits) -> the step is planned with those permits ->
+`records` (the copies that the step appends) -> `sent_after` when the step is committed, `put_back`
+when it is not.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from halfhitch.core.ledger import Ledger, Step
+from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution
+from halfhitch.core.transaction import Transaction
+from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, PartitionReader, TargetRecord
+from halfhitch.service.api import Filter, Undecided
+from halfhitch.service.asking import Asking, topics_of
+from halfhitch.service.checking.api import COUNTED, CheckGate, CheckOutcome, CheckReport
+from halfhitch.service.checking.policy import GiveUpPolicy
+from halfhitch.service.payloads import Payload, PayloadCache
+from halfhitch.wire.check import Check
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Transactions that are given up in one turn; their topics may have to be read back.
+_GIVE_UP_MAX: Final = 100
+#: The index is told of so many at a time.
+_INDEX_MAX: Final = 1_000
+#: Groups that are remembered as known to those who may know somebody.
+_NOTICED_MAX: Final = 10_000
+#: Reports that wait for the owner; they are no more than permits.
+_REPORTS_MAX: Final = 1_000_000
+
+
+class CheckBack:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partition: int,
+        *,
+        gate: CheckGate,
+        index: DoubtIndex | None,
+        policy: GiveUpPolicy,
+        asking: Asking,
+        observer: Observer,
+        clock: Clock,
+        payloads: PayloadCache,
+        reader: PartitionReader,
+        on_nobody: Callable[[ProducerGroup], None] | None = None,
+    ) -> None:
+        """`on_nobody` is told, once, of each group that has to be asked and has nobody live."""
+        self._partition = partition
+        self._gate = gate
+        self._index = index
+        self._policy = policy
+        self._asking = asking
+        self._observer = observer
+        self._clock = clock
+        self._payloads = payloads
+        self._reader = reader
+        self._on_nobody = on_nobody
+        self._noticed: set[ProducerGroup] = set()
+        self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
+        self._asked: deque[tuple[Callable[[Ledger], Any], Future[Any]]] = deque(maxlen=1_000)
+        self._rooms: dict[ProducerGroup, int] = {}
+        self._held: dict[ProducerGroup, int] = {}  # permits of the checks in the step that is out
+        self._questions_out: list[Check] = []
+        self._scale_ms = 0  # the ledger's time at `_scale_s` of our clock
+        self._scale_s = 0.0
+
+    # -- from other threads ----------------------------------------------------------------------
+
+    def report(self, report: CheckReport) -> None:
+        """What became of a check."""
+        self._reports.append(report)
+
+    def ask(self, question: Callable[[Ledger], T]) -> "Future[T]":
+        """Have this answered by the owner's thread, in its next turn."""
+        future: Future[T] = Future()
+        self._asked.append((question, future))
+        return future
+
+    # -- the owner's thread ----------------------------------------------------------------------
+
+    def start_clock(self, newest_ms: int) -> None:
+        """The replay is over; the newest record is of this broker time.
+
+        The earlier one of two clocks counts: neither a broker nor this machine with a clock that is
+        ahead may make a transaction look older than it is. After this no clock but ours is looked
+        at, and of ours only how much time passes.
+        """
+        wall_ms = self._clock.wall_ms()
+        self._scale_ms = min(newest_ms, wall_ms) if newest_ms > 0 else wall_ms
+        self._scale_s = self._clock.monotonic_s()
+        if self._index is not None:
+            self._index.owns(self._partition, is_owned=True)
+
+    def now_ms(self) -> int:
+        """On the ledger's scale."""
+        return self._scale_ms + int((self._clock.monotonic_s() - self._scale_s) * 1000)
+
+    def tick(self, ledger: Ledger) -> None:
+        """Before anything is fed: what is read now was stored before now."""
+        ledger.tick(self.now_ms())
+
+    def begin(self, ledger: Ledger) -> dict[ProducerGroup, int]:
+        """Everything before the plan; gives the permits that the plan may use."""
+        while self._reports:
+            self._apply(ledger, self._reports.popleft())
+        while self._asked:
+            question, future = self._asked.popleft()
+            _answer(question, future, ledger)
+        self._give_up(ledger)
+        self._tell_index(ledger)
+        self._rooms = {}
+        for group, wanted_count in ledger.checks.demand().items():
+            granted = self._gate.take(group, wanted_count)
+            if granted:
+                self._rooms[group] = granted
+            elif self._on_nobody is not None and group not in self._noticed:
+                if len(self._noticed) >= _NOTICED_MAX:
+                    self._noticed.clear()
+                self._noticed.add(group)
+                self._on_nobody(group)
+        if self._rooms:
+            self._send_again(ledger)
+        return self._rooms
+
+    def planned(self, step: Step | None) -> None:
+        """The plan is made; permits that it did not use go back."""
+        for group, count in self._rooms.items():
+            if count:
+                self._gate.give_back(group, count)
+        self._rooms = {}
+        self._held = {}
+        for order in step.copies if step is not None else ():
+            if order.is_check:
+                group = order.transaction.identity[0]
+                self._held[group] = self._held.get(group, 0) + 1
+
+    def wanted(self, step: Step) -> list[HalfOffset]:
+        """Half offsets whose payloads the step's copies need."""
+        return [o for order in step.copies for _, o in order.transaction.messages()]
+
+    def records(self, step: Step, payload: dict[int, Any]) -> list[TargetRecord]:
+        """The copies that the step appends."""
+        now_ms = self.now_ms()
+        records: list[TargetRecord] = []
+        self._questions_out = []
+        for order in step.copies:
+            transaction = order.transaction
+            records += self._asking.copies(transaction, order.number, payload)
+            if order.is_check:
+                self._questions_out.append(
+                    self._asking.question(
+                        transaction,
+                        order.number,
+                        payload,
+                        age_ms=max(0, now_ms - transaction.aged_from_ms),
+                        lag_ms=max(0, now_ms - transaction.due_ms),
+                    )
+                )
+        return records
+
+    def sent_after(self, step: Step) -> None:
+        """The step is committed: its numbers are in the log, now they may be delivered."""
+        questions, self._questions_out, self._held = self._questions_out, [], {}
+        if questions:
+            self._gate.send(questions)
+        renewed = len(step.copies) - len(questions)
+        if renewed:
+            self._observer.renewed(renewed)
+
+    def put_back(self) -> None:
+        """The step is not committed, or nobody knows; also when the owner ends."""
+        for group, count in [*self._held.items(), *self._rooms.items()]:
+            if count:
+                self._gate.give_back(group, count)
+        self._held, self._rooms, self._questions_out = {}, {}, []
+
+    def end(self) -> None:
+        """The owner goes: nobody will answer."""
+        self.put_back()
+        if self._index is not None:
+            self._index.owns(self._partition, is_owned=False)
+        while self._asked:
+            self._asked.popleft()[1].cancel()
+
+    # -- parts of a turn -------------------------------------------------------------------------
+
+    def _apply(self, ledger: Ledger, report: CheckReport) -> None:
+        transaction = ledger.find(report.identity)
+        if transaction is not None:
+            ledger.checks.reported(
+                transaction,
+                report.number,
+                report.outcome.value,
+                report.by,
+                is_counted=report.outcome in COUNTED,
+                is_lost=report.outcome is CheckOutcome.LOST,
+            )
+
+    def _send_again(self, ledger: Ledger) -> None:
+        before = dict(self._rooms)
+        again = ledger.checks.again(self._rooms)
+        if not again:
+            return
+        # Held until they are handed over: reading the payloads back may fail.
+        self._held = {group: count - self._rooms[group] for group, count in before.items()}
+        wanted = [o for transaction in again for _, o in transaction.messages()]
+        payload = self._payloads.all_of(wanted, self._reader)
+        now_ms = self.now_ms()
+        self._gate.send(
+            [
+                self._asking.question(
+                    transaction,
+                    transaction.check_count,
+                    payload,
+                    age_ms=max(0, now_ms - transaction.aged_from_ms),
+                    is_repeat=True,
+                )
+                for transaction in again
+            ]
+        )
+        self._held = {}
+
+    def _give_up(self, ledger: Ledger) -> None:
+        for transaction in ledger.checks.given_up(_GIVE_UP_MAX):
+            halves = [half_offset for _, half_offset in transaction.messages()]
+            payload = self._payloads.all_of(halves, self._reader)
+            resolution = self._policy.of(topics_of(halves, payload))
+            too_old = transaction.check_count < ledger.checks.rules.count_max
+            reason = "too old" if too_old else f"no answer to {transaction.check_count} checks"
+            self._gate.decide(
+                self._partition,
+                transaction.identity,
+                resolution,
+                transaction.messages()[-1][0] + 1,
+                tuple(halves),
+                reason,
+            )
+            ledger.checks.postpone(transaction)
+            self._observer.given_up(
+                _POLICY_NAMES[resolution], "too_old" if too_old else "checks_exhausted", 1
+            )
+            logger.warning(
+                "transaction %s of group %s is given up (%s): %s",
+                transaction.identity[1],
+                transaction.identity[0],
+                _POLICY_NAMES[resolution],
+                reason,
+                extra={"action": "transaction_given_up"},
+            )
+
+    def _tell_index(self, ledger: Ledger) -> None:
+        checks, index = ledger.checks, self._index
+        if checks.settled:
+            settled, checks.settled = checks.settled, []
+            self._gate.forget(settled)
+            if index is not None:
+                index.settled(self._partition, settled)
+        if index is None:
+            checks.changed.clear()
+            return
+        if index.wants_all(self._partition):
+            checks.changed = [t for t in ledger.pending() if t.is_told]
+        if checks.changed:
+            now, checks.changed = checks.changed[:_INDEX_MAX], checks.changed[_INDEX_MAX:]
+            doubts = [self.doubt(t) for t in now if t.resolution is None]
+            index.doubtful(self._partition, doubts)
+
+    # -- for people ------------------------------------------------------------------------------
+
+    def view(self, transaction: Transaction) -> tuple[int, float | None, str | None]:
+        """Check count, seconds until the next, the last answer. For other threads."""
+        next_s: float | None = None
+        if transaction.is_told and not transaction.is_waiting:
+            next_s = max(0.0, (transaction.due_ms - self.now_ms()) / 1000)
+        return transaction.check_count, next_s, (transaction.answer or (None,))[0]
+
+    def doubt(self, transaction: Transaction) -> Doubt:
+        """One undecided transaction, as people see it; times on the wall clock."""
+        scale_ms = self._clock.wall_ms() - self.now_ms()
+        halves = [half_offset for _, half_offset in transaction.messages()]
+        immune_until_ms = transaction.aged_from_ms + scale_ms
+        if transaction.check_count == 0:
+            immune_until_ms = transaction.due_ms + scale_ms
+        answer, by = transaction.answer or (None, None)
+        return Doubt(
+            transaction.identity,
+            topics_of(halves, self._payloads.present(halves)),
+            transaction.message_count or transaction.missing_count,
+            tuple(halves),
+            transaction.aged_from_ms + scale_ms,
+            immune_until_ms,
+            transaction.due_ms + scale_ms,
+            transaction.check_count,
+            transaction.check_count - (not transaction.is_delivered),
+            None,
+            answer,
+            by,
+        )
+
+    def undecided(self, wanted: Filter) -> "Future[tuple[list[Undecided], int]]":
+        """Pending transactions that match, oldest first, and how many. For other threads."""
+        return self.ask(lambda ledger: self._undecided(ledger, wanted))
+
+    def _undecided(self, ledger: Ledger, wanted: Filter) -> tuple[list[Undecided], int]:
+        found: list[Transaction] = []
+        count = 0
+        for transaction in ledger.pending():
+            if self._matches(transaction, wanted):
+                count += 1
+                if len(found) < wanted.count_max:
+                    found.append(transaction)
+        halves = [o for transaction in found for _, o in transaction.messages()]
+        payload = self._payloads.all_of(halves, self._reader)
+        return [self._shown(t, payload, ledger.checks.rules.count_max) for t in found], count
+
+    def _matches(self, transaction: Transaction, wanted: Filter) -> bool:
+        group, transaction_id = transaction.identity
+        age_s = (self.now_ms() - transaction.aged_from_ms) / 1000
+        if (
+            (wanted.producer_group is not None and wanted.producer_group != group)
+            or (wanted.transaction_id is not None and wanted.transaction_id != transaction_id)
+            or (wanted.older_than_s is not None and age_s < wanted.older_than_s)
+            or (wanted.check_count_min or 0) > transaction.check_count
+        ):
+            return False
+        if wanted.topic is None:
+            return True
+        halves = [half_offset for _, half_offset in transaction.messages()]
+        return wanted.topic in topics_of(halves, self._payloads.all_of(halves, self._reader))
+
+    def _shown(
+        self, transaction: Transaction, payload: Mapping[int, Payload], check_max: int
+    ) -> Undecided:
+        halves = [half_offset for _, half_offset in transaction.messages()]
+        check_count, next_s, last_answer = self.view(transaction)
+        return Undecided(
+            transaction_id=transaction.identity[1],
+            producer_group=transaction.identity[0],
+            partition=self._partition,
+            topics=topics_of(halves, payload),
+            message_count=transaction.message_count or transaction.missing_count,
+            half_offsets=tuple(halves),
+            age_s=max(0.0, (self.now_ms() - transaction.aged_from_ms) / 1000),
+            check_count=check_count,
+            check_max=check_max,
+            delivered=transaction.is_delivered,
+            next_check_s=next_s,
+            last_answer=last_answer,
+            asked=(transaction.answer or (None, None))[1],
+        )
+
+    def hasten(self, identity: Identity) -> "Future[bool]":
+        """Check this one as soon as possible; False when it is not pending, or has had them all."""
+
+        def do(ledger: Ledger) -> bool:
+            transaction = ledger.find(identity)
+            return transaction is not None and ledger.checks.hasten(transaction)
+
+        return self.ask(do)
+
+
+_POLICY_NAMES: Final = {
+    Resolution.PARK: "park",
+    Resolution.ROLLBACK: "rollback",
+    Resolution.COMMIT: "commit",
+}
+
+
+def _answer(question: Callable[[Ledger], T], future: "Future[T]", ledger: Ledger) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(question(ledger))
+    except Exception as error:  # noqa: BLE001 - whoever asked gets it; the owner's turn goes on
+        future.set_exception(error)

@@ -1,0 +1,123 @@
+"""What instances say to one another about checks: the bodies of inbox messages, as JSON.
+
+    check       ask your producers this, and report to `asker`
+    report      what became of a check that you have asked me to deliver
+    forget      the question is needless by now
+    check_now   an operator wants this transaction checked at once; for its owner
+
+An inbox may lose, repeat and delay; nothing here decides a transaction.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from halfhitch.core.model import Identity, ProducerGroup, TransactionId
+from halfhitch.service.checking.api import CheckOutcome, CheckReport
+from halfhitch.wire import check as check_wire
+from halfhitch.wire.check import Check
+
+CHECK: Final = "check"
+REPORT: Final = "report"
+FORGET: Final = "forget"
+CHECK_NOW: Final = "check_now"
+
+
+class _Asked(msgspec.Struct):
+    asker: str
+    check: msgspec.Raw
+
+
+class _Report(msgspec.Struct, omit_defaults=True):
+    instance: str
+    group: str
+    id: str
+    number: int
+    outcome: CheckOutcome
+    by: str = ""
+    has_producers: bool = True
+
+
+class _Forget(msgspec.Struct):
+    asker: str
+    group: str
+    id: str
+
+
+class _CheckNow(msgspec.Struct):
+    group: str
+    id: str
+    partition: int
+
+
+@dataclass(slots=True)
+class RemoteReport:
+    """A report from `instance`, and whether it has producers of the group at all."""
+
+    instance: str
+    report: CheckReport
+    has_producers: bool
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_check = msgspec.json.Decoder(_Asked).decode
+_decode_report = msgspec.json.Decoder(_Report).decode
+_decode_forget = msgspec.json.Decoder(_Forget).decode
+_decode_check_now = msgspec.json.Decoder(_CheckNow).decode
+
+
+def check_body(asker: str, check: Check) -> bytes:
+    """For another instance with live producers."""
+    return _encode(_Asked(asker, msgspec.Raw(check_wire.encode(check, for_inbox=True))))
+
+
+def read_check(body: bytes) -> tuple[str, Check]:
+    """Who asks, and what. Raises ValueError."""
+    asked = _decode_check(body)
+    if not asked.asker:
+        raise ValueError("asker is empty")
+    return asked.asker, check_wire.decode(bytes(asked.check))
+
+
+def report_body(instance: str, report: CheckReport, *, has_producers: bool) -> bytes:
+    """For the instance that asked."""
+    group, transaction_id = report.identity
+    return _encode(
+        _Report(
+            instance, group, transaction_id, report.number, report.outcome, report.by, has_producers
+        )
+    )
+
+
+def read_report(body: bytes) -> RemoteReport:
+    """Raises ValueError."""
+    line = _decode_report(body)
+    report = CheckReport(_identity(line.group, line.id), line.number, line.outcome, line.by)
+    return RemoteReport(line.instance, report, line.has_producers)
+
+
+def forget_body(asker: str, identity: Identity) -> bytes:
+    """For the instance that was asked to deliver the check."""
+    return _encode(_Forget(asker, *identity))
+
+
+def read_forget(body: bytes) -> tuple[str, Identity]:
+    """Who had asked. Raises ValueError."""
+    line = _decode_forget(body)
+    return line.asker, _identity(line.group, line.id)
+
+
+def check_now_body(partition: int, identity: Identity) -> bytes:
+    """For the owner of the half partition."""
+    return _encode(_CheckNow(*identity, partition))
+
+
+def read_check_now(body: bytes) -> tuple[int, Identity]:
+    """Raises ValueError."""
+    line = _decode_check_now(body)
+    return line.partition, _identity(line.group, line.id)
+
+
+def _identity(group: str, transaction_id: str) -> Identity:
+    return ProducerGroup(group), TransactionId(transaction_id)

@@ -1,0 +1,168 @@
+"""A check: the question what became of a transaction, as it travels to a producer.
+
+One JSON object, the same on the stream, in a callback's body and in another instance's inbox. Keys
+and values are text where they are UTF-8, base64 otherwise, as in a prepare:
+
+    {"type": "check", "transaction_id", "producer_group", "handle", "check_number", "check_max",
+     "age_ms", "messages": [{"topic", "key" or "key_base64", "value" or "value_base64",
+     "headers": [[name, value or null or {"base64": ...}], ...], "partition"?}, ...]}
+
+Inboxes add what only coordinators need (`partition`, `instance`): see `Envelope`.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from halfhitch.core.model import Identity, ProducerGroup, TransactionId
+
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class CheckMessage:
+    """One message of the transaction, as its producer gave it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int | None = None  # fixed by the producer
+
+
+@dataclass(slots=True)
+class Check:
+    """Ask a live producer of the group how its local transaction ended."""
+
+    partition: int  # half partition
+    identity: Identity
+    number: int  # 1 for the first check
+    number_max: int
+    handle: str  # ends the transaction, at any instance
+    age_ms: int  # since the first half was stored
+    instance: str  # that took the prepare: its producers are asked first
+    messages: Sequence[CheckMessage]
+    #: The same number may have been delivered before (the owner has changed): ask the index first.
+    is_repeat: bool = False
+    #: How late it is: between being due and being handed over by the owner. Does not travel.
+    lag_ms: int = 0
+
+
+class _Text(msgspec.Struct, omit_defaults=True):
+    """A message's JSON form; `None` and absent are the same: null."""
+
+    topic: str
+    key: str | None = None
+    key_base64: str | None = None
+    value: str | None = None
+    value_base64: str | None = None
+    headers: list[tuple[str, Any]] = []
+    partition: int | None = None
+
+
+class _Line(msgspec.Struct, omit_defaults=True, tag="check", tag_field="type"):
+    """The JSON form of a check."""
+
+    transaction_id: str
+    producer_group: str
+    handle: str
+    check_number: int
+    check_max: int
+    age_ms: int
+    messages: list[_Text]
+    half_partition: int | None = None
+    prepared_by: str | None = None
+    is_repeat: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Line).decode
+
+#: A line of the stream that only says that the coordinator is there.
+HEARTBEAT_LINE: Final = b'{"type":"heartbeat"}\n'
+
+
+def encode(check: Check, *, for_inbox: bool = False) -> bytes:
+    """The JSON object without a line feed; `for_inbox` adds what another coordinator needs."""
+    group, transaction_id = check.identity
+    line = _Line(
+        transaction_id,
+        group,
+        check.handle,
+        check.number,
+        check.number_max,
+        check.age_ms,
+        [_text_of(message) for message in check.messages],
+    )
+    if for_inbox:
+        line.half_partition = check.partition
+        line.prepared_by = check.instance
+        line.is_repeat = check.is_repeat
+    return _encode(line)
+
+
+def decode(raw: bytes) -> Check:
+    """A check out of an inbox. Raises ValueError for anything else."""
+    try:
+        line = _decode(raw)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if line.half_partition is None:
+        raise ValueError("half_partition is missing")
+    return Check(
+        line.half_partition,
+        (ProducerGroup(line.producer_group), TransactionId(line.transaction_id)),
+        line.check_number,
+        line.check_max,
+        line.handle,
+        line.age_ms,
+        line.prepared_by or "",
+        [_message_of(text) for text in line.messages],
+        line.is_repeat,
+    )
+
+
+def _text_of(message: CheckMessage) -> _Text:
+    key, key_base64 = _split(message.key)
+    value, value_base64 = _split(message.value)
+    headers = [(name, _header(raw)) for name, raw in message.headers]
+    return _Text(message.topic, key, key_base64, value, value_base64, headers, message.partition)
+
+
+def _message_of(text: _Text) -> CheckMessage:
+    headers: Headers = []
+    for name, value in text.headers:
+        if isinstance(value, dict):
+            headers.append((name, b64decode(str(value.get("base64")), validate=True)))
+        else:
+            headers.append((name, None if value is None else str(value).encode()))
+    return CheckMessage(
+        text.topic,
+        _joined(text.key, text.key_base64),
+        _joined(text.value, text.value_base64),
+        headers,
+        text.partition,
+    )
+
+
+def _split(raw: bytes | None) -> tuple[str | None, str | None]:
+    if raw is None:
+        return None, None
+    try:
+        return raw.decode(), None
+    except UnicodeDecodeError:
+        return None, b64encode(raw).decode()
+
+
+def _joined(text: str | None, encoded: str | None) -> bytes | None:
+    if encoded is not None:
+        return b64decode(encoded, validate=True)
+    return None if text is None else text.encode()
+
+
+def _header(raw: bytes | None) -> str | dict[str, str] | None:
+    text, encoded = _split(raw)
+    return text if encoded is None else {"base64": encoded}

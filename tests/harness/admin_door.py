@@ -1,0 +1,47 @@
+"""A real admin door over fake operations, on a thread of its own: what commands talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from halfhitch.doors.admin import AdminDoor
+from halfhitch.observability.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from harness.fake_operations import FakeOperations
+
+
+class QuietSystem:
+    """service.api.System of an instance that owns nothing."""
+
+    def unready_reasons(self) -> list[str]:
+        return []
+
+    def partitions(self) -> list[Any]:
+        return []
+
+    def info(self) -> dict[str, Any]:
+        return {}
+
+
+@contextmanager
+def admin_door(operations: FakeOperations, settings: Mapping[str, object]) -> Iterator[int]:
+    """The port. `settings` are what /v1/config shows."""
+    view = [{"key": key, "value": value} for key, value in settings.items()]
+    door = AdminDoor(QuietSystem(), Metrics(), view, "127.0.0.1", 0, (), operations=operations)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(door.start(), loop).result(10)
+        yield door.port
+        asyncio.run_coroutine_threadsafe(door.stop(), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,203 @@
+"""Shops with a barrier, on every database and driver: what a test does to one, it does to all.
+
+A shop has one table, `shop_orders`; an order is there if and only if its local transaction has
+committed. That is the truth which a barrier's answers are held against.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from halfhitch.barrier import Barrier, DbapiBarrier
+from halfhitch.client import LocalTransactionState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = "shop"
+DATABASE_ERRORS = (DBAPIError, sqlite3.Error, psycopg.Error)
+_ORDERS = "CREATE TABLE IF NOT EXISTS shop_orders (id VARCHAR(64) PRIMARY KEY)"
+
+
+def asked(transaction_id: str, age_s: float = 100.0, group: str = GROUP) -> Any:
+    """A check, as far as a barrier looks at it."""
+    return SimpleNamespace(transaction_id=transaction_id, age_s=age_s, producer_group=group)
+
+
+@dataclass
+class RecordingTransaction:
+    """A producer's transaction that only remembers how it was ended."""
+
+    id: str
+    ends: list[str] = field(default_factory=list)
+
+    def commit(self) -> None:
+        self.ends.append("commit")
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        assert kind is not None
+        self.ends.append("rollback")
+
+
+class RecordingProducer:
+    """A producer whose messages go nowhere."""
+
+    def __init__(self, new_id: str = "new") -> None:
+        self.new_id = new_id
+        self.made: list[RecordingTransaction] = []
+
+    def transaction(self, transaction_id: str | None = None, **_: Any) -> Any:
+        self.made.append(RecordingTransaction(transaction_id or self.new_id))
+        return self.made[-1]
+
+
+class AlchemyShop:
+    """Over SQLAlchemy."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.is_sqlite = url.startswith("sqlite")
+        self.engine = create_engine(url, **options)
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", _write_ahead)
+        self.barrier = Barrier(self.engine, GROUP, wait_s=1.0)
+
+    def with_barrier(self, **options: Any) -> Barrier:
+        return Barrier(self.engine, GROUP, **{"wait_s": 1.0, **options})
+
+    def set_up(self) -> None:
+        self.barrier.create()
+        with self.engine.begin() as connection:
+            for statement in (
+                _ORDERS,
+                "DELETE FROM shop_orders",
+                f"DELETE FROM {self.barrier._rules.table}",
+            ):
+                connection.execute(text(statement))
+
+    def begin(self) -> LocalTransaction:
+        session = Session(self.engine)
+        return LocalTransaction(
+            lambda statement: session.execute(text(statement)),
+            lambda transaction_id: self.barrier.record(session, transaction_id),
+            session.commit,
+            session.rollback,
+            session.close,
+        )
+
+    def query(self, statement: str) -> list[Any]:
+        with self.engine.begin() as connection:
+            result = connection.execute(text(statement))
+            return [tuple(row) for row in result] if result.returns_rows else []
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+class DbapiShop:
+    """Over a plain driver."""
+
+    def __init__(self, connect: Any) -> None:
+        self.connect = connect
+        connection = connect()
+        self.is_sqlite = isinstance(connection, sqlite3.Connection)
+        connection.close()
+        self.barrier = DbapiBarrier(connect, GROUP, wait_s=1.0)
+
+    def with_barrier(self, **options: Any) -> DbapiBarrier:
+        return DbapiBarrier(self.connect, GROUP, **{"wait_s": 1.0, **options})
+
+    def set_up(self) -> None:
+        self.barrier.create()
+        self.query(_ORDERS)
+        self.query("DELETE FROM shop_orders")
+        self.query(f"DELETE FROM {self.barrier._rules.table}")
+
+    def begin(self) -> LocalTransaction:
+        connection = self.connect()
+        return LocalTransaction(
+            lambda statement: connection.cursor().execute(statement),
+            lambda transaction_id: self.barrier.record(connection.cursor(), transaction_id),
+            connection.commit,
+            connection.rollback,
+            connection.close,
+        )
+
+    def query(self, statement: str) -> list[Any]:
+        connection = self.connect()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            rows = cursor.fetchall() if cursor.description else []
+            connection.commit()
+            return list(rows)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Every connection was closed after its use."""
+
+
+Shop = AlchemyShop | DbapiShop
+
+
+@dataclass
+class LocalTransaction:
+    """One of the application's, as its statements."""
+
+    execute: Any
+    record: Any
+    commit: Any
+    rollback: Any
+    close: Any
+
+    def order(self, transaction_id: str) -> None:
+        self.execute(f"INSERT INTO shop_orders (id) VALUES ('{transaction_id}')")
+
+
+def orders(shop: Shop) -> set[str]:
+    """The ids whose local transaction has committed."""
+    return {row[0] for row in shop.query("SELECT id FROM shop_orders")}
+
+
+def rows(shop: Shop, table: str = "halfhitch_barrier") -> dict[str, str]:
+    """The barrier's table."""
+    return dict(shop.query(f"SELECT transaction_id, outcome FROM {table}"))
+
+
+def wrong_answers(
+    answers: dict[str, set[LocalTransactionState]], committed: set[str]
+) -> dict[str, set[LocalTransactionState]]:
+    """Ids that were, ever, answered what is not so. UNKNOWN is never wrong."""
+    return {
+        transaction_id: given
+        for transaction_id, given in answers.items()
+        if (
+            LocalTransactionState.ROLLBACK
+            if transaction_id in committed
+            else LocalTransactionState.COMMIT
+        )
+        in given
+    }
+
+
+def sqlite_connect(path: Path) -> Any:
+    """Waits as long for a lock as an application may want, which a check must not."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=60, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        return connection
+
+    return connect
+
+
+def _write_ahead(connection: Any, _: Any) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")

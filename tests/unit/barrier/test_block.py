@@ -1,0 +1,131 @@
+"""How a block ends, for everything that can go wrong in it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from halfhitch.barrier import LocalOutcomeUnknown, TransactionFenced, TransactionRecordedTwice
+from halfhitch.barrier.block import Failure, before_commit, fail, finish
+from halfhitch.client import LocalTransactionState, TransactionEnded, TransactionProducer
+from harness.barriers import RecordingTransaction
+
+COMMIT = LocalTransactionState.COMMIT
+ROLLBACK = LocalTransactionState.ROLLBACK
+UNKNOWN = LocalTransactionState.UNKNOWN
+
+
+class Local:
+    """The database's side, failing where it is told to."""
+
+    def __init__(self, says: LocalTransactionState | None = None, **errors: Any) -> None:
+        self.says = says
+        self.errors = errors
+        self.calls: list[str] = []
+
+    def _do(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.errors:
+            raise self.errors[name]
+
+    def record(self) -> None:
+        self._do("record")
+
+    def commit(self) -> None:
+        self._do("commit")
+
+    def drop(self) -> None:
+        self._do("drop")
+
+    def ask(self) -> LocalTransactionState:
+        self._do("ask")
+        assert self.says is not None
+        return self.says
+
+
+def end(local: Local, *, is_new: bool = True) -> tuple[list[str], BaseException | None]:
+    messages = RecordingTransaction("a")
+    try:
+        finish(local, messages, is_new=is_new)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what is raised is looked at
+        return messages.ends, error
+    return messages.ends, None
+
+
+def test_rows_are_committed_before_messages() -> None:
+    local = Local()
+    assert end(local) == (["commit"], None)
+    assert local.calls == ["record", "commit"]
+
+
+def test_a_new_id_whose_commit_was_not_tried_needs_no_asking() -> None:
+    error = KeyError()
+    local = Local(record=error)
+    assert end(local) == (["rollback"], error)
+    assert local.calls == ["record", "drop"]
+
+
+@pytest.mark.parametrize(
+    ("says", "ends"), [(COMMIT, ["commit"]), (ROLLBACK, ["rollback"]), (UNKNOWN, [])]
+)
+@pytest.mark.parametrize(
+    ("error", "is_new"),
+    [
+        (KeyError(), False),
+        (TransactionFenced("a"), True),
+        (TransactionRecordedTwice("a", committed_before=True), True),
+    ],
+)
+def test_an_id_that_may_have_committed_before_is_asked_for(
+    says: LocalTransactionState, ends: list[str], error: Exception, is_new: bool
+) -> None:
+    local = Local(says, record=error)
+    assert end(local, is_new=is_new) == (ends, error)
+    assert local.calls == ["record", "drop", "ask"]
+
+
+def test_a_commit_that_failed_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    error = ConnectionError("gone")
+    with caplog.at_level(logging.WARNING, "halfhitch.barrier"):
+        assert end(Local(COMMIT, commit=error)) == (["commit"], None)
+    assert "has taken place all the same" in caplog.text
+    assert end(Local(ROLLBACK, commit=error)) == (["rollback"], error)
+    ends, raised = end(Local(UNKNOWN, commit=error))
+    assert ends == []
+    assert isinstance(raised, LocalOutcomeUnknown)
+    assert raised.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("says", "ends"), [(COMMIT, ["commit"]), (ROLLBACK, ["rollback"]), (UNKNOWN, [])]
+)
+def test_an_interrupted_commit_is_settled_and_stays_interrupted(
+    says: LocalTransactionState, ends: list[str]
+) -> None:
+    interrupt = KeyboardInterrupt()
+    assert end(Local(says, commit=interrupt)) == (ends, interrupt)
+
+
+def test_the_first_error_is_raised_and_tells_of_the_others() -> None:
+    error = KeyError()
+    messages = RecordingTransaction("a")
+    local = Local(drop=OSError("no database"))
+    assert not fail(local, messages, error, before_commit(error, is_new=True))
+    assert not fail(Local(UNKNOWN), messages, error, Failure.BEFORE_COMMIT)
+    assert not fail(Local(COMMIT), messages, error, Failure.BEFORE_COMMIT)
+    assert messages.ends == ["rollback", "commit"]
+    undropped, unknown, committed = error.__notes__
+    assert "no database" in undropped
+    assert "could not be found out" in unknown
+    assert "messages were committed too" in committed
+
+
+def test_a_real_transaction_takes_it() -> None:
+    with TransactionProducer("shop", "http://127.0.0.1:9", deadline_s=0.2) as producer:
+        tx = producer.transaction("a")
+        error = KeyError()
+        assert not fail(Local(), tx, error, Failure.CERTAIN)
+        with pytest.raises(TransactionEnded):
+            tx.send("orders", "late")

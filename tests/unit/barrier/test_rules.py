@@ -1,0 +1,149 @@
+"""What may be answered when; the order of the steps is the promise."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halfhitch.barrier.rules import KEEP_S, Question, Rules
+from halfhitch.client import LocalTransactionState, Message
+from halfhitch.errors import ConfigurationError, InvalidRequest
+
+COMMIT = LocalTransactionState.COMMIT
+ROLLBACK = LocalTransactionState.ROLLBACK
+UNKNOWN = LocalTransactionState.UNKNOWN
+RULES = Rules("shop")
+
+
+class ScriptedNotes:
+    """Reads and fences as told, and remembers the order."""
+
+    def __init__(self, *reads: str | None, fences: bool = True) -> None:
+        self.reads = list(reads)
+        self.fences = fences
+        self.calls: list[str] = []
+
+    def read(self, transaction_id: str) -> str | None:
+        self.calls.append("read")
+        return self.reads.pop(0)
+
+    def fence(self, transaction_id: str) -> bool:
+        self.calls.append("fence")
+        return self.fences
+
+
+@pytest.mark.parametrize(
+    ("notes", "answer", "calls"),
+    [
+        (ScriptedNotes("committed"), COMMIT, ["read"]),
+        (ScriptedNotes("fenced"), ROLLBACK, ["read"]),
+        (ScriptedNotes(None), ROLLBACK, ["read", "fence"]),
+        (ScriptedNotes(None, "committed", fences=False), COMMIT, ["read", "fence", "read"]),
+        (ScriptedNotes(None, "fenced", fences=False), ROLLBACK, ["read", "fence", "read"]),
+        # Something else is in the way (a trigger, a constraint of somebody's): no decision.
+        (ScriptedNotes(None, None, fences=False), UNKNOWN, ["read", "fence", "read"]),
+        (ScriptedNotes("perhaps"), UNKNOWN, ["read"]),
+        (ScriptedNotes(""), UNKNOWN, ["read"]),
+    ],
+)
+def test_a_missing_row_is_fenced_before_anything_is_said(
+    notes: ScriptedNotes, answer: LocalTransactionState, calls: list[str]
+) -> None:
+    assert RULES.decide(notes, Question("a", 10.0)) is answer
+    assert notes.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_own", "fences"),
+    [
+        (29.9, False, False),
+        (30.0, False, True),
+        (None, False, True),  # a listener's message does not tell its age
+        (0.0, True, True),
+        (KEEP_S - 3_601, False, True),
+        (KEEP_S - 3_600, False, False),
+        (10 * KEEP_S, False, False),
+    ],
+)
+def test_it_is_fenced_neither_too_early_nor_too_late(
+    age_s: float | None, is_own: bool, fences: bool
+) -> None:
+    notes = ScriptedNotes(None)
+    answer = Rules("shop", fence_after_s=30.0).decide(notes, Question("a", age_s, is_own))
+    assert answer is (ROLLBACK if fences else UNKNOWN)
+    assert ("fence" in notes.calls) == fences
+
+
+def test_anything_with_an_id_is_a_question() -> None:
+    assert RULES.question(Message("t", b"v", transaction_id="a")) == Question("a", None)
+    check = SimpleNamespace(transaction_id="a", producer_group="shop", age_s=3)
+    assert RULES.question(check) == Question("a", 3)
+    for age_s in (float("nan"), float("inf"), "old", None):
+        check = SimpleNamespace(transaction_id="a", age_s=age_s)
+        assert RULES.question(check) == Question("a", None)
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (object(), "without a transaction id"),
+        (None, "without a transaction id"),
+        (Message("t", b"v"), "without a transaction id"),
+        (SimpleNamespace(transaction_id=b"a"), "without a transaction id"),
+        (SimpleNamespace(transaction_id="a", producer_group="other"), "belongs to group shop"),
+    ],
+)
+def test_what_is_no_question_of_ours_is_logged(
+    check: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert RULES.question(check) is None
+    assert said in caplog.text
+
+
+def test_an_error_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "halfhitch.barrier"):
+        assert RULES.failed(Question("a"), OSError("lost\nit" + "x" * 900)) is UNKNOWN
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+    assert len(record.getMessage()) < 500
+    assert "create it" not in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"group": ""}, "give the barrier the producer group"),
+        ({"group": None}, "give the barrier the producer group"),
+        ({"table": "a b"}, "not a plain name"),
+        ({"fence_after_s": -1}, "fence_after_s is -1"),
+        ({"fence_after_s": float("nan")}, "fence_after_s is nan"),
+        ({"fence_after_s": KEEP_S}, "rows are kept for"),
+        ({"keep_s": 60}, "keep_s is 60"),
+        ({"wait_s": 0}, "wait_s is 0"),
+        ({"wait_s": 61}, "must not take a minute"),
+        ({"wait_s": float("inf")}, "wait_s is inf"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Rules(**{"group": "shop", **options})
+
+
+@pytest.mark.parametrize("transaction_id", ["", None, 7, b"a"])
+def test_an_id_is_text(transaction_id: Any) -> None:
+    with pytest.raises(InvalidRequest, match="takes the id as text"):
+        RULES.key(transaction_id)
+
+
+def test_rows_that_may_be_asked_for_are_not_purged() -> None:
+    assert RULES.purge_age_s(None, force=False) == KEEP_S
+    assert RULES.purge_age_s(KEEP_S + 0.5, force=False) == KEEP_S + 1
+    with pytest.raises(ConfigurationError, match="roll its messages back"):
+        RULES.purge_age_s(KEEP_S - 1, force=False)
+    assert RULES.purge_age_s(0, force=True) == 0
+    for age_s in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ConfigurationError, match="age in seconds"):
+            RULES.purge_age_s(age_s, force=True)

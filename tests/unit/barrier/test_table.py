@@ -1,0 +1,95 @@
+"""The table's definition and statements, for every dialect and paramstyle."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from halfhitch.barrier import ddl, table
+from halfhitch.errors import ConfigurationError
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "sqlite", "mysql", "mariadb"])
+def test_every_definition_has_what_the_promises_need(dialect: str) -> None:
+    text = ddl(dialect, "my_barrier")
+    assert "PRIMARY KEY (producer_group, transaction_id)" in text
+    assert "DEFAULT CURRENT_TIMESTAMP" in text
+    assert "CHECK (outcome IN ('committed', 'fenced'))" in text
+    assert "my_barrier_at" in text
+    assert text.endswith(";\n")
+    assert "{" not in text
+
+
+def test_ids_are_bytes_in_mysql_and_of_no_collation_in_postgresql() -> None:
+    assert ddl("mysql").count("VARBINARY(255) NOT NULL") == 2
+    assert ddl("postgresql").count('COLLATE "C"') == 2
+
+
+def test_a_schema_names_the_table_and_not_its_index() -> None:
+    text = ddl("postgresql", "shop.barrier")
+    assert "CREATE TABLE IF NOT EXISTS shop.barrier (" in text
+    assert "CREATE INDEX IF NOT EXISTS barrier_at ON shop.barrier" in text
+
+
+def test_sqlite_has_no_schemas() -> None:
+    with pytest.raises(ConfigurationError, match="SQLite has no schemas; leave 'barrier'"):
+        ddl("sqlite", "shop.barrier")
+
+
+def test_an_unknown_dialect_is_told_what_matters() -> None:
+    with pytest.raises(ConfigurationError, match="what matters is the primary key"):
+        ddl("oracle")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a;drop", "1a", "a.b.c", ".a", "a.", "ä", "a" * 61, 'a"b', "a-b", "a\n"]
+)
+def test_a_table_is_a_plain_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a plain name"):
+        ddl("postgresql", name)
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "values"),
+    [
+        ("qmark", "g = ? AND i = ?", ("g", "i")),
+        ("format", "g = %s AND i = %s", ("g", "i")),
+        ("pyformat", "g = %(p1)s AND i = %(p2)s", {"p1": "g", "p2": "i"}),
+        ("named", "g = :p1 AND i = :p2", {"p1": "g", "p2": "i"}),
+        ("numeric", "g = :1 AND i = :2", ("g", "i")),
+        ("numeric_dollar", "g = $1 AND i = $2", ("g", "i")),
+    ],
+)
+def test_parameters_are_written_as_each_driver_wants_them(
+    style: str, text: str, values: object
+) -> None:
+    assert table.styled("g = ? AND i = ?", ("g", "i"), style) == (text, values)
+
+
+def test_an_unknown_paramstyle_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="paramstyle 'dollar' is none of qmark"):
+        table.styled("?", ("a",), "dollar")
+
+
+def test_no_statement_has_what_a_paramstyle_would_take_for_a_marker() -> None:
+    for dialect in ("postgresql", "sqlite", "mysql"):
+        statement, count = table.delete_old(dialect, "b", 10, 5)
+        assert statement.count("?") == count
+        assert not set("%:$") & set(statement.replace("?", ""))
+
+
+def test_mysql_deletes_with_a_limit_of_its_own() -> None:
+    statement, count = table.delete_old("mysql", "b", 10, 5)
+    assert "INTERVAL 10 SECOND ORDER BY at LIMIT 5" in statement
+    assert " IN (" not in statement
+    assert count == 1
+
+
+def test_an_outcome_is_found_in_rows_of_any_kind() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    row = connection.execute("SELECT 'fenced' AS outcome").fetchone()
+    connection.close()
+    found = [table.outcome_in(r) for r in (None, ("fenced",), {"outcome": "fenced"}, row)]
+    assert found == [None, "fenced", "fenced", "fenced"]

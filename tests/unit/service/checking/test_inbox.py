@@ -1,0 +1,55 @@
+"""Inbox messages: what goes in comes out, and anything else is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch.core.model import ProducerGroup, TransactionId
+from halfhitch.service.checking import inbox
+from halfhitch.service.checking.api import CheckOutcome, CheckReport
+from harness.desks import GROUP, check
+
+IDENTITY = (GROUP, TransactionId("T1"))
+
+
+def test_a_check_keeps_everything_that_its_delivery_needs() -> None:
+    asked = check(number=3, instance="instance-9", is_repeat=True)
+    assert inbox.read_check(inbox.check_body("instance-1", asked)) == ("instance-1", asked)
+
+
+@pytest.mark.parametrize("outcome", list(CheckOutcome))
+@pytest.mark.parametrize("has_producers", [True, False])
+def test_a_report_says_by_whom_and_whether_anybody_is_there(
+    outcome: CheckOutcome, has_producers: bool
+) -> None:
+    report = CheckReport(IDENTITY, 7, outcome, "producer 1")
+    body = inbox.report_body("instance-2", report, has_producers=has_producers)
+    assert inbox.read_report(body) == inbox.RemoteReport("instance-2", report, has_producers)
+
+
+def test_forget_and_check_now_name_their_transaction() -> None:
+    identity = (ProducerGroup('"quoted" group'), TransactionId("ünïcode"))
+    assert inbox.read_forget(inbox.forget_body("i", identity)) == ("i", identity)
+    assert inbox.read_check_now(inbox.check_now_body(4, identity)) == (4, identity)
+
+
+_CHECK = inbox.check_body("instance-1", check())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"null", b"[]", b"{}", b"\xff\xfe", _CHECK[:-1], b"1" * 10_000,
+        _CHECK.replace(b'"asker":"instance-1"', b'"asker":""'),
+        _CHECK.replace(b'"half_partition":0,', b""),
+        _CHECK.replace(b'"check_number":1', b'"check_number":"1"'),
+        b'{"asker":"a","check":[]}',
+        b'{"instance":"i","group":"g","id":"t","number":1,"outcome":"maybe"}',
+        b'{"instance":"i","group":"g","id":"t","number":1.5,"outcome":"commit"}',
+        b'{"group":"g","id":"t","partition":"0"}',
+    ],
+)  # fmt: skip
+def test_garbage_is_a_value_error_for_every_reader(body: bytes) -> None:
+    for read in (inbox.read_check, inbox.read_report, inbox.read_forget, inbox.read_check_now):
+        with pytest.raises(ValueError):
+            read(body)

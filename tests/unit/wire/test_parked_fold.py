@@ -1,0 +1,211 @@
+"""What is parked now, out of records in any interleaving of their partitions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halfhitch.core.model import ProducerGroup, TransactionId
+from halfhitch.wire.half import HalfRecord, Headers, system_headers
+from halfhitch.wire.parked import (
+    CHECKS_EXHAUSTED,
+    UNDELIVERABLE,
+    LateDecision,
+    Parked,
+    Resumed,
+    note_headers,
+    parked_headers,
+)
+from halfhitch.wire.parked_fold import ParkedFold, Parking, Place
+
+Record = tuple[Place, int, Headers]
+
+
+def identity(name: str) -> tuple[ProducerGroup, TransactionId]:
+    return ProducerGroup("shop"), TransactionId(name)
+
+
+def message(
+    name: str, index: int, place: Place, half_offset: int, reason: str = CHECKS_EXHAUSTED,
+    decision: str | None = None, topic: str = "orders", parked_ms: int = 100,
+    half_partition: int = 3,
+) -> Record:  # fmt: skip
+    half = HalfRecord(name, "shop", index, 5, "node-1", topic)
+    why = Parked(reason, "why", half_partition, half_offset, decision, 15, 50)
+    return place, parked_ms, parked_headers(system_headers(half), why)
+
+
+def resumed(place: Place, name: str, *parked_at: Place) -> Record:
+    note = Resumed("shop", name, 3, list(parked_at), 1, "because", "ann")
+    return place, 200, note_headers(note)
+
+
+def decided(
+    place: Place, name: str, decision: str, op_offset: int, half_partition: int = 3
+) -> Record:
+    note = LateDecision("shop", name, decision, half_partition, op_offset)
+    return place, 150, note_headers(note)
+
+
+def folded(*records: Record, **options: object) -> ParkedFold:
+    fold = ParkedFold(**options)  # type: ignore[arg-type]
+    for place, stored_ms, headers in records:
+        fold.take(place, stored_ms, 7, headers)
+    return fold
+
+
+def test_messages_of_one_transaction_are_together_by_their_index() -> None:
+    fold = folded(
+        message("T1", 2, (0, 0), 12, topic="points"),
+        message("T2", 0, (0, 1), 20, parked_ms=90),
+        message("T1", 0, (1, 0), 10, parked_ms=99),
+        message("T1", 1, (1, 1), 11),
+    )
+    second, first = fold.parkings()
+    assert (second.identity, first.identity) == (identity("T2"), identity("T1"))
+    assert [m.index for m in first.messages] == [0, 1, 2]
+    assert (first.topics, first.parked_ms, first.size_bytes) == (("orders", "points"), 99, 21)
+    assert (first.half_partition, first.decision, first.stored_ms) == (3, None, 50)
+    assert fold.parkings(identity("T1")) == [first]
+    assert fold.parkings(identity("T9")) == []
+
+
+def test_what_a_note_names_is_not_parked_wherever_the_note_is_read() -> None:
+    both = message("T1", 0, (0, 5), 10), message("T1", 1, (1, 5), 11)
+    note = resumed((2, 0), "T1", (0, 5), (1, 5))
+    for records in ((*both, note), (note, *both), (both[0], note, both[1])):
+        fold = folded(*records)
+        assert fold.parkings() == []
+        assert len(fold) == 0
+
+
+def test_a_transaction_parked_again_after_a_resume_is_parked() -> None:
+    fold = folded(
+        message("T1", 0, (0, 5), 10), resumed((1, 0), "T1", (0, 5)), message("T1", 0, (0, 6), 30)
+    )
+    [parking] = fold.parkings()
+    assert [m.place for m in parking.messages] == [(0, 6)]
+
+
+def test_an_id_that_was_used_anew_is_two_transactions() -> None:
+    fold = folded(
+        message("T1", 0, (0, 0), 10), message("T1", 1, (1, 0), 11),
+        message("T1", 0, (1, 1), 50), message("T1", 1, (0, 1), 51), message("T1", 2, (0, 2), 52),
+        message("T1", 0, (0, 3), 10, half_partition=4),
+    )  # fmt: skip
+    lives = [[m.why.half_offset for m in parking.messages] for parking in fold.parkings()]
+    assert sorted(lives) == [[10], [10, 11], [50, 51, 52]]
+    other = folded(message("T1", 0, (0, 0), 10), message("T1", 1, (0, 1), 11, reason=UNDELIVERABLE))
+    assert len(other.parkings()) == 2
+
+
+def test_the_first_decision_counts_and_that_of_the_parking_before_all() -> None:
+    late = decided((0, 1), "T1", "c", 9), decided((1, 1), "T1", "r", 8)
+    for notes in (late, late[::-1]):
+        [parking] = folded(message("T1", 0, (0, 0), 10), *notes).parkings()
+        assert parking.decision == "r"
+    committed = message("T1", 0, (0, 0), 10, reason=UNDELIVERABLE, decision="c")
+    [parking] = folded(committed, *late).parkings()
+    assert parking.decision == "c"
+    elsewhere = decided((0, 1), "T1", "c", 9, half_partition=2)
+    [parking] = folded(message("T1", 0, (0, 0), 10), elsewhere).parkings()
+    assert parking.decision is None
+
+
+def test_a_message_whose_target_cannot_be_read_is_parked_all_the_same() -> None:
+    place, stored_ms, headers = message("T1", 0, (0, 0), 10, reason=UNDELIVERABLE)
+    headers.insert(5, ("REAL_QID", b"x"))
+    headers.insert(5, ("CHECK_IMMUNITY_TIME_IN_SECONDS", b"soon"))
+    headers[3] = ("REAL_TOPIC", b"orders\xff")
+    [parking] = folded((place, stored_ms, headers)).parkings()
+    assert parking.topics == ("orders\ufffd",)
+    assert parking.first.partition is None
+
+
+@pytest.mark.parametrize(
+    "headers", [None, [], [("HALFHITCH_PARKED", b"9{}")], message("T1", 0, (0, 0), 1)[2][-1:]]
+)
+def test_garbage_is_counted_and_passed_over(headers: Headers | None) -> None:
+    fold = folded(message("T1", 0, (0, 0), 10))
+    fold.take((0, 1), 1, 0, headers)
+    assert (len(fold), fold.garbage_count) == (1, 1)
+
+
+def test_more_than_can_be_kept_is_counted_and_one_of_them_can_be_looked_for() -> None:
+    records = [message(f"T{n}", 0, (0, n), n) for n in range(5)]
+    fold = folded(*records, kept_max=2)
+    assert (len(fold.parkings()), fold.left_out_count) == (2, 3)
+    fold.take(*_with_size(resumed((1, 0), "T4", (0, 4))))
+    assert fold.left_out_count == 2
+    only = folded(*records, decided((1, 0), "T4", "c", 1), kept_max=2, only=identity("T4"))
+    [parking] = only.parkings()
+    assert (parking.identity, parking.decision, only.left_out_count) == (identity("T4"), "c", 0)
+
+
+def test_what_was_deleted_from_the_topic_is_forgotten() -> None:
+    fold = folded(message("T1", 0, (0, 3), 10), message("T1", 1, (1, 3), 11))
+    fold.forget_below(0, 4)
+    assert fold.places(identity("T1")) == {(1, 3)}
+    fold.take(*_with_size(resumed((1, 4), "T2", (0, 2))))  # of a record nobody will read any more
+    fold.take(*_with_size(message("T2", 0, (0, 4), 12)))
+    assert len(fold) == 2
+
+
+def _with_size(record: Record) -> tuple[Place, int, int, Headers]:
+    place, stored_ms, headers = record
+    return place, stored_ms, 0, headers
+
+
+@given(seed=st.integers(0, 2**32), partition_count=st.integers(1, 4))
+def test_the_state_does_not_depend_on_how_partitions_interleave(
+    seed: int, partition_count: int
+) -> None:
+    chance = random.Random(seed)
+    logs: list[list[Record]] = [[] for _ in range(partition_count)]
+
+    def append(make: object, *values: object) -> Place:
+        partition = chance.randrange(partition_count)
+        place = partition, len(logs[partition])
+        logs[partition].append(_made(make, place, *values))
+        return place
+
+    expected: set[Place] = set()
+    parked: dict[str, list[Place]] = {}
+    for number in range(30):
+        name = f"T{chance.randrange(5)}"
+        if name in parked and chance.random() < 0.5:
+            places = parked.pop(name)
+            append("resumed", name, places)
+            expected -= set(places)
+        elif name not in parked:
+            count = chance.randrange(1, 4)
+            parked[name] = [append("message", name, index, number) for index in range(count)]
+            expected |= set(parked[name])
+        else:
+            append("decided", name, chance.choice("cr"), number)
+
+    def state(records: list[Record]) -> list[Parking]:
+        return folded(*records).parkings()
+
+    one_by_one = state([record for log in logs for record in log])
+    assert {m.place for parking in one_by_one for m in parking.messages} == expected
+    mixed: list[Record] = []
+    rest = [list(log) for log in logs]
+    while any(rest):
+        mixed.append(chance.choice([log for log in rest if log]).pop(0))
+    assert state(mixed) == one_by_one
+
+
+def _made(kind: object, place: Place, *values: object) -> Record:
+    if kind == "message":
+        name, index, number = values
+        return message(str(name), int(str(index)), place, int(str(number)) * 10 + int(str(index)))
+    if kind == "resumed":
+        name, places = values
+        assert isinstance(places, list)
+        return resumed(place, str(name), *places)
+    name, decision, number = values
+    return decided(place, str(name), str(decision), int(str(number)))
