@@ -39,10 +39,13 @@ class RecordingTransaction:
     id: str
     ends: list[str] = field(default_factory=list)
 
+    def prepare(self, messages: Any) -> None:
+        assert self.ends == []
+
     def commit(self) -> None:
         self.ends.append("commit")
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         assert kind is not None
         self.ends.append("rollback")
 

@@ -62,8 +62,8 @@ class FakeLink:
         self.room = room
         self.offered: list[Check] = []
         self.refused_count = 0
-        #: Called from within `offer`, before it returns.
-        self.within: Callable[[Check], None] | None = None
+        #: Called from within `offer`; False: after all it does not take the check.
+        self.within: Callable[[Check], object] | None = None
 
     def offer(self, check: Check) -> bool:
         if self.room <= 0:
@@ -71,9 +71,7 @@ class FakeLink:
             return False
         self.room -= 1
         self.offered.append(check)
-        if self.within is not None:
-            self.within(check)
-        return True
+        return self.within is None or self.within(check) is not False
 
     @property
     def ids(self) -> list[str]:

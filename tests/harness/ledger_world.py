@@ -186,6 +186,8 @@ class LedgerWorld:
     def tick(self) -> None:
         """Time, as the owner brings it; those given up are decided by the policy."""
         self.ledger.tick(self.now_ms)
+        is_caught_up = not self.half_log.read(self.half_position, 1)
+        self.ledger.end_incomplete(is_caught_up=is_caught_up)
         for transaction in self.ledger.checks.given_up(100):
             self.decide(transaction.identity, Resolution.PARK)
             self.ledger.checks.postpone(transaction)
@@ -384,7 +386,6 @@ class LedgerWorld:
                 half_offset,
                 check_count=number,
                 stored_ms=transaction.stored_at_ms,
-                resumed_count=transaction.resumed_count,
             )
             self.append_half(record.value, headers, open_)
 

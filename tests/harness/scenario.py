@@ -14,40 +14,66 @@ record `op 0`. (Kafka's end markers, which take an offset each, are left out: th
 harder to follow. harness/ledger_world.py has them.) Commands:
 
     memory horizon=900s finished=200000    only as the first one: how much the ledger remembers
-    half A [message=1]                     append a half message, message 0 unless told
-    decide A commit [covers=2]             append a decision; `decide A rollback`
+    rules immunity=6s interval=60s checks=15 age=72h renew=1h incomplete=900s policy=park
+                                           only before the first half: how often is checked. The
+                                           policy says what becomes of one that is given up: park,
+                                           commit or rollback. (No jitter, no backoff.)
+    half A [message=1] [immunity=30s] [group=payments]
+                                           append a half message, message 0 unless told
+    decide A commit [covers=2]             append a decision; `decide A rollback`, `decide A park`
     garbage half | garbage op              append a record that cannot be read
-    time +61s                              log time passes; it begins at 0
+    time +61s                              time passes, in the logs and for the owner; it begins at
+                                           0. Units: ms, s, h
+    producers [orders=2 ...]               from now on so many of each group may be asked in each
+                                           step; nobody is there to be asked at first
     read [half | op]                       the owner reads all there is: half log first, or one log
+    tick                                   the owner looks at its clock
     expire                                 the owner drops early decisions, as far as it has read
-    plan [messages=1] [park=A]             the owner plans a step; A is found to be undeliverable
-    commit                                 the step's Kafka transaction commits: forwards, op
-                                           records and watermarks, all at once. The ledger is not
+    report A unknown [number=1]            what became of a check, of the last number unless told:
+                                           unknown (asked, and no decision came of it), lost (on its
+                                           way) or undelivered (nobody took it)
+    hasten A                               somebody wants A checked now
+    plan [messages=1] [park=A]             the owner gives up who is to be given up, and plans a
+                                           step; A is found to be undeliverable
+    commit                                 the step's Kafka transaction commits: copies, forwards,
+                                           op records and watermarks, all at once. The ledger is not
                                            told.
-    confirm                                ... and now it is; does `commit` first where needed
+    confirm                                ... and now it is, and checks are sent; does `commit`
+                                           first where needed
     abort                                  ... is surely aborted, and the ledger is told
-    turn                                   read, plan, confirm
+    turn                                   tick, read, plan, confirm
+    resume A                               an operator puts A back, from the parked topic
     crash                                  the owner is gone with its memory; an open step with it
     replay                                 another owner, from the stored watermarks: both logs, the
-                                           half log first
+                                           half log first. It has not looked at its clock yet.
 
 What is printed for a step: `forward` (halves that become visible), `park` (those that go to the
-parked topic), `done` (done marks), `lost` (conflicts: a contrary decision by its op offset, an
-uncovered message by its half offset), `watermarks` (as the step stores them).
+parked topic), `check` and `renew` (those that are appended anew), `done` (done marks), `lost`
+(conflicts: a contrary decision by its op offset, an uncovered message by its half offset), `note`
+(a decision that goes beside what is parked), `watermarks` (as the step stores them). `ask` is a
+check that is sent.
 
 At the end of each block stand, after `=`: every transaction's standing, the ledger's counts, how
-far both logs were read and which watermarks are stored, and the transactions that are visible. A
-scenario fails, whatever its text says, when a transaction becomes visible twice, or when a half
-lies below the stored half watermark without a done mark.
+far both logs were read and which watermarks are stored, the transactions that are visible, and how
+far the check-back of those is that have been undecided for a second. A scenario fails, whatever its
+text says, when
+- a transaction becomes visible twice,
+- a half lies below the stored half watermark without a done mark,
+- one is checked before its immunity is over,
+- a check number is written before the one before it was reported as delivered (or lost thrice), or
+  above the maximum.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import (
+    COPIED,
+    GIVEN_UP,
     PARKED,
     ROLLED_BACK,
     ConflictKind,
@@ -72,9 +98,19 @@ if TYPE_CHECKING:
     from halfhitch.core.transaction import Transaction
 
 _RULE = "----"
-_RESOLUTIONS = {"commit": Resolution.COMMIT, "rollback": Resolution.ROLLBACK}
+_RESOLUTIONS = {
+    "commit": Resolution.COMMIT,
+    "rollback": Resolution.ROLLBACK,
+    "park": Resolution.PARK,
+}
+_WORDS = {resolution: word for word, resolution in _RESOLUTIONS.items()}
+_ENDINGS = {ROLLED_BACK: "rolled back", PARKED: "parked", GIVEN_UP: "given up", COPIED: "copied"}
 _STEP_BYTES_MAX = 1_000_000
-_GROUP = ProducerGroup("orders")
+_GROUP = "orders"
+#: Broker time when the scenario's is 0.
+_EPOCH_MS = 1_000_000_000
+_UNITS_MS = {"ms": 1, "s": 1_000, "h": 3_600_000}
+_LOST_MAX = 3
 
 
 class ScenarioError(Exception):
@@ -120,10 +156,6 @@ def rewritten(text: str) -> str:
     return "\n".join(parts)
 
 
-def _identity(name: str) -> Identity:
-    return _GROUP, TransactionId(name)
-
-
 def _names(identities: Sequence[Identity]) -> str:
     return " ".join(dict.fromkeys(transaction_id for _, transaction_id in identities))
 
@@ -143,12 +175,39 @@ def _options(words: Sequence[str], **defaults: str) -> dict[str, str]:
 
 
 def _ms(text: str) -> int:
-    if not text.endswith("s") or not text[:-1].isdecimal():
-        raise ScenarioError(f"{text!r} is not a time: write 61s")
-    return int(text[:-1]) * 1000
+    number = text.rstrip("msh")
+    unit_ms = _UNITS_MS.get(text[len(number) :])
+    if unit_ms is None or not number.isdecimal():
+        raise ScenarioError(f"{text!r} is not a time: write 61s, 500ms or 72h")
+    return int(number) * unit_ms
+
+
+def _seconds(passed_ms: int) -> str:
+    return f"{passed_ms / 1000:g}s"
 
 
 _OpEvents = list[DecisionRead | DoneRead | ConflictRead]
+
+
+@dataclass
+class Life:
+    """What the world knows of a transaction from when it is stored, or put back."""
+
+    stored_ms: int
+    immunity_ms: int
+    count: int = 0  # how often it was put back before
+    number: int = 0  # the highest that was written
+    delivered: int = 0  # the highest that was reported as delivered
+    lost: int = 0  # reports in a row
+
+
+@dataclass
+class Parking:
+    """What lies on the parked topic and was not put back."""
+
+    halves: list[HalfRead]
+    decision: Resolution | None
+    count: int  # lives before this one
 
 
 class Scenario:
@@ -162,6 +221,14 @@ class Scenario:
         self._names: list[str] = []
         self._visible: list[str] = []
         self._parked: list[str] = []
+        self._groups: dict[str, str] = {}
+        self._lives: dict[str, Life] = {}
+        self._parkings: dict[str, Parking] = {}
+        self._noted: dict[str, dict[int, Resolution]] = {}  # beside what is parked, by op offset
+        self._producers: dict[str, int] = {}
+        self._rules = CheckRules(jitter=0.0)
+        self._policy = "park"
+        self._asking: list[tuple[str, int]] = []  # by the step that is committed
         self._memory = (900_000, 200_000)
         self._ledger: Ledger | None = None
         self._step: Step | None = None
@@ -170,10 +237,16 @@ class Scenario:
         self._printed: list[str] = []
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "memory": self._do_memory,
+            "rules": self._do_rules,
             "half": self._do_half,
             "decide": self._do_decide,
             "garbage": self._do_garbage,
             "time": self._do_time,
+            "producers": self._do_producers,
+            "tick": self._do_tick,
+            "report": self._do_report,
+            "hasten": self._do_hasten,
+            "resume": self._do_resume,
             "read": self._do_read,
             "expire": self._do_expire,
             "plan": self._do_plan,
@@ -210,31 +283,69 @@ class Scenario:
         self._memory = (_ms(options["horizon"]), int(options["finished"]))
         self._take_over()
 
+    def _do_rules(self, words: list[str]) -> None:
+        if self._half_log or self._op_log:
+            raise ScenarioError("rules must come before the first record")
+        options = _options(
+            words, immunity="6s", interval="60s", checks="15", age="72h", renew="1h",
+            incomplete="900s", policy="park",
+        )  # fmt: skip
+        self._rules = CheckRules(
+            immunity_ms=_ms(options["immunity"]),
+            interval_ms=_ms(options["interval"]),
+            jitter=0.0,
+            count_max=int(options["checks"]),
+            age_ms_max=_ms(options["age"]),
+            renew_ms=_ms(options["renew"]),
+            incomplete_ms=_ms(options["incomplete"]),
+        )
+        self._policy = options["policy"]
+        self._take_over()
+
     def _do_half(self, words: list[str]) -> None:
         name, *rest = words
-        index = int(_options(rest, message="0")["message"])
-        half_offset = HalfOffset(len(self._half_log))
-        stored_at_ms = TimestampMs(self._now_ms)
-        self._half_log.append(HalfRead(half_offset, stored_at_ms, _identity(name), index, 100))
-        self._meet(name)
-        self._print(f"half {half_offset}: {name}" + (f" message {index}" if index else ""))
+        options = _options(rest, message="0", immunity="", group=self._groups.get(name, _GROUP))
+        self._meet(name, options["group"])
+        index = int(options["message"])
+        immunity_ms = _ms(options["immunity"]) if options["immunity"] else -1
+        half = HalfRead(
+            HalfOffset(len(self._half_log)), self._stored_at(), self._identity(name), index, 100,
+            immunity_ms=immunity_ms,
+        )  # fmt: skip
+        self._half_log.append(half)
+        if name not in self._lives:
+            asked_ms = self._rules.immunity_ms if immunity_ms < 0 else immunity_ms
+            self._lives[name] = Life(half.stored_at_ms, asked_ms)
+        self._print(f"half {half.half_offset}: {name}" + (f" message {index}" if index else ""))
+
+    def _stored_at(self) -> TimestampMs:
+        return TimestampMs(_EPOCH_MS + self._now_ms)
+
+    def _identity(self, name: str) -> Identity:
+        return ProducerGroup(self._groups.get(name, _GROUP)), TransactionId(name)
 
     def _do_decide(self, words: list[str]) -> None:
         name, resolution, *rest = words
         covers = int(_options(rest, covers="1")["covers"])
+        self._meet(name)
+        self._append_decision(name, resolution, covers, ResolutionSource.PRODUCER)
+
+    def _append_decision(
+        self, name: str, resolution: str, covers: int, source: ResolutionSource
+    ) -> None:
         op_offset = OpOffset(len(self._op_log))
         event = DecisionRead(
             op_offset,
-            TimestampMs(self._now_ms),
-            _identity(name),
+            self._stored_at(),
+            self._identity(name),
             _RESOLUTIONS[resolution],
             covers,
-            ResolutionSource.PRODUCER,
+            source,
         )
         self._op_log.append([event])
-        self._meet(name)
         covered = f", covers {covers}" if covers > 1 else ""
-        self._print(f"op {op_offset}: {resolution} {name}{covered}")
+        by = " by policy" if source is ResolutionSource.POLICY else ""
+        self._print(f"op {op_offset}: {resolution} {name}{covered}{by}")
 
     def _do_garbage(self, words: list[str]) -> None:
         (log,) = words
@@ -249,7 +360,48 @@ class Scenario:
     def _do_time(self, words: list[str]) -> None:
         (passed,) = words
         self._now_ms += _ms(passed.removeprefix("+"))
-        self._print(f"time {self._now_ms // 1000}s")
+        self._print(f"time {_seconds(self._now_ms)}")
+
+    def _do_producers(self, words: list[str]) -> None:
+        self._producers = {}
+        for word in words:
+            group, _, count = word.partition("=")
+            if not count.isdecimal():
+                raise ScenarioError(f"{word!r} is not a number of permits: write orders=2")
+            self._producers[group] = int(count)
+
+    def _do_resume(self, words: list[str]) -> None:
+        (name,) = words
+        parking = self._parkings.pop(name, None)
+        if parking is None:
+            self._print(f"{name} is not parked")
+            return
+        noted = self._noted.pop(name, {})
+        born = parking.decision or (noted[min(noted)] if noted else None)
+        fence = OpOffset(len(self._op_log))
+        self._op_log.append([])
+        self._print(f"op {fence}: resume {name}")
+        life = parking.count + 1
+        for half in parking.halves:
+            again = replace(
+                half,
+                half_offset=HalfOffset(len(self._half_log)),
+                stored_at_ms=self._stored_at(),
+                check_count=0,
+                first_stored_ms=0,
+                resumed_count=life,
+                fence=fence,
+                born=born,
+                born_count=0 if born is None else parking.halves[-1].index + 1,
+            )
+            self._half_log.append(again)
+            with_decision = "" if born is None else f", born {_WORDS[born]}"
+            message = f" message {half.index}" if half.index else ""
+            self._print(f"half {again.half_offset}: {name}{message}, life {life}{with_decision}")
+        immunity_ms = parking.halves[0].immunity_ms
+        asked_ms = self._rules.immunity_ms if immunity_ms < 0 else immunity_ms
+        self._lives[name] = Life(self._stored_at(), asked_ms, life)
+        self._parked.remove(name)
 
     # -- what the owner does ----------------------------------------------------------------------
 
@@ -272,17 +424,51 @@ class Scenario:
     def _read_op(self) -> None:
         for op_offset in range(self._owned.positions[1], len(self._op_log)):
             events = self._op_log[op_offset]
-            if events is None:
+            for event in events or ():
+                self._owned.op(event)
+            if not events:
                 self._owned.pass_op(op_offset)
-            else:
-                for event in events:
-                    self._owned.op(event)
+
+    def _do_tick(self, words: list[str]) -> None:
+        self._owned.tick(self._stored_at())
+        self._end_incomplete()
+
+    def _end_incomplete(self) -> None:
+        self._owned.end_incomplete(is_caught_up=self._owned.positions[0] == len(self._half_log))
+
+    def _do_report(self, words: list[str]) -> None:
+        name, outcome, *rest = words
+        if outcome not in ("unknown", "lost", "undelivered"):
+            raise ScenarioError(f"{outcome!r} is not one of unknown, lost, undelivered")
+        life = self._lives[name]
+        number = int(_options(rest, number=str(life.number))["number"])
+        life.lost = life.lost + 1 if outcome == "lost" else 0
+        if outcome == "unknown" or life.lost >= _LOST_MAX:
+            life.delivered, life.lost = max(life.delivered, number), 0
+        transaction = self._owned.find(self._identity(name))
+        if transaction is not None:
+            self._owned.checks.reported(
+                transaction,
+                number,
+                outcome,
+                "somebody",
+                is_counted=outcome == "unknown",
+                is_lost=outcome == "lost",
+            )
+
+    def _do_hasten(self, words: list[str]) -> None:
+        (name,) = words
+        transaction = self._owned.find(self._identity(name))
+        if transaction is None or not self._owned.checks.hasten(transaction):
+            self._print(f"{name} cannot be checked")
+            return
+        self._lives[name].immunity_ms = 0  # whoever asks for it means now
 
     def _do_expire(self, words: list[str]) -> None:
         position = self._owned.positions[0]
         read = [half.stored_at_ms for half in self._half_log[:position] if half is not None]
         at_end = position == len(self._half_log)
-        read_until_ms = self._now_ms if at_end else max(read, default=0)
+        read_until_ms = self._stored_at() if at_end else max(read, default=0)
         self._owned.expire_early(read_until_ms)
         expired = self._owned.unknown_decision_count - self._expired_count
         self._expired_count += expired
@@ -290,39 +476,59 @@ class Scenario:
 
     def _do_plan(self, words: list[str]) -> None:
         options = _options(words, messages="1000", park="")
+        self._give_up()
+        rooms = {ProducerGroup(group): count for group, count in self._producers.items()}
+        for again in self._owned.checks.again(rooms):
+            self._ask(again.identity[1], again.check_count)
         step = self._owned.plan(
-            message_count_max=int(options["messages"]), bytes_max=_STEP_BYTES_MAX
+            message_count_max=int(options["messages"]), bytes_max=_STEP_BYTES_MAX, rooms=rooms
         )
         if step is None:
             self._print("step: nothing to do")
             return
         if options["park"]:
             identities = [transaction.identity for transaction in step.transactions]
-            step.park(identities.index(_identity(options["park"])))
+            step.park(identities.index(self._identity(options["park"])))
         self._step, self._step_is_committed = step, False
         self._print_step(step)
+        for order in step.copies:
+            if order.is_check:
+                self._check_number(order.transaction.identity[1], order.number)
+
+    def _give_up(self) -> None:
+        for transaction in self._owned.checks.given_up(100):
+            name, covers = transaction.identity[1], transaction.messages()[-1][0] + 1
+            self._append_decision(name, self._policy, covers, ResolutionSource.POLICY)
+            self._owned.checks.postpone(transaction)
+
+    def _ask(self, name: str, number: int) -> None:
+        self._print(f"ask {name}: number {number}")
 
     def _do_commit(self, words: list[str]) -> None:
         step = self._open_step
         if self._step_is_committed:
             raise ScenarioError("the step is committed already")
-        for transaction, _ in self._outgoing(step):
-            (self._parked if transaction.parked else self._visible).append(transaction.identity[1])
+        for transaction, halves in self._outgoing(step):
+            self._deliver(transaction, halves)
+        self._append_copies(step)
+        for note in step.notes:
+            name = note.identity[1]
+            self._noted.setdefault(name, {})[note.op_offset] = note.resolution
         done: _OpEvents = [
             DoneRead(
                 OpOffset(len(self._op_log)),
-                TimestampMs(self._now_ms),
+                self._stored_at(),
                 mark.identity,
                 mark.ending,
                 tuple(mark.half_offsets),
             )
-            for mark in step.done
+            for mark in step.all_done
         ]
-        self._append(f"done {_names([mark.identity for mark in step.done])}", done)
+        self._append(f"done {_names([mark.identity for mark in step.all_done])}", done)
         lost: _OpEvents = [
             ConflictRead(
                 OpOffset(len(self._op_log)),
-                TimestampMs(self._now_ms),
+                self._stored_at(),
                 mark.identity,
                 mark.kind,
                 mark.losing_op_offset,
@@ -334,6 +540,40 @@ class Scenario:
         self._stored = (step.half_watermark, step.op_watermark)
         self._step_is_committed = True
 
+    def _deliver(self, transaction: Transaction, halves: list[HalfOffset]) -> None:
+        name = transaction.identity[1]
+        if transaction.ending > 0:
+            self._visible.append(name)
+            return
+        self._parked.append(name)
+        is_decided = transaction.resolution is not Resolution.PARK
+        decision = transaction.resolution if is_decided else None
+        kept = [half for o in halves if (half := self._half_log[o]) is not None]
+        if kept:
+            self._parkings[name] = Parking(kept, decision, transaction.resumed_count)
+
+    def _append_copies(self, step: Step) -> None:
+        self._asking = []
+        for order in step.copies:
+            transaction, name = order.transaction, order.transaction.identity[1]
+            for _, half_offset in transaction.messages():
+                half = self._half_log[half_offset]
+                assert half is not None
+                copy = replace(
+                    half,
+                    half_offset=HalfOffset(len(self._half_log)),
+                    stored_at_ms=self._stored_at(),
+                    check_count=order.number,
+                    first_stored_ms=transaction.stored_at_ms,
+                )
+                self._half_log.append(copy)
+                why = f"number {order.number}" if order.is_check else "renewed"
+                message = f" message {half.index}" if half.index else ""
+                self._print(f"half {copy.half_offset}: {name}{message}, {why}")
+            if order.is_check:
+                self._lives[name].number = order.number
+                self._asking.append((name, order.number))
+
     def _append(self, what: str, events: _OpEvents) -> None:
         if events:
             self._print(f"op {len(self._op_log)}: {what}")
@@ -344,6 +584,9 @@ class Scenario:
             self._do_commit([])
         self._owned.confirm(self._open_step)
         self._step, self._step_is_committed = None, False
+        for name, number in self._asking:
+            self._ask(name, number)
+        self._asking = []
 
     def _do_abort(self, words: list[str]) -> None:
         if self._step_is_committed:
@@ -352,7 +595,9 @@ class Scenario:
         self._step = None
 
     def _do_turn(self, words: list[str]) -> None:
+        self._owned.tick(self._stored_at())
         self._do_read([])
+        self._end_incomplete()
         self._do_plan(words)
         if self._step is not None:
             self._do_confirm([])
@@ -380,6 +625,7 @@ class Scenario:
             op_position=op_position,
             horizon_ms=horizon_ms,
             finished_max=finished_max,
+            rules=self._rules,
         )
 
     @property
@@ -399,25 +645,29 @@ class Scenario:
     def _print(self, line: str) -> None:
         self._printed.append(line)
 
-    def _meet(self, name: str) -> None:
+    def _meet(self, name: str, group: str = _GROUP) -> None:
         if name not in self._names:
             self._names.append(name)
+            self._groups[name] = group
 
     @staticmethod
     def _outgoing(step: Step) -> list[tuple[Transaction, list[HalfOffset]]]:
         """The transactions that the step delivers, or parks, with their halves."""
-        commits = [t for t in step.transactions if t.resolution is Resolution.COMMIT]
-        return list(zip(commits, step.forwards, strict=True))
+        going = (Resolution.COMMIT, Resolution.PARK)
+        transactions = [t for t in step.transactions if t.resolution in going]
+        return list(zip(transactions, step.forwards, strict=True))
 
     def _print_step(self, step: Step) -> None:
         self._print("step:")
         for transaction, halves in self._outgoing(step):
-            verb = "park" if transaction.parked else "forward"
+            verb = "forward" if transaction.ending > 0 else "park"
             self._print(f"  {verb} {transaction.identity[1]}: {_halves(halves)}")
-        for done in step.done:
-            ending = {ROLLED_BACK: "rolled back", PARKED: "parked"}.get(
-                done.ending, f"committed {done.ending}"
-            )
+        for order in step.copies:
+            verb = f"check {order.number}" if order.is_check else "renew"
+            halves = [o for _, o in order.transaction.messages()]
+            self._print(f"  {verb} {order.transaction.identity[1]}: {_halves(halves)}")
+        for done in step.all_done:
+            ending = _ENDINGS.get(done.ending, f"committed {done.ending}")
             self._print(f"  done {done.identity[1]}, {ending}: {_halves(done.half_offsets)}")
         for lost in step.conflicts:
             where = (
@@ -426,13 +676,16 @@ class Scenario:
                 else f"op {lost.losing_op_offset}"
             )
             self._print(f"  lost {lost.identity[1]}, {lost.kind}: {where}")
+        for note in step.notes:
+            word = _WORDS[note.resolution]
+            self._print(f"  note {note.identity[1]}, {word}: op {note.op_offset}")
         self._print(f"  watermarks half {step.half_watermark}, op {step.op_watermark}")
 
     def _print_state(self) -> None:
         if self._ledger is None:
             self._print("= nobody owns the partition")
         else:
-            standings = {name: self._ledger.standing(_identity(name)) for name in self._names}
+            standings = {name: self._ledger.standing(self._identity(name)) for name in self._names}
             known = [
                 f"{name} {standing.value.replace('_', ' ')}"
                 for name, standing in standings.items()
@@ -449,8 +702,37 @@ class Scenario:
             )
         parked = f"; parked: {' '.join(self._parked)}" if self._parked else ""
         self._print(f"= visible: {' '.join(self._visible) or 'none'}{parked}")
+        if self._ledger is not None:
+            for name in self._names:
+                self._print_checks(name, self._ledger)
+
+    def _print_checks(self, name: str, ledger: Ledger) -> None:
+        transaction = ledger.find(self._identity(name))
+        if transaction is None or transaction.resolution is not None or not transaction.is_told:
+            return
+        number = transaction.check_count
+        how = "delivered" if transaction.is_delivered else "sent"
+        checked = f"check {number} {how}" if number else "not checked"
+        if transaction.missing_count:
+            then = "on its way"
+        elif transaction.is_waiting:
+            then = "waits"
+        else:
+            left_ms = transaction.due_ms - self._stored_at()
+            then = f"next in {_seconds(left_ms)}" if left_ms > 0 else "due"
+        self._print(f"= {name}: {checked}, {then}")
 
     # -- what no text can make right --------------------------------------------------------------
+
+    def _check_number(self, name: str, number: int) -> None:
+        life = self._lives[name]
+        age_ms = self._stored_at() - life.stored_ms
+        if age_ms < life.immunity_ms:
+            raise ScenarioError(f"{name} is checked early: it is {_seconds(age_ms)} old")
+        if number > self._rules.count_max:
+            raise ScenarioError(f"{name} is checked more often than allowed: {number}")
+        if number > life.delivered + 1:
+            raise ScenarioError(f"{name}: number {number} is written before {number - 1} arrived")
 
     def _check(self) -> None:
         delivered = self._visible + self._parked

@@ -85,7 +85,7 @@ class Transaction:
     async def commit(self) -> None:
         self.ends.append("commit")
 
-    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         assert kind is not None
         self.ends.append("rollback")
 

@@ -6,11 +6,13 @@ import threading
 import pytest
 
 from halfhitch.client import LocalTransactionState, Message, checks
+from halfhitch.client.checks import CheckStream
 from halfhitch.core.model import ProducerGroup, ResolutionSource, TransactionId
 from halfhitch.doors.http import HttpDoor, Limits
+from halfhitch.doors.http.replies import STREAM_HEAD
 from halfhitch.service.api import TransactionState
 from halfhitch.service.checking.api import CheckOutcome
-from halfhitch.wire.check import Check, CheckMessage
+from halfhitch.wire.check import Check, CheckMessage, encode
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
 from harness.producers import SHELLS, driven
@@ -197,6 +199,40 @@ def test_a_check_is_asked_and_answered(door, opened, told, state):
         ),
         Message("points", None, None, None, 3, "t1"),
     )
+
+
+def test_every_check_that_the_coordinator_writes_is_read_as_it_was_meant(rng):
+    def data(length):
+        return None if rng.random() < 0.2 else rng.randbytes(rng.randrange(length))
+
+    def text(length):
+        return "".join(
+            rng.choice("aB-_ é\x00\r\n€'\"\\😀") for _ in range(rng.randrange(1, length))
+        )
+
+    stream = CheckStream(GROUP, 0.0)
+    assert list(stream.feed(STREAM_HEAD, 0.0)) == []
+    for number in range(300):
+        messages = [
+            CheckMessage(
+                text(9),
+                data(9),
+                data(2000),
+                [(text(9), data(9)) for _ in range(rng.randrange(3))],
+                rng.choice([None, 0, 7]),
+            )
+            for _ in range(rng.randrange(1, 4))
+        ]
+        identity = (ProducerGroup(GROUP), TransactionId(text(20)))
+        check = Check(0, identity, number, 15, text(40), rng.randrange(10**9), "i1", messages)
+        line = encode(check) + b"\n"
+        (read,) = stream.feed(b"%x\r\n%b\r\n" % (len(line), line), 0.0)
+        assert read[:5] == (identity[1], GROUP, check.handle, number, 15)
+        assert read.age_s == check.age_ms / 1000
+        for found, meant in zip(read.messages, messages, strict=True):
+            assert found.transaction_id == identity[1]
+            assert (found.topic, found.key, found.value) == (meant.topic, meant.key, meant.value)
+            assert (found.headers or [], found.partition) == (meant.headers, meant.partition)
 
 
 def test_many_checks_are_answered(door, opened):

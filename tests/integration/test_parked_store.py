@@ -224,6 +224,24 @@ async def test_of_many_who_resume_at_once_exactly_one_does_it(parks: Parks) -> N
     assert [h.value for h in parks.halves()] == [b"a", b"b"]
 
 
+async def test_whoever_looked_before_a_rival_was_done_looks_again(
+    parks: Parks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parks.park("T1", b"a")
+    loop = asyncio.get_running_loop()
+    async with parks.store() as store, parks.store() as rival:
+        fenced = store._fenced
+
+        def overtaken(half_partition: int) -> Producer:
+            asyncio.run_coroutine_threadsafe(put_back(rival, "T1"), loop).result(DEADLINE_S)
+            return fenced(half_partition)
+
+        monkeypatch.setattr(store, "_fenced", overtaken)
+        with pytest.raises(TransactionNotFound, match="put back before"):
+            await put_back(store, "T1")
+    assert len(parks.halves()) == 1
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["parked with it", "it came later"])
 async def test_a_decision_goes_along_behind_the_fence_of_the_note(late: bool, parks: Parks) -> None:
     if late:

@@ -7,6 +7,7 @@ time is bounded and a mutation that survives survives for everybody.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +15,15 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from halfhitch.core import early, late, ledger, step, watermarks
+from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.early import EarlyDecisions
 from halfhitch.core.finished import Finished
 from halfhitch.core.late import LateMarks
 from halfhitch.core.ledger import Ledger
-from halfhitch.core.model import DoneMark, HalfRead
+from halfhitch.core.model import COPIED, DoneMark, HalfRead, Resolution
+from halfhitch.core.notes import LateNotes
+from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.errors import InvariantViolation
@@ -128,8 +132,8 @@ def done_marks_name_the_first_copy_only(patch: Patch) -> None:
 
 
 def done_marks_lose_their_ending(patch: Patch) -> None:
-    def assemble(transactions, contrary, both):
-        result = original(transactions, contrary, both)
+    def assemble(*parts):
+        result = original(*parts)
         result.done = [DoneMark(mark.identity, 1, mark.half_offsets) for mark in result.done]
         return result
 
@@ -200,10 +204,8 @@ def late_halves_are_not_marked(patch: Patch) -> None:
 def the_last_copy_wins(patch: Patch) -> None:
     original = Transaction.take
 
-    def take(self, index, half_offset, size_bytes):
-        if index == 0 and self.first >= 0:
-            self.first, half_offset = half_offset, self.first
-        original(self, index, half_offset, size_bytes)
+    def take(self, index, half_offset, size_bytes, *, supersedes=False):
+        original(self, index, half_offset, size_bytes, supersedes=True)
 
     patch.setattr(Transaction, "take", take)
 
@@ -294,13 +296,152 @@ def an_aborted_step_is_forgotten(patch: Patch) -> None:
 def a_step_is_planned_twice(patch: Patch) -> None:
     original = Ledger.plan
 
-    def plan(self, *, message_count_max, bytes_max):
-        planned = original(self, message_count_max=message_count_max, bytes_max=bytes_max)
+    def plan(self, **limits):
+        planned = original(self, **limits)
         if planned is not None and planned.forwards:
-            planned.forwards.append(planned.forwards[0])
+            planned.forwards[0] = planned.forwards[0] * 2
         return planned
 
     patch.setattr(Ledger, "plan", plan)
+
+
+# -- check-back ---------------------------------------------------------------------------------
+
+
+def a_number_counts_when_it_is_written(patch: Patch) -> None:
+    """Nobody need be there: an outage of producers burns all numbers."""
+    original = Checks.copied
+
+    def copied(self, order):
+        original(self, order)
+        order.transaction.is_delivered = True
+
+    patch.setattr(Checks, "copied", copied)
+
+
+def a_replay_takes_the_number_for_delivered(patch: Patch) -> None:
+    original = Checks.found_copy
+
+    def found_copy(self, transaction, check_count, stored_ms):
+        original(self, transaction, check_count, stored_ms)
+        transaction.is_delivered = True
+
+    patch.setattr(Checks, "found_copy", found_copy)
+
+
+def a_replay_forgets_the_number(patch: Patch) -> None:
+    patch.setattr(Checks, "found_copy", lambda self, transaction, check_count, stored_ms: None)
+
+
+def copies_do_not_supersede(patch: Patch) -> None:
+    """The older half stays the one that is needed, though it is marked."""
+    original = Transaction.take
+
+    def take(self, index, half_offset, size_bytes, *, supersedes=False):
+        original(self, index, half_offset, size_bytes)
+
+    patch.setattr(Transaction, "take", take)
+    patch.setattr(Transaction, "lift", lambda self: None)
+
+
+def copied_halves_are_not_marked(patch: Patch) -> None:
+    patch.setattr(Step, "all_done", property(lambda self: self.done))
+
+
+def marks_of_copied_halves_are_not_obeyed_on_replay(patch: Patch) -> None:
+    def copied_before_us(self, event):
+        self._marks.done_read(event.op_offset, event.half_offsets)
+
+    patch.setattr(Ledger, "_copied_before_us", copied_before_us)
+
+
+def marks_of_copied_halves_end_the_transaction(patch: Patch) -> None:
+    original = Ledger.done
+
+    def done(self, event):
+        original(self, replace(event, ending=0) if event.ending == COPIED else event)
+
+    patch.setattr(Ledger, "done", done)
+
+
+def a_commit_does_not_wait_for_its_copies(patch: Patch) -> None:
+    """What is on its way back from the log is taken for what is there: nothing is forwarded."""
+    patch.setattr(Transaction, "lift", lambda self: setattr(self, "missing_count", 0))
+
+
+def only_the_first_message_is_appended_anew(patch: Patch) -> None:
+    original = Transaction.messages
+
+    def messages(self):
+        found = original(self)
+        return found[:1] if self.state is State.COPYING else found
+
+    patch.setattr(Transaction, "messages", messages)
+
+
+def given_up_before_the_last_check(patch: Patch) -> None:
+    """It is parked while the log does not say so."""
+    original = Checks._wake
+
+    def wake(self, transaction, now_ms):
+        if transaction.check_count:
+            transaction.check_count += 1
+        original(self, transaction, now_ms)
+
+    patch.setattr(Checks, "_wake", wake)
+
+
+def what_is_given_up_is_dropped(patch: Patch) -> None:
+    original = step.assemble
+
+    def assemble(*parts):
+        result = original(*parts)
+        place = 0
+        for transaction in result.transactions:
+            if transaction.resolution is Resolution.PARK:
+                result.forwards[place] = []
+            place += transaction.resolution in (Resolution.PARK, Resolution.COMMIT)
+        return result
+
+    patch.setattr(ledger, "assemble", assemble)
+
+
+def what_comes_after_the_giving_up_is_a_conflict(patch: Patch) -> None:
+    def add(self, decision):
+        pass
+
+    patch.setattr(LateNotes, "add", add)
+
+
+def whoever_gives_up_wins_over_a_decision(patch: Patch) -> None:
+    original = Ledger._apply
+
+    def apply(self, transaction, event):
+        if event.resolution is Resolution.PARK and transaction.state is State.READY:
+            transaction.resolution = Resolution.PARK
+        original(self, transaction, event)
+
+    patch.setattr(Ledger, "_apply", apply)
+
+
+def decided_ones_are_checked(patch: Patch) -> None:
+    def is_ready(self, transaction):
+        if transaction.state is State.READY:
+            transaction.state = State.PENDING
+        return transaction.state is State.PENDING
+
+    patch.setattr(Checks, "decided", lambda self, transaction: None)
+    patch.setattr(Checks, "_is_ready", is_ready)
+
+
+def incomplete_ones_are_parked_at_once(patch: Patch) -> None:
+    original = Checks.awaits
+
+    def awaits(self, transaction):
+        original(self, transaction)
+        self.incomplete.append(transaction)
+
+    patch.setattr(Checks, "awaits", awaits)
 
 
 MUTATIONS = [

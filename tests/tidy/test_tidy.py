@@ -36,8 +36,12 @@ COLUMNS_MAX = 100
 #: path -> (its own ceiling, why)
 LONG_MODULES = {
     "sidecar/halfhitch/core/ledger.py": (
-        320,
+        350,
         "one class; what feeds it, plan and confirm are only understood together",
+    ),
+    "sidecar/halfhitch/core/checks.py": (
+        340,
+        "one life, from young to given up; its turns are only understood together",
     ),
 }
 

@@ -90,14 +90,14 @@ class CheckAnswers:
         while True:
             began_at_s = self._loop.time()
             try:
-                stream, reason, refusal = await self._follow()
+                stream, reason, refusal = await self._follow(lifeline)
             except Exception as error:  # noqa: BLE001 - a bug must not end the answers for ever
                 checks.note_crash(error)
                 stream, reason, refusal = None, "a bug of this client", None
             lasted_s = self._loop.time() - began_at_s
             await asyncio.sleep(lifeline.pause_s(reason, stream, lasted_s, refusal))
 
-    async def _follow(self) -> tuple[CheckStream | None, str, Response | None]:
+    async def _follow(self, lifeline: Lifeline) -> tuple[CheckStream | None, str, Response | None]:
         """One connection from its beginning to its end, whatever that is."""
         stream = None
         try:
@@ -106,7 +106,7 @@ class CheckAnswers:
             return None, words_of(error), None
         try:
             writer.write(self._with.calls.checks(checks.producer_name(), checks.HEARTBEAT_S))
-            stream = CheckStream(self._with.group, self._loop.time())
+            stream = CheckStream(self._with.group, self._loop.time(), lifeline.recovered)
             await self._listen(reader, writer, stream)
         except StreamRefused as refused:
             return stream, "", refused.response

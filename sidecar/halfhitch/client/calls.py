@@ -32,6 +32,9 @@ T = TypeVar("T")
 RAW_HEAD_BYTES_MAX = 8 * 1024
 RAW_HEADER_COUNT_MAX = 64
 
+#: The door takes no longer ones; the end, with the process, says more than the beginning.
+PRODUCER_NAME_CHARACTERS_MAX = 100
+
 # Sets of characters for `strip`: what remains of a good text is nothing. Compiling the
 # equal regular expressions took a quarter of the import time.
 _ALPHANUMERIC = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -150,7 +153,7 @@ class Calls:
 
     def checks(self, producer_name: str, heartbeat_s: int) -> bytes:
         """Open the stream of checks. Its answer has no end, so it is no `Call`."""
-        name = _percent_encoded(producer_name)
+        name = _percent_encoded(producer_name)[-PRODUCER_NAME_CHARACTERS_MAX:]
         return (
             f"GET /v1/checks?producer_group={_percent_encoded(self._group)}{self._plain_head}"
             f"\r\nHalf-Heartbeat: {heartbeat_s}\r\nHalf-Producer-Name: {name}\r\n\r\n"

@@ -88,8 +88,11 @@ class StreamRefused(Exception):
 class CheckStream:
     """One connection's stream, from the status line to its end. Times are of any steady clock."""
 
-    def __init__(self, group: str, now_s: float) -> None:
+    def __init__(
+        self, group: str, now_s: float, on_good: Callable[[], None] = lambda: None
+    ) -> None:
         self._group = group
+        self._on_good = on_good
         self._raw = bytearray()
         self._read_part: Callable[[], bool] = self._read_head
         self._chunk_left = 0
@@ -253,7 +256,7 @@ class CheckStream:
                 check = _read_check(found)
                 if check.producer_group != self._group:
                     raise ValueError(f"it is for the group {check.producer_group!r}")
-                self.is_good = True
+                self._is_one()
                 return check
             if not isinstance(kind, str):
                 raise TypeError("its type is no text")
@@ -269,8 +272,13 @@ class CheckStream:
             )
             self._broken_seen = True
             return None
-        self.is_good = True  # a heartbeat, or something of a later version
+        self._is_one()  # a heartbeat, or something of a later version
         return None
+
+    def _is_one(self) -> None:
+        if not self.is_good:
+            self.is_good = True
+            self._on_good()
 
 
 class Lifeline:
@@ -288,7 +296,6 @@ class Lifeline:
     ) -> float:
         """After a stream (None: there was no connection) that ended for this reason."""
         if stream is not None and stream.is_good and lasted_s >= HEARTBEAT_S:
-            self._recovered()
             self._failure_count = 0
         self._failure_count += 1
         doubled_s: float = FIRST_PAUSE_S * 2.0 ** min(self._failure_count - 1, 16)
@@ -322,10 +329,11 @@ class Lifeline:
             extra={"action": "check_stream_failed"},
         )
 
-    def _recovered(self) -> None:
+    def recovered(self) -> None:
+        """There is a stream."""
         if self._warned_of:
             log.info(
-                "the stream of checks of group %r from %s was there again",
+                "there is a stream of checks of group %r from %s again",
                 self._group,
                 self._address,
                 extra={"action": "check_stream_recovered"},

@@ -125,7 +125,7 @@ class CheckAnswers:
         while not self._over:
             began_at_s = self._clock()
             try:
-                stream, reason, refusal = self._follow()
+                stream, reason, refusal = self._follow(lifeline)
             except Exception as error:  # noqa: BLE001 - a bug must not end the answers for ever
                 checks.note_crash(error)
                 stream, reason, refusal = None, "a bug of this client", None
@@ -134,7 +134,7 @@ class CheckAnswers:
             lasted_s = self._clock() - began_at_s
             pacing.wait(self._wake, lifeline.pause_s(reason, stream, lasted_s, refusal))
 
-    def _follow(self) -> tuple[CheckStream | None, str, Response | None]:
+    def _follow(self, lifeline: Lifeline) -> tuple[CheckStream | None, str, Response | None]:
         """One connection from its beginning to its end, whatever that is."""
         stream = None
         try:
@@ -147,7 +147,7 @@ class CheckAnswers:
             if not self._over:
                 request = self._with.calls.checks(checks.producer_name(), checks.HEARTBEAT_S)
                 connection.sendall(request)
-                stream = CheckStream(self._with.group, self._clock())
+                stream = CheckStream(self._with.group, self._clock(), lifeline.recovered)
                 self._listen(connection, stream)
         except StreamRefused as refused:
             return stream, "", refused.response

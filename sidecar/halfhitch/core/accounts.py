@@ -193,7 +193,10 @@ class Accounts:
     def _decided_too_late(self, event: DoneRead) -> None:
         """It ended without its halves being seen here; so did what was decided too late for it."""
         if event.ending == GIVEN_UP:
-            for decision in self._early.take(event.identity):
+            early = list(self._early.take(event.identity))
+            gave_up = [decision.resolution is Resolution.PARK for decision in early]
+            # Those before it were not meant for it; with none here it lies below the replay.
+            for decision in early[gave_up.index(True) if True in gave_up else 0 :]:
                 self._notes.add(decision)
         else:
             for op_offset in self._early.losers(event.identity, event.ending):

@@ -20,7 +20,7 @@ pending (the scale is not read from later records).
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,11 +28,10 @@ from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Identity, ProducerGroup
 from halfhitch.core.timers import Timers
 from halfhitch.core.transaction import State, Transaction
+from halfhitch.core.waiting import Waiting
 
 #: At most so many are moved on in one turn: a takeover may find a million of them.
 _TURN_MAX: Final = 20_000
-#: The queues are swept when so many have left them by being decided.
-_LEFT_MAX: Final = 1_000
 #: Deliveries of one number that got lost on the way; then it counts as delivered. A producer that
 #: dies of the question would be asked for ever.
 _LOST_MAX: Final = 3
@@ -59,14 +58,13 @@ class Checks:
         self.now_ms: int | None = None
         self._young: deque[Transaction] = deque()  # bounded by what a second brings
         self._timers = Timers()
-        # By group; bounded by what is undecided. First those whose next number is to be written,
-        # then those whose number was lost on the way.
-        self._fresh: dict[ProducerGroup, deque[Transaction]] = {}
-        self._again: dict[ProducerGroup, deque[Transaction]] = {}
+        self._waiting = Waiting()
         self._renewals: deque[Transaction] = deque()
         self._given_up: deque[Transaction] = deque()
-        self._left_count = 0  # about as many in the queues do not wait any more
         self._lost: dict[Identity, int] = {}
+        self._asked: set[Identity] = set()  # a question is out; no more than there are permits
+        #: Told of and undecided, by group. Groups without any are left out.
+        self.told_by_group: dict[ProducerGroup, int] = {}
         #: Decided, and for a long time nothing has come of the messages that are missing.
         self.incomplete: list[Transaction] = []
         #: For the index: news of those that are undecided, and those decided after they were told.
@@ -93,14 +91,15 @@ class Checks:
 
     def decided(self, transaction: Transaction) -> None:
         """No check any more."""
-        if transaction.is_waiting:
-            transaction.is_waiting = False
-            self._left_count += 1
-            if self._left_count % _LEFT_MAX == 0:
-                self._sweep()
+        self._waiting.left(transaction)
         self._timers.drop(transaction)
         if transaction.is_told:
             transaction.is_told = False
+            self._asked.discard(transaction.identity)
+            group = transaction.identity[0]
+            count = self.told_by_group.pop(group) - 1
+            if count:
+                self.told_by_group[group] = count
             self.settled.append(transaction.identity)
             self._lost.pop(transaction.identity, None)
 
@@ -109,6 +108,10 @@ class Checks:
         if self.now_ms is not None:
             self._timers.add(transaction, self.now_ms + self.rules.incomplete_ms)
         # Else it is among the young, and met there.
+
+    def completed(self, transaction: Transaction) -> None:
+        """The last missing half was read."""
+        self._timers.drop(transaction)
 
     def copied(self, order: CopyOrder) -> None:
         """The copies are in the log."""
@@ -120,6 +123,7 @@ class Checks:
             interval_ms = rules.interval_after_ms(transaction.identity, order.number)
             transaction.due_ms = now_ms + interval_ms
             self.changed.append(transaction)
+            self._asked.add(transaction.identity)
             self._sleep(transaction, again_ms=max(interval_ms, rules.answer_ms))
         else:
             self._sleep(transaction)
@@ -127,8 +131,7 @@ class Checks:
     def copy_failed(self, order: CopyOrder) -> None:
         """They are not; the permit was given back."""
         if order.is_check:
-            order.transaction.is_waiting = True
-            self._queue(order.transaction).appendleft(order.transaction)
+            self._waiting.put(order.transaction, is_first=True)
         else:
             self._renewals.appendleft(order.transaction)
         self._sleep(order.transaction)
@@ -141,6 +144,7 @@ class Checks:
         if transaction.state is not State.PENDING or number != transaction.check_count:
             return
         transaction.answer = (answer, by)
+        self._asked.discard(transaction.identity)
         self.changed.append(transaction)
         if is_lost:
             lost_count = self._lost.get(transaction.identity, 0) + 1
@@ -149,7 +153,7 @@ class Checks:
         if is_counted:
             self._lost.pop(transaction.identity, None)
             transaction.is_delivered = True
-            transaction.is_waiting = False  # to be sent again, because an earlier try seemed lost
+            self._waiting.left(transaction)  # to be sent again: an earlier try had seemed lost
             self._sleep(transaction)
         elif not transaction.is_delivered and not transaction.is_waiting:
             again_ms = self.rules.again_ms * (10 if is_lost else 1)
@@ -200,16 +204,19 @@ class Checks:
                     max(transaction.due_ms, 0) if not transaction.check_count else interval_ms
                 )
                 due_ms = transaction.aged_from_ms + transaction.due_ms
-                transaction.due_ms = min(due_ms, now_ms + longest_ms)
+                transaction.due_ms = due_ms = min(due_ms, now_ms + longest_ms)
                 transaction.is_told = True
+                group = transaction.identity[0]
+                self.told_by_group[group] = self.told_by_group.get(group, 0) + 1
                 self.changed.append(transaction)
-                self._sleep(transaction)
+                again_ms = None if transaction.is_delivered else max(0, due_ms - now_ms)
+                self._sleep(transaction, again_ms=again_ms)
 
     def _wake(self, transaction: Transaction, now_ms: int) -> None:
         if transaction.missing_count:  # its copies have not been read back yet
             self._timers.add(transaction, now_ms + self.rules.again_ms)
         elif now_ms - transaction.aged_from_ms >= self.rules.age_ms_max:
-            transaction.is_waiting = False
+            self._waiting.left(transaction)
             self._given_up.append(transaction)
         elif not transaction.is_waiting and not transaction.is_delivered:
             self._wait(transaction)
@@ -221,8 +228,7 @@ class Checks:
             self._wait(transaction)
 
     def _wait(self, transaction: Transaction) -> None:
-        transaction.is_waiting = True
-        self._queue(transaction).append(transaction)
+        self._waiting.put(transaction)
         self._sleep(transaction)
 
     def _sleep(self, transaction: Transaction, *, again_ms: int | None = None) -> None:
@@ -239,23 +245,6 @@ class Checks:
         wake_ms = min(wake_ms, transaction.aged_from_ms + rules.age_ms_max)
         self._timers.add(transaction, max(wake_ms, now_ms))
 
-    def _queue(self, transaction: Transaction) -> deque[Transaction]:
-        queues = self._fresh if transaction.is_delivered else self._again
-        queue = queues.get(transaction.identity[0])
-        if queue is None:
-            queue = queues[transaction.identity[0]] = deque()
-        return queue
-
-    def _sweep(self) -> None:
-        """A group without producers takes nobody out of its queue; the decided must not pile up."""
-        total = sum(len(q) for queues in (self._fresh, self._again) for q in queues.values())
-        if self._left_count * 2 < total:
-            return
-        self._left_count = 0
-        for queues in (self._fresh, self._again):
-            for group, queue in queues.items():
-                queues[group] = deque(t for t in queue if t.is_waiting)
-
     def _now(self) -> int:
         return 0 if self.now_ms is None else self.now_ms
 
@@ -263,18 +252,12 @@ class Checks:
 
     def demand(self) -> dict[ProducerGroup, int]:
         """How many of each group wait to be checked, or a few more."""
-        counts: dict[ProducerGroup, int] = {}
-        for queues in (self._fresh, self._again):
-            for group in [group for group, queue in queues.items() if not queue]:
-                del queues[group]
-            for group, queue in queues.items():
-                counts[group] = counts.get(group, 0) + len(queue)
-        return counts
+        return self._waiting.demand()
 
     def again(self, rooms: dict[ProducerGroup, int]) -> list[Transaction]:
         """Whose number is to be delivered once more, with permits from `rooms`, used up there."""
         chosen = []
-        for group, queue in self._again.items():
+        for group, queue in self._waiting.again.items():
             while queue and rooms.get(group, 0) > 0:
                 transaction = queue.popleft()
                 if not self._is_ready(transaction):
@@ -288,14 +271,15 @@ class Checks:
                     transaction.due_ms = self._now() + interval_ms
                     again_ms = max(interval_ms, self.rules.answer_ms)
                     self._sleep(transaction, again_ms=again_ms)
+                    self._asked.add(transaction.identity)
                     chosen.append(transaction)
                 else:  # it was delivered after all
-                    self._queue(transaction).append(transaction)
+                    self._waiting.put(transaction)
         return chosen
 
     def copies(self, rooms: dict[ProducerGroup, int]) -> Iterator[CopyOrder]:
         """Who is to be checked, a turn for each group, then who is to be renewed."""
-        queues = {g: q for g, q in self._fresh.items() if q and rooms.get(g, 0) > 0}
+        queues = {g: q for g, q in self._waiting.fresh.items() if q and rooms.get(g, 0) > 0}
         while queues:
             for group in list(queues):
                 transaction = self._next_fresh(queues[group])
@@ -315,9 +299,13 @@ class Checks:
     def _next_fresh(self, queue: deque[Transaction]) -> Transaction | None:
         while queue:
             transaction = queue.popleft()
-            if self._is_ready(transaction):
-                if transaction.check_count < self.rules.count_max:
-                    return transaction
+            if not self._is_ready(transaction):
+                continue
+            if not transaction.is_delivered:
+                self._waiting.put(transaction)
+            elif transaction.check_count < self.rules.count_max:
+                return transaction
+            else:
                 transaction.is_waiting = False
                 self._given_up.append(transaction)
         return None
@@ -345,7 +333,11 @@ class Checks:
                     chosen.append(transaction)
         return chosen
 
-    def counts(self) -> Mapping[str, int]:
-        """For people."""
-        waiting = sum(len(q) for qs in (self._fresh, self._again) for q in qs.values())
-        return {"waiting": waiting, "asleep": self._timers.live, "young": len(self._young)}
+    def counts(self) -> tuple[int, int]:
+        """How many wait for a permit (about), and of how many a question is out: for people."""
+        return self._waiting.count, len(self._asked)
+
+    @property
+    def asleep_count(self) -> int:
+        """Transactions with a time at which something is due."""
+        return self._timers.live

@@ -72,7 +72,8 @@ class EarlyDecisions:
         Those before the winner were not meant for it; with no winner among them it lies below where
         this replay began. (What is on record already is taken back when that record is read.)
         """
-        early = self.take(identity)
+        # That it was to be given up loses against nothing: see ledger.py.
+        early = [d for d in self.take(identity) if d.resolution is not Resolution.PARK]
         won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
         agrees = [decision.resolution is won for decision in early]
         first = agrees.index(True) if True in agrees else 0

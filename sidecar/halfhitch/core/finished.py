@@ -37,6 +37,9 @@ class Finished:
 
     def remember(self, identity: Identity, ending: int) -> None:
         """Put an ending into the current generation; `advance` must have been called before."""
+        before = self.ending(identity) if ending < 0 else None
+        if before is not None and before >= 0:
+            return  # the mark of a late copy out of a life before the one that was committed
         current = self._generations[-1]
         group, transaction_id = identity
         endings = current.by_group.get(group)

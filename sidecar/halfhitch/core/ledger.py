@@ -89,11 +89,11 @@ class Ledger(Accounts):
         transaction = self._by_identity.get(event.identity)
         if transaction is not None:
             self._apply(transaction, event)
-        elif event.resolution is not Resolution.PARK:  # which is said of halves that were read
+        else:
             ending = self._finished.ending(event.identity)
             if ending is None:
                 self._early.add(event)
-            else:
+            elif event.resolution is not Resolution.PARK:
                 self._late_decision(event, ending)
 
     def done(self, event: DoneRead) -> None:
@@ -279,7 +279,8 @@ class Ledger(Accounts):
             self._decide(transaction, event.born, event.born_count, op_offset)
         if self._early.count:
             for decision in self._early.take(event.identity):
-                self._apply(transaction, decision)
+                if decision.resolution is not Resolution.PARK:  # that is said of what was read
+                    self._apply(transaction, decision)
 
     def _further_half(self, transaction: Transaction, event: HalfRead) -> None:
         is_copy = event.first_stored_ms >= 0
@@ -291,6 +292,7 @@ class Ledger(Accounts):
         self._marks.half_read(event.half_offset, transaction)
         if transaction.state is State.AWAITING and transaction.is_whole:
             transaction.move(Trigger.COMPLETED)
+            self.checks.completed(transaction)
             self._ready.append(transaction)
         elif transaction.parked and transaction.is_whole:
             transaction.parked = False  # the last message came in the very moment of giving it up

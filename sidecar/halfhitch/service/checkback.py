@@ -73,6 +73,9 @@ class CheckBack:
         self._rooms: dict[ProducerGroup, int] = {}
         self._held: dict[ProducerGroup, int] = {}  # permits of the checks in the step that is out
         self._questions_out: list[Check] = []
+        #: For people: waiting for a permit, asked, age of the oldest, undecided by group.
+        self.numbers: tuple[int, int, float, dict[str, int]] = (0, 0, 0.0, {})
+        self._numbers_s = 0.0
         self._scale_ms = 0  # the ledger's time at `_scale_s` of our clock
         self._scale_s = 0.0
 
@@ -120,6 +123,7 @@ class CheckBack:
             _answer(question, future, ledger)
         self._give_up(ledger)
         self._tell_index(ledger)
+        self._count(ledger)
         self._rooms = {}
         for group, wanted_count in ledger.checks.demand().items():
             granted = self._gate.take(group, wanted_count)
@@ -259,6 +263,18 @@ class CheckBack:
                 reason,
                 extra={"action": "transaction_given_up"},
             )
+
+    def _count(self, ledger: Ledger) -> None:
+        """Once a second: whoever scrapes must not look into the ledger from another thread."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._numbers_s < 1.0:
+            return
+        self._numbers_s = now_s
+        oldest = next((t for t in ledger.pending() if t.is_told), None)
+        age_s = 0.0 if oldest is None else (self.now_ms() - oldest.aged_from_ms) / 1000
+        checks = ledger.checks
+        by_group = {str(group): count for group, count in checks.told_by_group.items()}
+        self.numbers = (*checks.counts(), max(0.0, age_s), by_group)
 
     def _tell_index(self, ledger: Ledger) -> None:
         checks, index = ledger.checks, self._index

@@ -81,9 +81,10 @@ class PartitionWorker:
         counts, positions, watermarks = (
             owner.numbers() if owner is not None else ((0, 0, 0, 0), (0, 0), (0, 0))
         )
+        checks = owner.checkback.numbers if owner is not None else (0, 0, 0.0, {})
         return PartitionState(
             self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
-            positions[1], self._trouble,
+            positions[1], self._trouble, *checks,
         )  # fmt: skip
 
     def _run(self) -> None:

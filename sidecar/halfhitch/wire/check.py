@@ -13,7 +13,7 @@ Inboxes add what only coordinators need (`partition`, `instance`): see `Envelope
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -51,6 +51,12 @@ class Check:
     lag_ms: int = 0
 
 
+class _Bytes(msgspec.Struct, forbid_unknown_fields=True):
+    """A header value that is not UTF-8."""
+
+    base64: str
+
+
 class _Text(msgspec.Struct, omit_defaults=True):
     """A message's JSON form; `None` and absent are the same: null."""
 
@@ -59,7 +65,7 @@ class _Text(msgspec.Struct, omit_defaults=True):
     key_base64: str | None = None
     value: str | None = None
     value_base64: str | None = None
-    headers: list[tuple[str, Any]] = []
+    headers: list[tuple[str, str | _Bytes | None]] = []
     partition: int | None = None
 
 
@@ -135,10 +141,12 @@ def _text_of(message: CheckMessage) -> _Text:
 def _message_of(text: _Text) -> CheckMessage:
     headers: Headers = []
     for name, value in text.headers:
-        if isinstance(value, dict):
-            headers.append((name, b64decode(str(value.get("base64")), validate=True)))
+        if value is None:
+            headers.append((name, None))
+        elif isinstance(value, str):
+            headers.append((name, value.encode()))
         else:
-            headers.append((name, None if value is None else str(value).encode()))
+            headers.append((name, b64decode(value.base64, validate=True)))
     return CheckMessage(
         text.topic,
         _joined(text.key, text.key_base64),
@@ -163,6 +171,6 @@ def _joined(text: str | None, encoded: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _header(raw: bytes | None) -> str | dict[str, str] | None:
+def _header(raw: bytes | None) -> str | _Bytes | None:
     text, encoded = _split(raw)
-    return text if encoded is None else {"base64": encoded}
+    return text if encoded is None else _Bytes(encoded)

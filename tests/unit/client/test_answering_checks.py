@@ -401,6 +401,23 @@ def test_a_door_that_is_slow_to_answer_does_not_keep_others_from_being_asked(giv
     world.door.until_ends(8)
 
 
+def test_a_stream_that_is_lost_while_no_check_can_be_taken_is_opened_again(given, monkeypatch):
+    monkeypatch.setattr(checks, "HEARTBEAT_S", 0.05)
+    world = given(check_workers=1)
+    gate = world.application.hold("t0")
+    stream = world.door.stream()
+    stream.check("t0")
+    stream.check("t1")
+    world.application.until_asked(1)
+    stream.cut()
+    second = world.door.stream(2)
+    second.check("t0")  # the sidecar asks again what was on its way
+    second.check("t1")
+    gate.set()
+    world.door.until_ends(2)
+    assert world.application.ids() == ["t0", "t1"]
+
+
 def test_checks_that_hang_are_told(given, monkeypatch, caplog):
     monkeypatch.setattr(checks, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(checks, "STUCK_S", 0.1)
@@ -540,6 +557,14 @@ def test_a_refused_stream_is_asked_for_again(given, step):
     world = given(step, step, step)
     world.still_answers(world.door.stream())
     assert len(world.door.checks_requests()) == 4
+
+
+def test_the_way_back_is_told_after_a_warning(given, caplog):
+    with caplog.at_level(logging.INFO, LOGGER):
+        world = given(refusal(401, "unauthorized"))
+        world.still_answers(world.door.stream())
+    actions = [record.action for record in caplog.records]
+    assert actions == ["check_stream_failed", "check_stream_recovered"]
 
 
 def test_a_sidecar_that_comes_later_is_found(shell, tmp_path):

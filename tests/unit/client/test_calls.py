@@ -11,7 +11,7 @@ from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation, error_of, new_transaction_id, says_its_state
 from halfhitch.client.errors import BadAnswer
 from halfhitch.client.protocol import Response
-from halfhitch.client.values import Message
+from halfhitch.client.values import LocalTransactionState, Message
 
 ADDRESS = parse_address("http://127.0.0.1:8340")
 CALLS = Calls(ADDRESS, "orders", None)
@@ -154,6 +154,41 @@ def test_a_group_or_id_that_no_header_carries_travels_in_json_only(strange):
     first, _, body = prepared(Message("t", b"v"), transaction_id=strange)
     assert first == "POST /v1/transactions HTTP/1.1"
     assert json.loads(body)["transaction_id"] == strange
+
+
+@pytest.mark.parametrize(
+    ("state", "path"),
+    [
+        (LocalTransactionState.COMMIT, "commit?source=check"),
+        (LocalTransactionState.ROLLBACK, "rollback?source=check"),
+        (LocalTransactionState.UNKNOWN, "unknown"),
+    ],
+)
+def test_the_answer_to_a_check_says_that_it_is_one(state, path):
+    call = Calls(ADDRESS, "orders", "s3cret").answer_check(state, "h.1", "t1")
+    first, headers, body = split(call.request)
+    assert first == f"POST /v1/transactions/h.1/{path} HTTP/1.1"
+    assert headers == {
+        "Host": "127.0.0.1:8340",
+        "Half-Token": "s3cret",
+        "Half-Producer-Group": "orders",
+        "Content-Length": "0",
+    }
+    assert body == b""
+    assert (call.transaction_id, call.handle) == ("t1", "h.1")
+
+
+def test_the_stream_of_checks_is_asked_for_with_what_no_path_carries_encoded():
+    calls = Calls(ADDRESS, "a b+é", "s3cret")
+    first, headers, body = split(calls.checks("x" * 98 + "é-17", 3))
+    assert first == "GET /v1/checks?producer_group=a%20b%2B%C3%A9 HTTP/1.1"
+    assert headers == {
+        "Host": "127.0.0.1:8340",
+        "Half-Token": "s3cret",
+        "Half-Heartbeat": "3",
+        "Half-Producer-Name": "x" * 91 + "%C3%A9-17",
+    }
+    assert body == b""
 
 
 @given(

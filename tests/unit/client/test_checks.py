@@ -387,8 +387,18 @@ def test_a_restart_is_not_worth_a_warning_and_a_long_absence_is_worth_one(caplog
         for _ in range(20):
             life.pause_s("gone", None, 0.0, None)
         assert [record.action for record in caplog.records] == ["check_stream_failed"]
-        life.pause_s("gone", good_stream(), 60.0, None)
+        life.recovered()
+        life.recovered()
         assert [record.action for record in caplog.records][1:] == ["check_stream_recovered"]
+
+
+def test_a_stream_is_good_once_its_first_line_has_come():
+    told = []
+    stream = CheckStream("orders", 0.0, lambda: told.append("good"))
+    list(stream.feed(HEAD, 0.0))
+    assert told == []
+    fed(b"nonsense\n", HEARTBEAT, HEARTBEAT, line_of(check_of("t1")), stream=stream)
+    assert told == ["good"]
 
 
 # -- what was said

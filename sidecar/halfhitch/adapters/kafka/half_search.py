@@ -61,9 +61,7 @@ class KafkaHalfSearch:
     def _in_partition(
         self, consumer: Consumer, partition: int, identity: Identity, hint: int, give_up_s: float
     ) -> FoundHalves | None:
-        low, end = consumer.get_watermark_offsets(
-            TopicPartition(self._half_topic, partition), _ASK_S
-        )
+        low, end = self._bounds(consumer, partition)
         start = hint if low <= hint < end else low
         half_offsets: dict[int, int] = {}  # by index; a later copy stands for the earlier one
         if start < end:
@@ -90,3 +88,17 @@ class KafkaHalfSearch:
             return None  # nothing, or the hint was wrong: search from the start
         ordered = tuple(half_offsets[index] for index in indexes)
         return FoundHalves(partition, ordered, indexes[-1] + 1)
+
+    def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+        """While a leader moves, or is new, the answer is an error for a moment."""
+        give_up_s = time.monotonic() + _ASK_S
+        where = TopicPartition(self._half_topic, partition)
+        while True:
+            try:
+                low, end = consumer.get_watermark_offsets(where, _ASK_S)
+            except KafkaException:
+                if time.monotonic() > give_up_s:
+                    raise
+                time.sleep(_POLL_S)
+            else:
+                return int(low), int(end)

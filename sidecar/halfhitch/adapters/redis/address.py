@@ -152,7 +152,7 @@ def _path(path: str, kind: Kind) -> tuple[str, int]:
     if kind == "sentinel":
         if not steps or _SERVICE.fullmatch(steps[0]) is None:
             raise ConfigurationError(
-                "redis.url must name what the Sentinels call the primary: "
+                "redis.url must name the service, as the Sentinels call the primary: "
                 "redis+sentinel://host:26379/mymaster/0."
             )
         service = steps.pop(0)

@@ -150,7 +150,8 @@ def sentence(error: BaseException, address: RedisAddress) -> str:
         if part in text:
             return f"{where} {says}"
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
-        return f"{where} does not answer: see that it runs, and that redis.url leads to it."
+        how = " over TLS: see that it speaks TLS on this port," if address.is_tls else ": see"
+        return f"{where} does not answer{how} that it runs, and that redis.url leads to it."
     match = _CODE.match(text)
     code = match[0] if match is not None else type(error).__name__
     return f"{where} answers with an error ({code}): its own log says more."

@@ -193,7 +193,7 @@ class Outbox:
         batch = Batch()
         with self._lock:
             # A partition with very much to write must not hold up the others.
-            share = max(1, count_max // max(1, len(self._partitions)))
+            share = -(-count_max // max(1, len(self._partitions)))
             for partition, state in self._partitions.items():
                 if state.clearing is not Clearing.NONE:
                     continue

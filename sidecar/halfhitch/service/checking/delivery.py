@@ -102,7 +102,6 @@ class Delivery:
             return False
         ways = link.ways
         ways.remove(link)
-        self._full.pop(link, None)
         is_last = not ways.links
         if is_last:
             self._permits.went(ways.group, self._clock.monotonic_s())
@@ -189,7 +188,6 @@ class Delivery:
 
         From within `offer` the link may settle, or go; then the question is somewhere else now.
         """
-        attempt = question.attempt = question.attempt + 1
         question.link = link
         link.out[question] = None
         link.ways.out_count += 1
@@ -203,7 +201,7 @@ class Delivery:
                 link.name,
                 extra={"action": "check_bug"},
             )
-        is_here = question.link is link and question.attempt == attempt
+        is_here = question.link is link
         if is_taken:
             now_s = self._sent(question)
             if is_here:
@@ -225,7 +223,6 @@ class Delivery:
             return False
         if not self._others.post(instance, inbox.CHECK, body):
             return False
-        question.attempt += 1
         question.instance = instance
         ways.out_count += 1
         limits = self._limits

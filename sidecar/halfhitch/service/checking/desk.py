@@ -69,7 +69,10 @@ class Desk:
         self._check_now = check_now
         self._others = Others(presence)
         self._permits = Permits(
-            in_flight_max=limits.in_flight_max, breaker=limits.breaker, dice=dice
+            in_flight_max=limits.in_flight_max,
+            answer_s=limits.answer_s,
+            breaker=limits.breaker,
+            dice=dice,
         )
         self._arrivals = Arrivals(loop)
         self._delivery = Delivery(

@@ -4,13 +4,19 @@ A permit is granted to an owner's thread, handed over with a check, and freed on
 settled; so what lies in memory is never more than what was granted. Nothing is ever done under the
 lock but counting.
 
+How many a group is granted follows what it can answer: a producer that takes 256 checks and answers
+40 of them in time would use up the numbers of the others for nothing. Silence halves the group's
+window, at most once in the time for an answer; answers widen it again.
+
 Not known here: who the producers are. The desk says whether there are any, and whether they have
 no room (`hold_back`).
 """
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.checking.breaker import Breaker, BreakerLimits, BreakerState
@@ -27,12 +33,19 @@ _GOOD = frozenset(
 )
 
 
+_WINDOW_MIN: Final = 4.0
+#: The window grows by so many with each windowful of answers.
+_GROWTH: Final = 4.0
+
+
 @dataclass(slots=True)
 class _Account:
     """One group's."""
 
     breaker: Breaker
     touched_s: float
+    window: float
+    shrunk_s: float = -math.inf
     granted_count: int = 0
     outstanding_count: int = 0
     is_live_here: bool = False
@@ -45,6 +58,7 @@ class GroupPermits:
 
     granted_count: int
     outstanding_count: int
+    window_count: int  # so many may be under way now
     breaker: BreakerState
     opens_in_s: float | None
 
@@ -53,9 +67,15 @@ class Permits:
     """Any method may be called from any thread."""
 
     def __init__(
-        self, *, in_flight_max: int, breaker: BreakerLimits, dice: Callable[[], float]
+        self,
+        *,
+        in_flight_max: int,
+        answer_s: float,
+        breaker: BreakerLimits,
+        dice: Callable[[], float],
     ) -> None:
         self._in_flight_max = in_flight_max
+        self._answer_s = answer_s
         self._breaker_limits = breaker
         self._dice = dice
         self._lock = threading.Lock()
@@ -72,7 +92,7 @@ class Permits:
             account = self._account(group, now_s)
             if account.is_held_back:
                 return 0
-            room = self._in_flight_max - account.granted_count - account.outstanding_count
+            room = int(account.window) - account.granted_count - account.outstanding_count
             if room <= 0 or wanted_count <= 0:
                 return 0
             count = account.breaker.take(min(wanted_count, room), now_s)
@@ -109,7 +129,13 @@ class Permits:
                 account.breaker.unused(1)
             elif outcome in _GOOD:
                 account.breaker.good()
+                wider = account.window + _GROWTH / account.window
+                account.window = min(wider, self._in_flight_max)
             else:
+                if outcome is CheckOutcome.SILENT and now_s - account.shrunk_s > self._answer_s:
+                    account.shrunk_s = now_s
+                    floor = min(_WINDOW_MIN, self._in_flight_max)
+                    account.window = max(account.window / 2, floor)
                 account.breaker.bad(generation, now_s, self._dice())
 
     def came(self, group: str, now_s: float) -> None:
@@ -160,10 +186,11 @@ class Permits:
         with self._lock:
             account = self._accounts.get(group)
             if account is None:
-                return GroupPermits(0, 0, BreakerState.CLOSED, None)
+                return GroupPermits(0, 0, self._in_flight_max, BreakerState.CLOSED, None)
             return GroupPermits(
                 account.granted_count,
                 account.outstanding_count,
+                int(account.window),
                 account.breaker.state,
                 account.breaker.opens_in_s(now_s),
             )
@@ -175,6 +202,8 @@ class Permits:
     def _account(self, group: str, now_s: float) -> _Account:
         account = self._accounts.get(group)
         if account is None:
-            account = self._accounts[group] = _Account(Breaker(self._breaker_limits), now_s)
+            breaker = Breaker(self._breaker_limits)
+            account = _Account(breaker, now_s, float(self._in_flight_max))
+            self._accounts[group] = account
         account.touched_s = now_s
         return account

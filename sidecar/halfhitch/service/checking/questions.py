@@ -27,8 +27,6 @@ class Question:
     instance: str = ""
     is_waiting: bool = False
     is_settled: bool = False
-    #: Grows with each attempt: a link may settle, or go, from within `offer`.
-    attempt: int = 0
 
     #: Some way took it and then broke: nobody can say that it did not arrive.
     is_perhaps_delivered: bool = False

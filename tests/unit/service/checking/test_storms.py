@@ -67,14 +67,15 @@ class Chaos:
         self.links.append((one, link))
         one.desk.connect(link)
 
-    def within_offer(self, one: OneDesk, link: FakeLink, asked: Check) -> None:
+    def within_offer(self, one: OneDesk, link: FakeLink, asked: Check) -> bool:
         draw = self.rng.random()
-        if draw < 0.05:
+        if draw < 0.08:
             one.desk.settle(asked.identity, self.rng.choice(LINK_OUTCOMES))
-        elif draw < 0.07:
+        elif draw < 0.10:
             one.desk.disconnect(link)
-        elif draw < 0.09:
+        if self.rng.random() < 0.03:
             raise RuntimeError("a bug in a door")
+        return self.rng.random() > 0.1
 
     def disconnect(self) -> None:
         if self.links:
@@ -188,7 +189,7 @@ def answering(one: OneDesk, group: str, room: int = 64) -> FakeLink:
         one.desk.settle(asked.identity, CheckOutcome.COMMIT)
 
     loop = asyncio.get_running_loop()
-    link.within = lambda asked: loop.call_soon(answer, asked) and None
+    link.within = lambda asked: loop.call_soon(answer, asked)
     one.desk.connect(link)
     return link
 
