@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
@@ -141,13 +142,20 @@ def _each(
                 else:
                     failed.append({**row, "failure": _sentence(error)})
             rest = rows[begin + chunk :]
-            if rest and all(isinstance(error, BackendError) for error in errors):
+            if rest and all(is_outage(error) for error in errors):
                 failed += [{**row, "failure": "not tried: nobody answers"} for row in rest]
                 break
             if rest and time.monotonic() - told_s > _PROGRESS_S:
                 say(f"{begin + chunk} of {len(rows)}")
                 told_s = time.monotonic()
     return done, failed
+
+
+def is_outage(error: HalfHitchError | None) -> bool:
+    """Whether the next transaction will fare no better."""
+    return isinstance(error, BackendError) or (
+        isinstance(error, Refusal) and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+    )
 
 
 def _error_of(do: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> HalfHitchError | None:

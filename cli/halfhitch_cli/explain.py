@@ -50,6 +50,8 @@ def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str
     limit_s = settings.get("checks.age_s_max")
     limit = f", or when it is {age(float(limit_s))} old" if limit_s else ""
     policy = _GIVE_UP.get(str(settings.get("checks.give_up")), "the give-up policy decides")
+    if settings.get("checks.give_up_topics"):
+        policy += " (unless checks.give_up_topics says otherwise for its topic)"
     lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
     name = _name(shown)
     lines.append(
@@ -65,7 +67,7 @@ def _checks(shown: Mapping[str, Any]) -> list[str]:
         f"No producer of group {group} is connected to any instance: nobody can be asked, and no "
         "check is counted meanwhile. Start one, or decide it yourself."
     )
-    due = "now" if not next_s else f"in {age(next_s)}"
+    due = "now" if not next_s or next_s < 1 else f"in {age(next_s)}"
     if not count:
         if next_s is None:
             return ["It has not been checked.", nobody]
@@ -84,7 +86,8 @@ def _checks(shown: Mapping[str, Any]) -> list[str]:
 def parked(shown: Mapping[str, Any]) -> list[str]:
     """Of a parked transaction."""
     why = _PARKED.get(shown["reason"], f"It was given up ({shown['reason']})")
-    detail = f": {shown['detail']}" if shown["detail"] else ""
+    has_more = shown["detail"] and shown["reason"] not in ("checks_exhausted", "too_old")
+    detail = f": {shown['detail']}" if has_more else ""
     lines = [
         f"{_what(shown)}; it lies on the parked topic, whole, and nothing happens to it by itself.",
         f"{why}{detail}.",

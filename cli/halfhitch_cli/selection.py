@@ -137,6 +137,11 @@ def one(client: AdminClient, kind: str, transaction_id: str, group: str | None) 
     found, missing_partitions = lookup(client, kind, transaction_id, group)
     if found is not None:
         return found
+    if kind == "transactions" and lookup(client, "parked", transaction_id, group)[0] is not None:
+        raise RequestError(
+            f"Transaction {transaction_id} was given up and is parked: put it back first "
+            "(halfhitch parked resume), then it can be decided or checked."
+        )
     if missing_partitions and group is not None:
         return {"transaction_id": transaction_id, "producer_group": group}
     raise RequestError(not_found(kind, transaction_id, group, missing_partitions))

@@ -60,6 +60,7 @@ class App:
                 tokens,
                 allowed_hosts=settings.http.hosts,
                 death_reasons=engine.death_reasons,
+                operations=engine.operations,
             )
             await self.admin.start()
             self.http = HttpDoor(

@@ -11,13 +11,11 @@ break a promise are final: `failed` tells, and the process should end.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch import __version__
@@ -25,15 +23,18 @@ from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import clients, topics
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
+from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
 from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
+from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.admission import Admission
@@ -42,17 +43,19 @@ from halfhitch.service.asking import Asking
 from halfhitch.service.checkback import CheckBack
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.checking.desk import Desk
-from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.decisions import DecisionLog
-from halfhitch.service.owner import OwnerLimits, PartitionOwner
+from halfhitch.service.operations import OperationsParts, OperationsService
+from halfhitch.service.owner import PartitionOwner
 from halfhitch.service.ownership import Ownership
 from halfhitch.service.payloads import PayloadCache
 from halfhitch.service.topics import TopicPolicy
-from halfhitch.service.transactions import Parts, TransactionService
+from halfhitch.service.transactions import Inquiry, Parts, TransactionService
 from halfhitch.service.visibility import Visibility
 from halfhitch.service.worker import PartitionWorker
 from halfhitch.wire.handle import HandleCodec
+
+__all__ = ["Engine", "EngineOptions"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,39 +66,6 @@ _RECORD_OVERHEAD_BYTES: Final = topics.RECORD_OVERHEAD_BYTES
 _FLUSH_S: Final = 5.0
 #: One try at the internal topics. A stop cannot interrupt it, so it must be short; it is repeated.
 _TOPICS_WAIT_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """Plain values; see config.py for what they mean to an operator."""
-
-    bootstrap: str
-    handle_keys: tuple[bytes, ...]
-    instance: str = field(default_factory=socket.gethostname)
-    topic_prefix: str = ""
-    partition_count: int = 4
-    replication_factor: int = 1
-    create_topics: bool = False
-    allow_topics: tuple[str, ...] = ("*",)
-    owner_enabled: bool = True
-    owner_limits: OwnerLimits = field(default_factory=OwnerLimits)
-    transaction_timeout_ms: int = 15_000
-    session_timeout_ms: int = 10_000
-    delivery_ms: int = 8_000
-    message_bytes_max: int = 1_000_000
-    visible_wait_s: float = 30.0
-    stop_wait_s: float = 8.0
-    desk_limits: DeskLimits = field(default_factory=DeskLimits)
-    give_up: str = "park"
-    give_up_topics: tuple[str, ...] = ()
-    redis_url: str | None = None
-    check_url: str | None = None
-    check_url_groups: tuple[str, ...] = ("*",)
-    check_url_networks: tuple[str, ...] = ()
-    check_url_token: str | None = None
-    producer_options: dict[str, str] = field(default_factory=dict)
-    consumer_options: dict[str, str] = field(default_factory=dict)
-    admin_options: dict[str, str] = field(default_factory=dict)
 
 
 _ANSWERS: Final = {
@@ -123,6 +93,7 @@ class Engine:
         self._kafka_trouble: str | None = "Kafka has not been reached yet"
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_open = False
+        self._partition_count = 0
         self._failure: asyncio.Future[HalfHitchError] | None = None
         self._index = None if options.redis_url is None else LaterIndex()
         self._callbacks: CallbackLinks | None = None
@@ -178,7 +149,6 @@ class Engine:
             limits=options.desk_limits,
             check_now=self._check_now,
         )
-        self.transactions = TransactionService(self._parts(visibility))
         if options.check_url is not None:
             self._callbacks = CallbackLinks(
                 Target.parse(options.check_url, options.check_url_networks),
@@ -188,6 +158,9 @@ class Engine:
                 token=options.check_url_token,
                 answer_s=options.desk_limits.answer_s,
             )
+        parts = self._parts(visibility)
+        self.transactions = TransactionService(parts)
+        self.operations = OperationsService(self._operations_parts(parts.inquiry))
         self._log.start()
         self.desk.start()
         self._tasks = [asyncio.ensure_future(self._open()), asyncio.ensure_future(self._probe())]
@@ -214,6 +187,32 @@ class Engine:
             visible_wait_s=options.visible_wait_s,
             on_decided=self._on_decided,
             on_group=_nobody if self._callbacks is None else self._callbacks.notice,
+        )
+
+    def _operations_parts(self, inquiry: Inquiry) -> OperationsParts:
+        names = self._names
+        self._parked = KafkaParkedStore(
+            self._consumer,
+            self._resume_producer,
+            lambda: self._admin,
+            half_topic=names.half,
+            op_topic=names.op,
+            parked_topic=names.parked,
+            owner_group=names.owner_group,
+            transaction_timeout_ms=self._options.transaction_timeout_ms,
+        )
+        return OperationsParts(
+            owners=self._ownership,
+            decisions=self._decisions,
+            halves=KafkaHalfSearch(self._consumer, half_topic=names.half),
+            inquiry=inquiry,
+            parked=self._parked,
+            index=self._index,
+            presence=self._index,
+            observer=self._observer,
+            clock=self._clock,
+            partition_count=lambda: self._partition_count,
+            check_count_max=self._options.owner_limits.check_rules.count_max,
         )
 
     async def _end_by_check(self, handle: str, resolution: Resolution) -> None:
@@ -250,6 +249,7 @@ class Engine:
         if self._callbacks is not None:
             await self._callbacks.stop()
         self.desk.stop()
+        self._parked.stop()
         if self._index is not None:
             await self._index.stop()
         await asyncio.to_thread(self._tail.stop, 2.0)
@@ -278,6 +278,7 @@ class Engine:
                 return
             self._kafka_trouble = None
             self._is_open = True
+            self._partition_count = count
             self._open_index()
             self.transactions.open(count)
             if self._options.owner_enabled:
@@ -296,6 +297,9 @@ class Engine:
             instance=options.instance,
             observer=self._observer,
             on_post=self.desk.on_inbox,
+            # As long as anything can be pending, and a little longer.
+            kept_s=options.owner_limits.check_rules.age_ms_max // 1000 + 3_600,
+            body_bytes_max=options.message_bytes_max * 2 + _RECORD_OVERHEAD_BYTES,
         )
         index.start()
         self._index.opened(index)
@@ -345,17 +349,30 @@ class Engine:
         config = self._config(self._options.consumer_options)
         return clients.log_consumer(config, group=self._names.owner_group)
 
+    def _owner_producer(self, transactional_id: str) -> Producer:
+        options = self._options
+        return clients.owner_producer(
+            self._config(options.producer_options),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
+        )
+
+    def _resume_producer(self, transactional_id: str) -> Producer:
+        options = self._options
+        return clients.resume_producer(
+            self._config(options.producer_options),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
+        )
+
     def _make_worker(self, visibility: Visibility) -> Callable[[int], PartitionWorker]:
         options, names = self._options, self._names
 
         def make_owner(partition: int, may_write: Callable[[], bool]) -> PartitionOwner:
             writer = KafkaPartitionWriter(
-                lambda: clients.owner_producer(
-                    self._config(options.producer_options),
-                    transactional_id=f"{names.owner_group}-{partition}",
-                    transaction_timeout_ms=options.transaction_timeout_ms,
-                    message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
-                ),
+                partial(self._owner_producer, f"{names.owner_group}-{partition}"),
                 admin=self._admin,
                 group_metadata=partial(self._membership.metadata, may_write),
                 half_topic=names.half,

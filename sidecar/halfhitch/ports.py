@@ -120,7 +120,8 @@ class Observer(Protocol):
         """Redis answers, or does not."""
 
     def redis_rebuilt(self, reason: str) -> None:
-        """What Redis held was not ours any more ("wiped", "old", "away", "garbage")."""
+        """What Redis held was not ours any more ("wiped", "old", "away",
+        "garbage", "overflow")."""
 
 
 class StoredRecord(Protocol):
@@ -317,6 +318,10 @@ class DoubtIndex(Protocol):
         """Whether everything must be written anew: begin `doubtful` from the start, once."""
         ...
 
+    def has_room(self, count: int) -> bool:
+        """Whether so many can be taken now; else tell them later."""
+        ...
+
     async def delivered(self, partition: int, identity: Identity) -> int:
         """Highest check number known to be delivered; 0 when Redis does not say, or not in time."""
         ...
@@ -340,7 +345,7 @@ class Presence(Protocol):
     def instances(self, producer_group: str) -> Sequence[str]:
         """Other instances with live producers of the group, as last heard (a second old at most).
 
-        Asking makes it worth knowing: the first answer may be empty.
+        From any thread. Asking makes it worth knowing: the first answer may be empty.
         """
         ...
 

@@ -6,20 +6,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from halfhitch.embedded import EmbeddedRedis
 from halfhitch.errors import RedisUnavailable
 from harness.redis_worlds import RealRedis, TwinRedis, doubt, eventually, identity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator
     from typing import Any
 
     from harness.redis_worlds import World
 
 
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
 @pytest.fixture(params=["memory", "redis"])
-async def redis_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    made: World = TwinRedis() if request.param == "memory" else RealRedis(tmp_path)
+async def redis_world(
+    request: pytest.FixtureRequest, own_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    monkeypatch.setattr("halfhitch.adapters.redis.writer.PULSE_S", 0.2)
+    made: World = TwinRedis() if request.param == "memory" else RealRedis(own_server)
     yield made
     await made.close()
 

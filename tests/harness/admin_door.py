@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class QuietSystem:
     """service.api.System of an instance that owns nothing."""
 
+    def degraded_reasons(self) -> list[str]:
+        return []
+
     def unready_reasons(self) -> list[str]:
         return []
 

@@ -65,6 +65,10 @@ class FakeLink:
         #: Called from within `offer`; False: after all it does not take the check.
         self.within: Callable[[Check], object] | None = None
 
+    @property
+    def at_once(self) -> int:
+        return 1_000_000
+
     def offer(self, check: Check) -> bool:
         if self.room <= 0:
             self.refused_count += 1

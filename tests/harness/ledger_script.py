@@ -198,6 +198,39 @@ class LedgerScript:
         self.ledger.tick(self.now_ms)
         self.ledger.end_incomplete(is_caught_up=self.is_caught_up)
 
+    def pass_time(self, passed_ms: int) -> None:
+        """Time passes in turns of a second, and a moment more: timers are late by a little."""
+        for _ in range(passed_ms // 1_000):
+            self.tick(1_000)
+        self.tick(passed_ms % 1_000 + 64)
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def report(
+        self, name: str, number: int, *, is_counted: bool = True, is_lost: bool = False
+    ) -> None:
+        """What became of a check; delivered unless told."""
+        self.ledger.checks.reported(
+            self.transaction(name), number, "unknown", "p1", is_counted=is_counted, is_lost=is_lost
+        )
+
+    def checked(self, name: str) -> int:
+        """A check of it is written, read back and delivered; its number."""
+        while True:
+            (order,) = self.carried_out(permits=1).copies
+            if order.transaction.identity[1] == name:
+                self.report(name, order.number)
+                return order.number
+
+    def due_checks(self, *, permits: int = 10) -> list[tuple[str, int]]:
+        """What the next step would check; that step is aborted."""
+        step = self.plan(permits=permits)
+        if step is None:
+            return []
+        found = [(o.transaction.identity[1], o.number) for o in step.copies if o.is_check]
+        self.ledger.abort(step)
+        return found
+
     # -- steps ----------------------------------------------------------------------------------
 
     def plan(

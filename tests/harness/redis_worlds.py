@@ -1,7 +1,7 @@
 """A Redis and the doubt indexes of several instances on it: the real thing and the twin in memory.
 
-Owns `RealRedis` and `TwinRedis`, which offer tests the same handles. Each real world has a server
-of its own (started in about 20 ms), because tests wipe, pause and restore it.
+Owns `RealRedis` and `TwinRedis`, which offer tests the same handles. A real one needs a server to
+itself, because tests wipe, pause and restore it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from halfhitch.ports import Doubt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from halfhitch.core.model import Identity
 
@@ -110,11 +109,11 @@ class TwinRedis(_Indexes):
 
 
 class RealRedis(_Indexes):
-    """A redis-server of its own."""
+    """An empty redis-server that nobody else uses meanwhile; it is given back empty."""
 
-    def __init__(self, folder: Path, *, password: str | None = None) -> None:
+    def __init__(self, server: EmbeddedRedis) -> None:
         super().__init__()
-        self.server = EmbeddedRedis(folder, password=password).start()
+        self.server = server.start()
         self.url = self.server.url
         self.client = Redis.from_url(self.url, protocol=2)
 
@@ -153,9 +152,12 @@ class RealRedis(_Indexes):
         self.server.resume()
 
     async def close(self) -> None:
+        if self.server.is_running:
+            self.server.resume()
         await super().close()
+        if self.server.is_running:
+            self.client.flushall()
         self.client.close()
-        self.server.stop()
 
     def names(self) -> list[str]:
         """All keys but the canaries."""

@@ -111,6 +111,8 @@ _GROUP = "orders"
 _EPOCH_MS = 1_000_000_000
 _UNITS_MS = {"ms": 1, "s": 1_000, "h": 3_600_000}
 _LOST_MAX = 3
+#: An owner looks at its clock at least so often.
+_LOOKS_MS = 100
 
 
 class ScenarioError(Exception):
@@ -430,8 +432,14 @@ class Scenario:
                 self._owned.pass_op(op_offset)
 
     def _do_tick(self, words: list[str]) -> None:
-        self._owned.tick(self._stored_at())
+        self._look_at_clock()
         self._end_incomplete()
+
+    def _look_at_clock(self) -> None:
+        now_ms, before_ms = self._stored_at(), self._owned.checks.now_ms
+        if before_ms is not None and now_ms - before_ms > _LOOKS_MS:
+            self._owned.tick(now_ms - _LOOKS_MS)  # as an owner does all the time
+        self._owned.tick(now_ms)
 
     def _end_incomplete(self) -> None:
         self._owned.end_incomplete(is_caught_up=self._owned.positions[0] == len(self._half_log))
@@ -595,7 +603,7 @@ class Scenario:
         self._step = None
 
     def _do_turn(self, words: list[str]) -> None:
-        self._owned.tick(self._stored_at())
+        self._look_at_clock()
         self._do_read([])
         self._end_incomplete()
         self._do_plan(words)

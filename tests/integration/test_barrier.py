@@ -11,15 +11,17 @@ import random
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from halfhitch.barrier import (
+    DbapiBarrier,
     LocalOutcomeUnknown,
     TransactionFenced,
     TransactionRecordedTwice,
@@ -281,6 +283,24 @@ def test_a_locked_table_is_answered_unknown_in_time(postgres_shop: Shop) -> None
     local.rollback()
     local.close()
     assert postgres_shop.barrier.check(asked("a")) is ROLLBACK
+
+
+def test_a_pool_s_autocommit_connections_wait_no_longer_and_stay_as_they_were(
+    postgres: EmbeddedPostgres,
+) -> None:
+    connection = psycopg.connect(postgres.dsn, autocommit=True, row_factory=dict_row)
+    shop = DbapiShop(lambda: psycopg.connect(postgres.dsn))
+    shop.set_up()
+    barrier = DbapiBarrier(lambda: nullcontext(connection), GROUP, wait_s=0.1)
+    with open_order(shop, "a") as local:
+        assert barrier.check(asked("a")) is UNKNOWN
+        local.commit()
+    assert barrier.check(asked("a")) is COMMIT
+    assert barrier.check(asked("b")) is ROLLBACK
+    assert connection.autocommit
+    with pytest.raises(TransactionFenced), connection.transaction():
+        barrier.record(connection, "b")
+    connection.close()
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

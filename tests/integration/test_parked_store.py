@@ -233,13 +233,46 @@ async def test_whoever_looked_before_a_rival_was_done_looks_again(
         fenced = store._fenced
 
         def overtaken(half_partition: int) -> Producer:
-            asyncio.run_coroutine_threadsafe(put_back(rival, "T1"), loop).result(DEADLINE_S)
+            if not overtaken_count:
+                overtaken_count.append(1)
+                asyncio.run_coroutine_threadsafe(put_back(rival, "T1"), loop).result(DEADLINE_S)
             return fenced(half_partition)
 
+        overtaken_count: list[int] = []
         monkeypatch.setattr(store, "_fenced", overtaken)
         with pytest.raises(TransactionNotFound, match="put back before"):
             await put_back(store, "T1")
     assert len(parks.halves()) == 1
+
+
+async def test_many_are_put_back_together_each_behind_its_own_fence(parks: Parks) -> None:
+    names = [f"T{number}" for number in range(12)]
+    for name in names:
+        parks.park(name, name.encode(), b"more")
+    async with parks.store() as store, parks.store() as rival:
+        asked = [put_back(store, name) for name in [*names, "T0", "T99"]]
+        results = await asyncio.gather(*asked, put_back(rival, "T3"), return_exceptions=True)
+        refused = [r for r in results if isinstance(r, BaseException)]
+        # T0 was asked for twice, T3 by two; nobody knows T99.
+        assert {type(r) for r in refused} <= {TransactionNotFound, KafkaUnavailable}, refused
+        for name in names:
+            with pytest.raises(TransactionNotFound):
+                await put_back(store, name)
+        assert await store.parkings() == ([], 0)
+    halves = [read_record(h.offset, list(h.headers)) for h in parks.halves()]
+    fences: dict[str, set[int]] = {}
+    for half in halves:
+        assert isinstance(half, HalfRecord)
+        fences.setdefault(half.transaction_id, set()).add(half.fence)
+    assert len(halves) == 24
+    assert sorted(fences) == sorted(names)
+    notes = {
+        record.offset: dict(record.headers)["HALFHITCH"].split(b'"')[3].decode()
+        for record, _ in parks.ops()
+    }
+    assert {name: {notes[fence] for fence in found} for name, found in fences.items()} == {
+        name: {name} for name in names
+    }
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["parked with it", "it came later"])

@@ -5,6 +5,7 @@ After a change that is meant: `pytest tests/scenarios --rewrite`, then read the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_the_ledger_does_what_the_scenario_says(path: Path, request: pytest.Fixt
 
 
 def test_every_scenario_begins_with_what_it_tells() -> None:
-    assert len(FILES) >= 16
+    assert len(FILES) >= 50
     assert [path.stem for path in FILES if not path.read_text().startswith("# ")] == []
 
 
@@ -59,6 +60,10 @@ def test_lines_are_counted_for_people() -> None:
         (["have A"], "no such command"),
         (["half A mesage=1"], "not one of message="),
         (["time 61"], "not a time"),
+        (["time 61h5"], "not a time"),
+        (["half A", "rules checks=1"], "first record"),
+        (["producers orders"], "permits"),
+        (["half A", "report A shrugged"], "shrugged"),
         (["confirm"], "plan first"),
         (["abort"], "plan first"),
         (["crash", "read"], "replay first"),
@@ -93,3 +98,29 @@ def test_a_scenario_in_which_a_watermark_passes_what_is_needed_fails() -> None:
     scenario._stored = (1, 0)
     with pytest.raises(ScenarioError, match="half 0 lies below the watermark"):
         scenario.run(["half A"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"immunity_ms": 60_000}, "A is checked early: it is 7s old"),
+        ({"delivered": -1}, "A: number 1 is written before 0 arrived"),
+    ],
+)
+def test_a_scenario_with_a_check_that_must_not_be_fails(
+    change: dict[str, int], reason: str
+) -> None:
+    scenario = Scenario()
+    scenario.run(["producers orders=1", "half A", "turn", "time +7s"])
+    for name, value in change.items():
+        setattr(scenario._lives["A"], name, value)
+    with pytest.raises(ScenarioError, match=reason):
+        scenario.run(["turn"])
+
+
+def test_a_scenario_with_more_checks_than_allowed_fails() -> None:
+    scenario = Scenario()
+    scenario.run(["producers orders=1", "half A", "turn", "time +7s"])
+    scenario._rules = replace(scenario._rules, count_max=0)
+    with pytest.raises(ScenarioError, match="A is checked more often than allowed: 1"):
+        scenario.run(["turn"])

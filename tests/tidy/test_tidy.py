@@ -40,7 +40,7 @@ LONG_MODULES = {
         "one class; what feeds it, plan and confirm are only understood together",
     ),
     "sidecar/halfhitch/core/checks.py": (
-        340,
+        350,
         "one life, from young to given up; its turns are only understood together",
     ),
 }
@@ -389,7 +389,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (long_module, "cli/x.py", "\n" * (MODULE_LINES_MAX + 1)),
         (long_module, _CORE, "\n" * (CORE_LINES_MAX + 1)),
         (long_module, "tests/unit/test_x.py", "\n" * (TEST_LINES_MAX + 1)),
-        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 321),
+        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 351),
         (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * CORE_LINES_MAX),
         (long_lines, "x.py", "#" * (COLUMNS_MAX + 1)),
         (long_lines, "x.py", "x" * (COLUMNS_MAX + 1) + "  # noqa: E501"),

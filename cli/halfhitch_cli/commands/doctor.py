@@ -127,6 +127,14 @@ def _sidecar(settings: Settings) -> Finding:
         return Finding("sidecar", Severity.WARN, error.message, "")
     except HalfHitchError as error:
         return Finding("sidecar", Severity.FAIL, error.message, "")
+    degraded = answer.get("degraded", []) if isinstance(answer, dict) else []
+    if status < 300 and degraded:
+        return Finding(
+            "sidecar",
+            Severity.WARN,
+            f"The sidecar on {door.address} is ready, but {'; '.join(degraded)}.",
+            "Transactions go on; docs/operations.md says what does not.",
+        )
     if status < 300:
         return Finding("sidecar", Severity.OK, f"Ready on {door.address}.")
     reasons = "; ".join((answer or {}).get("reasons", [])) or f"status {status}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from halfhitch.config import Purpose
-from halfhitch.errors import BackendError, HalfHitchError, RequestError
+from halfhitch.errors import HalfHitchError, RequestError
 from halfhitch_cli import bulk, explain
 from halfhitch_cli import selection as chosen
 from halfhitch_cli.app import ERROR, OK
@@ -44,6 +44,8 @@ app = typer.Typer(
 _SETTINGS = ("admin", "auth")
 _KIND = "parked"
 _SHOWN_CHARS_MAX = 200
+#: So many in a row without an answer, and an export gives up.
+_OUTAGES_MAX = 3
 
 
 def list_(
@@ -116,7 +118,7 @@ def resume(
     rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
     action = Action(
         kind=_KIND, name="resume", verb="Resume", done="resumed", reason=reason,
-        operator=operator, parallel=1,
+        operator=operator, parallel=32,
     )  # fmt: skip
     return bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
 
@@ -173,13 +175,15 @@ def _write(
     client: AdminClient, rows: Sequence[dict[str, Any]], file: TextIO
 ) -> list[tuple[dict[str, Any], str]]:
     failed: list[tuple[dict[str, Any], str]] = []
+    outages = 0
     for row in rows:
         try:
             answer = _content(client, row)
         except HalfHitchError as error:
             failed.append((row, error.message))
-            if isinstance(error, BackendError) and len(failed) > 3:
-                raise  # nobody answers any more
+            outages = outages + 1 if bulk.is_outage(error) else 0
+            if outages > _OUTAGES_MAX:
+                raise
             continue
         file.write(json.dumps(answer, ensure_ascii=False) + "\n")
     return failed

@@ -10,6 +10,7 @@ from halfhitch_cli.client import AdminClient
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit
+from halfhitch_cli.selection import age
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -19,6 +20,7 @@ _STYLES = {
     "working": "green",
     "taking_over": "yellow",
     "failed": "red",
+    "degraded": "yellow",
 }
 
 
@@ -36,6 +38,7 @@ def status(given: Given, output: Output = OutputForm.TABLE) -> int:
 def _tables(answer: dict[str, Any]) -> list[Table]:
     rows = [["state", "ready" if answer["ready"] else "not ready"]]
     rows += [["reason", str(reason)] for reason in answer["reasons"]]
+    rows += [["degraded", str(reason)] for reason in answer.get("degraded", [])]
     rows += [[name, _cell(value)] for name, value in answer["info"].items()]
     tables = [Table(columns=("Sidecar", ""), rows=rows, styles=_STYLES)]
     partitions = answer["partitions"]
@@ -45,7 +48,10 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
 
 
 def _partition_table(partitions: list[dict[str, Any]]) -> Table:
-    numbers = ("pending", "decided", "early", "half to replay", "op to replay")
+    numbers = (
+        *("pending", "oldest", "due", "checking", "decided", "early"),
+        *("half to replay", "op to replay"),
+    )
     return Table(
         columns=("Half partition", "phase", *numbers, "trouble"),
         right=frozenset(("Half partition", *numbers)),
@@ -55,6 +61,9 @@ def _partition_table(partitions: list[dict[str, Any]]) -> Table:
                 str(p["partition"]),
                 p["phase"],
                 str(p["pending_count"]),
+                age(p.get("oldest_age_s", 0.0)) if p["pending_count"] else "",
+                str(p.get("due_count", 0)),
+                str(p.get("checking_count", 0)),
                 str(p["decided_count"]),
                 str(p["early_count"]),
                 str(p["half_position"] - p["half_watermark"]),

@@ -259,7 +259,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
 def _next_check(row: dict[str, Any]) -> str:
     if row["next_check_s"] is None:
         return "no producer"
-    return age(row["next_check_s"]) if row["next_check_s"] else "now"
+    return age(row["next_check_s"]) if row["next_check_s"] >= 1 else "now"
 
 
 def _tell_rest(answer: dict[str, Any]) -> None:
@@ -271,9 +271,16 @@ def _tell_rest(answer: dict[str, Any]) -> None:
 
 
 def _card(where: str, found: dict[str, Any]) -> Table:
+    shown = dict(found)
+    if not shown["check_count"]:
+        shown.pop("delivered", None)
     rows = [["state", where]]
-    rows += [[name.replace("_", " "), _cell(name, value)] for name, value in found.items()]
+    rows += [[_label(name), _cell(name, value)] for name, value in shown.items()]
     return Table(columns=("Transaction", ""), rows=rows)
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_ms").removesuffix("_s").replace("_", " ")
 
 
 def _cell(name: str, value: Any) -> str:

@@ -1,7 +1,8 @@
-"""The demo's servers and processes: Kafka, the sidecar, the shop, the Spark stream.
+"""The demo's servers and processes: the sidecar, the shop, the forgetful group, the Spark stream.
 
 Everything is real and runs as a process of its own. The shop's processes die by themselves and are
-started again here; the sidecar is killed once, in the middle, and started again.
+started again here; the sidecar is killed once, in the middle, and started again. Shop and forgetful
+group stay when their work is done, to be asked what became of their transactions.
 """
 
 import json
@@ -17,12 +18,22 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from halfhitch.errors import HalfHitchError
+from halfhitch_cli.demo.figures import Figures, read_figures
 from halfhitch_cli.demo.shop import ORDERS, POINTS
 
 HALF_PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = 3
+#: Of the forgetful group.
+FORGOTTEN_COUNT: Final = 3
 _READY_S: Final = 60.0
+_SETTLE_S: Final = 120.0
 _STOP_S: Final = 20.0
+#: Short, for a demo should not take long; and so often that a busy SQLite is no reason to give up.
+_CHECKS: Final = {
+    "HALFHITCH_CHECKS_IMMUNITY_S": "2",
+    "HALFHITCH_CHECKS_INTERVAL_S": "1.5",
+    "HALFHITCH_CHECKS_COUNT_MAX": "5",
+}
 
 
 class DemoError(HalfHitchError):
@@ -53,12 +64,15 @@ class Stage:
 
     plan: Plan
     bootstrap: str
+    redis_url: str
     sidecar: "subprocess.Popen[bytes] | None" = None
     spark: "subprocess.Popen[bytes] | None" = None
-    shops: "list[subprocess.Popen[bytes] | None]" = field(default_factory=list)
+    forgetful: "subprocess.Popen[bytes] | None" = None
+    shops: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     shop_deaths: int = 0
     sidecar_deaths: int = 0
     admin_port: int = 0
+    former: Figures = field(default_factory=Figures)  # of sidecars that are no more
 
     # -- the sidecar -----------------------------------------------------------------------------
 
@@ -72,7 +86,9 @@ class Stage:
         self.admin_port = self.admin_port or _free_port()
         environment = {
             **_plain_environment(),
+            **_CHECKS,
             "HALFHITCH_KAFKA_BOOTSTRAP": self.bootstrap,
+            "HALFHITCH_REDIS_URL": self.redis_url,
             "HALFHITCH_HANDLE_KEY": "known-to-all-for-it-is-only-a-demo",
             "HALFHITCH_HTTP_PORT": "0",
             "HALFHITCH_HTTP_SOCKET": str(self.plan.folder / "hh.sock"),
@@ -85,46 +101,88 @@ class Stage:
 
     def await_sidecar(self) -> None:
         """Wait until it is ready for prepares."""
-        self._await(lambda: _answer(self.admin_port, "/readyz") is not None, "sidecar")
+        self._await(lambda: self._answer("/readyz") is not None, "sidecar")
 
     def kill_sidecar(self) -> None:
         """kill -9, and start it again."""
         assert self.sidecar is not None
+        self.former = self.figures() or self.former
         self.sidecar.kill()
         self.sidecar.wait()
         self.sidecar_deaths += 1
         self.start_sidecar()
 
+    def figures(self) -> Figures | None:
+        """What it has counted, its former lives included; None when it does not answer."""
+        found = self._answer("/metrics")
+        return None if found is None else read_figures(found).after(self.former)
+
     def unfinished_count(self) -> int | None:
-        """Decided transactions that are not carried out yet; None while that is not known."""
-        status = _answer(self.admin_port, "/v1/status")
-        partitions = status["partitions"] if status else []
+        """Transactions that have not ended; None while that is not known."""
+        found = self._answer("/v1/status")
+        partitions = json.loads(found)["partitions"] if found else []
         if len(partitions) < HALF_PARTITIONS or any(p["phase"] != "working" for p in partitions):
             return None
-        return sum(int(p["decided_count"]) + int(p["early_count"]) for p in partitions)
+        counts = ("pending_count", "decided_count", "early_count")
+        return sum(int(partition[count]) for partition in partitions for count in counts)
 
-    def settle(self) -> None:
-        """Wait until every decision is carried out."""
-        self._await(lambda: self.unfinished_count() == 0, "sidecar", "carry out what was decided")
+    def settle(self, meanwhile: Callable[[], None]) -> None:
+        """Wait until every transaction has ended, one way or another."""
 
-    # -- the shop --------------------------------------------------------------------------------
+        def is_settled() -> bool:
+            meanwhile()
+            return self.unfinished_count() == 0
+
+        self._await(is_settled, "sidecar", "end all transactions", _SETTLE_S)
+
+    def _answer(self, path: str) -> str | None:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=2.0) as response:
+                answer: bytes = response.read()
+                return answer.decode()
+        except (URLError, OSError, ValueError):
+            return None
+
+    # -- those who send messages -----------------------------------------------------------------
 
     def start_shops(self) -> None:
-        """All of them."""
+        """All of them, and the forgetful group."""
+        words = ["--address", self.address, "--count", str(FORGOTTEN_COUNT)]
+        words += ["--stop-file", str(self._closing)]
+        self.forgetful = self._start(
+            "forgetful", ["halfhitch_cli.demo.forgetful", *words], _plain_environment()
+        )
         self.shops = [self._start_shop(share) for share in range(self.plan.shop_count)]
 
     def mind_shops(self) -> bool:
-        """Start again what has died; False when all have finished."""
+        """Start again what has died; False when every order was attempted."""
         for share, shop in enumerate(self.shops):
-            code = shop.poll() if shop is not None else None
-            if code == 0:
-                self.shops[share] = None
-            elif code is not None and code < 0:
+            code = shop.poll()
+            if code is not None and code >= 0:
+                raise DemoError(f"the shop failed; see {self.plan.folder / f'shop-{share}.log'}")
+            if code is not None:
                 self.shop_deaths += 1
                 self.shops[share] = self._start_shop(share)
-            elif code is not None:
-                raise DemoError(f"the shop failed; see {self.plan.folder / f'shop-{share}.log'}")
-        return any(shop is not None for shop in self.shops)
+        return not all(self._done_file(share).exists() for share in range(len(self.shops)))
+
+    def close_shops(self) -> None:
+        """Nobody is going to be asked any more: let all of them end."""
+        assert self.forgetful is not None
+        self._closing.touch()
+        for name, process in (("forgetful", self.forgetful), *self._named_shops()):
+            self._await(lambda process=process: process.poll() is not None, name, "end", _STOP_S)
+            if process.returncode != 0:
+                raise DemoError(f"{name} failed; see {self.plan.folder / f'{name}.log'}")
+
+    @property
+    def _closing(self) -> Path:
+        return self.plan.folder / "closing"
+
+    def _done_file(self, share: int) -> Path:
+        return self.plan.folder / f"shop-{share}.done"
+
+    def _named_shops(self) -> "list[tuple[str, subprocess.Popen[bytes]]]":
+        return [(f"shop-{share}", shop) for share, shop in enumerate(self.shops)]
 
     def _start_shop(self, share: int) -> "subprocess.Popen[bytes]":
         plan = self.plan
@@ -135,6 +193,8 @@ class Stage:
             "--orders": plan.order_count,
             "--deaths": plan.deaths,
             "--seed": plan.seed,
+            "--done-file": self._done_file(share),
+            "--stop-file": self._closing,
         }
         words = [str(word) for pair in arguments.items() for word in pair]
         return self._start(
@@ -174,13 +234,15 @@ class Stage:
 
     def check_alive(self) -> None:
         """Raise DemoError when something died that should not have."""
-        for name, process in (("sidecar", self.sidecar), ("spark", self.spark)):
+        for name in ("sidecar", "spark", "forgetful"):
+            process = getattr(self, name)
             if process is not None and process.poll() not in (None, 0):
                 raise DemoError(f"{name} has died; see {self.plan.folder / f'{name}.log'}")
 
     def stop(self) -> None:
         """End whatever still runs."""
-        running = [p for p in (*self.shops, self.spark, self.sidecar) if p is not None]
+        started = (*self.shops, self.forgetful, self.spark, self.sidecar)
+        running = [process for process in started if process is not None]
         for process in running:
             process.terminate()
         for process in running:
@@ -204,13 +266,19 @@ class Stage:
                 start_new_session=True,
             )
 
-    def _await(self, is_so: Callable[[], bool], name: str, what: str = "become ready") -> None:
-        give_up_s = time.monotonic() + _READY_S
+    def _await(
+        self,
+        is_so: Callable[[], bool],
+        name: str,
+        what: str = "become ready",
+        within_s: float = _READY_S,
+    ) -> None:
+        give_up_s = time.monotonic() + within_s
         while not is_so():
             self.check_alive()
             if time.monotonic() > give_up_s:
                 raise DemoError(
-                    f"{name} did not {what} within {_READY_S:g} s; "
+                    f"{name} did not {what} within {within_s:g} s; "
                     f"see {self.plan.folder / f'{name}.log'}"
                 )
             time.sleep(0.1)
@@ -241,11 +309,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _answer(port: int, path: str) -> Any:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=2.0) as response:
-            return json.loads(response.read() or b"{}")
-    except (URLError, OSError, ValueError):
-        return None

@@ -1,8 +1,8 @@
 """The books: what the database says, the topics show and Spark has summed; and the difference.
 
-A transaction is *undecided* when its half messages are in the half log and neither a decision nor a
-done mark names it in the op log: its shop died before it could say anything. That is read from the
-logs themselves, not asked of the coordinator.
+A transaction is *undecided* when its half messages are in the half log and the op log says nothing
+of its end: nobody has found out what became of it. It is *parked* when it was given up. Both are
+read from the logs themselves, not asked of the coordinator.
 """
 
 from collections import Counter
@@ -11,15 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.barrier.table import DEFAULT_TABLE, FENCED
+from halfhitch.core.model import COPIED, DecisionRead, DoneRead
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.headers import UNIQ_KEY
-from halfhitch_cli.demo.shop import ORDERS, POINTS, Attempt, Order, open_database
+from halfhitch.wire.op import OpRead
+from halfhitch.wire.parked_fold import ParkedFold, Parking
+from halfhitch_cli.demo import forgetful
+from halfhitch_cli.demo.shop import ORDERS, POINTS, Attempt, Order, Refusal, open_database
 
 _READ_S = 30.0
 
@@ -30,8 +35,11 @@ class Books:
 
     attempted: set[str]
     taken: dict[str, tuple[str, int]]  # in the database: customer, points
+    refused: set[str]  # their local commit came too late and failed
+    fenced: set[str]  # the barrier's word that they do not exist
     visible: dict[str, Counter[str]]  # by topic
     undecided: set[str]
+    parked: list[Parking]
     spark: dict[str, Any]
 
 
@@ -46,16 +54,23 @@ class Verdict:
     spark_rows: int
     points_in_database: int
     points_in_spark: int
+    refused: int
     lost: int
     doubled: int
     invented: int
     undecided: int
+    parked: list[Parking]
+    #: What was parked and should not have been, or should have been and was not.
+    misparked: set[str]
+    #: Orders in the database that a check had declared not to exist.
+    slipped_through: int
 
     @property
     def is_right(self) -> bool:
         """Whether every promise held."""
-        wrong = self.lost or self.doubled or self.invented
-        return not wrong and self.points_in_database == self.points_in_spark
+        wrong = self.lost or self.doubled or self.invented or self.undecided or self.slipped_through
+        balanced = self.points_in_database == self.points_in_spark
+        return not wrong and not self.misparked and balanced
 
 
 def read_books(database: Path, bootstrap: str, spark: dict[str, Any]) -> Books:
@@ -63,19 +78,28 @@ def read_books(database: Path, bootstrap: str, spark: dict[str, Any]) -> Books:
     engine = open_database(database)
     with Session(engine) as session:
         attempted = set(session.scalars(select(Attempt.transaction_id)))
+        refused = set(session.scalars(select(Refusal.transaction_id)))
         taken = {
             row.transaction_id: (row.customer, row.points) for row in session.scalars(select(Order))
         }
+        fenced = set(
+            session.scalars(
+                text(f"SELECT transaction_id FROM {DEFAULT_TABLE} WHERE outcome = :outcome"),
+                {"outcome": FENCED},
+            )
+        )
     engine.dispose()
     visible = {
         topic: Counter(_id_of(message) for message in read_topic(bootstrap, topic))
         for topic in (ORDERS, POINTS)
     }
-    return Books(attempted, taken, visible, _undecided(bootstrap), spark)
+    return Books(
+        attempted, taken, refused, fenced, visible, _undecided(bootstrap), _parked(bootstrap), spark
+    )
 
 
-def judge(books: Books) -> Verdict:
-    """Compare. An undecided order counts neither as lost nor as taken: nobody has decided yet."""
+def judge(books: Books, forgotten_count: int) -> Verdict:
+    """Compare. An undecided order is no lost one: nobody has decided yet."""
     decided = {i for i in books.taken if i not in books.undecided}
     lost = doubled = invented = 0
     for seen in books.visible.values():
@@ -92,6 +116,9 @@ def judge(books: Books) -> Verdict:
     invented += sum(
         1 for name, points in spark.get("customers", {}).items() if customers[name] < points
     )
+    forgotten = {(forgetful.GROUP, i) for i in forgetful.transaction_ids(forgotten_count)}
+    parked = [tuple(parking.identity) for parking in books.parked]
+    doubled += len(parked) - len(set(parked))
     return Verdict(
         taken=len(books.taken),
         rolled_back_or_lost_attempts=len(books.attempted - set(books.taken)),
@@ -100,10 +127,14 @@ def judge(books: Books) -> Verdict:
         spark_rows=int(spark.get("rows", 0)),
         points_in_database=sum(customers.values()),
         points_in_spark=int(spark.get("points", 0)),
+        refused=len(books.refused),
         lost=lost,
         doubled=doubled,
         invented=invented,
         undecided=len(books.undecided),
+        parked=books.parked,
+        misparked={transaction_id for _, transaction_id in forgotten.symmetric_difference(parked)},
+        slipped_through=len((books.fenced | books.refused) & set(books.taken)),
     )
 
 
@@ -120,13 +151,28 @@ def _undecided(bootstrap: str) -> set[str]:
     for message in read_topic(bootstrap, names.op):
         events = op_wire.read(message.offset(), 0, message.value(), message.headers())
         if not isinstance(events, Garbage):
-            known.update(event.identity[1] for event in events)
+            known.update(event.identity[1] for event in events if _is_end(event))
     halves: set[str] = set()
     for message in read_topic(bootstrap, names.half, from_committed_of=names.owner_group):
         found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
         if not isinstance(found, Garbage):
             halves.add(found.identity[1])
     return halves - known
+
+
+def _is_end(event: OpRead) -> bool:
+    """A decision, or a done mark; but not the mark of a half that was only appended anew."""
+    if isinstance(event, DoneRead):
+        return event.ending != COPIED
+    return isinstance(event, DecisionRead)
+
+
+def _parked(bootstrap: str) -> list[Parking]:
+    fold = ParkedFold()
+    for message in read_topic(bootstrap, InternalTopics().parked):
+        place = message.partition(), message.offset()
+        fold.take(place, message.timestamp()[1], len(message), message.headers())
+    return fold.parkings()
 
 
 def read_topic(

@@ -1,13 +1,17 @@
-"""What can be seen while the demo runs: counts from the database, the topic and Spark's file."""
+"""What can be seen while the demo runs: in the database, on the topic, by Spark, by the sidecar."""
 
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from halfhitch_cli.demo.figures import Figures
 from halfhitch_cli.demo.shop import ORDERS
 from halfhitch_cli.demo.stage import Stage
+
+#: The sidecar has better things to do than to write all its metrics down.
+_FIGURES_EVERY_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -21,6 +25,7 @@ class Sight:
     shop_deaths: int = 0
     sidecar_deaths: int = 0
     elapsed_s: float = 0.0
+    figures: Figures = field(default_factory=Figures)
 
 
 class Watch:
@@ -30,6 +35,8 @@ class Watch:
         self._stage = stage
         self._began_s = time.monotonic()
         self._visible = 0
+        self._figures = Figures()
+        self._figures_due_s = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._count, daemon=True)
 
@@ -46,6 +53,9 @@ class Watch:
         """Now."""
         stage = self._stage
         attempted, taken = _database_counts(str(stage.plan.database))
+        if time.monotonic() >= self._figures_due_s:
+            self._figures = stage.figures() or self._figures
+            self._figures_due_s = time.monotonic() + _FIGURES_EVERY_S
         return Sight(
             attempted=attempted,
             taken=taken,
@@ -54,6 +64,7 @@ class Watch:
             shop_deaths=stage.shop_deaths,
             sidecar_deaths=stage.sidecar_deaths,
             elapsed_s=time.monotonic() - self._began_s,
+            figures=self._figures,
         )
 
     def _count(self) -> None:

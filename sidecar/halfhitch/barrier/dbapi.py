@@ -132,7 +132,7 @@ class DbapiBarrier:
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
     ) -> int:
         """See `Barrier.purge`."""
-        age_s = self._rules.purge_age_s(older_than_s, force=force)
+        age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
         with self._connection() as connection:
             driver = self._driver(connection)

@@ -191,8 +191,10 @@ class Rules:
             )
         return self.group, transaction_id
 
-    def purge_age_s(self, older_than_s: float | None, *, force: bool) -> int:
+    def purge_age_s(self, older_than_s: float | None, batch_count: int, *, force: bool) -> int:
         """How old rows must be to go. Raises ConfigurationError."""
+        if batch_count < 1:
+            raise ConfigurationError(f"batch_count is {batch_count}: it takes at least 1")
         if older_than_s is None:
             return math.ceil(self.keep_s)
         if not math.isfinite(older_than_s) or older_than_s < 0:

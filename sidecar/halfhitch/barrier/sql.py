@@ -141,7 +141,7 @@ class Barrier:
 
         A younger age is refused unless forced: see docs/barrier.md.
         """
-        age_s = self._rules.purge_age_s(older_than_s, force=force)
+        age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
         while batch >= batch_count:
             with self._engine.begin() as connection:

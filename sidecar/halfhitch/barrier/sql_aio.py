@@ -114,7 +114,7 @@ class AsyncBarrier:
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
     ) -> int:
         """See `Barrier.purge`."""
-        age_s = self._rules.purge_age_s(older_than_s, force=force)
+        age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
         while batch >= batch_count:
             async with self._engine.begin() as connection:

@@ -105,7 +105,12 @@ class CheckAnswers:
         except OSError as error:
             return None, words_of(error), None
         try:
-            writer.write(self._with.calls.checks(checks.producer_name(), checks.HEARTBEAT_S))
+            request = self._with.calls.checks(
+                checks.producer_name(),
+                checks.HEARTBEAT_S,
+                checks.at_once(self._with.asking_max),
+            )
+            writer.write(request)
             stream = CheckStream(self._with.group, self._loop.time(), lifeline.recovered)
             await self._listen(reader, writer, stream)
         except StreamRefused as refused:

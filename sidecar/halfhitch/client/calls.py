@@ -151,12 +151,13 @@ class Calls:
         path = f"/v1/transactions/{_in_path(handle)}/{operation.value}{query}"
         return f"POST {path}{self._head}\r\nContent-Length: 0\r\n\r\n".encode()
 
-    def checks(self, producer_name: str, heartbeat_s: int) -> bytes:
+    def checks(self, producer_name: str, heartbeat_s: int, at_once: int) -> bytes:
         """Open the stream of checks. Its answer has no end, so it is no `Call`."""
         name = _percent_encoded(producer_name)[-PRODUCER_NAME_CHARACTERS_MAX:]
         return (
             f"GET /v1/checks?producer_group={_percent_encoded(self._group)}{self._plain_head}"
-            f"\r\nHalf-Heartbeat: {heartbeat_s}\r\nHalf-Producer-Name: {name}\r\n\r\n"
+            f"\r\nHalf-Heartbeat: {heartbeat_s}\r\nHalf-Producer-Name: {name}"
+            f"\r\nHalf-Checks-At-Once: {at_once}\r\n\r\n"
         ).encode("ascii")
 
     def view(self, handle: str) -> Call[TransactionView]:

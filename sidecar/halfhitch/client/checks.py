@@ -11,14 +11,12 @@ Used by both shells (`sync_checks`, `aio_checks`), which own the sockets, thread
 
 import logging
 import socket
-from binascii import a2b_base64
 from collections.abc import Callable, Iterator
 from json import loads
-from math import isfinite
 from os import getpid
-from typing import Any, NoReturn
 
 from halfhitch.client.calls import Operation, error_of
+from halfhitch.client.check_lines import read_check
 from halfhitch.client.protocol import (
     CHUNK_LINE_BYTES_MAX,
     HEAD_BYTES_MAX,
@@ -29,7 +27,7 @@ from halfhitch.client.protocol import (
     read_fields,
     read_status_line,
 )
-from halfhitch.client.values import Check, LocalTransactionState, Message
+from halfhitch.client.values import Check, LocalTransactionState
 from halfhitch.errors import (
     BackendError,
     ContraryDecision,
@@ -253,7 +251,7 @@ class CheckStream:
             found = loads(line)
             kind = found["type"]
             if kind == "check":
-                check = _read_check(found)
+                check = read_check(found)
                 if check.producer_group != self._group:
                     raise ValueError(f"it is for the group {check.producer_group!r}")
                 self._is_one()
@@ -397,6 +395,14 @@ def note_abandoned(check: Check) -> None:
     log.debug("check of %s: the producer is closed, no answer is sent", check.transaction_id)
 
 
+def at_once(workers_max: int) -> int:
+    """How many checks to ask for: enough to keep the workers busy while answers are on their way.
+
+    More would lie in buffers here while the time for their answers runs out.
+    """
+    return 4 * workers_max + 32
+
+
 def note_stuck(group: str, workers_max: int) -> None:
     """All of them have been busy for long."""
     log.warning(
@@ -412,81 +418,3 @@ def note_stuck(group: str, workers_max: int) -> None:
 def note_crash(error: Exception) -> None:
     """A bug of ours; the stream goes on."""
     log.error("the stream of checks failed", exc_info=error, extra={"action": "check_stream_bug"})
-
-
-def _read_check(line: dict[str, Any]) -> Check:
-    """Raises ValueError, TypeError, KeyError."""
-    transaction_id = _text(line, "transaction_id")
-    messages = line["messages"]
-    if not isinstance(messages, list) or not messages:
-        raise TypeError("it has no messages")
-    return Check(
-        transaction_id,
-        _text(line, "producer_group"),
-        _text(line, "handle"),
-        _count(line, "check_number"),
-        _count(line, "check_max"),
-        _age_s(line["age_ms"]),
-        tuple(_read_message(message, transaction_id) for message in messages),
-    )
-
-
-def _read_message(fields: Any, transaction_id: str) -> Message:
-    if not isinstance(fields, dict):
-        raise TypeError("a message is no object")
-    headers = fields.get("headers") or []
-    if not isinstance(headers, list):
-        raise TypeError("headers are no list")
-    partition = fields.get("partition")
-    if partition is not None and type(partition) is not int:
-        raise TypeError("a partition is no number")
-    return Message(
-        _text(fields, "topic"),
-        _bytes(fields.get("value"), fields.get("value_base64")),
-        _bytes(fields.get("key"), fields.get("key_base64")),
-        [_read_header(pair) for pair in headers] or None,
-        partition,
-        transaction_id,
-    )
-
-
-def _read_header(pair: Any) -> tuple[str, bytes | None]:
-    if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-        raise TypeError("a header is no pair of a name and a value")
-    name, value = pair
-    if isinstance(value, dict):
-        return name, _bytes(None, value["base64"])
-    return name, _bytes(value, None)
-
-
-def _bytes(text: Any, encoded: Any) -> bytes | None:
-    for given in (text, encoded):
-        if given is not None and not isinstance(given, str):
-            raise TypeError("a key, value or header is no text")
-    if encoded is not None:
-        return a2b_base64(encoded, strict_mode=True)
-    return None if text is None else text.encode()
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str) or not value:
-        _refuse(name)
-    return value
-
-
-def _count(fields: dict[str, Any], name: str) -> int:
-    value = fields[name]
-    if type(value) is not int:
-        _refuse(name)
-    return value
-
-
-def _age_s(value: Any) -> float:
-    if type(value) not in (int, float) or not isfinite(value):
-        _refuse("age_ms")
-    return float(value) / 1000
-
-
-def _refuse(name: str) -> NoReturn:
-    raise TypeError(f"its {name} is missing or of another type")

@@ -145,7 +145,11 @@ class CheckAnswers:
             with self._lock:
                 self._connection = connection
             if not self._over:
-                request = self._with.calls.checks(checks.producer_name(), checks.HEARTBEAT_S)
+                request = self._with.calls.checks(
+                    checks.producer_name(),
+                    checks.HEARTBEAT_S,
+                    checks.at_once(self._with.workers_max),
+                )
                 connection.sendall(request)
                 stream = CheckStream(self._with.group, self._clock(), lifeline.recovered)
                 self._listen(connection, stream)

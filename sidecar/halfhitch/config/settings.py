@@ -16,20 +16,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from msgspec import Meta
 
+from halfhitch.config.checks import ChecksSettings
+from halfhitch.config.group import Group, Seconds, Text
 from halfhitch.config.kafka_options import KafkaOptions
 from halfhitch.config.secret import MASK, Secret
 
 _MEBIBYTE = 1_048_576
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
-_Text = Annotated[str, Meta(min_length=1)]
-_Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
-class _Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that share the first part of their key."""
-
-
-class KafkaSettings(_Group, frozen=True, kw_only=True):
+class KafkaSettings(Group, frozen=True, kw_only=True):
     """Kafka connection"""
 
     bootstrap: Annotated[
@@ -44,11 +40,11 @@ class KafkaSettings(_Group, frozen=True, kw_only=True):
         Meta(description="File whose first line is the SASL password (for kafka.options)."),
     ] = None
     start_wait_s: Annotated[
-        _Seconds, Meta(description="How long commands wait for Kafka; a sidecar goes on trying.")
+        Seconds, Meta(description="How long commands wait for Kafka; a sidecar goes on trying.")
     ] = 30.0
 
 
-class RedisSettings(_Group, frozen=True, kw_only=True):
+class RedisSettings(Group, frozen=True, kw_only=True):
     """Redis connection"""
 
     url: Annotated[
@@ -61,11 +57,11 @@ class RedisSettings(_Group, frozen=True, kw_only=True):
     ] = None
 
 
-class HttpSettings(_Group, frozen=True, kw_only=True):
+class HttpSettings(Group, frozen=True, kw_only=True):
     """Data door (HTTP)"""
 
     host: Annotated[
-        _Text, Meta(description="Address the data door binds; beyond loopback it needs a token.")
+        Text, Meta(description="Address the data door binds; beyond loopback it needs a token.")
     ] = "127.0.0.1"
     port: Annotated[_Port, Meta(description="Port of the data door; 0 takes any free port.")] = 8340
     socket: Annotated[
@@ -73,7 +69,7 @@ class HttpSettings(_Group, frozen=True, kw_only=True):
         Meta(description="Path of a unix socket to serve as well; faster than TCP by half."),
     ] = None
     hosts: Annotated[
-        tuple[_Text, ...],
+        tuple[Text, ...],
         Meta(description="Host header values to accept besides loopback and http.host."),
     ] = ()
     header_bytes_max: Annotated[
@@ -87,14 +83,14 @@ class HttpSettings(_Group, frozen=True, kw_only=True):
         Meta(ge=1, le=1_000_000, description="Prepares under way; beyond it new ones get 429."),
     ] = 10_000
     receive_s_max: Annotated[
-        _Seconds, Meta(description="Time a client has to send one whole request.")
+        Seconds, Meta(description="Time a client has to send one whole request.")
     ] = 30.0
     idle_s_max: Annotated[
-        _Seconds, Meta(description="An idle connection is closed after this time.")
+        Seconds, Meta(description="An idle connection is closed after this time.")
     ] = 75.0
 
 
-class MessagesSettings(_Group, frozen=True, kw_only=True):
+class MessagesSettings(Group, frozen=True, kw_only=True):
     """Messages"""
 
     bytes_max: Annotated[
@@ -107,18 +103,18 @@ class MessagesSettings(_Group, frozen=True, kw_only=True):
     ] = 1_000_000
 
 
-class AdminSettings(_Group, frozen=True, kw_only=True):
+class AdminSettings(Group, frozen=True, kw_only=True):
     """Admin door"""
 
     host: Annotated[
-        _Text, Meta(description="Address the admin door binds; beyond loopback it needs a token.")
+        Text, Meta(description="Address the admin door binds; beyond loopback it needs a token.")
     ] = "127.0.0.1"
     port: Annotated[_Port, Meta(description="Port of the admin door; 0 takes any free port.")] = (
         8341
     )
 
 
-class AuthSettings(_Group, frozen=True, kw_only=True):
+class AuthSettings(Group, frozen=True, kw_only=True):
     """Access"""
 
     tokens: Annotated[
@@ -134,7 +130,7 @@ class AuthSettings(_Group, frozen=True, kw_only=True):
     ] = None
 
 
-class HandleSettings(_Group, frozen=True, kw_only=True):
+class HandleSettings(Group, frozen=True, kw_only=True):
     """Handles"""
 
     key: Annotated[
@@ -151,7 +147,7 @@ class HandleSettings(_Group, frozen=True, kw_only=True):
     ] = None
 
 
-class TopicsSettings(_Group, frozen=True, kw_only=True):
+class TopicsSettings(Group, frozen=True, kw_only=True):
     """Topics"""
 
     prefix: Annotated[
@@ -172,12 +168,12 @@ class TopicsSettings(_Group, frozen=True, kw_only=True):
         Meta(description="Whether a starting sidecar creates internal topics that are missing."),
     ] = False
     allow: Annotated[
-        tuple[_Text, ...],
+        tuple[Text, ...],
         Meta(min_length=1, description="Patterns of topics that messages may go to."),
     ] = ("*",)
 
 
-class InstanceSettings(_Group, frozen=True, kw_only=True):
+class InstanceSettings(Group, frozen=True, kw_only=True):
     """Instance"""
 
     id: Annotated[
@@ -189,7 +185,7 @@ class InstanceSettings(_Group, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=lambda: socket.gethostname() or "halfhitch")
 
 
-class OwnerSettings(_Group, frozen=True, kw_only=True):
+class OwnerSettings(Group, frozen=True, kw_only=True):
     """Owner of half partitions"""
 
     enabled: Annotated[
@@ -223,7 +219,7 @@ class OwnerSettings(_Group, frozen=True, kw_only=True):
     ] = 10_000
 
 
-class LedgerSettings(_Group, frozen=True, kw_only=True):
+class LedgerSettings(Group, frozen=True, kw_only=True):
     """Ledger"""
 
     horizon_s: Annotated[
@@ -240,111 +236,23 @@ class LedgerSettings(_Group, frozen=True, kw_only=True):
     ] = 200_000
 
 
-class ChecksSettings(_Group, frozen=True, kw_only=True):
-    """Check-back"""
-
-    immunity_s: Annotated[
-        float,
-        Meta(
-            ge=0.1,
-            le=86_400,
-            description="No check before a transaction is so old, unless it asks for another time "
-            "(RocketMQ: transactionTimeOut).",
-        ),
-    ] = 6.0
-    interval_s: Annotated[
-        float,
-        Meta(
-            ge=0.1,
-            le=86_400,
-            description="From one check of a transaction to its next (transactionCheckInterval).",
-        ),
-    ] = 60.0
-    backoff: Annotated[
-        float,
-        Meta(ge=1, le=10, description="Each interval is longer than the last by this factor."),
-    ] = 1.0
-    interval_s_max: Annotated[
-        float, Meta(ge=0.1, le=86_400, description="With a backoff: no interval is longer.")
-    ] = 3_600.0
-    jitter: Annotated[
-        float, Meta(ge=0, le=0.5, description="Intervals are longer by up to this part of them.")
-    ] = 0.1
-    count_max: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=10_000,
-            description="Checks that must have reached a producer before it is given up "
-            "(transactionCheckMax).",
-        ),
-    ] = 15
-    age_s_max: Annotated[
-        int,
-        Meta(
-            ge=60,
-            le=31_536_000,
-            description="An older transaction is given up whatever its count (fileReservedTime).",
-        ),
-    ] = 259_200
-    renew_s: Annotated[
-        int,
-        Meta(
-            ge=10,
-            le=604_800,
-            description="Pending messages older than this are stored anew, so that a takeover "
-            "need not read that far back.",
-        ),
-    ] = 3_600
-    answer_s_max: Annotated[
-        _Seconds, Meta(description="How long a check waits for its answer.")
-    ] = 10.0
-    in_flight_max: Annotated[
-        int,
-        Meta(ge=1, le=100_000, description="Checks of one producer group under way at a time."),
-    ] = 256
-    give_up: Annotated[
-        Literal["park", "rollback", "commit"],
-        Meta(description="What becomes of a transaction that is given up."),
-    ] = "park"
-    give_up_topics: Annotated[
-        tuple[_Text, ...],
-        Meta(description="Other policies by topic pattern, first match: orders.*=rollback."),
-    ] = ()
-    url: Annotated[
-        str | None,
-        Meta(description="Checks are sent here by POST, for producers that hold no stream."),
-    ] = None
-    url_groups: Annotated[
-        tuple[_Text, ...],
-        Meta(min_length=1, description="Producer groups (patterns) that checks.url answers for."),
-    ] = ("*",)
-    url_networks: Annotated[
-        tuple[_Text, ...],
-        Meta(description="Networks checks.url may lead to besides loopback: 10.0.0.0/8."),
-    ] = ()
-    url_token: Annotated[
-        Secret | None, Meta(description="Sent to checks.url in the Half-Token header.")
-    ] = None
-
-
-class VisibleSettings(_Group, frozen=True, kw_only=True):
+class VisibleSettings(Group, frozen=True, kw_only=True):
     """Waiting"""
 
     wait_s_max: Annotated[
-        _Seconds, Meta(description="How long wait=visible waits before it answers 503.")
+        Seconds, Meta(description="How long wait=visible waits before it answers 503.")
     ] = 30.0
 
 
-class DrainSettings(_Group, frozen=True, kw_only=True):
+class DrainSettings(Group, frozen=True, kw_only=True):
     """Stopping"""
 
     s_max: Annotated[
-        _Seconds, Meta(description="How long a stop waits for requests that are under way.")
+        Seconds, Meta(description="How long a stop waits for requests that are under way.")
     ] = 10.0
 
 
-class LogSettings(_Group, frozen=True, kw_only=True):
+class LogSettings(Group, frozen=True, kw_only=True):
     """Logging"""
 
     level: Annotated[
@@ -485,7 +393,7 @@ def _shown(value: object) -> str | int | float | bool | None:
 def _table() -> tuple[Setting, ...]:
     rows: list[Setting] = []
     for group_name, group in get_type_hints(Settings).items():
-        if not (isinstance(group, type) and issubclass(group, _Group)):
+        if not (isinstance(group, type) and issubclass(group, Group)):
             continue
         plain = get_type_hints(group)
         full = get_type_hints(group, include_extras=True)

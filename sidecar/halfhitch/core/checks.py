@@ -59,6 +59,7 @@ class Checks:
         self._young: deque[Transaction] = deque()  # bounded by what a second brings
         self._timers = Timers()
         self._waiting = Waiting()
+        # Bounded by what is undecided; the owner empties both, a part in each turn.
         self._renewals: deque[Transaction] = deque()
         self._given_up: deque[Transaction] = deque()
         self._lost: dict[Identity, int] = {}
@@ -91,7 +92,7 @@ class Checks:
 
     def decided(self, transaction: Transaction) -> None:
         """No check any more."""
-        self._waiting.left(transaction)
+        self._waiting.leave(transaction)
         self._timers.drop(transaction)
         if transaction.is_told:
             transaction.is_told = False
@@ -138,9 +139,9 @@ class Checks:
 
     def reported(
         self, transaction: Transaction, number: int, answer: str, by: str, *,
-        is_counted: bool, is_lost: bool,
+        is_counted: bool, is_lost: bool, since_ms: int = 0,
     ) -> None:  # fmt: skip
-        """What became of a delivery. One of an older number says nothing any more."""
+        """What became of a delivery `since_ms` ago. Of an older number it says nothing any more."""
         if transaction.state is not State.PENDING or number != transaction.check_count:
             return
         transaction.answer = (answer, by)
@@ -153,7 +154,10 @@ class Checks:
         if is_counted:
             self._lost.pop(transaction.identity, None)
             transaction.is_delivered = True
-            self._waiting.left(transaction)  # to be sent again: an earlier try had seemed lost
+            # It may have been delivered late: by another way, after the first one was lost.
+            interval_ms = self.rules.interval_after_ms(transaction.identity, number)
+            transaction.due_ms = max(transaction.due_ms, self._now() - since_ms + interval_ms)
+            self._waiting.leave(transaction)  # to be sent again: an earlier try had seemed lost
             self._sleep(transaction)
         elif not transaction.is_delivered and not transaction.is_waiting:
             again_ms = self.rules.again_ms * (10 if is_lost else 1)
@@ -216,7 +220,7 @@ class Checks:
         if transaction.missing_count:  # its copies have not been read back yet
             self._timers.add(transaction, now_ms + self.rules.again_ms)
         elif now_ms - transaction.aged_from_ms >= self.rules.age_ms_max:
-            self._waiting.left(transaction)
+            self._waiting.leave(transaction)
             self._given_up.append(transaction)
         elif not transaction.is_waiting and not transaction.is_delivered:
             self._wait(transaction)
@@ -257,24 +261,21 @@ class Checks:
     def again(self, rooms: dict[ProducerGroup, int]) -> list[Transaction]:
         """Whose number is to be delivered once more, with permits from `rooms`, used up there."""
         chosen = []
-        for group, queue in self._waiting.again.items():
-            while queue and rooms.get(group, 0) > 0:
-                transaction = queue.popleft()
-                if not self._is_ready(transaction):
+        for group, queue in list(self._waiting.again.items()):
+            while rooms.get(group, 0) > 0:
+                transaction = self._waiting.take(queue)
+                if transaction is None:
+                    break
+                if self._is_moved(transaction):
                     continue
-                if not transaction.is_delivered:
-                    rooms[group] -= 1
-                    transaction.is_waiting = False
-                    interval_ms = self.rules.interval_after_ms(
-                        transaction.identity, transaction.check_count
-                    )
-                    transaction.due_ms = self._now() + interval_ms
-                    again_ms = max(interval_ms, self.rules.answer_ms)
-                    self._sleep(transaction, again_ms=again_ms)
-                    self._asked.add(transaction.identity)
-                    chosen.append(transaction)
-                else:  # it was delivered after all
-                    self._waiting.put(transaction)
+                rooms[group] -= 1
+                rules = self.rules
+                number = transaction.check_count
+                interval_ms = rules.interval_after_ms(transaction.identity, number)
+                transaction.due_ms = self._now() + interval_ms
+                self._sleep(transaction, again_ms=max(interval_ms, rules.answer_ms))
+                self._asked.add(transaction.identity)
+                chosen.append(transaction)
         return chosen
 
     def copies(self, rooms: dict[ProducerGroup, int]) -> Iterator[CopyOrder]:
@@ -286,7 +287,6 @@ class Checks:
                 if transaction is None:
                     del queues[group]
                     continue
-                transaction.is_waiting = False
                 rooms[group] -= 1
                 if rooms[group] <= 0:
                     del queues[group]
@@ -297,28 +297,23 @@ class Checks:
                 yield CopyOrder(transaction, transaction.check_count)
 
     def _next_fresh(self, queue: deque[Transaction]) -> Transaction | None:
-        while queue:
-            transaction = queue.popleft()
-            if not self._is_ready(transaction):
+        while (transaction := self._waiting.take(queue)) is not None:
+            if self._is_moved(transaction):
                 continue
             if not transaction.is_delivered:
                 self._waiting.put(transaction)
             elif transaction.check_count < self.rules.count_max:
                 return transaction
             else:
-                transaction.is_waiting = False
                 self._given_up.append(transaction)
         return None
 
-    def _is_ready(self, transaction: Transaction) -> bool:
-        """Of one taken from a queue: whether it still waits there."""
-        if transaction.state is not State.PENDING or not transaction.is_waiting:
+    def _is_moved(self, transaction: Transaction) -> bool:
+        """It was renewed while it waited, and the copies are on their way back: a moment later."""
+        if not transaction.missing_count:
             return False
-        if transaction.missing_count:  # renewed while it waited; the copies are on their way back
-            transaction.is_waiting = False
-            transaction.due_ms = self._now() + self.rules.again_ms
-            self._sleep(transaction)
-            return False
+        transaction.due_ms = self._now() + self.rules.again_ms
+        self._sleep(transaction)
         return True
 
     def given_up(self, count_max: int) -> list[Transaction]:
@@ -339,5 +334,5 @@ class Checks:
 
     @property
     def asleep_count(self) -> int:
-        """Transactions with a time at which something is due."""
+        """Those with a time at which something is due."""
         return self._timers.live

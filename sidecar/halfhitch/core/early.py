@@ -17,13 +17,15 @@ from typing import Final
 from halfhitch.core.model import (
     ROLLED_BACK,
     DecisionRead,
+    HalfOffset,
     Identity,
     OpOffset,
     Resolution,
     TimestampMs,
 )
 
-#: A decision counts for transactions whose first half is stored at most this long after it.
+#: A decision that names no half of a transaction counts for it only if the transaction's first half
+#: is stored at most this long after it.
 EARLY_MS: Final = 60_000
 #: It is kept until the half log has been read this far past it; the surplus is for the clocks of
 #: two brokers, which need not agree.
@@ -35,9 +37,13 @@ EARLY_MAX: Final = 100_000
 _STALE_MAX: Final = 1_000
 
 
-def is_meant_for(decision: DecisionRead, first_half_stored_at_ms: TimestampMs) -> bool:
-    """Whether a transaction that began then can be what the decision speaks of."""
-    return first_half_stored_at_ms <= decision.stored_at_ms + EARLY_MS
+def is_meant_for(decision: DecisionRead, began_at: HalfOffset, began_ms: TimestampMs) -> bool:
+    """Whether a transaction that began there and then can be what the decision speaks of.
+
+    Who names a half has seen it acknowledged, whatever the clocks of two brokers say. Only one that
+    names none, or older ones (the id was used before), is judged by the time.
+    """
+    return decision.half_hint >= began_at or began_ms <= decision.stored_at_ms + EARLY_MS
 
 
 class EarlyDecisions:

@@ -31,6 +31,7 @@ from halfhitch.core.model import (
     ConflictRead,
     DecisionRead,
     DoneRead,
+    HalfOffset,
     HalfRead,
     OpOffset,
     ProducerGroup,
@@ -225,7 +226,7 @@ class Ledger(Accounts):
         return copies
 
     def confirm(self, step: Step) -> None:
-        """The step's Kafka transaction is committed."""
+        """The step's Kafka transaction is committed; `tick` has brought the time since."""
         self._take_back(step)
         self._marks.confirmed(step.half_watermark)
         for transaction, mark in zip(step.transactions, step.done, strict=True):
@@ -267,6 +268,9 @@ class Ledger(Accounts):
     def _first_half(self, event: HalfRead) -> None:
         stored_ms = _first_stored_ms(event)
         transaction = Transaction(event.identity, State.PENDING, stored_ms)
+        transaction.began_at = event.half_offset
+        if event.first_half_offset >= 0 and not event.resumed_count:
+            transaction.began_at = HalfOffset(event.first_half_offset)
         transaction.resumed_count, transaction.fence = event.resumed_count, event.fence
         transaction.take(event.index, event.half_offset, event.size_bytes)
         self._by_identity[event.identity] = transaction
@@ -298,11 +302,8 @@ class Ledger(Accounts):
             transaction.parked = False  # the last message came in the very moment of giving it up
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
-        is_former = event.op_offset <= transaction.fence
-        if is_former and (
-            event.resolution is Resolution.PARK or transaction.resolution is not None
-        ):
-            return  # said of a life before this one, and taken into account when it was put back
+        if event.resolution is Resolution.PARK and event.op_offset <= transaction.fence:
+            return  # said of a life before this one
         if transaction.resolution is not None:
             if event.resolution is Resolution.PARK:
                 return  # a policy gave it up when it was decided already; nobody lost
@@ -311,7 +312,7 @@ class Ledger(Accounts):
             elif transaction.resolution is not event.resolution:
                 self._conflicts.add(event.identity, event.op_offset)
             return
-        if not is_meant_for(event, transaction.stored_at_ms):
+        if not is_meant_for(event, transaction.began_at, transaction.stored_at_ms):
             self.unknown_decision_count += 1
             return
         self._decide(transaction, event.resolution, event.covered_count, event.op_offset)

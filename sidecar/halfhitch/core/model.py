@@ -56,6 +56,7 @@ class HalfRead:
     immunity_ms: int = -1  # asked for by the producer; -1: the coordinator's default
     check_count: int = 0  # checks that were decided upon before this copy was written
     first_stored_ms: int = -1  # of a later copy: broker time of the first; 0: of its new life
+    first_half_offset: int = -1  # of a later copy: where the first one lay
     resumed_count: int = 0  # how often the transaction had been parked and put back
     fence: int = -1  # put back: op records up to here speak of its former lives
     born: "Resolution | None" = None  # put back: decided already, covering so many messages

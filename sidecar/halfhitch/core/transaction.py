@@ -88,7 +88,8 @@ class Transaction:
     """Halves by index, the winning decision, the state. Slotted: there may be a million of them.
 
     `first` is the half offset of index 0 (-1: not read); further indexes and duplicate copies are
-    rare and cost a container only where they occur. `stored_at_ms` is the first half's log time.
+    rare and cost a container only where they occur. `stored_at_ms` is the first half's log time,
+    `began_at` its half offset: both of the first copy.
 
     Check-back (checks.py assigns these, and says what they mean): `aged_from_ms`, `due_ms`,
     `wake_ms`, `check_count`, `is_delivered`, `is_waiting`, `is_told`, `answer`.
@@ -97,6 +98,7 @@ class Transaction:
     __slots__ = (
         "aged_from_ms",
         "answer",
+        "began_at",
         "check_count",
         "copies",
         "covered_count",
@@ -123,6 +125,7 @@ class Transaction:
         self.identity = identity
         self.state = state
         self.stored_at_ms = stored_at_ms
+        self.began_at = _NO_OFFSET
         self.first = _NO_OFFSET
         self.further: dict[int, HalfOffset] | None = None
         self.copies: list[HalfOffset] | None = None

@@ -11,38 +11,57 @@ from typing import Final
 from halfhitch.core.model import ProducerGroup
 from halfhitch.core.transaction import Transaction
 
-#: The queues are looked through whenever so many have left them by being decided.
+#: The queues are swept when they hold so many that do not wait, and these are the majority.
 _LEFT_MAX: Final = 1_000
+
+Queues = dict[ProducerGroup, deque[Transaction]]
 
 
 class Waiting:
-    """`fresh`: the next number is to be written; `again`: the last one is to be sent once more."""
+    """`fresh`: the next number is to be written; `again`: the last one is to be sent once more.
+
+    `count` is how many wait.
+    """
 
     def __init__(self) -> None:
         # Both are bounded by what is undecided.
-        self.fresh: dict[ProducerGroup, deque[Transaction]] = {}
-        self.again: dict[ProducerGroup, deque[Transaction]] = {}
-        self._left_count = 0
+        self.fresh: Queues = {}
+        self.again: Queues = {}
+        self.count = 0
+        self._left_count = 0  # in the queues, but waiting no more
 
     def put(self, transaction: Transaction, *, is_first: bool = False) -> None:
         """It waits from now on; `is_first`: before all others."""
         transaction.is_waiting = True
+        self.count += 1
         queues = self.fresh if transaction.is_delivered else self.again
         queue = queues.get(transaction.identity[0])
         if queue is None:
-            queue = queues[transaction.identity[0]] = deque()
+            queue = queues[transaction.identity[0]] = deque()  # bounded by what is undecided
         if is_first:
             queue.appendleft(transaction)
         else:
             queue.append(transaction)
 
-    def left(self, transaction: Transaction) -> None:
-        """It waits no more, and was not taken out of its queue."""
+    def take(self, queue: deque[Transaction]) -> Transaction | None:
+        """The first of this queue that still waits; it does not any more."""
+        while queue:
+            transaction = queue.popleft()
+            if transaction.is_waiting:
+                transaction.is_waiting = False
+                self.count -= 1
+                return transaction
+            self._left_count -= 1
+        return None
+
+    def leave(self, transaction: Transaction) -> None:
+        """It waits no more; it stays where it is in its queue."""
         if not transaction.is_waiting:
             return
         transaction.is_waiting = False
+        self.count -= 1
         self._left_count += 1
-        if self._left_count % _LEFT_MAX == 0 and self._left_count * 2 > self._total():
+        if self._left_count > _LEFT_MAX and self._left_count > self.count:
             # A group without producers takes nobody out of its queue.
             self._left_count = 0
             for queues in (self.fresh, self.again):
@@ -58,11 +77,3 @@ class Waiting:
             for group, queue in queues.items():
                 counts[group] = counts.get(group, 0) + len(queue)
         return counts
-
-    @property
-    def count(self) -> int:
-        """About how many wait."""
-        return max(0, self._total() - self._left_count)
-
-    def _total(self) -> int:
-        return sum(len(queue) for qs in (self.fresh, self.again) for queue in qs.values())

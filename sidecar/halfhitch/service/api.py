@@ -158,6 +158,10 @@ class System(Protocol):
         """Why new prepares would fail now; empty when ready."""
         ...
 
+    def degraded_reasons(self) -> list[str]:
+        """What does not work as it should, while prepares and ends do."""
+        ...
+
     def partitions(self) -> list[PartitionState]:
         """The partitions this instance owns."""
         ...

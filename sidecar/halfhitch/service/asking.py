@@ -29,6 +29,7 @@ class Asking:
         payload: Mapping[int, Payload],
         *,
         age_ms: int,
+        wall_ms: int,
         lag_ms: int = 0,
         is_repeat: bool = False,
     ) -> Check:
@@ -45,6 +46,11 @@ class Asking:
                 messages.append(message)
                 topics[message.topic] = None
             instance = instance or half_wire.instance_of(found.headers)
+            born_ms = half_wire.born_ms_of(found.headers)
+            if transaction.resumed_count and born_ms >= 0:
+                # To the application it is as old as its first prepare, wherever it lay since: what
+                # it keeps about local transactions may be gone by now.
+                age_ms = max(age_ms, wall_ms - born_ms)
         # Offsets are hints, but their number says how many messages a commit covers: with one
         # missing in between, as many as up to the last.
         count = halves[-1][0] + 1

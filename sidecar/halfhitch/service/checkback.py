@@ -156,7 +156,7 @@ class CheckBack:
 
     def records(self, step: Step, payload: dict[int, Any]) -> list[TargetRecord]:
         """The copies that the step appends."""
-        now_ms = self.now_ms()
+        now_ms, wall_ms = self.now_ms(), self._clock.wall_ms()
         records: list[TargetRecord] = []
         self._questions_out = []
         for order in step.copies:
@@ -169,6 +169,7 @@ class CheckBack:
                         order.number,
                         payload,
                         age_ms=max(0, now_ms - transaction.aged_from_ms),
+                        wall_ms=wall_ms,
                         lag_ms=max(0, now_ms - transaction.due_ms),
                     )
                 )
@@ -210,6 +211,7 @@ class CheckBack:
                 report.by,
                 is_counted=report.outcome in COUNTED,
                 is_lost=report.outcome is CheckOutcome.LOST,
+                since_ms=int(report.since_s * 1000),
             )
 
     def _send_again(self, ledger: Ledger) -> None:
@@ -221,7 +223,7 @@ class CheckBack:
         self._held = {group: count - self._rooms[group] for group, count in before.items()}
         wanted = [o for transaction in again for _, o in transaction.messages()]
         payload = self._payloads.all_of(wanted, self._reader)
-        now_ms = self.now_ms()
+        now_ms, wall_ms = self.now_ms(), self._clock.wall_ms()
         self._gate.send(
             [
                 self._asking.question(
@@ -229,6 +231,7 @@ class CheckBack:
                     transaction.check_count,
                     payload,
                     age_ms=max(0, now_ms - transaction.aged_from_ms),
+                    wall_ms=wall_ms,
                     is_repeat=True,
                 )
                 for transaction in again
@@ -288,7 +291,7 @@ class CheckBack:
             return
         if index.wants_all(self._partition):
             checks.changed = [t for t in ledger.pending() if t.is_told]
-        if checks.changed:
+        if checks.changed and index.has_room(_INDEX_MAX):
             now, checks.changed = checks.changed[:_INDEX_MAX], checks.changed[_INDEX_MAX:]
             doubts = [self.doubt(t) for t in now if t.resolution is None]
             index.doubtful(self._partition, doubts)

@@ -371,6 +371,8 @@ class PartitionOwner:
             if closing_in:
                 return  # the next step is another one
             raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
+        if step.copies:
+            self.checkback.tick(ledger)  # intervals begin with the delivery, not with the plan
         ledger.confirm(step)
         if step.copies:
             self.checkback.sent_after(step)

@@ -7,7 +7,7 @@ and values are text where they are UTF-8, base64 otherwise, as in a prepare:
      "age_ms", "messages": [{"topic", "key" or "key_base64", "value" or "value_base64",
      "headers": [[name, value or null or {"base64": ...}], ...], "partition"?}, ...]}
 
-Inboxes add what only coordinators need (`partition`, `instance`): see `Envelope`.
+Inboxes add what only coordinators need (`partition`, `instance`) (see service/checking/inbox.py).
 """
 
 from base64 import b64decode, b64encode

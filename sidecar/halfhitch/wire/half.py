@@ -159,6 +159,8 @@ def _read_options(event: HalfRead, headers: Headers) -> None:
             event.immunity_ms = min(int(raw), IMMUNITY_S_MAX) * 1_000
         elif name == names.TRANSACTION_CHECK_TIMES:
             event.check_count = min(int(raw), CHECK_COUNT_MAX)
+        elif name == names.TRAN_PREPARED_QUEUE_OFFSET:
+            event.first_half_offset = int(raw)
 
 
 def _read_copy(event: HalfRead, raw: bytes) -> None:
@@ -203,6 +205,12 @@ def instance_of(headers: Headers) -> str:
     """Who took the prepare; empty when that cannot be read. For a half that was read before."""
     parts = (headers[0][1] or b"").split(b";", 3)
     return parts[3].decode(errors="replace") if len(parts) == 4 else ""
+
+
+def born_ms_of(headers: Headers) -> int:
+    """When it was prepared, by the clock of who took it; -1 when that cannot be read."""
+    parts = (headers[0][1] or b"").split(b";", 3)
+    return int(parts[2]) if len(parts) == 4 and _is_number(parts[2]) else -1
 
 
 def user_headers(headers: Headers) -> Headers:

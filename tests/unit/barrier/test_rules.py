@@ -139,11 +139,13 @@ def test_an_id_is_text(transaction_id: Any) -> None:
 
 
 def test_rows_that_may_be_asked_for_are_not_purged() -> None:
-    assert RULES.purge_age_s(None, force=False) == KEEP_S
-    assert RULES.purge_age_s(KEEP_S + 0.5, force=False) == KEEP_S + 1
+    assert RULES.purge_age_s(None, 10, force=False) == KEEP_S
+    assert RULES.purge_age_s(KEEP_S + 0.5, 10, force=False) == KEEP_S + 1
     with pytest.raises(ConfigurationError, match="roll its messages back"):
-        RULES.purge_age_s(KEEP_S - 1, force=False)
-    assert RULES.purge_age_s(0, force=True) == 0
+        RULES.purge_age_s(KEEP_S - 1, 10, force=False)
+    assert RULES.purge_age_s(0, 10, force=True) == 0
     for age_s in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigurationError, match="age in seconds"):
-            RULES.purge_age_s(age_s, force=True)
+            RULES.purge_age_s(age_s, 10, force=True)
+    with pytest.raises(ConfigurationError, match="batch_count is 0"):
+        RULES.purge_age_s(None, 0, force=False)

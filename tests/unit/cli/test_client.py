@@ -1,6 +1,7 @@
 """Asking an admin door, and what each failure means to a person."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -8,16 +9,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from halfhitch.config import Purpose, load
-from halfhitch.errors import BackendError, RequestError
+from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
+from halfhitch_cli import client as client_module
 from halfhitch_cli.app import main
-from halfhitch_cli.client import AdminClient
+from halfhitch_cli.client import AdminClient, Refusal, path_of
 
 Capture = pytest.CaptureFixture[str]
 TOKEN = "t" * 16
 PARTITION = {
     "partition": 2, "phase": "working", "pending_count": 7, "decided_count": 0, "early_count": 0,
     "finished_count": 5, "half_watermark": 10, "half_position": 12, "op_watermark": 20,
-    "op_position": 25, "trouble": None,
+    "op_position": 25, "trouble": None, "oldest_age_s": 65.0, "due_count": 3, "checking_count": 2,
 }  # fmt: skip
 STATUS = {
     "ready": True, "reasons": [], "info": {"instance": "shop-1", "uptime_s": 1.25, "owner": True},
@@ -31,6 +33,7 @@ class Door:
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.tokens: list[str | None] = []
+        self.bodies: list[tuple[str | None, object]] = []
         door = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,6 +44,11 @@ class Door:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                door.bodies.append((self.headers.get("Content-Type"), json.loads(body)))
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -103,6 +111,59 @@ def test_each_failure_says_what_to_do(door: Door) -> None:
         AdminClient("127.0.0.1", 1).get("/v1/status")
 
 
+def test_a_post_carries_json_and_its_refusal_keeps_the_reason(door: Door) -> None:
+    path = path_of("transactions", "a/b", "T 1?", "commit")
+    assert path == "/v1/transactions/a%2Fb/T%201%3F/commit"
+    door.say(path, 409, {"error": {"code": "contrary_decision", "message": "it is rolled back"}})
+    client = AdminClient("127.0.0.1", door.port, TOKEN)
+    with pytest.raises(Refusal, match="it is rolled back") as raised:
+        client.post(path, {"reason": "why"})
+    assert (raised.value.status, raised.value.reason) == (409, "it is rolled back")
+    door.say(path, 200, {"state": "committed"})
+    assert client.post(path, {"reason": "why"}) == {"state": "committed"}
+    assert door.tokens == [TOKEN, TOKEN]
+    assert door.bodies == [("application/json", {"reason": "why"})] * 2
+
+
+def test_filters_that_were_not_given_are_not_sent(door: Door) -> None:
+    door.say("/v1/parked?group=a+b&limit=5", 200, {"transactions": []})
+    client = AdminClient("127.0.0.1", door.port)
+    assert client.find("/v1/parked", {"group": "a b", "topic": None, "limit": 5}) == {
+        "transactions": []
+    }
+
+
+def test_no_answer_to_a_post_is_unknown_and_no_answer_to_a_get_is_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+
+        def hang_up() -> None:
+            for _ in range(2):
+                connection, _address = deaf.accept()
+                connection.recv(10_000)
+                connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        client = AdminClient("127.0.0.1", port)
+        with pytest.raises(OutcomeUnknown, match="to repeat is safe"):
+            client.post("/v1/parked/g/T1/resume", {})
+        with pytest.raises(BackendError, match="did not answer") as raised:
+            client.get("/v1/status")
+        assert not isinstance(raised.value, OutcomeUnknown)
+        thread.join(10)
+    with pytest.raises(BackendError, match="halfhitch serve") as raised:
+        client.post("/v1/parked/g/T1/resume", {})
+    assert not isinstance(raised.value, OutcomeUnknown)
+
+
+def test_an_answer_of_any_size_is_not_taken(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_BODY_BYTES_MAX", 10)
+    door.say("/v1/parked", 200, ["x" * 20])
+    with pytest.raises(BackendError, match="--limit"):
+        AdminClient("127.0.0.1", door.port).get("/v1/parked")
+
+
 Status = Callable[..., tuple[int, str, str]]
 
 
@@ -124,7 +185,7 @@ def test_status_shows_a_ready_sidecar_and_its_partitions(door: Door, status: Sta
     assert ["state", "ready"] in rows
     assert ["uptime_s", "1.2"] in rows
     assert ["owner", "yes"] in rows
-    assert ["2", "working", "7", "0", "0", "2", "5"] in rows
+    assert ["2", "working", "7", "1m05s", "3", "2", "0", "0", "2", "5"] in rows
     code, out, _ = status("-o", "json")
     assert json.loads(out) == STATUS
 
@@ -140,6 +201,21 @@ def test_status_of_a_sidecar_that_is_not_ready_is_3_with_the_reasons(
     assert "not ready" in out
     assert "no Kafka" in out
     assert "Half partition" not in out
+
+
+def test_what_is_degraded_is_told_and_is_no_failure(
+    door: Door, status: Status, capsys: Capture
+) -> None:
+    door.say("/v1/status", 200, {**STATUS, "degraded": ["Redis does not answer"]})
+    code, out, _ = status()
+    assert code == 0
+    assert ["degraded", "Redis", "does", "not", "answer"] in [r.split() for r in out.splitlines()]
+    door.say("/readyz", 200, {"ready": True, "degraded": ["Redis does not answer"]})
+    flags = ("--kafka-bootstrap", "127.0.0.1:1", "--wait-s", "0.1", "--admin-port", str(door.port))
+    main(["doctor", *flags, "-o", "json"])
+    found = {row["check"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["sidecar"]["severity"] == "warn"
+    assert "Redis does not answer" in found["sidecar"]["sentence"]
 
 
 def test_status_without_a_sidecar_is_1_with_the_next_step(capsys: Capture) -> None:

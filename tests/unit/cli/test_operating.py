@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.errors import ContraryDecision, KafkaUnavailable, TransactionNotFound
+from halfhitch.errors import BackendError, ContraryDecision, TransactionNotFound
 from halfhitch.service.api import ParkedMessage
 from halfhitch_cli import bulk
 from halfhitch_cli.app import main
+from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import tx
 from harness.admin_door import admin_door
 from harness.fake_operations import FakeOperations, parked, undecided
@@ -299,15 +300,26 @@ def test_what_this_sidecar_cannot_see_is_looked_for_when_the_group_is_named(
     assert operations.done()[0][:3] == ("commit", "shop", "T9")
 
 
+def test_one_that_is_parked_is_to_be_put_back_first(run: Any, operations: FakeOperations) -> None:
+    for command in (("commit", *WHY), ("check",)):
+        code, _, err = run("tx", *command, "P1", "--yes")
+        assert code == 1
+        assert "halfhitch parked resume" in err
+    assert operations.done() == []
+
+
 def test_when_nobody_answers_any_more_the_rest_is_left_alone(
-    run: Any, operations: FakeOperations
+    run: Any, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operations.given_up = [parked(f"P{n:02}") for n in range(30)]
-    operations.fails = {f"P{n:02}": KafkaUnavailable("away") for n in range(30)}
+    def away(*_: object) -> None:
+        raise BackendError("no answer")
+
+    operations.given_up = [parked(f"P{n:03}") for n in range(150)]
+    monkeypatch.setattr(AdminClient, "post", away)
     code, out, _ = run("parked", "resume", *WHY, "--all-matching", "--yes", "-o", "json")
     assert code == 1
-    answer = json.loads(out)
-    assert answer["failed_count"] == 30
+    failed = [row["reason"] for row in json.loads(out)["failed"]]
+    assert failed == ["no answer"] * 128 + ["not tried: nobody answers"] * 22
 
 
 # -- export --------------------------------------------------------------------------------------

@@ -94,6 +94,35 @@ def test_an_idle_producer_has_one_thread_and_no_more_workers_than_it_may(monkeyp
         door.until_ends(11)
 
 
+def test_waiting_for_a_worker_is_not_done_in_a_hurry(monkeypatch):
+    monkeypatch.setattr(checks, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(checks, "SILENCE_S", 0.1)
+    looks = []
+    has_room = sync_checks._Workers.has_room
+    gate = threading.Event()
+
+    def counted(workers, wait_s):
+        looks.append(wait_s)
+        return has_room(workers, wait_s)
+
+    def held(check):
+        assert gate.wait(DEADLINE_S)
+        return COMMIT
+
+    monkeypatch.setattr(sync_checks._Workers, "has_room", counted)
+    with (
+        ChecksDoor() as door,
+        TransactionProducer("orders", door.address, check=held, check_workers=1),
+    ):
+        stream = door.stream()
+        stream.check("t1")
+        stream.check("t2")
+        stream.until_beats(10)
+        assert len(looks) < 30, "a look for each heartbeat"
+        gate.set()
+        door.until_ends(2)
+
+
 def test_one_check_after_the_other_needs_one_worker():
     threads = set()
 

@@ -1,7 +1,9 @@
 """The memory of the finished: what is remembered, for how long, and from where it is rebuilt."""
 
+import pytest
+
 from halfhitch.core.finished import Finished
-from halfhitch.core.model import PARKED, ROLLED_BACK, OpOffset, ProducerGroup, TimestampMs
+from halfhitch.core.model import GIVEN_UP, PARKED, ROLLED_BACK, OpOffset, ProducerGroup, TimestampMs
 from harness.ledger_script import identity_of
 
 
@@ -33,12 +35,41 @@ def test_the_same_id_in_another_group_is_another_transaction() -> None:
     assert memory.ending((ProducerGroup("payments"), identity_of("T1")[1])) is None
 
 
-def test_a_mark_read_twice_is_one_memory_and_the_last_word_counts() -> None:
+@pytest.mark.parametrize("before", [GIVEN_UP, PARKED])
+@pytest.mark.parametrize("after", [GIVEN_UP, PARKED, ROLLED_BACK, 1])
+def test_a_mark_read_twice_is_one_memory_and_the_last_word_counts(before: int, after: int) -> None:
     memory = Finished(horizon_ms=1_000, count_max=30)
-    remember(memory, "T1", 0, 0, 1)
-    remember(memory, "T1", 0, 1, PARKED)
+    remember(memory, "T1", 0, 0, before)
+    remember(memory, "T1", 0, 1, after)
     assert len(memory) == 1
-    assert memory.ending(identity_of("T1")) == PARKED
+    assert memory.ending(identity_of("T1")) == after
+
+
+@pytest.mark.parametrize("apart_ms", [0, 500])
+@pytest.mark.parametrize("before", [ROLLED_BACK, 1, 7])
+@pytest.mark.parametrize("after", [GIVEN_UP, PARKED])
+def test_that_it_was_parked_in_a_former_life_does_not_undo_how_it_ended(
+    before: int, after: int, apart_ms: int
+) -> None:
+    """The mark of a copy that was very late comes behind the mark of the present life."""
+    memory = Finished(horizon_ms=1_000, count_max=30)
+    remember(memory, "T1", 0, 0, before)
+    remember(memory, "T1", apart_ms, 1, after)
+    assert memory.ending(identity_of("T1")) == before
+
+
+@pytest.mark.parametrize("apart_ms", [0, 500])
+def test_one_that_is_put_back_is_forgotten_in_every_generation(apart_ms: int) -> None:
+    memory = Finished(horizon_ms=1_000, count_max=30)
+    remember(memory, "T1", 0, 0, PARKED)
+    remember(memory, "T2", 0, 1, PARKED)
+    remember(memory, "T1", apart_ms, 2, PARKED)
+    memory.forget(identity_of("T1"))
+    memory.forget(identity_of("T1"))
+    memory.forget((ProducerGroup("payments"), identity_of("T1")[1]))
+    assert memory.ending(identity_of("T1")) is None
+    assert memory.ending(identity_of("T2")) == PARKED
+    assert len(memory) == 1
 
 
 def test_everything_is_remembered_for_the_whole_horizon() -> None:
@@ -71,9 +102,9 @@ def test_a_full_generation_rolls_over_before_its_time() -> None:
 
 def test_the_newest_ending_counts_when_two_generations_hold_one() -> None:
     memory = Finished(horizon_ms=1_000, count_max=3_000)
-    remember(memory, "T1", 0, 0, 2)
-    remember(memory, "T1", 500, 1, PARKED)
-    assert memory.ending(identity_of("T1")) == PARKED
+    remember(memory, "T1", 0, 0, PARKED)
+    remember(memory, "T1", 500, 1, 2)
+    assert memory.ending(identity_of("T1")) == 2
 
 
 def test_the_smallest_memory_still_keeps_the_last_one() -> None:

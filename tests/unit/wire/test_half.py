@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from halfhitch.core.model import HalfOffset, HalfRead, TimestampMs
+from halfhitch.core.model import HalfOffset, HalfRead, Resolution, TimestampMs
 from halfhitch.wire import headers as names
 from halfhitch.wire.half import (
     CHECK_COUNT_MAX,
@@ -16,7 +16,9 @@ from halfhitch.wire.half import (
     Garbage,
     HalfRecord,
     Headers,
+    born_ms_of,
     copied_headers,
+    instance_of,
     read_forward,
     read_identity,
     read_record,
@@ -27,8 +29,11 @@ from harness.ledger_script import identity_of
 
 PLAIN = HalfRecord("T1", "orders", 0, 1_700_000_000_000, "node-1", "invoices")
 FULL = HalfRecord("T1", "orders", 7, 1_700_000_000_000, "a;b", "invoices", 3, 60, 2, 41)
-#: As it is after two checks, the second time it was put back.
-COPY = replace(FULL, first_stored_ms=1_600_000_000_000, resumed_count=2)
+#: As it is after two checks.
+COPY = replace(FULL, first_stored_ms=1_600_000_000_000)
+#: As it is when it was put back for the second time; the note that says so lies at op offset 99.
+AGAIN = replace(COPY, first_stored_ms=0, check_count=0, resumed_count=2, fence=99)
+BORN = replace(AGAIN, born=Resolution.COMMIT, born_count=3)
 USER: Headers = [("trace", b"1"), ("empty", b""), ("null", None), ("trace", b"2")]
 
 
@@ -57,18 +62,26 @@ def test_a_half_record_looks_like_this() -> None:
     ]
 
 
-def test_a_copy_also_says_when_the_first_was_stored_and_how_often_it_was_put_back() -> None:
-    assert system_headers(COPY) == [
-        *system_headers(FULL),
-        ("HALFHITCH_COPY", b"1600000000000;2"),
-    ]
+@pytest.mark.parametrize(
+    ("record", "written"),
+    [
+        (COPY, b"1600000000000"),
+        (AGAIN, b"0;2;99;;0"),
+        (BORN, b"0;2;99;c;3"),
+        (replace(BORN, born=Resolution.ROLLBACK, first_stored_ms=77), b"77;2;99;r;3"),
+    ],
+)
+def test_what_is_not_the_first_copy_says_so_and_of_which_life_it_is(
+    record: HalfRecord, written: bytes
+) -> None:
+    assert system_headers(record)[-1] == ("HALFHITCH_COPY", written)
 
 
 def test_what_is_not_given_is_not_written() -> None:
     assert len(system_headers(PLAIN)) == 5
 
 
-@pytest.mark.parametrize("record", [PLAIN, FULL, COPY], ids=["plain", "full", "copy"])
+@pytest.mark.parametrize("record", [PLAIN, FULL, COPY, AGAIN, BORN])
 @pytest.mark.parametrize("user", [[], USER], ids=["bare", "with user headers"])
 def test_a_record_is_read_as_it_was_written(record: HalfRecord, user: Headers) -> None:
     headers = system_headers(record) + user
@@ -83,6 +96,9 @@ def test_a_record_is_read_as_it_was_written(record: HalfRecord, user: Headers) -
         check_count=record.check_count,
         first_stored_ms=-1 if record.first_stored_ms is None else record.first_stored_ms,
         resumed_count=record.resumed_count,
+        fence=record.fence or -1,
+        born=record.born,
+        born_count=record.born_count,
     )
 
 
@@ -177,15 +193,6 @@ def test_a_version_that_no_release_will_write_is_plain_garbage(version: bytes) -
         (6, b"1.5"),
         (7, b"many"),
         (8, b"9" * 20),
-        (9, b""),
-        (9, b"5"),
-        (9, b"5;"),
-        (9, b";0"),
-        (9, b"-5;0"),
-        (9, b"5;x"),
-        (9, b"5;0;0"),
-        (9, b"9" * 20 + b";0"),
-        (9, None),
     ],
 )
 def test_a_half_whose_details_do_not_parse_is_garbage_to_whoever_needs_them(
@@ -194,6 +201,15 @@ def test_a_half_whose_details_do_not_parse_is_garbage_to_whoever_needs_them(
     headers = changed(place, value, COPY)
     assert isinstance(read_identity(9, 0, 0, headers), HalfRead)
     assert isinstance(read_record(9, headers), Garbage)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"soon", b"-5", b"9" * 20])
+def test_a_copy_that_does_not_say_since_when_is_none_to_whoever_reads_it(
+    value: bytes | None,
+) -> None:
+    read = read_record(9, changed(9, value, COPY))
+    assert isinstance(read, HalfRecord)
+    assert read == replace(COPY, first_stored_ms=None)
 
 
 def test_a_forward_carries_the_users_headers_first_and_none_of_the_half_only_ones() -> None:
@@ -322,41 +338,58 @@ def test_a_check_number_that_does_not_parse_is_none(value: bytes | None, check_c
     assert option("TRANSACTION_CHECK_TIMES", value).check_count == check_count
 
 
+NOT_PUT_BACK = (0, -1, None, 0)
+
+
 @pytest.mark.parametrize(
-    ("value", "copy"),
+    ("value", "first_stored_ms", "life"),
     [
-        (b"5;0", (5, 0)),
-        (b"0;1", (0, 1)),
-        (b"1600000000000;12", (1_600_000_000_000, 12)),
-        (b"5", (-1, 0)),
-        (b"5;", (-1, 0)),
-        (b";5", (-1, 0)),
-        (b";", (-1, 0)),
-        (b"-5;0", (-1, 0)),
-        (b"5;-1", (-1, 0)),
-        (b"5;0;1", (-1, 0)),
-        (b"5,0", (-1, 0)),
-        (b"9" * 20 + b";0", (-1, 0)),
-        (b"5;" + b"9" * 20, (-1, 0)),
-        (b"\xff;0", (-1, 0)),
-        (b"", (-1, 0)),
-        (None, (-1, 0)),
+        (b"5", 5, NOT_PUT_BACK),
+        (b"0", 0, NOT_PUT_BACK),
+        (b"0;1;7;;0", 0, (1, 7, None, 0)),
+        (b"0;1;0;c;1", 0, (1, 0, Resolution.COMMIT, 1)),
+        (b"1600000000000;12;7;r;3", 1_600_000_000_000, (12, 7, Resolution.ROLLBACK, 3)),
+        (b"0;1;7;c;%d" % (INDEX_MAX + 2), 0, (1, 7, Resolution.COMMIT, INDEX_MAX + 1)),
+        # Nobody can be born given up, or as anything else:
+        (b"0;1;7;p;1", 0, (1, 7, None, 1)),
+        (b"0;1;7;x;1", 0, (1, 7, None, 1)),
+        # A life that does not parse is none:
+        (b"5;", 5, NOT_PUT_BACK),
+        (b"5;1", 5, NOT_PUT_BACK),
+        (b"5;1;7;c", 5, NOT_PUT_BACK),
+        (b"5;1;7;c;", 5, NOT_PUT_BACK),
+        (b"5;1;7;c;1;1", 5, NOT_PUT_BACK),
+        (b"5;-1;7;c;1", 5, NOT_PUT_BACK),
+        (b"5;1;-7;c;1", 5, NOT_PUT_BACK),
+        (b"5;1;7;c;-1", 5, NOT_PUT_BACK),
+        (b"5;" + b"9" * 20 + b";7;c;1", 5, NOT_PUT_BACK),
+        (b"5," * 10_000, -1, NOT_PUT_BACK),
+        # And what does not say since when, says nothing:
+        (b";1;7;c;1", -1, NOT_PUT_BACK),
+        (b"-5;1;7;c;1", -1, NOT_PUT_BACK),
+        (b"9" * 20 + b";1;7;c;1", -1, NOT_PUT_BACK),
+        (b"\xff;1;7;c;1", -1, NOT_PUT_BACK),
+        (b"", -1, NOT_PUT_BACK),
+        (None, -1, NOT_PUT_BACK),
     ],
 )
-def test_what_does_not_say_that_it_is_a_copy_is_none(
-    value: bytes | None, copy: tuple[int, int]
+def test_a_copy_says_since_when_and_of_which_life_or_nothing(
+    value: bytes | None,
+    first_stored_ms: int,
+    life: tuple[int, int, Resolution | None, int],
 ) -> None:
     read = option("HALFHITCH_COPY", value)
-    assert (read.first_stored_ms, read.resumed_count) == copy
+    assert read.first_stored_ms == first_stored_ms
+    assert (read.resumed_count, read.fence, read.born, read.born_count) == life
 
 
 def test_an_option_that_does_not_parse_leaves_the_others_alone() -> None:
-    headers = system_headers(COPY)
+    headers = system_headers(replace(BORN, check_count=2))
     headers[6] = (headers[6][0], b"soon")
     read = read_identity(9, 77, 0, headers)
     assert isinstance(read, HalfRead)
     assert (read.immunity_ms, read.check_count) == (-1, 2)
-    assert (read.first_stored_ms, read.resumed_count) == (1_600_000_000_000, 2)
+    assert (read.first_stored_ms, read.resumed_count, read.fence) == (0, 2, 99)
 
 
 def test_a_header_behind_the_users_is_the_users() -> None:
@@ -372,26 +405,24 @@ def test_a_header_behind_the_users_is_the_users() -> None:
 
 def test_a_copy_keeps_everything_and_says_where_and_when_the_first_one_was() -> None:
     headers = system_headers(PLAIN) + USER
-    copied = copied_headers(headers, 41, check_count=1, stored_ms=77, resumed_count=0)
+    copied = copied_headers(headers, 41, check_count=1, stored_ms=77)
     assert copied == [
         *system_headers(PLAIN),
         ("TRANSACTION_CHECK_TIMES", b"1"),
         ("TRAN_PREPARED_QUEUE_OFFSET", b"41"),
-        ("HALFHITCH_COPY", b"77;0"),
+        ("HALFHITCH_COPY", b"77"),
         *USER,
     ]
 
 
 def test_a_copy_of_a_copy_has_the_new_number_and_the_offset_of_the_very_first() -> None:
-    first = copied_headers(
-        system_headers(FULL)[:7] + USER, 41, check_count=1, stored_ms=77, resumed_count=0
-    )
-    second = copied_headers(first, 99, check_count=2, stored_ms=77, resumed_count=0)
+    first = copied_headers(system_headers(FULL)[:7] + USER, 41, check_count=1, stored_ms=77)
+    second = copied_headers(first, 99, check_count=2, stored_ms=77)
     assert second == [
         *system_headers(FULL)[:7],
         ("TRANSACTION_CHECK_TIMES", b"2"),
         ("TRAN_PREPARED_QUEUE_OFFSET", b"41"),
-        ("HALFHITCH_COPY", b"77;0"),
+        ("HALFHITCH_COPY", b"77"),
         *USER,
     ]
     read = read_record(120, second)
@@ -400,23 +431,18 @@ def test_a_copy_of_a_copy_has_the_new_number_and_the_offset_of_the_very_first() 
 
 
 def test_a_renewal_has_the_number_of_the_copy_before() -> None:
-    unchecked = copied_headers(
-        system_headers(PLAIN), 41, check_count=0, stored_ms=77, resumed_count=0
-    )
+    unchecked = copied_headers(system_headers(PLAIN), 41, check_count=0, stored_ms=77)
     assert "TRANSACTION_CHECK_TIMES" not in dict(unchecked)
-    checked = copied_headers(unchecked, 50, check_count=4, stored_ms=77, resumed_count=0)
-    renewed = copied_headers(checked, 60, check_count=4, stored_ms=77, resumed_count=0)
+    checked = copied_headers(unchecked, 50, check_count=4, stored_ms=77)
+    renewed = copied_headers(checked, 60, check_count=4, stored_ms=77)
     assert renewed == checked
 
 
-def test_a_copy_is_read_with_the_same_identity_index_immunity_and_life() -> None:
-    copied = copied_headers(
-        system_headers(COPY) + USER, 41, check_count=3, stored_ms=88, resumed_count=2
-    )
-    read, before = (
-        read_identity(50, 99, 10, copied),
-        read_identity(41, 77, 10, system_headers(COPY)),
-    )
+@pytest.mark.parametrize("record", [PLAIN, FULL, COPY, AGAIN, BORN])
+def test_a_copy_is_read_with_the_same_identity_index_immunity_and_life(record: HalfRecord) -> None:
+    headers = system_headers(record) + USER
+    copied = copied_headers(headers, 41, check_count=3, stored_ms=88)
+    read, before = read_identity(50, 99, 10, copied), read_identity(41, 77, 10, headers)
     assert isinstance(read, HalfRead)
     assert isinstance(before, HalfRead)
     assert read == replace(
@@ -426,12 +452,40 @@ def test_a_copy_is_read_with_the_same_identity_index_immunity_and_life() -> None
         check_count=3,
         first_stored_ms=88,
     )
-    assert read_forward(50, copied) == read_forward(41, system_headers(COPY) + USER)
+    assert read_forward(50, copied) == read_forward(41, headers)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"soon", b"5;6;7"])
+def test_a_life_that_does_not_parse_goes_along_as_it_is(value: bytes | None) -> None:
+    """It may be of a newer release."""
+    copied = copied_headers(changed(9, value, COPY), 41, check_count=3, stored_ms=88)
+    life = b"".join((value or b"").partition(b";")[1:])
+    assert copied[-1] == ("HALFHITCH_COPY", b"88" + life)
+
+
+@pytest.mark.parametrize(
+    ("value", "instance", "born_ms"),
+    [
+        (b"1;0;5;node-1", "node-1", 5),
+        (b"1;0;5;a;b", "a;b", 5),
+        (b"1;0;5;", "", 5),
+        (b"1;0;5;\xff", "\ufffd", 5),
+        (b"1;0;soon;node-1", "node-1", -1),
+        (b"1;0", "", -1),
+        (None, "", -1),
+    ],
+)
+def test_who_took_it_and_when_is_told_as_far_as_it_can_be_read(
+    value: bytes | None, instance: str, born_ms: int
+) -> None:
+    headers = marker(value)
+    assert instance_of(headers) == instance
+    assert born_ms_of(headers) == born_ms
 
 
 def test_a_null_offset_of_the_first_copy_is_replaced() -> None:
     headers: Headers = [*system_headers(PLAIN), ("TRAN_PREPARED_QUEUE_OFFSET", None)]
-    copied = copied_headers(headers, 41, check_count=1, stored_ms=77, resumed_count=0)
+    copied = copied_headers(headers, 41, check_count=1, stored_ms=77)
     assert dict(copied)["TRAN_PREPARED_QUEUE_OFFSET"] == b"41"
 
 
@@ -439,7 +493,7 @@ def test_copies_do_not_grow_however_often_they_are_made() -> None:
     headers = system_headers(FULL) + USER
     sizes = set()
     for number in range(1, 10):
-        headers = copied_headers(headers, 41, check_count=number, stored_ms=77, resumed_count=0)
+        headers = copied_headers(headers, 41, check_count=number, stored_ms=77)
         sizes.add(len(headers))
-    assert sizes == {len(system_headers(FULL)) + 1 + len(USER)}
+    assert sizes == {len(system_headers(COPY)) + len(USER)}
     assert user_headers(headers) == USER

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfhitch.core.model import ProducerGroup, TransactionId
+from halfhitch.wire import parked_fold
 from halfhitch.wire.half import HalfRecord, Headers, system_headers
 from halfhitch.wire.parked import (
     CHECKS_EXHAUSTED,
@@ -209,3 +210,57 @@ def _made(kind: object, place: Place, *values: object) -> Record:
         return resumed(place, str(name), *places)
     name, decision, number = values
     return decided(place, str(name), str(decision), int(str(number)))
+
+
+def test_how_often_it_was_put_back_before_is_told_by_its_halves() -> None:
+    half = HalfRecord("T1", "shop", 0, 5, "node-1", "orders", first_stored_ms=0, resumed_count=2)
+    why = Parked(CHECKS_EXHAUSTED, "why", 3, 10)
+    fold = folded(
+        message("T2", 0, (0, 0), 9), ((0, 1), 100, parked_headers(system_headers(half), why))
+    )
+    assert {p.identity[1]: p.resumed_count for p in fold.parkings()} == {"T1": 2, "T2": 0}
+
+
+def test_whoever_looks_for_one_passes_over_the_decisions_of_the_others() -> None:
+    records = (
+        message("T1", 0, (0, 0), 10),
+        decided((0, 1), "T2", "c", 70),
+        decided((0, 2), "T1", "r", 71),
+    )
+    (parking,) = folded(*records, only=identity("T1")).parkings()
+    assert parking.decision == "r"
+    assert folded(*records, only=identity("T2")).parkings() == []
+
+
+def test_decisions_beyond_what_is_kept_are_counted_and_those_kept_still_take_earlier_ones() -> None:
+    fold = folded(
+        decided((0, 0), "T1", "c", 70),
+        decided((0, 1), "T2", "c", 71),
+        decided((1, 0), "T1", "r", 60),
+        kept_max=1,
+    )
+    assert fold.left_out_count == 1
+    for place, stored_ms, headers in (message("T1", 0, (0, 2), 10),):
+        fold.take(place, stored_ms, 7, headers)
+    assert [p.decision for p in fold.parkings()] == ["r"]
+
+
+def test_more_notes_of_unread_records_than_can_be_kept_stop_the_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To forget one would put its message back a second time."""
+    monkeypatch.setattr(parked_fold, "_AHEAD_MAX", 2)
+    fold = folded(resumed((0, 0), "T1", (1, 5), (2, 5)))
+    place, stored_ms, headers = resumed((0, 1), "T2", (1, 6))
+    with pytest.raises(OverflowError):
+        fold.take(place, stored_ms, 7, headers)
+
+
+def test_a_decision_of_a_life_that_was_put_back_says_nothing_when_the_id_is_used_anew() -> None:
+    fold = folded(
+        message("T1", 0, (0, 0), 10),
+        decided((0, 1), "T1", "c", 70),
+        resumed((0, 2), "T1", (0, 0)),
+        message("T1", 0, (0, 3), 500),  # long after, undecided
+    )
+    assert [p.decision for p in fold.parkings()] == [None]

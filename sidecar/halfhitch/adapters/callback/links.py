@@ -206,6 +206,11 @@ class CallbackLink:
         """The address, without its query."""
         return self._links.name
 
+    @property
+    def at_once(self) -> int:
+        """A group that hangs must leave room for others."""
+        return _LINK_IN_FLIGHT_MAX
+
     def offer(self, check: Check) -> bool:
         """Ask now, unless too much is under way already."""
         if self.in_flight_count >= _LINK_IN_FLIGHT_MAX or not self._links.take(self, check):

@@ -205,7 +205,7 @@ class KafkaInquiry:
         if half_offset < low:
             # The first copy is deleted. It may have been appended anew, by a check or because it
             # was old; what is still pending lies somewhere in what is left of the log.
-            where.offset = low
+            where = TopicPartition(self._half_topic, partition, low)
         elif half_offset >= end:
             raise _gone(identity)
         consumer.assign([where])

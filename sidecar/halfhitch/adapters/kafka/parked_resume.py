@@ -1,10 +1,10 @@
-"""The one Kafka transaction that puts a parked transaction back into its half partition.
+"""The one Kafka transaction that puts parked transactions back into their half partition.
 
 Owns what is written, and what each way of failing means. Before the commit was asked for, every
 failure is a sure "no": the producer is dropped and the next one's epoch ends what is open. After
 that only Kafka's word counts.
 
-The operator's note is stored first: its op offset is the fence of the transaction's new life. What
+An operator's note is stored first: its op offset is the fence of a transaction's new life. What
 the op log says before it was said of the former life, except for a decision, which goes along in
 the halves. Their age begins anew: the broker's time of the new halves counts.
 """
@@ -12,6 +12,7 @@ the halves. Their age begins anew: the broker's time of the new halves counts.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -48,6 +49,19 @@ CLOSE_ERRORS: Final = (KafkaException, RuntimeError, SystemError)
 _DECISIONS: Final = (Resolution.COMMIT.value, Resolution.ROLLBACK.value)
 
 
+#: The records that lie at these places of the parked topic.
+Fetch = Callable[[Sequence[Place]], Mapping[Place, Any]]
+
+
+@dataclass(slots=True)
+class Order:
+    """Put this back."""
+
+    parking: Parking
+    reason: str
+    operator: str
+
+
 class Resumption:
     """One use of an initialised producer."""
 
@@ -67,24 +81,19 @@ class Resumption:
         self._failure: KafkaError | None = None
         self._is_committing = False
 
-    def put_back(
-        self,
-        parking: Parking,
-        fetched: Callable[[Sequence[Place]], Mapping[Place, Any]],
-        *,
-        reason: str,
-        operator: str,
-    ) -> None:
-        """All of it or nothing. Raises KafkaUnavailable (surely nothing) or OutcomeUnknown."""
+    def put_back(self, orders: Sequence[Order], fetched: Fetch) -> None:
+        """All of them or none. Raises KafkaUnavailable (surely none) or OutcomeUnknown."""
         producer = self._producer
         if producer is None:
-            raise InvariantViolation("a producer puts back one transaction only")
+            raise InvariantViolation("a producer does one Kafka transaction only")
         self._give_up_s = time.monotonic() + self._timeout_s
         try:
             producer.begin_transaction()
-            fence = self._noted(producer, parking, reason, operator)
-            self._halves(producer, parking, fetched, _life(parking, fence))
-            self._mark(producer, parking, reason, operator)
+            fences = self._noted(producer, orders)
+            fetched = _all_at_once(orders, fetched)
+            for order, fence in zip(orders, fences, strict=True):
+                self._halves(producer, order.parking, fetched, _life(order.parking, fence))
+                self._mark(producer, order)
             self._flush(producer)
         except (KafkaException, BufferError) as error:
             self.close()
@@ -97,24 +106,29 @@ class Resumption:
 
     # -- what is written -------------------------------------------------------------------------
 
-    def _noted(self, producer: Producer, parking: Parking, reason: str, operator: str) -> int:
-        """The op log's account of it; its op offset."""
+    def _noted(self, producer: Producer, orders: Sequence[Order]) -> list[int]:
+        """The op log's account of it; the op offsets."""
         op_offsets: list[int] = []
-        value, headers = op_wire.write_note(
-            parking.identity, action="resume", operator=operator, reason=reason
-        )
-        where = (self._op_topic, parking.half_partition)
-        self._produce(producer, where, None, value, headers, op_offsets.append)
+        for order in orders:
+            value, headers = op_wire.write_note(
+                order.parking.identity,
+                action="resume",
+                operator=order.operator,
+                reason=order.reason,
+            )
+            where = (self._op_topic, order.parking.half_partition)
+            # Reports come in the order of the log: all notes are for one partition.
+            self._produce(producer, where, None, value, headers, op_offsets.append)
         self._flush(producer)
-        if not op_offsets:
-            raise KafkaUnavailable("Kafka did not confirm the note; nothing was put back")
-        return op_offsets[0]
+        if len(op_offsets) != len(orders):
+            raise KafkaUnavailable("Kafka did not confirm the notes; nothing was put back")
+        return op_offsets
 
     def _halves(
         self,
         producer: Producer,
         parking: Parking,
-        fetched: Callable[[Sequence[Place]], Mapping[Place, Any]],
+        fetched: Fetch,
         life: bytes,
     ) -> None:
         """The messages in their order."""
@@ -125,17 +139,19 @@ class Resumption:
                 record = records[message.place]
                 headers = half_headers(message, record, life)
                 self._produce(producer, where, record.key(), record.value(), headers)
-            self._flush(producer)
+            if len(chunk) < len(parking.messages):  # else there is room for all of them
+                self._flush(producer)
 
-    def _mark(self, producer: Producer, parking: Parking, reason: str, operator: str) -> None:
+    def _mark(self, producer: Producer, order: Order) -> None:
         """What keeps everybody from doing it again."""
+        parking = order.parking
         note = Resumed(
             *parking.identity,
             parking.half_partition,
             [message.place for message in parking.messages],
             parking.resumed_count + 1,
-            reason,
-            operator,
+            order.reason,
+            order.operator,
             parking.decision,
         )
         where = (self._parked_topic, parking.first.place[0])
@@ -258,6 +274,14 @@ def user_message(message: ParkedHalf, record: Any) -> ParkedContent:
 
 def _half_headers(headers: KafkaHeaders) -> Headers:
     return [header for header in headers if header[0] != names.HALFHITCH_PARKED]
+
+
+def _all_at_once(orders: Sequence[Order], fetched: Fetch) -> Fetch:
+    """Many small transactions are read in one go."""
+    if sum(order.parking.size_bytes for order in orders) > _CHUNK_BYTES:
+        return fetched
+    found = fetched([m.place for order in orders for m in order.parking.messages])
+    return lambda _: found
 
 
 def _chunks(messages: Sequence[ParkedHalf]) -> Iterator[Sequence[ParkedHalf]]:

@@ -17,8 +17,10 @@ minute after the last question.
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -27,9 +29,10 @@ from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.parked_log import Outdated, ParkedReading, fetch
-from halfhitch.adapters.kafka.parked_resume import CLOSE_ERRORS, Resumption, user_message
+from halfhitch.adapters.kafka.parked_resume import CLOSE_ERRORS, Order, Resumption, user_message
 from halfhitch.core.model import Identity
 from halfhitch.errors import (
+    HalfHitchError,
     InvalidRequest,
     KafkaUnavailable,
     MessageTooLarge,
@@ -55,10 +58,13 @@ CONTENT_BYTES_MAX: Final = 32 * 1_048_576
 _IDLE_S: Final = 60.0
 #: Kafka transactions of others may be seen in one partition and not yet in another.
 _LOOKS_MAX: Final = 20
+#: Transactions that are put back by one Kafka transaction.
+_TOGETHER_MAX: Final = 64
+_TOGETHER_BYTES_MAX: Final = 16 * 1_048_576
 
 
 class KafkaParkedStore:
-    """ports.ParkedStore. `make_producer` takes the transactional id."""
+    """ports.ParkedStore. `make_producer(transactional_id)`: see clients.resume_producer."""
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class KafkaParkedStore:
         self._reading: ParkedReading | None = None
         self._is_stopped = False
         self._asked_count = 0
+        self._waiting: deque[_Asked] = deque()  # at most one for each caller
 
     # -- on the loop -----------------------------------------------------------------------------
 
@@ -96,8 +103,11 @@ class KafkaParkedStore:
         return await self._run(partial(self._content, identity))
 
     async def resume(self, identity: Identity, *, reason: str, operator: str) -> Parking:
-        """See ports.ParkedStore."""
-        return await self._run(partial(self._resume, identity, reason, operator))
+        """See ports.ParkedStore. What is asked for at the same time shares Kafka transactions."""
+        asked = _Asked(identity, reason, operator, Future())
+        self._waiting.append(asked)
+        await self._run(self._resume_waiting)
+        return await asyncio.wrap_future(asked.answer)
 
     def stop(self) -> None:
         """Take nothing new; what is under way ends soon. Does not wait."""
@@ -194,30 +204,94 @@ class KafkaParkedStore:
 
     # -- putting back ----------------------------------------------------------------------------
 
-    def _resume(self, identity: Identity, reason: str, operator: str) -> Parking:
-        half_partition = _oldest(self._read(identity).fold, identity).half_partition
-        self._check_partition(half_partition)
-        producer = self._fenced(half_partition)
+    def _resume_waiting(self) -> None:
+        """Those that wait, together. What does not go together is tried alone."""
+        while self._waiting:
+            batch: dict[Identity, _Asked] = {}
+            while self._waiting and len(batch) < _TOGETHER_MAX:
+                asked = self._waiting.popleft()
+                if asked.identity in batch:  # twice: the second after the first
+                    self._waiting.appendleft(asked)
+                    break
+                batch[asked.identity] = asked
+            if len(batch) > 1:
+                self._resume_some(list(batch.values()))
+            for asked in batch.values():
+                self._resume_some([asked])
+
+    def _resume_some(self, batch: Sequence["_Asked"]) -> None:
+        """Everybody is answered; except that several are left without answer when that failed."""
+        left = [asked for asked in batch if not asked.answer.done()]
+        try:
+            if left:
+                self._resume_together(left)
+        except HalfHitchError as error:
+            if len(left) == 1:
+                left[0].fail(error)
+        except Exception as error:
+            logger.exception("putting back failed", extra={"action": "resume_failed"})
+            for asked in left:
+                asked.fail(error)
+
+    def _resume_together(self, batch: Sequence["_Asked"]) -> None:
+        by_partition: dict[int, list[_Asked]] = {}
+        fold = self._read().fold
+        has_all = not fold.left_out_count
+        for asked in batch:
+            fold = fold if has_all else self._read(asked.identity).fold
+            try:
+                half_partition = _oldest(fold, asked.identity).half_partition
+            except TransactionNotFound as error:
+                asked.fail(error)
+            else:
+                by_partition.setdefault(half_partition, []).append(asked)
+        for half_partition, some in by_partition.items():
+            self._check_partition(half_partition)
+            self._put_back(half_partition, some)
+
+    def _put_back(self, half_partition: int, batch: Sequence["_Asked"]) -> None:
         resumption = Resumption(
-            producer,
+            self._fenced(half_partition),
             half_topic=self._half_topic,
             op_topic=self._op_topic,
             parked_topic=self._parked_topic,
             timeout_s=self._transaction_timeout_ms / 1000,
         )
         try:
-            parking = self._still_parked(identity, half_partition)
+            orders = self._orders(half_partition, batch)
+            if not orders:
+                return
             try:
-                resumption.put_back(parking, self._fetched, reason=reason, operator=operator)
+                resumption.put_back([order for _, order in orders], self._fetched)
             except OutcomeUnknown:
-                self._find_out(parking)
+                for asked, order in orders:
+                    self._find_out(asked, order.parking)
+                return
         finally:
             resumption.close()
-        logger.info(
-            "transaction %s of group %s was put back by %s: %s", identity[1], identity[0], operator,
-            reason, extra={"action": "transaction_resumed"},
-        )  # fmt: skip
-        return parking
+        for asked, order in orders:
+            asked.succeed(order.parking)
+
+    def _orders(
+        self, half_partition: int, batch: Sequence["_Asked"]
+    ) -> list[tuple["_Asked", Order]]:
+        """What can be put back in one Kafka transaction. Who is too much is left without answer."""
+        parkings = self._still_parked([asked.identity for asked in batch])
+        orders: list[tuple[_Asked, Order]] = []
+        size_bytes = 0
+        for asked in batch:
+            parking = parkings.get(asked.identity)
+            if parking is None:
+                asked.fail(_not_parked(asked.identity))
+                continue
+            if parking.half_partition != half_partition:
+                asked.fail(KafkaUnavailable("somebody was just quicker; look again"))
+                continue
+            size_bytes += parking.size_bytes
+            if orders and size_bytes > _TOGETHER_BYTES_MAX:
+                break
+            orders.append((asked, Order(parking, asked.reason, asked.operator)))
+        return orders
 
     def _check_partition(self, half_partition: int) -> None:
         try:
@@ -242,59 +316,93 @@ class KafkaParkedStore:
             ) from error
         return producer
 
-    def _still_parked(self, identity: Identity, half_partition: int) -> Parking:
-        """Read until nothing of this transaction can be hidden, then look whether it is there.
+    def _still_parked(self, identities: Sequence[Identity]) -> dict[Identity, Parking]:
+        """Read until nothing of these transactions can be hidden; those that are there.
 
-        What is seen of it was written whole before that, so one more look at the ends of all
+        What is seen of one was written whole before that, so one more look at the ends of all
         partitions covers the rest of it.
         """
         reading = self._reading
         if reading is None or reading.fold.left_out_count:
-            reading = self._new_reading(identity)
+            # Then they come one by one.
+            reading = self._new_reading(identities[0] if len(identities) == 1 else None)
         give_up_s = time.monotonic() + _READ_S
-        seen: frozenset[Place] | None = None
+        before: list[frozenset[Place]] | None = None
         for _ in range(_LOOKS_MAX):
-            before, seen = seen, None
             reading.read_on(give_up_s)
-            seen = reading.fold.places(identity)
+            seen = [reading.fold.places(identity) for identity in identities]
             if seen == before:
                 break
+            before = seen
         else:
-            raise KafkaUnavailable(
-                f"more and more messages of {identity[1]} are being parked; try again"
-            )
-        parking = _oldest(reading.fold, identity)
-        if parking.half_partition != half_partition:
-            raise KafkaUnavailable(f"{identity[1]} was just put back by somebody else; look again")
-        return parking
+            raise KafkaUnavailable("more and more of their messages are being parked; try again")
+        if reading.fold.left_out_count:
+            raise KafkaUnavailable("there is more on the parked topic than can be kept")
+        found = ((identity, reading.fold.parkings(identity)) for identity in identities)
+        return {identity: parkings[0] for identity, parkings in found if parkings}
 
-    def _find_out(self, parking: Parking) -> None:
-        """The commit was not confirmed: the topic says what became of it. Raises if it does not."""
+    def _find_out(self, asked: "_Asked", parking: Parking) -> None:
+        """The commit was not confirmed: the topic says what became of it."""
         try:
             _let_go(self._fenced(parking.half_partition))
             reading = self._new_reading(parking.identity)
             reading.read_on(time.monotonic() + _READ_S)
         except KafkaUnavailable as error:
-            raise OutcomeUnknown(
-                f"Kafka did not confirm that {parking.identity[1]} was put back ({error.message}): "
-                "look with `halfhitch parked list` before you repeat; to repeat is safe, it is put "
-                "back once"
-            ) from error
-        if reading.fold.places(parking.identity) & {m.place for m in parking.messages}:
-            raise KafkaUnavailable(
-                f"{parking.identity[1]} was not put back: Kafka did not take it; try again"
+            asked.fail(
+                OutcomeUnknown(
+                    f"Kafka did not confirm that {parking.identity[1]} was put back "
+                    f"({error.message}): look with `halfhitch parked list` before you repeat; to "
+                    "repeat is safe, it is put back once"
+                )
             )
+            return
+        if reading.fold.places(parking.identity) & {m.place for m in parking.messages}:
+            asked.fail(
+                KafkaUnavailable(
+                    f"{parking.identity[1]} was not put back: Kafka did not take it; try again"
+                )
+            )
+        else:
+            asked.succeed(parking)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Somebody waits for this to be put back."""
+
+    identity: Identity
+    reason: str
+    operator: str
+    answer: "Future[Parking]"
+
+    def succeed(self, parking: Parking) -> None:
+        """Done, once."""
+        logger.info(
+            "transaction %s of group %s was put back", self.identity[1], self.identity[0],
+            extra={"action": "transaction_resumed"},
+        )  # fmt: skip
+        if self.answer.set_running_or_notify_cancel():
+            self.answer.set_result(parking)
+
+    def fail(self, error: BaseException) -> None:
+        """Not done, or not known to be."""
+        if self.answer.set_running_or_notify_cancel():
+            self.answer.set_exception(error)
 
 
 def _oldest(fold: ParkedFold, identity: Identity) -> Parking:
     found = fold.parkings(identity)
     if not found:
-        raise TransactionNotFound(
-            f"no transaction {identity[1]} of group {identity[0]} is parked: it never was, or it "
-            "was put back before; `halfhitch parked list` shows what is, `halfhitch tx show` what "
-            "is undecided"
-        )
+        raise _not_parked(identity)
     return found[0]
+
+
+def _not_parked(identity: Identity) -> TransactionNotFound:
+    return TransactionNotFound(
+        f"no transaction {identity[1]} of group {identity[0]} is parked: it never was, or it was "
+        "put back before; `halfhitch parked list` shows what is, `halfhitch tx show` what is "
+        "undecided"
+    )
 
 
 def _listed(parking: Parking) -> str:

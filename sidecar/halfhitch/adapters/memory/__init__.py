@@ -5,6 +5,7 @@ simplify is said at the top of each module. They are for tests: nothing in them 
 """
 
 from halfhitch.adapters.memory.clock import MemoryClock
+from halfhitch.adapters.memory.doubt_index import MemoryDoubtIndex, MemoryRedis
 from halfhitch.adapters.memory.faults import AppendFault, Faults, WriteFault
 from halfhitch.adapters.memory.kafka import MemoryKafka, MemoryRecord
 from halfhitch.adapters.memory.partition_log import MemoryPartitionReader, MemoryPartitionWriter
@@ -14,12 +15,14 @@ __all__ = [
     "AppendFault",
     "Faults",
     "MemoryClock",
+    "MemoryDoubtIndex",
     "MemoryKafka",
     "MemoryMarkers",
     "MemoryPartitionReader",
     "MemoryPartitionWriter",
     "MemoryRecord",
     "MemoryRecordLog",
+    "MemoryRedis",
     "MemoryTopicCatalog",
     "WriteFault",
 ]

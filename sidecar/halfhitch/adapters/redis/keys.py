@@ -2,12 +2,13 @@
 
 Owns every key: `hh:<cluster>:` and then
 
-    due:{partition}        sorted set   member -> due time of the next check, ms
-    tx:{partition}:{member} hash        one doubt, see doubts.py
-    producers:{group}      sorted set   instance -> expiry of its presence, ms of Redis's own clock
-    inbox:{instance}       stream       fields k (kind) and b (body)
-    owner:{partition}      string       instance
-    canary:{instance}[:n]  string       see canary.py
+    due:{partition}          sorted set  member -> due time of the next check, ms
+    tx:{partition}:{member}  hash        one doubt, see doubts.py
+    producers:{group}        sorted set  instance -> expiry of its presence, ms of Redis's own clock
+    inbox:{instance}         stream      fields k (kind) and b (body)
+    owner:{partition}        string      instance
+    canary:{instance}:{process}[:n]      string, see canary.py; of each process, since by mistake
+                                         two may have one name
 
 A *member* is `group:id`, both percent encoded, so that the one colon always parts them and two
 groups may use the same id. Only letters, digits and `_.-~` stay as they are: no name that a user
@@ -62,9 +63,9 @@ class Keys:
         """String: who owns the half partition."""
         return f"{self.prefix}owner:{partition}"
 
-    def canary(self, instance: str, number: int | None = None) -> str:
+    def canary(self, instance: str, process: str, number: int | None = None) -> str:
         """String: a counter that only rises, see canary.py; numbered in a Redis Cluster."""
-        name = f"{self.prefix}canary:{quoted(instance)}"
+        name = f"{self.prefix}canary:{quoted(instance)}:{process}"
         return name if number is None else f"{name}:{number}"
 
 

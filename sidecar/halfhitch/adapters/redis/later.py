@@ -54,6 +54,10 @@ class LaterIndex:
         """See ports.DoubtIndex."""
         return self._index is not None and self._index.wants_all(partition)
 
+    def has_room(self, count: int) -> bool:
+        """See ports.DoubtIndex."""
+        return self._index is None or self._index.has_room(count)
+
     async def delivered(self, partition: int, identity: Identity) -> int:
         """See ports.DoubtIndex."""
         return 0 if self._index is None else await self._index.delivered(partition, identity)

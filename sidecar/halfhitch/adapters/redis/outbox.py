@@ -23,7 +23,11 @@ from halfhitch.ports import Doubt
 #: An owner that fills the queue faster than Redis takes it must not rebuild without a pause.
 _REBUILD_PAUSE_S: Final = 2.0
 _REBUILD_PAUSE_S_MAX: Final = 120.0
+_REBUILD_S: Final = 1.0  # whatever befalls Redis, everything is asked for no more often
 _POST_AGE_S_MAX: Final = 5.0
+#: One round trip must stay short, whatever the bodies.
+_POSTS_AT_ONCE: Final = 500
+_POSTS_BYTES_AT_ONCE: Final = 4 * 1_048_576
 
 
 class Clearing(Enum):
@@ -59,6 +63,7 @@ class _Partition:
         if not self.wants_all or time.monotonic() < self.wants_after_s:
             return False
         self.wants_all = self.is_deaf = False
+        self.wants_after_s = time.monotonic() + _REBUILD_S
         return True
 
 
@@ -189,7 +194,7 @@ class Outbox:
         self._urgent.clear()
 
     def take(self, count_max: int, *, settled_only: bool = False) -> Batch:
-        """Up to so many entries of partitions that are clear, and all posts."""
+        """Up to so many entries of partitions that are clear, and the next posts."""
         batch = Batch()
         with self._lock:
             # A partition with very much to write must not hold up the others.
@@ -217,9 +222,17 @@ class Outbox:
 
     def _take_posts(self) -> list[Post]:
         oldest_s = time.monotonic() - _POST_AGE_S_MAX
-        posts = [post for post in self._posts if post.posted_s >= oldest_s]
-        self._posts.clear()
-        self._posts_bytes = 0
+        posts: list[Post] = []
+        taken_bytes = 0
+        while self._posts and len(posts) < _POSTS_AT_ONCE and taken_bytes < _POSTS_BYTES_AT_ONCE:
+            post = self._posts.popleft()
+            self._posts_bytes -= len(post.body)
+            if post.posted_s >= oldest_s:
+                posts.append(post)
+                taken_bytes += len(post.body)
+        if self._posts:
+            self._urgent.set()
+            self._any.set()
         return posts
 
     def put_back(self, batch: Batch) -> None:

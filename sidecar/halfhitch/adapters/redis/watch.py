@@ -81,11 +81,11 @@ class Watch:
     def keys(self, client: connect.Client) -> list[str]:
         """The same ones as long as the servers and their slots are the same."""
         if not connect.is_cluster(client):
-            return [self._keys.canary(self._instance)]
+            return [self._keys.canary(self._instance, self._nonce)]
         found: dict[str, str] = {}
         wanted = connect.primary_count(client)
         for number in range(_NUMBERS_MAX):
-            key = self._keys.canary(self._instance, number)
+            key = self._keys.canary(self._instance, self._nonce, number)
             found.setdefault(connect.server_of(client, key), key)
             if len(found) == wanted:
                 break

@@ -37,14 +37,18 @@ from halfhitch.ports import Observer
 logger = logging.getLogger(__name__)
 
 PULSE_S: Final = 1.0
-_GATHER_S: Final = 0.05  # what is settled within this time costs next to nothing
+#: Entries are given time to gather, since a later word about the same transaction saves the
+#: earlier one: at first little, then, while they keep coming, more.
+_GATHER_S: Final = 0.05
+_ENTRIES_S: Final = 0.2
 _ENTRIES_MAX: Final = 1_000
 _WAIT_S: Final = 1.0
 _PAUSE_S: Final = 0.2
 _PAUSE_S_MAX: Final = 1.0
 _REST_S_MAX: Final = 0.1
 _AWAY_S: Final = 2.5  # the queue holds all that was missed in a shorter absence
-_INBOX_LENGTH: Final = 1_000
+#: About so many; they are bounded by the checks under way, and expire with the inbox.
+_INBOX_LENGTH: Final = 10_000
 _PAGE: Final = 1_000
 _PAGES_A_TURN: Final = 20
 _KEEP_ALIVE_S: Final = 60.0
@@ -89,6 +93,7 @@ class Writer:
         self._watch = Watch(keys, instance)
         self._clock_ahead_ms = 0  # Redis's clock minus our monotonic one
         self._next_pulse_s = 0.0
+        self._next_entries_s = 0.0
         self._next_keep_alive_s = 0.0
         self._overflow_count = 0
         self._garbage: set[int] = set()  # partitions whose list was of the wrong type
@@ -125,9 +130,10 @@ class Writer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             if self.healthy:
-                wait_s = self._next_pulse_s - time.monotonic()
-                if wait_s > 0:
-                    self._outbox.wait(wait_s, _GATHER_S)
+                now_s = time.monotonic()
+                if now_s < self._next_pulse_s:
+                    gather_s = max(_GATHER_S, self._next_entries_s - now_s)
+                    self._outbox.wait(self._next_pulse_s - now_s, gather_s)
             if not self._stopping.is_set():
                 self._turn()
         if self.healthy:
@@ -151,7 +157,10 @@ class Writer:
                 self._next_pulse_s = begin_s + PULSE_S
             if self.healthy:
                 self._clear()
-                batch = self._outbox.take(_ENTRIES_MAX)
+                is_time = begin_s >= self._next_entries_s
+                batch = self._outbox.take(_ENTRIES_MAX if is_time else 0)
+                if is_time and len(batch.entries) < _ENTRIES_MAX // 2:
+                    self._next_entries_s = begin_s + _ENTRIES_S
             elif self._is_full:
                 # Only these make room again.
                 batch = self._outbox.take(_ENTRIES_MAX, settled_only=True)

@@ -61,6 +61,9 @@ def build_app(
     async def readyz(_: Request) -> Response:
         reasons = system.unready_reasons()
         if not reasons:
+            degraded = system.degraded_reasons()
+            if degraded:  # ready all the same: whoever takes it out of service makes things worse
+                return Json({"ready": True, "degraded": degraded})
             return Response(None, 204)
         return Json({"ready": False, "reasons": reasons}, 503, headers=_RETRY)
 
@@ -74,6 +77,7 @@ def build_app(
             {
                 "ready": not reasons,
                 "reasons": reasons,
+                "degraded": system.degraded_reasons(),
                 "info": system.info(),
                 "partitions": system.partitions(),
             }

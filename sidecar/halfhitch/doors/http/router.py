@@ -87,7 +87,7 @@ ROUTES = (
         method="GET",
         pattern="/v1/checks",
         name="checks",
-        half_headers=frozenset({b"half-heartbeat", b"half-producer-name"}),
+        half_headers=frozenset({b"half-heartbeat", b"half-producer-name", b"half-checks-at-once"}),
         parameter="producer_group",
     ),
     Route(method="GET", pattern="/v1/openapi.yaml", name="openapi"),

@@ -38,7 +38,7 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import STREAM_HEAD, STREAM_HEAD_10, STREAM_PROMISE
 from halfhitch.doors.http.requests import Request
 from halfhitch.errors import HalfHitchError, InvalidRequest
-from halfhitch.service.checking.api import CheckDesk
+from halfhitch.service.checking.api import AT_ONCE_ELSE, CheckDesk
 from halfhitch.wire.check import HEARTBEAT_LINE, Check, encode
 from halfhitch.wire.half import ID_BYTES_MAX
 
@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 #: What the producer promises with Half-Heartbeat, in seconds.
 _BEAT_S_MAX: Final = 60
+#: What it may ask for with Half-Checks-At-Once.
+_AT_ONCE_MAX: Final = 10_000
 #: Promised beats in a row that may be missing.
 _BEATS_MISSED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 100
@@ -85,8 +87,14 @@ class Streams:
                 f"Half-Producer-Name must be 1 to {_NAME_CHARACTERS_MAX} printable characters; "
                 "it is shown to people, for instance orders-7."
             )
+        at_once = request.number(b"half-checks-at-once")
+        if at_once is not None and not 1 <= at_once <= _AT_ONCE_MAX:
+            raise InvalidRequest(
+                "Half-Checks-At-Once is how many checks you want to have at a time: a whole "
+                f"number from 1 to {_AT_ONCE_MAX}, such as 64."
+            )
         self._desk_with_room()
-        return Opening(self, request, producer_group, name, beat_s)
+        return Opening(self, request, producer_group, name, beat_s, at_once or AT_ONCE_ELSE)
 
     def begin(self, opening: "Opening", transport: asyncio.Transport) -> None:
         """Take the transport over from its connection. Raises BackendError, and then has not."""
@@ -113,7 +121,7 @@ class Streams:
 class Opening:
     """A request for a stream that will be granted when its turn has come."""
 
-    __slots__ = ("_streams", "beat_s", "is_chunked", "name", "producer_group")
+    __slots__ = ("_streams", "at_once", "beat_s", "is_chunked", "name", "producer_group")
 
     def __init__(
         self,
@@ -122,12 +130,14 @@ class Opening:
         producer_group: ProducerGroup,
         name: str | None,
         beat_s: int | None,
+        at_once: int,
     ) -> None:
         self._streams = streams
         self.is_chunked = request.is_http_11
         self.producer_group = producer_group
         self.name = name
         self.beat_s = beat_s
+        self.at_once = at_once
 
     def begin(self, transport: asyncio.Transport) -> None:
         """Its turn has come. Raises BackendError, and the transport is still the connection's."""
@@ -152,6 +162,7 @@ class CheckStream(asyncio.Protocol):
         self._load = load
         self._is_chunked = opening.is_chunked
         self._producer_group = opening.producer_group
+        self._at_once = opening.at_once
         self._name = opening.name or _peer_name(transport)
         self._is_connected = False
         self._is_write_paused = False
@@ -196,6 +207,11 @@ class CheckStream(asyncio.Protocol):
     def name(self) -> str:
         """As the producer calls itself, or where it is."""
         return self._name
+
+    @property
+    def at_once(self) -> int:
+        """As many checks as the producer wants to have at a time."""
+        return self._at_once
 
     def offer(self, check: Check) -> bool:
         """Send the check, unless the producer does not read, or the stream is ending."""

@@ -9,10 +9,13 @@ the data door, a callback, a connection of another protocol, another instance's 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from halfhitch.core.model import Identity, ProducerGroup, Resolution
 from halfhitch.wire.check import Check
+
+#: Of a producer that does not say how many checks it takes at once.
+AT_ONCE_ELSE: Final = 256
 
 
 class CheckOutcome(StrEnum):
@@ -49,6 +52,7 @@ class CheckReport:
     number: int
     outcome: CheckOutcome
     by: str  # the producer that was asked, for people
+    since_s: float = 0.0  # it was handed over so long before this report
 
 
 class ProducerLink(Protocol):
@@ -62,6 +66,14 @@ class ProducerLink(Protocol):
     @property
     def name(self) -> str:
         """For people: who is at the other end."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many checks it wants to have at a time.
+
+        What lies in socket buffers in front of a busy producer would run out of time unasked.
+        """
         ...
 
     def offer(self, check: Check) -> bool:

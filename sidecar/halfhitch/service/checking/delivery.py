@@ -188,6 +188,10 @@ class Delivery:
 
         From within `offer` the link may settle, or go; then the question is somewhere else now.
         """
+        if len(link.out) >= link.producer_link.at_once:
+            link.ways.fill(link)
+            self._full[link] = None
+            return False
         question.link = link
         link.out[question] = None
         link.ways.out_count += 1
@@ -231,7 +235,7 @@ class Delivery:
         return True
 
     def _sent(self, question: Question) -> float:
-        now_s = self._clock.monotonic_s()
+        now_s = question.sent_s = self._clock.monotonic_s()
         if not question.asker:  # else the instance that asks has counted it
             check = question.check
             lag_s = check.lag_ms / 1000 + now_s - question.accepted_s
@@ -385,7 +389,8 @@ class Delivery:
             self._unwait(question, ways)
         self._questions.remove(question)
         self._deadlines.drop(question)
-        report = CheckReport(check.identity, check.number, outcome, by)
+        since_s = self._clock.monotonic_s() - question.sent_s if question.sent_s else 0.0
+        report = CheckReport(check.identity, check.number, outcome, by, since_s)
         if question.asker:
             self._foreign_count -= 1
             if is_wanted:

@@ -20,6 +20,7 @@ class Question:
 
     check: Check
     accepted_s: float
+    sent_s: float = 0.0  # handed over last
     generation: int = 0  # of the group's breaker when it left
     asker: str = ""  # another instance, that wants to hear of it; empty: an owner here
 

@@ -8,7 +8,7 @@ import pytest
 
 from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.core.model import ProducerGroup, TransactionId
-from halfhitch.errors import KafkaUnavailable, ShuttingDown, TransactionNotFound
+from halfhitch.errors import KafkaUnavailable, ShuttingDown
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked, Resumed, note_headers, parked_headers
 from halfhitch.wire.parked_fold import ParkedFold
@@ -54,7 +54,7 @@ def store() -> KafkaParkedStore:
 def test_a_transaction_that_is_readable_in_part_is_waited_for(store: KafkaParkedStore) -> None:
     looks = Looks([message(1)], [message(0)], [message(2)])
     store._reading = looks  # type: ignore[assignment]
-    parking = store._still_parked(IDENTITY, 2)
+    parking = store._still_parked([IDENTITY])[IDENTITY]
     assert [m.index for m in parking.messages] == [0, 1, 2]
     assert looks.count == 4
 
@@ -62,20 +62,13 @@ def test_a_transaction_that_is_readable_in_part_is_waited_for(store: KafkaParked
 def test_a_note_that_appears_with_the_last_look_counts(store: KafkaParkedStore) -> None:
     note = note_headers(Resumed("shop", "T1", 2, [(0, 0)], 1, "because", "ann"))
     store._reading = Looks([message(0)], [((3, 0), note)])  # type: ignore[assignment]
-    with pytest.raises(TransactionNotFound):
-        store._still_parked(IDENTITY, 2)
+    assert store._still_parked([IDENTITY]) == {}
 
 
 def test_what_never_comes_to_rest_is_not_put_back(store: KafkaParkedStore) -> None:
     store._reading = Looks(*([message(index)] for index in range(40)))  # type: ignore[assignment]
     with pytest.raises(KafkaUnavailable, match="more and more"):
-        store._still_parked(IDENTITY, 2)
-
-
-def test_one_that_is_parked_elsewhere_by_now_is_looked_at_anew(store: KafkaParkedStore) -> None:
-    store._reading = Looks([message(0)])  # type: ignore[assignment]
-    with pytest.raises(KafkaUnavailable, match="look again"):
-        store._still_parked(IDENTITY, 1)
+        store._still_parked([IDENTITY])
 
 
 async def test_a_store_that_stops_takes_nothing_new(store: KafkaParkedStore) -> None:

@@ -59,7 +59,10 @@ def test_what_was_not_written_comes_back_behind_newer_words() -> None:
     assert [post.body for post in again.posts] == [b"1", b"2"]
 
 
-def test_nothing_is_taken_of_a_partition_that_must_be_cleared_first() -> None:
+def test_nothing_is_taken_of_a_partition_that_must_be_cleared_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_REBUILD_S", 0.0)
     outbox = made(is_clear=False)
     outbox.doubtful(0, [doubt("a")])
     assert outbox.to_clear() == [(0, Clearing.LIST)]
@@ -108,6 +111,17 @@ def test_too_much_is_dropped_whole_and_asked_for_again(monkeypatch: pytest.Monke
     assert words(outbox) == []
     outbox.doubtful(0, [doubt("u")])
     assert words(outbox) == ["u"]
+
+
+def test_everything_is_asked_for_no_more_than_once_a_second() -> None:
+    outbox = made()
+    outbox.rebuild()
+    begin_s = time.monotonic()
+    assert not outbox.wants_all(0, is_healthy=True)
+    while not outbox.wants_all(0, is_healthy=True):
+        assert time.monotonic() - begin_s < 3
+        time.sleep(0.01)
+    assert time.monotonic() - begin_s > 0.5
 
 
 def test_an_owner_that_is_too_fast_is_asked_again_only_after_a_pause() -> None:

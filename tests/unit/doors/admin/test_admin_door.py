@@ -29,6 +29,9 @@ class FakeSystem:
         self.reasons: list[str] = []
         self.trouble: Exception | None = None
 
+    def degraded_reasons(self) -> list[str]:
+        return []
+
     def unready_reasons(self) -> list[str]:
         return self.reasons
 

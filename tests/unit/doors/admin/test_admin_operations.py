@@ -32,6 +32,9 @@ JSON = {"Content-Type": "application/json"}
 
 
 class NoSystem:
+    def degraded_reasons(self) -> list[str]:
+        return []
+
     def unready_reasons(self) -> list[str]:
         return []
 

@@ -1,4 +1,4 @@
-"""Check-back in nasty orders: what must not be lost, doubled, hastened or kept for ever."""
+"""A transaction that was parked is put back: its lives, and what is said of the wrong one."""
 
 import pytest
 
@@ -6,9 +6,7 @@ from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Step
 from halfhitch.core.model import (
     GIVEN_UP,
-    PARKED,
     ROLLED_BACK,
-    DoneMark,
     HalfOffset,
     HalfRead,
     Resolution,
@@ -20,214 +18,12 @@ from harness.ledger_script import LedgerScript, identity_of
 
 RULES = CheckRules(jitter=0.0)
 IMMUNITY_MS, INTERVAL_MS = RULES.immunity_ms, RULES.interval_ms
-BUCKET_MS = 64
 
 
 def begun(rules: CheckRules = RULES) -> LedgerScript:
     script = LedgerScript(rules=rules)
     script.tick()
     return script
-
-
-def settle_in(script: LedgerScript, passed_ms: int) -> None:
-    """Time passes in turns of a second."""
-    for _ in range(passed_ms // 1_000):
-        script.tick(1_000)
-    script.tick(passed_ms % 1_000 + BUCKET_MS)
-
-
-def checked(script: LedgerScript, name: str) -> int:
-    """One check is written, delivered and answered with nothing; its number."""
-    while True:
-        step = script.carried_out(permits=1)
-        (order,) = step.copies
-        if order.transaction.identity[1] == name:
-            report(script, name, order.number)
-            return order.number
-
-
-def report(
-    script: LedgerScript, name: str, number: int, *, is_counted: bool = True, is_lost: bool = False
-) -> None:
-    script.ledger.checks.reported(
-        script.transaction(name), number, "unknown", "p1", is_counted=is_counted, is_lost=is_lost
-    )
-
-
-def numbers(script: LedgerScript, permits: int = 10) -> list[tuple[str, int]]:
-    """What the next step would check; the step is aborted."""
-    step = script.plan(permits=permits)
-    if step is None:
-        return []
-    found = [(o.transaction.identity[1], o.number) for o in step.copies if o.is_check]
-    script.ledger.abort(step)
-    return found
-
-
-def given_up_and_stored(script: LedgerScript, name: str) -> DoneMark:
-    script.give_up(name)
-    return script.carried_out().done[0]
-
-
-# -- clocks --------------------------------------------------------------------------------------
-
-
-def test_one_dated_into_the_future_does_not_keep_the_others_from_being_checked() -> None:
-    """A broker's clock was an hour ahead, or ours is an hour behind: the scale is the earlier."""
-    script = LedgerScript(rules=RULES)
-    script.now_ms += 3_600_000
-    script.half("AHEAD")
-    script.now_ms -= 3_600_000
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS + 2_000)
-    assert ("T1", 1) in numbers(script)
-
-
-def test_one_dated_into_the_future_is_checked_after_its_immunity_and_not_an_hour_later() -> None:
-    script = LedgerScript(rules=RULES)
-    script.now_ms += 3_600_000
-    script.half("AHEAD")
-    script.now_ms -= 3_600_000
-    settle_in(script, IMMUNITY_MS - 1_000)
-    assert numbers(script) == []
-    settle_in(script, 3_000)
-    assert numbers(script) == [("AHEAD", 1)]
-
-
-def test_many_dated_into_the_future_are_not_waited_for_one_after_the_other() -> None:
-    script = LedgerScript(rules=RULES)
-    script.now_ms += 3_600_000
-    for number in range(60):
-        script.half(f"AHEAD{number}")
-    script.now_ms -= 3_600_000
-    script.tick()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS + 3_000)
-    assert len(numbers(script, permits=100)) == 61
-
-
-# -- numbers and their intervals -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("is_lost", [True, False])
-def test_a_number_that_arrived_after_all_is_followed_by_the_next_after_the_interval(
-    is_lost: bool,
-) -> None:
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS)
-    script.carried_out(permits=1)
-    report(script, "T1", 1, is_counted=False, is_lost=is_lost)  # it will be sent again soon
-    report(script, "T1", 1)  # an answer by another way
-    settle_in(script, INTERVAL_MS - 1_000)
-    assert numbers(script) == []
-    settle_in(script, 2_000)
-    assert numbers(script) == [("T1", 2)]
-
-
-def test_one_that_waits_to_be_sent_again_and_arrived_is_followed_after_the_interval() -> None:
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS)
-    script.carried_out(permits=1)
-    report(script, "T1", 1, is_counted=False)
-    settle_in(script, 2_000)  # it is due again, and nobody is there
-    report(script, "T1", 1)
-    assert script.ledger.checks.again({identity_of("T1")[0]: 5}) == []
-    assert numbers(script) == []
-    settle_in(script, INTERVAL_MS - 3_000)
-    assert numbers(script) == []
-    settle_in(script, 4_000)
-    assert numbers(script) == [("T1", 2)]
-
-
-def test_a_number_that_a_stranger_has_invented_does_not_stop_the_partition() -> None:
-    script = LedgerScript(rules=CheckRules(backoff=10.0))
-    script.half("T1", check_count=10_000, first_stored_ms=1)
-    script.tick(1_000)
-
-
-# -- who is never woken --------------------------------------------------------------------------
-
-
-def test_one_whose_check_was_aborted_is_still_renewed() -> None:
-    """Its renewal was due in the very step that was aborted."""
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS)
-    assert script.plan() is None  # nobody to ask
-    settle_in(script, RULES.renew_ms + 1_000)
-    assert numbers(script) == [("T1", 1)]  # planned and aborted; then the producers are gone again
-    renewed = 0
-    for _ in range(3):
-        settle_in(script, RULES.renew_ms + 1_000)
-        step = script.plan()
-        if step is not None:
-            renewed += len(step.copies)
-            script.ledger.confirm(step)
-            script.read_back(step)
-    assert renewed >= 2
-
-
-def test_one_that_is_to_be_given_up_while_its_copies_are_on_their_way_waits_for_them() -> None:
-    """Whoever gives it up names its halves; so many are given up at once that it waits a turn."""
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS + 1_000)
-    script.tick(RULES.age_ms_max)
-    assert script.ledger.checks.hasten(script.transaction("T1"))
-    step = script.plan(permits=1)
-    if step is not None:
-        script.ledger.confirm(step)
-    for transaction in script.ledger.checks.given_up(10):
-        assert transaction.messages()
-        script.ledger.checks.postpone(transaction)
-    if step is not None:
-        script.read_back(step)
-    settle_in(script, 20_000)
-    assert [t.identity[1] for t in script.ledger.checks.given_up(10)] == ["T1"]
-
-
-def test_one_that_is_being_given_up_is_checked_no_more() -> None:
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS + 1_000)
-    assert numbers(script) == [("T1", 1)]
-    script.tick(RULES.age_ms_max)
-    for transaction in script.ledger.checks.given_up(10):
-        script.ledger.checks.postpone(transaction)
-    assert numbers(script) == []
-
-
-# -- memory --------------------------------------------------------------------------------------
-
-
-def test_those_that_were_decided_while_nobody_was_there_to_ask_are_forgotten() -> None:
-    """A group that knows no checks, and takes its time: each of its transactions becomes due."""
-    script = begun()
-    for number in range(5_000):
-        script.half(f"T{number}")
-    settle_in(script, IMMUNITY_MS)
-    for number in range(5_000):
-        script.commit(f"T{number}")
-    for _ in range(5):
-        script.carried_out()
-    script.tick(60_000)
-    assert script.ledger.counts[:2] == (0, 0)
-    checks = script.ledger.checks
-    assert checks.counts()[0] < 2_500
-    assert sum(checks.demand().values()) < 2_500
-
-
-def test_a_flood_of_late_decisions_does_not_make_a_step_too_large() -> None:
-    script = begun()
-    script.half("T1")
-    given_up_and_stored(script, "T1")
-    for _ in range(5_000):
-        script.commit("T1")
-    step = script.planned()
-    assert 0 < len(step.notes) <= 1_000
-    assert step.op_watermark <= max(note.op_offset for note in step.notes) + 1
 
 
 # -- decisions about what was given up -----------------------------------------------------------
@@ -259,11 +55,11 @@ def parked_with_a_replay_ahead() -> LedgerScript:
     script.half("OLD")
     script.half("T1")
     script.half("T1")  # a copy
-    settle_in(script, IMMUNITY_MS)
+    script.pass_time(IMMUNITY_MS)
     while script.transaction("T1").check_count < 3:
         script.ledger.checks.hasten(script.transaction("T1"))
         for order in script.carried_out(permits=5).copies:
-            report(script, order.transaction.identity[1], order.number)
+            script.report(order.transaction.identity[1], order.number)
     script.give_up("T1")
     script.carried_out()
     return script
@@ -279,8 +75,8 @@ def test_a_replay_knows_the_checks_of_the_new_life_and_only_those(passed_ms: int
     script.resume("T1")
     assert script.transaction("T1").check_count == 0
     assert script.heir((0, 0)).transaction("T1").check_count == 0
-    settle_in(script, IMMUNITY_MS)
-    checked(script, "T1")
+    script.pass_time(IMMUNITY_MS)
+    script.checked("T1")
     heir = script.heir((0, 0))
     heir.tick()
     assert heir.transaction("T1").check_count == 1
@@ -293,10 +89,10 @@ def test_a_replay_knows_the_immunity_of_the_new_life(passed_ms: int) -> None:
     script.tick(passed_ms)
     script.resume("T1", immunity_ms=600_000)
     heir = script.heir((0, 0))
-    settle_in(heir, 300_000)
-    assert ("T1", 1) not in numbers(heir)
-    settle_in(heir, 310_000)
-    assert ("T1", 1) in numbers(heir)
+    heir.pass_time(300_000)
+    assert ("T1", 1) not in heir.due_checks()
+    heir.pass_time(310_000)
+    assert ("T1", 1) in heir.due_checks()
 
 
 @SOON_OR_LATE
@@ -555,80 +351,3 @@ def test_a_decision_of_long_before_is_not_noted_beside_what_was_given_up() -> No
     heir.tick()
     found = heir.plan()
     assert found is None or found.notes == []
-
-
-# -- what waits for missing halves ---------------------------------------------------------------
-
-
-def test_a_commit_whose_copies_are_still_to_be_read_is_never_taken_for_incomplete() -> None:
-    """The half log cannot be fetched for a while; all of its messages are there."""
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS)
-    step = script.written(permits=1)
-    assert [order.number for order in step.copies] == [1]
-    script.commit("T1")
-    script.tick(RULES.incomplete_ms + 1_000)
-    assert script.plan() is None, "parked without its message"
-    script.read_back(step)
-    assert script.planned().forwards == [[1]]
-
-
-def test_a_roll_back_whose_copies_are_still_to_be_read_ends_rolled_back() -> None:
-    script = begun()
-    script.half("T1")
-    settle_in(script, IMMUNITY_MS)
-    step = script.written(permits=1)
-    script.roll_back("T1")
-    script.tick(RULES.incomplete_ms + 1_000)
-    planned = script.plan()
-    assert planned is None or planned.done[0].ending == ROLLED_BACK
-    del step
-
-
-def test_one_that_became_whole_before_the_step_is_not_parked_as_incomplete() -> None:
-    script = begun()
-    script.half("T1")
-    script.commit("T1", 2)
-    settle_in(script, 2_000)
-    script.tick(RULES.incomplete_ms + 1_000)
-    assert script.transaction("T1").parked
-    script.half("T1", 1)
-    step = script.planned()
-    assert [mark.ending for mark in step.done] == [2]
-
-
-def test_one_that_became_whole_has_no_timer_left() -> None:
-    script = begun()
-    script.half("T1")
-    script.commit("T1", 2)
-    settle_in(script, 2_000)
-    script.half("T1", 1)
-    script.carried_out()
-    assert script.ledger.checks.asleep_count == 0
-
-
-def test_whoever_waits_for_missing_messages_is_parked_only_when_the_half_log_was_read() -> None:
-    script = begun()
-    script.is_caught_up = False
-    script.half("T1")
-    script.commit("T1", 2)
-    settle_in(script, 2_000)
-    for _ in range(3):
-        script.tick(RULES.incomplete_ms + 1_000)
-        assert script.plan() is None
-    script.is_caught_up = True
-    script.tick(RULES.incomplete_ms + 1_000)
-    step = script.carried_out()
-    assert (step.forwards, step.done[0].ending) == ([[0]], PARKED)
-
-
-def test_one_that_was_finished_while_it_counted_as_incomplete_is_left_alone() -> None:
-    script = begun()
-    script.half("T1")
-    script.commit("T1", 2)
-    settle_in(script, 2_000)
-    script.ledger.tick(script.now_ms + RULES.incomplete_ms + 1_000)
-    script.half("T1", 1)  # between the two
-    script.ledger.end_incomplete(is_caught_up=True)
-    assert script.carried_out().done[0].ending == 2

@@ -1,0 +1,40 @@
+"""What an engine is told: plain values, with the defaults of the settings."""
+
+import socket
+from dataclasses import dataclass, field
+
+from halfhitch.service.checking.limits import DeskLimits
+from halfhitch.service.owner import OwnerLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """See config/ for what they mean to an operator."""
+
+    bootstrap: str
+    handle_keys: tuple[bytes, ...]
+    instance: str = field(default_factory=socket.gethostname)
+    topic_prefix: str = ""
+    partition_count: int = 4
+    replication_factor: int = 1
+    create_topics: bool = False
+    allow_topics: tuple[str, ...] = ("*",)
+    owner_enabled: bool = True
+    owner_limits: OwnerLimits = field(default_factory=OwnerLimits)
+    transaction_timeout_ms: int = 15_000
+    session_timeout_ms: int = 10_000
+    delivery_ms: int = 8_000
+    message_bytes_max: int = 1_000_000
+    visible_wait_s: float = 30.0
+    stop_wait_s: float = 8.0
+    desk_limits: DeskLimits = field(default_factory=DeskLimits)
+    give_up: str = "park"
+    give_up_topics: tuple[str, ...] = ()
+    redis_url: str | None = None
+    check_url: str | None = None
+    check_url_groups: tuple[str, ...] = ("*",)
+    check_url_networks: tuple[str, ...] = ()
+    check_url_token: str | None = None
+    producer_options: dict[str, str] = field(default_factory=dict)
+    consumer_options: dict[str, str] = field(default_factory=dict)
+    admin_options: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,394 @@
+"""What must have come of a life, from the whole of its logs and from what the apps know.
+
+Nothing here is incremental and nothing is asked of the ledger: records are read with the codecs,
+true times come from the cluster, deliveries from the desk. Clocks are believed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halfhitch.core.model import (
+    COPIED,
+    DecisionRead,
+    DoneRead,
+    HalfRead,
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import Garbage, read_identity, user_headers
+from halfhitch.wire.parked import Parked, Resumed, read_parked
+from harness.simulation.apps import COMMIT, ROLLBACK
+from harness.simulation.cluster import HALF, OP, PARKED, POISONED, TARGETS
+
+if TYPE_CHECKING:
+    from harness.simulation.apps import Transaction
+    from harness.simulation.cluster import Cluster
+    from harness.simulation.desk import Sent
+    from harness.simulation.life import Life
+
+#: A decision may be stored so much before the first half: a prepare that is tried again arrives
+#: after the roll back of the one that seemed to fail.
+EARLY_MS = 60_000
+#: The interval begins with the owner's turn, the check leaves when its step is written.
+STEP_MS = 1_000
+#: Lost on the way so often, a number counts as delivered.
+LOST_MAX = 3
+PARK = Resolution.PARK
+_EVER = 1 << 60
+
+
+@dataclass
+class OneLife:
+    """A transaction between its first half (or a resume) and its end. Offsets within the logs."""
+
+    count: int  # how often it had been put back
+    halves: list[HalfRead] = field(default_factory=list)
+    fence: int = -1
+    until: int = _EVER  # the fence of the next life
+    born: Resolution | None = None
+
+    @property
+    def indexes(self) -> set[int]:
+        return {half.index for half in self.halves}
+
+
+@dataclass
+class Story:
+    """All that the logs say of one transaction."""
+
+    identity: Identity
+    lives: list[OneLife] = field(default_factory=list)
+    decisions: list[DecisionRead] = field(default_factory=list)
+    done: list[DoneRead] = field(default_factory=list)
+    forwarded: list[tuple[int, Any]] = field(default_factory=list)  # (index, record)
+    parked: list[tuple[int, Any, Parked]] = field(default_factory=list)
+    resumed: list[Resumed] = field(default_factory=list)
+
+
+class Account:
+    """Reads everything once."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.cluster: Cluster = life.cluster
+        self.stories: dict[Identity, Story] = {}
+        self._read_op()
+        self._read_halves()
+        self._read_targets()
+
+    def of(self, identity: Identity) -> Story:
+        return self.stories.setdefault(identity, Story(identity))
+
+    def true_ms(self, topic: str, log_offset: int) -> int:
+        return self.cluster.stored_at[topic, 0, log_offset]
+
+    def _records(self, topic: str) -> list[Any]:
+        """Everything committed, deleted records included."""
+        kafka = self.cluster.kafka
+        logs = [kafka.log(topic, p) for p in range(kafka.partition_count(topic) or 0)]
+        return [record for log in logs for record in log.records if record.is_committed]
+
+    def _read_op(self) -> None:
+        for record in self._records(OP):
+            headers = record.headers()
+            events = op_wire.read(record.offset(), 0, record.value(), headers)
+            assert not isinstance(events, Garbage), events
+            for event in events:
+                story = self.of(event.identity)
+                if isinstance(event, DecisionRead):
+                    story.decisions.append(event)
+                elif isinstance(event, DoneRead):
+                    story.done.append(event)
+            if headers[0][1] == op_wire.TAG_NOTE:
+                (entry,) = msgspec.json.decode(headers[1][1][1:])
+                identity = ProducerGroup(entry[0]), TransactionId(entry[1])
+                self.cluster.timeline.count["fences"] += 1
+                self.of(identity)
+
+    def _read_halves(self) -> None:
+        for record in self._records(HALF):
+            half = read_identity(record.offset(), 0, 0, record.headers())
+            assert not isinstance(half, Garbage), half
+            story = self.of(half.identity)
+            while len(story.lives) <= half.resumed_count:
+                story.lives.append(OneLife(len(story.lives)))
+            life = story.lives[half.resumed_count]
+            life.halves.append(half)
+            if half.resumed_count:
+                life.fence, life.born = half.fence, half.born
+                story.lives[half.resumed_count - 1].until = half.fence
+
+    def _read_targets(self) -> None:
+        for topic in TARGETS:
+            for record in self._records(topic):
+                headers = dict(record.headers())
+                identity = (
+                    ProducerGroup(headers["PGROUP"].decode()),
+                    TransactionId(headers["UNIQ_KEY"].decode()),
+                )
+                index = int(headers["HALFHITCH"].split(b";")[1])
+                self.of(identity).forwarded.append((index, record))
+        for record in self._records(PARKED):
+            found = read_parked(record.offset(), record.headers())
+            assert not isinstance(found, Garbage), found
+            if isinstance(found, Parked):
+                half = read_identity(record.offset(), 0, 0, record.headers())
+                assert not isinstance(half, Garbage), half
+                self.of(half.identity).parked.append((half.index, record, found))
+            elif isinstance(found, Resumed):
+                identity = ProducerGroup(found.producer_group), TransactionId(found.transaction_id)
+                self.of(identity).resumed.append(found)
+
+    # -- who has won ------------------------------------------------------------------------------
+
+    def winners(self, story: Story, life: OneLife) -> list[DecisionRead | Resolution]:
+        """The decision that must have won this life; several where it is a matter of moments."""
+        if life.born is not None:
+            return [life.born]
+        began_ms = min(self.true_ms(HALF, half.half_offset) for half in life.halves)
+        within = [
+            d
+            for d in story.decisions
+            if life.fence < d.op_offset < life.until
+            and self.true_ms(OP, d.op_offset) + EARLY_MS >= began_ms
+        ]
+        result: list[DecisionRead | Resolution] = list(within[:1])
+        if life.count:
+            # Said of the former life in the moment of the resume: it may count for this one.
+            result += [d for d in story.decisions
+                       if d.op_offset < life.fence and d.resolution is not PARK]  # fmt: skip
+        return result
+
+
+def judge(life: Life) -> None:
+    """Everything has come to rest: all invariants, then what a replay of all there is makes."""
+    account = Account(life)
+    for identity, transaction in life.apps.transactions.items():
+        story = account.stories.get(identity)
+        if story is not None and story.lives:
+            _judge_story(account, story, transaction)
+    _judge_checks(account)
+
+
+# -- one transaction ------------------------------------------------------------------------------
+
+
+def _judge_story(account: Account, story: Story, truth: Transaction) -> None:
+    by_policy = any(d.source is ResolutionSource.POLICY and d.resolution is COMMIT
+                    for d in story.decisions)  # fmt: skip
+    _judge_forwarded(story, truth, by_policy=by_policy)
+    _judge_parked(account, story, truth)
+    name = story.identity[1]
+    for life in story.lives:
+        is_last = life is story.lives[-1]
+        found = _ended_as(story, life)
+        if is_last:
+            assert found is not None, f"I3: {name} is forgotten: undecided and not given up"
+        elif found is None:
+            raise AssertionError(f"I3: {name} was put back, but had not ended: {life}")
+        allowed = {
+            w if isinstance(w, Resolution) else w.resolution for w in account.winners(story, life)
+        }
+        if truth.is_honest and allowed & {COMMIT, ROLLBACK}:
+            account.cluster.timeline.count["judged by the truth"] += 1
+        assert found in allowed, f"I5: {name} ended as {found}, first was {allowed}: {story}"
+    last = _ended_as(story, story.lives[-1])
+    is_parked = _is_parked_now(story)
+    if last is COMMIT:
+        assert bool(story.forwarded) is not is_parked, f"I1: {name} is committed and lost"
+    elif last is ROLLBACK:
+        assert not story.forwarded, f"I2: {name} is rolled back and visible"
+        assert not is_parked, f"I2: {name} is rolled back and parked"
+    else:
+        assert not story.forwarded, f"I3: {name} is given up and visible"
+        assert is_parked, f"I3: {name} is given up and lost"
+    _judge_late(account, story, truth, last)
+
+
+def _ended_as(story: Story, life: OneLife) -> Resolution | None:
+    """As the done marks of its halves say."""
+    own = {half.half_offset for half in life.halves}
+    for mark in story.done:
+        if mark.ending != COPIED and own.intersection(mark.half_offsets):
+            return {0: ROLLBACK, -1: COMMIT, -2: PARK}.get(mark.ending, COMMIT)
+    return None
+
+
+def _judge_forwarded(story: Story, truth: Transaction, *, by_policy: bool) -> None:
+    """Once, whole, byte for byte. The policy commits what is there."""
+    name = story.identity[1]
+    times = Counter(index for index, _ in story.forwarded)
+    assert all(count == 1 for count in times.values()), f"I1: {name} is visible twice: {times}"
+    if story.forwarded:
+        count = truth.covered_count - truth.is_incomplete
+        assert set(times) == set(range(count)), f"I1: {name} is torn: {times}"
+        is_meant = by_policy or bool(story.resumed)  # who puts it back, says that it is enough
+        assert is_meant or not truth.is_incomplete, f"I1: {name} is visible, one never came"
+    for index, record in story.forwarded:
+        _judge_content(name, truth.messages[index], record)
+        assert record.topic() == truth.messages[index].topic, f"I1: {name} is misrouted"
+        assert record.headers()[: len(truth.messages[index].headers)] == (
+            truth.messages[index].headers
+        ), f"I1: headers of {name}: {record.headers()}"
+
+
+def _judge_content(name: str, message: Any, record: Any) -> None:
+    assert record.key() == message.key, f"key of {name}: {record.key()!r}"
+    assert record.value() == message.value, f"value of {name}: {record.value()!r}"
+
+
+def _judge_parked(account: Account, story: Story, truth: Transaction) -> None:
+    """Each life that ended there has put each of its messages there once, with all it had."""
+    by_life: dict[int, list[int]] = defaultdict(list)
+    for index, record, _ in story.parked:
+        half = read_identity(0, 0, 0, record.headers())
+        assert not isinstance(half, Garbage)
+        by_life[half.resumed_count].append(index)
+        message = truth.messages[index]
+        _judge_content(story.identity[1], message, record)
+        kept = [h for h in user_headers(record.headers()) if h[0] != "HALFHITCH_PARKED"]
+        assert kept == message.headers, f"I3: parked headers: {record.headers()}"
+    for life in story.lives:
+        found = by_life.pop(life.count, [])
+        count = Counter(found)
+        text = f"{story.identity[1]} life {life.count}: {count} of {life.indexes}"
+        assert all(times == 1 for times in count.values()), f"I3: parked twice: {text}"
+        ended = _ended_as(story, life)
+        if ended is PARK:
+            assert set(count) == life.indexes, f"I3: not all of it is parked: {text}"
+        elif ended is ROLLBACK:
+            assert not count, f"I2: rolled back, but parked: {text}"
+        elif count:
+            is_reason = truth.is_incomplete or any(m.topic == POISONED for m in truth.messages)
+            assert is_reason, f"I1: parked without need: {text}"
+    assert not by_life, f"parked in a life that there is not: {story}"
+    assert len(story.resumed) == len(story.lives) - 1, f"resumes: {story.resumed}"
+
+
+def _is_parked_now(story: Story) -> bool:
+    put_back = {tuple(place) for note in story.resumed for place in note.parked_at}
+    places = [(record.partition, record.offset()) for _, record, _ in story.parked]
+    left = [place for place in places if place not in put_back]
+    assert not left or not put_back or len(left) < len(places)
+    return bool(left)
+
+
+def _judge_late(
+    account: Account, story: Story, truth: Transaction, last: Resolution | None
+) -> None:
+    """What was decided after the giving up is known where it is parked (and nowhere undone)."""
+    from harness.simulation.operators import fold
+
+    if last is not PARK or not truth.is_honest:
+        return
+    said = [d for d in story.decisions if d.resolution is not PARK]
+    parkings = fold(account.cluster).parkings(story.identity)
+    assert len(parkings) == 1, f"I3: {story.identity[1]} is parked as {parkings}"
+    if said:
+        account.cluster.timeline.count["late decisions beside the parked"] += 1
+        assert parkings[0].decision == said[0].resolution.value, (
+            f"I1: {story.identity[1]} was decided ({said[0]}), and the parked one does not say so"
+        )
+
+
+# -- checks ---------------------------------------------------------------------------------------
+
+
+def _judge_checks(account: Account) -> None:
+    by_life: dict[tuple[Identity, int], list[Sent]] = defaultdict(list)
+    for sent in account.life.sent:
+        by_life[sent.identity, sent.life].append(sent)
+    for (identity, count), sents in by_life.items():
+        story = account.stories[identity]
+        life = story.lives[count]
+        _judge_numbers(account, story, life, sents)
+        _judge_times(account, story, life, sents)
+    for story in account.stories.values():
+        for life in story.lives:
+            _judge_giving_up(account, story, life, by_life[story.identity, life.count])
+
+
+def _judge_numbers(
+    account: Account, story: Story, life: OneLife, sents: list[Sent]
+) -> None:
+    """1, 2, 3: the next only when the last was delivered, never more than allowed."""
+    name, highest = story.identity[1], 0
+    for place, sent in enumerate(sents):
+        assert highest <= sent.number <= highest + 1, f"I3: {name} {sent} after {highest}"
+        if sent.number > highest and highest:
+            before = [s for s in sents[:place] if s.number == highest]
+            assert _is_used_up(before, sent.sent_ms), f"I3: {name} {highest} was not delivered"
+        highest = max(highest, sent.number)
+        assert highest <= account.life.plan.rules.count_max, f"I3: {name} is asked too often"
+        own = {half.half_offset for half in life.halves}
+        marks = [d for d in story.done if d.ending != COPIED and own & set(d.half_offsets)]
+        if marks:
+            ended_ms = account.true_ms(OP, marks[0].op_offset)
+            assert sent.sent_ms <= ended_ms, f"I3: {name} is asked after its end: {sent}"
+
+
+def _is_used_up(sents: list[Sent], now_ms: int) -> bool:
+    if any(s.arrived_ms is not None and s.arrived_ms <= now_ms for s in sents):
+        return True
+    return sum(s.is_lost for s in sents) >= LOST_MAX
+
+
+def _judge_times(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:
+    """Never before the immunity is over, never sooner after the last than configured."""
+    the_life, rules = account.life, account.life.plan.rules
+    if story.identity in the_life.hastened:
+        return
+    began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
+    immunity_ms = rules.immunity_ms if life.halves[0].immunity_ms < 0 else life.halves[0].immunity_ms
+    first = sents[0]
+    if not _is_time_blurred(the_life, began_ms, first.sent_ms):
+        early_ms = began_ms + immunity_ms - first.sent_ms
+        assert early_ms <= 0, f"I10: {story.identity[1]} is asked {early_ms} ms too early"
+    last_of: dict[int, Sent] = {}
+    for sent in sents:
+        before = last_of.get(sent.number - 1)
+        if before is not None and sent.number not in last_of:
+            interval_ms = rules.interval_after_ms(story.identity, before.number)
+            early_ms = before.sent_ms + interval_ms - sent.sent_ms
+            if not _is_time_blurred(the_life, before.sent_ms, sent.sent_ms):
+                assert early_ms <= STEP_MS, f"I3: {story.identity[1]} {sent} is {early_ms} ms early"
+        last_of[sent.number] = sent
+
+
+def _is_time_blurred(life: Life, begin_ms: int, end_ms: int) -> bool:
+    """A takeover reads ages off the broker's stamps: after a jump they are not the true ones."""
+    return any(t <= end_ms for t in life.jumped_ms) and any(
+        begin_ms <= t <= end_ms for t in life.takeover_ms
+    )
+
+
+def _judge_giving_up(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:
+    """Only who was asked as often as allowed, or is too old, and not while an answer may come."""
+    the_life, rules = account.life, account.life.plan.rules
+    for decision in story.decisions:
+        is_here = life.fence < decision.op_offset < life.until
+        if decision.source is not ResolutionSource.POLICY or not is_here:
+            continue
+        asked_ms = account.true_ms(OP, decision.op_offset)
+        began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
+        if asked_ms - began_ms >= rules.age_ms_max or _is_time_blurred(
+            the_life, began_ms, asked_ms
+        ):
+            continue
+        last = [s for s in sents if s.number == rules.count_max and s.sent_ms <= asked_ms]
+        name = story.identity[1]
+        assert last, f"I3: {name} is given up after {len(sents)} checks, and young"
+        assert _is_used_up(last, asked_ms), f"I3: {name} is given up, {last[0]} never arrived"
+        if story.identity not in the_life.hastened:
+            interval_ms = rules.interval_after_ms(story.identity, rules.count_max)
+            waited_ms = asked_ms - last[0].sent_ms + STEP_MS
+            assert waited_ms >= interval_ms, f"I3: {name} is given up too soon"

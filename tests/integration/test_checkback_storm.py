@@ -1,0 +1,142 @@
+"""Thousands of orphans whose producer comes back, and a group that hangs beside one that works.
+
+HALFHITCH_STORM_COUNT=10000 makes the storm that large, HALFHITCH_HUNG_COUNT and HALFHITCH_HUNG_ROUNDS
+the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.service.checking.limits import DeskLimits
+from harness.check_sidecars import Application, CheckSidecar, Remote
+from harness.check_site import RULES, CheckSite
+from harness.check_witness import COMMIT, ROLLBACK, SILENT, Witness, repeated
+from harness.engines import GROUP, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from halfhitch.embedded import EmbeddedRedis
+    from halfhitch.engine import Engine
+
+pytestmark = pytest.mark.kafka
+
+STORM_COUNT = int(os.environ.get("HALFHITCH_STORM_COUNT") or "2000")
+HUNG_COUNT = int(os.environ.get("HALFHITCH_HUNG_COUNT") or "600")
+HUNG_ROUNDS = int(os.environ.get("HALFHITCH_HUNG_ROUNDS") or "2")
+
+
+@pytest.fixture
+def site(kafka: Any, redis_server: EmbeddedRedis) -> CheckSite:
+    made = CheckSite(
+        kafka.bootstrap, redis_url=redis_server.url, desk_limits=DeskLimits(answer_s=5.0)
+    )
+    # One question each: who is asked twice was asked too often.
+    made.rules = replace(RULES, interval_ms=60_000)
+    made.create_targets()
+    return made
+
+
+def plan_of(number: int) -> tuple[str, Any]:
+    """Three of four have committed in their database."""
+    return (f"rollback-{number}", ROLLBACK) if number % 4 == 0 else (f"commit-{number}", COMMIT)
+
+
+@pytest.mark.timeout(300)
+async def test_a_storm_of_orphans_is_decided_with_one_check_each(
+    site: CheckSite, tmp_path: Path
+) -> None:
+    with CheckSidecar(site, tmp_path) as sidecar:
+        await asyncio.to_thread(sidecar.wait_working)
+        async with Remote(sidecar) as remote:
+            begin_s = time.monotonic()
+            for resolution in (0, 1):
+                numbers = [n for n in range(STORM_COUNT) if (n % 4 == 0) == bool(resolution)]
+                named = [plan_of(n) for n in numbers]
+                await site.orphans(remote, [name for name, _ in named], named[0][1])
+            prepared_s = time.monotonic() - begin_s
+            await until(
+                lambda: sum(p.due_count for p in remote.partitions()) >= STORM_COUNT, "all are due"
+            )
+            begin_s = time.monotonic()
+            with Application(site.witness, GROUP, sidecar.address, "client"):
+                await until(
+                    lambda: len(site.witness.asked) >= STORM_COUNT, "all are asked", 60
+                )
+                asked_s = time.monotonic() - begin_s
+                await site.until_pending(remote, deadline_s=60)
+                decided_s = time.monotonic() - begin_s
+                await site.judged()
+        lag_s = sidecar.metric("halfhitch_check_lag_seconds_sum")
+    print(
+        f"{STORM_COUNT} orphans (prepared in {prepared_s:.1f} s): all asked after {asked_s:.2f} s,"
+        f" all decided and carried out after {decided_s:.2f} s,"
+        f" {STORM_COUNT / decided_s:.0f} per second; mean lag {lag_s / STORM_COUNT:.2f} s"
+    )
+    assert Counter(len(asked) for asked in site.witness.by_id().values()) == {1: STORM_COUNT}
+    assert repeated(site.witness) == []
+    assert decided_s < 10
+
+
+@pytest.mark.timeout(300)
+async def test_a_group_that_hangs_does_not_slow_down_another(site: CheckSite) -> None:
+    """Rounds with and without it in turn, in one run: the machine's mood is the same for both."""
+    took_s: dict[bool, list[float]] = {False: [], True: []}
+    async with site.engine() as engine:
+        await round_of(site, engine, "warm", is_hung=False)
+        for number in range(HUNG_ROUNDS):
+            for is_hung in (False, True):
+                took_s[is_hung].append(
+                    await round_of(site, engine, f"{number}-{is_hung}", is_hung=is_hung)
+                )
+    alone_s, beside_s = statistics.median(took_s[False]), statistics.median(took_s[True])
+    print(
+        f"{HUNG_COUNT} orphans of the healthy group in {HUNG_ROUNDS} rounds each:"
+        f" alone {[round(s, 2) for s in took_s[False]]} s, beside a hung one"
+        f" {[round(s, 2) for s in took_s[True]]} s; ratio of the medians {beside_s / alone_s:.2f}"
+    )
+    assert beside_s < 1.5 * alone_s + 0.2
+
+
+async def round_of(site: CheckSite, engine: Engine, name: str, *, is_hung: bool) -> float:
+    """Seconds until the healthy group's orphans are decided and carried out.
+
+    The hung group has as many, and its producer has taken all it is given before the clock runs.
+    """
+    hung, healthy = f"hung-{name}", f"healthy-{name}"
+    links = []
+    if is_hung:
+        await site.orphans(
+            engine, [f"h-{name}-{n}" for n in range(HUNG_COUNT)], SILENT, group=hung
+        )
+        links.append(site.link(engine, "hangs", group=hung))
+        await until(
+            lambda: any(a.by == "hangs" for a in site.witness.asked[-1:]), "the hung one is asked"
+        )
+    ids = [f"w-{name}-{n}" for n in range(HUNG_COUNT)]
+    await site.orphans(engine, ids, COMMIT, group=healthy)
+    await until(
+        lambda: pending(engine, healthy) >= HUNG_COUNT
+        and sum(p.due_count for p in engine.partitions()) >= HUNG_COUNT,
+        "all are due",
+    )
+    begin_s = time.monotonic()
+    links.append(site.link(engine, "works", group=healthy))
+    await until(lambda: all(i in site.witness.decided_s for i in ids), "all are decided", 60)
+    took_s = max(site.witness.decided_s[i] for i in ids) - begin_s
+    assert not is_hung or pending(engine, hung) > 0
+    for link in links:
+        link.disconnect()
+    # The next round begins with nothing left over.
+    await decide_all(site, engine, hung)
+    await site.until_pending(engine)
+    return took_s

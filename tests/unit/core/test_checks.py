@@ -1,0 +1,255 @@
+"""When undecided transactions are checked, and what follows: in lawful and in nasty orders."""
+
+import pytest
+
+from halfhitch.core.check_rules import CheckRules
+from halfhitch.core.model import PARKED, ROLLED_BACK
+from harness.ledger_script import LedgerScript, identity_of
+
+RULES = CheckRules(jitter=0.0)
+IMMUNITY_MS, INTERVAL_MS = RULES.immunity_ms, RULES.interval_ms
+
+
+def begun(rules: CheckRules = RULES) -> LedgerScript:
+    script = LedgerScript(rules=rules)
+    script.tick()
+    return script
+
+
+# -- clocks --------------------------------------------------------------------------------------
+
+
+def test_one_dated_into_the_future_does_not_keep_the_others_from_being_checked() -> None:
+    """A broker's clock was an hour ahead, or ours is an hour behind: the scale is the earlier."""
+    script = LedgerScript(rules=RULES)
+    script.now_ms += 3_600_000
+    script.half("AHEAD")
+    script.now_ms -= 3_600_000
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS + 2_000)
+    assert ("T1", 1) in script.due_checks()
+
+
+def test_one_dated_into_the_future_is_checked_after_its_immunity_and_not_an_hour_later() -> None:
+    script = LedgerScript(rules=RULES)
+    script.now_ms += 3_600_000
+    script.half("AHEAD")
+    script.now_ms -= 3_600_000
+    script.pass_time(IMMUNITY_MS - 1_000)
+    assert script.due_checks() == []
+    script.pass_time(3_000)
+    assert script.due_checks() == [("AHEAD", 1)]
+
+
+def test_many_dated_into_the_future_are_not_waited_for_one_after_the_other() -> None:
+    script = LedgerScript(rules=RULES)
+    script.now_ms += 3_600_000
+    for number in range(60):
+        script.half(f"AHEAD{number}")
+    script.now_ms -= 3_600_000
+    script.tick()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS + 3_000)
+    assert len(script.due_checks(permits=100)) == 61
+
+
+# -- numbers and their intervals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_number_that_arrived_after_all_is_followed_by_the_next_after_the_interval(
+    is_lost: bool,
+) -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.report("T1", 1, is_counted=False, is_lost=is_lost)  # it will be sent again soon
+    script.report("T1", 1)  # an answer by another way
+    script.pass_time(INTERVAL_MS - 1_000)
+    assert script.due_checks() == []
+    script.pass_time(2_000)
+    assert script.due_checks() == [("T1", 2)]
+
+
+def test_one_that_waits_to_be_sent_again_and_arrived_is_followed_after_the_interval() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.report("T1", 1, is_counted=False)
+    script.pass_time(2_000)  # it is due again, and nobody is there
+    script.report("T1", 1)
+    assert script.ledger.checks.again({identity_of("T1")[0]: 5}) == []
+    assert script.due_checks() == []
+    script.pass_time(INTERVAL_MS - 3_000)
+    assert script.due_checks() == []
+    script.pass_time(4_000)
+    assert script.due_checks() == [("T1", 2)]
+
+
+def test_a_number_that_a_stranger_has_invented_does_not_stop_the_partition() -> None:
+    script = LedgerScript(rules=CheckRules(backoff=10.0))
+    script.half("T1", check_count=10_000, first_stored_ms=1)
+    script.tick(1_000)
+
+
+# -- who is never woken --------------------------------------------------------------------------
+
+
+def test_one_whose_check_was_aborted_is_still_renewed() -> None:
+    """Its renewal was due in the very step that was aborted."""
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    assert script.plan() is None  # nobody to ask
+    script.pass_time(RULES.renew_ms + 1_000)
+    assert script.due_checks() == [("T1", 1)], "aborted; then nobody is there any more"
+    renewed = 0
+    for _ in range(3):
+        script.pass_time(RULES.renew_ms + 1_000)
+        step = script.plan()
+        if step is not None:
+            renewed += len(step.copies)
+            script.ledger.confirm(step)
+            script.read_back(step)
+    assert renewed >= 2
+
+
+def test_one_that_is_to_be_given_up_while_its_copies_are_on_their_way_waits_for_them() -> None:
+    """Whoever gives it up names its halves; so many are given up at once that it waits a turn."""
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS + 1_000)
+    script.tick(RULES.age_ms_max)
+    assert script.ledger.checks.hasten(script.transaction("T1"))
+    step = script.plan(permits=1)
+    if step is not None:
+        script.ledger.confirm(step)
+    for transaction in script.ledger.checks.given_up(10):
+        assert transaction.messages()
+        script.ledger.checks.postpone(transaction)
+    if step is not None:
+        script.read_back(step)
+    script.pass_time(20_000)
+    assert [t.identity[1] for t in script.ledger.checks.given_up(10)] == ["T1"]
+
+
+def test_one_that_is_being_given_up_is_checked_no_more() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS + 1_000)
+    assert script.due_checks() == [("T1", 1)]
+    script.tick(RULES.age_ms_max)
+    for transaction in script.ledger.checks.given_up(10):
+        script.ledger.checks.postpone(transaction)
+    assert script.due_checks() == []
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def test_those_that_were_decided_while_nobody_was_there_to_ask_are_forgotten() -> None:
+    """A group that knows no checks, and takes its time: each of its transactions becomes due."""
+    script = begun()
+    for number in range(5_000):
+        script.half(f"T{number}")
+    script.pass_time(IMMUNITY_MS)
+    for number in range(5_000):
+        script.commit(f"T{number}")
+    for _ in range(5):
+        script.carried_out()
+    script.tick(60_000)
+    assert script.ledger.counts[:2] == (0, 0)
+    checks = script.ledger.checks
+    assert checks.counts()[0] < 2_500
+    assert sum(checks.demand().values()) < 2_500
+
+
+def test_a_flood_of_late_decisions_does_not_make_a_step_too_large() -> None:
+    script = begun()
+    script.half("T1")
+    script.give_up("T1")
+    script.carried_out()
+    for _ in range(5_000):
+        script.commit("T1")
+    step = script.planned()
+    assert 0 < len(step.notes) <= 1_000
+    assert step.op_watermark <= max(note.op_offset for note in step.notes) + 1
+
+
+# -- what waits for missing halves ---------------------------------------------------------------
+
+
+def test_a_commit_whose_copies_are_still_to_be_read_is_never_taken_for_incomplete() -> None:
+    """The half log cannot be fetched for a while; all of its messages are there."""
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    step = script.written(permits=1)
+    assert [order.number for order in step.copies] == [1]
+    script.commit("T1")
+    script.tick(RULES.incomplete_ms + 1_000)
+    assert script.plan() is None, "parked without its message"
+    script.read_back(step)
+    assert script.planned().forwards == [[1]]
+
+
+def test_a_roll_back_whose_copies_are_still_to_be_read_ends_rolled_back() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    step = script.written(permits=1)
+    script.roll_back("T1")
+    script.tick(RULES.incomplete_ms + 1_000)
+    planned = script.plan()
+    assert planned is None or planned.done[0].ending == ROLLED_BACK
+    del step
+
+
+def test_one_that_became_whole_before_the_step_is_not_parked_as_incomplete() -> None:
+    script = begun()
+    script.half("T1")
+    script.commit("T1", 2)
+    script.pass_time(2_000)
+    script.tick(RULES.incomplete_ms + 1_000)
+    assert script.transaction("T1").parked
+    script.half("T1", 1)
+    step = script.planned()
+    assert [mark.ending for mark in step.done] == [2]
+
+
+def test_one_that_became_whole_has_no_timer_left() -> None:
+    script = begun()
+    script.half("T1")
+    script.commit("T1", 2)
+    script.pass_time(2_000)
+    script.half("T1", 1)
+    script.carried_out()
+    assert script.ledger.checks.asleep_count == 0
+
+
+def test_whoever_waits_for_missing_messages_is_parked_only_when_the_half_log_was_read() -> None:
+    script = begun()
+    script.is_caught_up = False
+    script.half("T1")
+    script.commit("T1", 2)
+    script.pass_time(2_000)
+    for _ in range(3):
+        script.tick(RULES.incomplete_ms + 1_000)
+        assert script.plan() is None
+    script.is_caught_up = True
+    script.tick(RULES.incomplete_ms + 1_000)
+    step = script.carried_out()
+    assert (step.forwards, step.done[0].ending) == ([[0]], PARKED)
+
+
+def test_one_that_was_finished_while_it_counted_as_incomplete_is_left_alone() -> None:
+    script = begun()
+    script.half("T1")
+    script.commit("T1", 2)
+    script.pass_time(2_000)
+    script.ledger.tick(script.now_ms + RULES.incomplete_ms + 1_000)
+    script.half("T1", 1)  # between the two
+    script.ledger.end_incomplete(is_caught_up=True)
+    assert script.carried_out().done[0].ending == 2
