@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,11 @@ from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import OutgoingMessage, PartitionPhase
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from halfhitch.service.transactions import TransactionService
+
+HANDLE_KEY = b"only-for-the-benchmark-0123456789"
 
 _READY_S = 60.0
 
@@ -49,18 +54,10 @@ async def load(service: TransactionService, topic: str, order: Order) -> Order:
     return {"started_s": started_s, "ended_s": time.monotonic(), "count": count}
 
 
-async def main() -> None:
-    """Start the engine, load it as ordered, stop it."""
-    logging.basicConfig(level=logging.WARNING)
-    given = arguments()
-    options = EngineOptions(
-        bootstrap=given["bootstrap"],
-        handle_keys=(b"only-for-the-benchmark-0123456789",),
-        instance="bench",
-        topic_prefix=given["prefix"],
-        create_topics=True,
-    )
-    engine = Engine(options, Metrics())
+@asynccontextmanager
+async def working(options: EngineOptions, metrics: Metrics) -> AsyncIterator[Engine]:
+    """An engine that owns all half partitions; stopped at the end."""
+    engine = Engine(options, metrics)
     await engine.start()
     try:
         give_up_s = time.monotonic() + _READY_S
@@ -68,11 +65,7 @@ async def main() -> None:
             if time.monotonic() > give_up_s:
                 raise TimeoutError(f"the engine is not ready: {engine.unready_reasons()}")
             await asyncio.sleep(0.05)
-
-        async def carry_out(order: Order) -> Order:
-            return await load(engine.transactions, given["topic"], order) if "cell" in order else {}
-
-        await obey(carry_out)
+        yield engine
     finally:
         await engine.stop()
 
@@ -82,6 +75,25 @@ def _works(engine: Engine, partition_count: int) -> bool:
     return len(states) == partition_count and all(
         state.phase is PartitionPhase.WORKING for state in states
     )
+
+
+async def main() -> None:
+    """Start the engine, load it as ordered, stop it."""
+    logging.basicConfig(level=logging.WARNING)
+    given = arguments()
+    options = EngineOptions(
+        bootstrap=given["bootstrap"],
+        handle_keys=(HANDLE_KEY,),
+        instance="bench",
+        topic_prefix=given["prefix"],
+        create_topics=True,
+    )
+    async with working(options, Metrics()) as engine:
+
+        async def carry_out(order: Order) -> Order:
+            return await load(engine.transactions, given["topic"], order) if "cell" in order else {}
+
+        await obey(carry_out)
 
 
 if __name__ == "__main__":

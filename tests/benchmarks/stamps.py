@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BODY_BYTES: Final = 1024
+#: Added to the number of a cell: messages of transactions that are to be rolled back. The watcher
+#: must never see one.
+DROPPED: Final = 1 << 31
 _STAMP: Final = struct.Struct("!IQ")
 _FILLER: Final = bytes(range(256)) * 4
 
@@ -23,6 +26,16 @@ read_stamp = _STAMP.unpack_from
 def body(cell: int, number: int) -> bytes:
     """What transaction `number` of a cell sends."""
     return _STAMP.pack(cell, number) + _FILLER[_STAMP.size : BODY_BYTES]
+
+
+def orphan(cell: int, number: int) -> bytes:
+    """What undecided transaction `number` of a cell holds: every other one is to be committed."""
+    return body(cell if number % 2 == 0 else cell | DROPPED, number // 2)
+
+
+def is_dropped(orphan_body: bytes) -> bool:
+    """Whether the transaction that holds this is to be rolled back."""
+    return bool(read_stamp(orphan_body)[0] & DROPPED)
 
 
 class Tally:

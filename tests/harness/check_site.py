@@ -178,9 +178,10 @@ class CheckSite(Site):
         """A producer's own end; the truth follows. Gives the transaction's id."""
         ended = await engine.transactions.end(handle, resolution, **options)
         self.witness.decided(ended.transaction_id)
-        truth = next(t for t in self.truths if t.transaction_id == ended.transaction_id)
         fate = Fate.COMMITTED if resolution is Resolution.COMMIT else Fate.ROLLED_BACK
-        self.truths[self.truths.index(truth)] = replace(truth, fate=fate)
+        for at, truth in enumerate(self.truths):
+            if truth.transaction_id == ended.transaction_id:
+                self.truths[at] = replace(truth, fate=fate)
         return ended.transaction_id
 
     # -- looking ---------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ _ANSWERS = {
     "rollback": "answered: rolled back",
     "unknown": "answered: cannot say yet",
     "decided": "decided meanwhile",
-    "silent": "not answered in time",
+    "silent": "asked by the sidecar that was killed, or no answer in time",
     "no_answer": "answered with something else",
     "lost": "lost on the way, sent again",
     "undelivered": "not delivered, sent again",
@@ -114,11 +114,11 @@ def _perform(plan: "Plan", *, stays: bool) -> "Verdict":
             f"prepares {FORGOTTEN_COUNT} messages and never can say what became of them."
         )
         _play(stage, watch)
-        sight = watch.look()
+        figures = stage.figures() or watch.look().figures
         stage.close_shops()
         spark = stage.finish_spark()
         verdict = judge(read_books(plan.database, kafka.bootstrap, spark), FORGOTTEN_COUNT)
-        _show(verdict, stage, sight)
+        _show(verdict, stage, figures)
         if stays:
             _stay(stage)
     return verdict
@@ -207,7 +207,7 @@ def _picture(sight: "Sight", order_count: int) -> Any:
     return table
 
 
-def _show(verdict: "Verdict", stage: "Stage", sight: "Sight") -> None:
+def _show(verdict: "Verdict", stage: "Stage", figures: "Figures") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -225,8 +225,8 @@ def _show(verdict: "Verdict", stage: "Stage", sight: "Sight") -> None:
         (
             ("shop processes killed", stage.shop_deaths),
             ("sidecar killed", stage.sidecar_deaths),
-            ("checks sent", sight.figures.checks_sent),
-            *((f"  {_ANSWERS[name]}", count) for name, count in _answers(sight.figures)),
+            ("checks sent", figures.checks_sent),
+            *((f"  {_ANSWERS[name]}", count) for name, count in _answers(figures)),
             ("late local commits, refused by the fence", verdict.refused),
         ),
     ):
@@ -267,17 +267,17 @@ def _show_parked(verdict: "Verdict", stage: "Stage") -> None:
     for parking in verdict.parked:
         group, transaction_id = parking.identity
         ids.setdefault(group, []).append(transaction_id)
-        why = parking.first.why
-        sys.stdout.write(
-            f"Parked: {transaction_id} of group {group}, for {', '.join(parking.topics)}. "
-            f"{why.reason}: {why.detail} (last answer: {why.last_answer or 'none'})\n"
-        )
-    for transaction_id in sorted(verdict.misparked):
-        sys.stdout.write(f"Parked, and should not be, or the other way round: {transaction_id}\n")
-    for group, its_ids in ids.items():
-        words = ["halfhitch", "parked", "resume", *its_ids, "--group", group]
+        why, topics = parking.first.why, ", ".join(parking.topics)
+        sys.stdout.write(f"Parked: {transaction_id} of {group} for {topics}: {why.detail}\n")
+    for misparked_id in sorted(verdict.misparked):
+        sys.stdout.write(f"Parked, and should not be, or the other way round: {misparked_id}\n")
+    for its_group, its_ids in ids.items():
+        words = ["halfhitch", "parked", "resume", *its_ids, "--group", its_group]
         words += ["--reason", "it can answer now", "--admin-port", str(stage.admin_port)]
-        sys.stdout.write(f"Put back with:\n  {shlex.join(words)}\n")
+        sys.stdout.write(
+            "Put back, while the sidecar runs (it does with halfhitch demo --stay), by:\n"
+            f"  {shlex.join(words)}\n"
+        )
     sys.stdout.flush()
 
 

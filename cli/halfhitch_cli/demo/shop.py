@@ -24,19 +24,27 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Engine, String, create_engine, event, select, text
+from sqlalchemy import Engine, String, column, create_engine, event, select, table
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from halfhitch import Message, TransactionProducer
 from halfhitch.barrier import Barrier, TransactionFenced
+from halfhitch.barrier.table import DEFAULT_TABLE, FENCED
 from halfhitch.errors import HalfHitchError
 
 GROUP: Final = "shop"
 ORDERS: Final = "orders"
 POINTS: Final = "points"
 CUSTOMERS: Final = 50
+
+#: Ids of which the barrier has said, for good, that they were not committed.
+FENCED_IDS: Final = (
+    select(column("transaction_id", String))
+    .select_from(table(DEFAULT_TABLE))
+    .where(column("outcome", String) == FENCED)
+)
 
 _ROLLED_BACK_SHARE: Final = 0.1
 _DEADLINE_S: Final = 90.0  # longer than a coordinator needs to be started again
@@ -162,11 +170,11 @@ def _hang_until_fenced(session: Session, transaction_id: str) -> None:
     """As a process does that is stopped for too long. Nothing has been written: no lock is held."""
     engine = session.get_bind()
     assert isinstance(engine, Engine)
-    asked = text("SELECT 1 FROM halfhitch_barrier WHERE transaction_id = :id")
+    asked = FENCED_IDS.where(column("transaction_id", String) == transaction_id)
     give_up_s = time.monotonic() + _LATE_S
     while time.monotonic() < give_up_s:
         with engine.connect() as connection:  # a transaction of its own: it sees what is new
-            if connection.execute(asked, {"id": transaction_id}).first() is not None:
+            if connection.execute(asked).first() is not None:
                 return
         time.sleep(_LOOK_EVERY_S)
 

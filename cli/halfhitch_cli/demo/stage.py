@@ -169,10 +169,16 @@ class Stage:
         """Nobody is going to be asked any more: let all of them end."""
         assert self.forgetful is not None
         self._closing.touch()
-        for name, process in (("forgetful", self.forgetful), *self._named_shops()):
-            self._await(lambda process=process: process.poll() is not None, name, "end", _STOP_S)
-            if process.returncode != 0:
-                raise DemoError(f"{name} failed; see {self.plan.folder / f'{name}.log'}")
+        processes = {"forgetful": self.forgetful}
+        processes |= {f"shop-{share}": shop for share, shop in enumerate(self.shops)}
+        for name, process in processes.items():
+            try:
+                code = process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                code = None
+            if code != 0:
+                what = "failed" if code else f"did not end within {_STOP_S:g} s"
+                raise DemoError(f"{name} {what}; see {self.plan.folder / f'{name}.log'}")
 
     @property
     def _closing(self) -> Path:
@@ -180,9 +186,6 @@ class Stage:
 
     def _done_file(self, share: int) -> Path:
         return self.plan.folder / f"shop-{share}.done"
-
-    def _named_shops(self) -> "list[tuple[str, subprocess.Popen[bytes]]]":
-        return [(f"shop-{share}", shop) for share, shop in enumerate(self.shops)]
 
     def _start_shop(self, share: int) -> "subprocess.Popen[bytes]":
         plan = self.plan

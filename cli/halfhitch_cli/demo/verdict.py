@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.barrier.table import DEFAULT_TABLE, FENCED
 from halfhitch.core.model import COPIED, DecisionRead, DoneRead
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
@@ -24,7 +23,15 @@ from halfhitch.wire.headers import UNIQ_KEY
 from halfhitch.wire.op import OpRead
 from halfhitch.wire.parked_fold import ParkedFold, Parking
 from halfhitch_cli.demo import forgetful
-from halfhitch_cli.demo.shop import ORDERS, POINTS, Attempt, Order, Refusal, open_database
+from halfhitch_cli.demo.shop import (
+    FENCED_IDS,
+    ORDERS,
+    POINTS,
+    Attempt,
+    Order,
+    Refusal,
+    open_database,
+)
 
 _READ_S = 30.0
 
@@ -82,12 +89,7 @@ def read_books(database: Path, bootstrap: str, spark: dict[str, Any]) -> Books:
         taken = {
             row.transaction_id: (row.customer, row.points) for row in session.scalars(select(Order))
         }
-        fenced = set(
-            session.scalars(
-                text(f"SELECT transaction_id FROM {DEFAULT_TABLE} WHERE outcome = :outcome"),
-                {"outcome": FENCED},
-            )
-        )
+        fenced = set(session.scalars(FENCED_IDS))
     engine.dispose()
     visible = {
         topic: Counter(_id_of(message) for message in read_topic(bootstrap, topic))
@@ -132,7 +134,7 @@ def judge(books: Books, forgotten_count: int) -> Verdict:
         doubled=doubled,
         invented=invented,
         undecided=len(books.undecided),
-        parked=books.parked,
+        parked=sorted(books.parked, key=lambda parking: parking.identity),
         misparked={transaction_id for _, transaction_id in forgotten.symmetric_difference(parked)},
         slipped_through=len((books.fenced | books.refused) & set(books.taken)),
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: after the roll back of the one that seemed to fail.
 EARLY_MS = 60_000
 #: The interval begins with the owner's turn, the check leaves when its step is written.
-STEP_MS = 1_000
+STEP_MS = 0
 #: Lost on the way so often, a number counts as delivered.
 LOST_MAX = 3
 PARK = Resolution.PARK

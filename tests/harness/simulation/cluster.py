@@ -259,10 +259,10 @@ class SimulatedWriter:
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """Halves first; op records only when that has worked."""
         cluster = self._cluster
-        if cluster.fault(cluster.plan.trim_fails, "failed trims"):
+        if cluster.timeline.chance(cluster.plan.trim_fails):
             return
         cluster.kafka.delete_below(HALF, 0, half_offset)
-        if not cluster.fault(cluster.plan.trim_fails, "failed trims"):
+        if not cluster.timeline.chance(cluster.plan.trim_fails):
             cluster.kafka.delete_below(OP, 0, op_offset)
         cluster.timeline.count["trims"] += 1
 

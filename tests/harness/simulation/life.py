@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.errors import HalfHitchError
@@ -92,6 +91,7 @@ class Life:
         self.owner: PartitionOwner | None = None
         self.coordinator_ahead_ms = 0
         self.is_ending = False
+        self.idle_wait_s = 6.0
         self._begin_process()
         self.apps.begin()
         self.operators = Operators(self.cluster, self.apps, self._hasten)
@@ -284,7 +284,7 @@ class Life:
 
     def _turn(self, owner: PartitionOwner) -> None:
         dice = self.timeline.dice
-        wait_s = dice.choice([0.0, 0.5, 2.0]) if not self.is_ending else 6.0
+        wait_s = self.idle_wait_s if self.is_ending else dice.choice([0.0, 0.5, 2.0])
         try:
             owner.turn(wait_s)
         except StepFailedError:
@@ -334,16 +334,3 @@ class Life:
             "written": ledger._written_count,
             "permits": sum(self.desk.granted.values()),
         }
-
-
-def lived(seed: int, *, is_traced: bool = False) -> Life:
-    """A whole life, judged. Raises AssertionError, with the trace if one is wanted."""
-    from harness.simulation.account import judge
-
-    life = Life(seed, is_traced=is_traced)
-    life.live()
-    judge(life)
-    return life
-
-
-__all__ = ["Life", "lived", "partial"]

@@ -88,7 +88,7 @@ def planned(dice: Random) -> Plan:
         check_lost=some(0.5, 0.4),
         report_lost=some(0.3, 0.3),
         decision_lost=some(0.3, 0.3),
-        trim_fails=some(0.2, 0.5),
+        trim_fails=1.0 if dice.random() < 0.3 else some(0.2, 0.5),
         poisoned_topic=dice.random() < 0.15,
         broker_jumps=times(0.2, 2),
         coordinator_jumps=times(0.2, 2),

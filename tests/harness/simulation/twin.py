@@ -48,6 +48,9 @@ class Twin:
         wants, self._wants_all = self._wants_all, False
         return wants
 
+    def has_room(self, count: int) -> bool:
+        return self._cluster.timeline.chance(0.9)
+
     def known(self, identity: Identity) -> Doubt | None:
         """What it says now, true or not."""
         if self.is_away:

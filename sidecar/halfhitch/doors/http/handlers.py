@@ -46,6 +46,9 @@ class ViewAnswer(msgspec.Struct):
     state: str
     message_count: int
     visible: bool
+    check_count: int
+    next_check_s: float | None
+    last_answer: str | None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -157,7 +160,14 @@ class Handlers:
         """One transaction."""
         view = await self._transactions.view(request.argument)
         answer = ViewAnswer(
-            view.transaction_id, view.producer_group, view.state, view.message_count, view.visible
+            view.transaction_id,
+            view.producer_group,
+            view.state,
+            view.message_count,
+            view.visible,
+            view.check_count,
+            view.next_check_s,
+            view.last_answer,
         )
         return json_reply(200, _encode(answer))
 

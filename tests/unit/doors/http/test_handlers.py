@@ -169,6 +169,9 @@ async def test_a_transaction_is_shown(client: Client) -> None:
         "state": "pending",
         "message_count": 1,
         "visible": False,
+        "check_count": 0,
+        "next_check_s": None,
+        "last_answer": None,
     }
 
 
