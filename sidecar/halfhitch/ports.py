@@ -322,8 +322,13 @@ class DoubtIndex(Protocol):
         """Whether so many can be taken now; else tell them later."""
         ...
 
-    async def delivered(self, partition: int, identity: Identity) -> int:
-        """Highest check number known to be delivered; 0 when Redis does not say, or not in time."""
+    async def delivered(
+        self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
+    ) -> int:
+        """Highest check number known to be delivered for these very copies of the halves.
+
+        0 when Redis does not say, speaks of other copies, or does not answer in time.
+        """
         ...
 
     async def list(self, partition: int, *, count_max: int) -> Sequence[Doubt]:

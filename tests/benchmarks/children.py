@@ -31,7 +31,8 @@ class BenchmarkError(Exception):
 class Child:
     """A module of this package running in a process of its own."""
 
-    def __init__(self, module: str, arguments: Order, *, log: Path) -> None:
+    def __init__(self, module: str, arguments: Order, *, log: Path, **more: str) -> None:
+        """`more` is what else its environment is to have."""
         self._name = module
         self._log = log
         with log.open("ab") as errors:
@@ -40,7 +41,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=plain_environment(),
+                env=plain_environment(**more),
                 text=True,
                 bufsize=1,
                 # Ctrl-C reaches the director alone, which ends the others in order.
@@ -87,8 +88,9 @@ class Child:
 def plain_environment(**more: str) -> dict[str, str]:
     """Ours without settings that are meant for another sidecar, and with this package in reach."""
     keep = ("HALFHITCH_CACHE_DIR",)
+    first = more.pop("PYTHONPATH", None)  # before all others
     kept = {k: v for k, v in os.environ.items() if not k.startswith("HALFHITCH_") or k in keep}
-    path = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [first, str(_TESTS), os.environ.get("PYTHONPATH")]))
     return {**kept, "PYTHONPATH": path, **more}
 
 

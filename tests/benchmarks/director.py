@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import figures, machine, stage, stamps, usage
+from benchmarks import checkback, figures, machine, stage, stamps, usage
 from benchmarks.children import BenchmarkError, Child
 from benchmarks.figures import Figures, Spread
 from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 _BUILD = Path(__file__).resolve().parents[2] / "build"
 _CONCURRENCIES = (1, 8, 32, 64, 256)
-_MODES = ("raw", "engine", "http")
+_MODES = ("raw", "engine", "http", *checkback.MODES)
 _IDLE_S = 3.0
 _MODE_WARM_UP_CONCURRENCY = 64
 #: Java compiles what it is asked for again and again, and is slow until it has. Compiling that
 #: takes less than this share of a processor is taken for its end.
 _COMPILED_SHARE = 0.1
+_LATENCIES = "latencies in ms; visible: from the acknowledged commit to the consumer's read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,9 @@ class Plan:
     mode_warm_up_s: float
     repeats: int
     keyed: bool
+    is_quick: bool
+    before: str | None
+    pairs: int
 
 
 def read_plan(words: list[str] | None = None) -> Plan:
@@ -62,7 +66,7 @@ def read_plan(words: list[str] | None = None) -> Plan:
     )
     parser.add_argument("--quick", action="store_true", help="short cells at 1 and 64 callers")
     parser.add_argument(
-        "--only", metavar="MODES", default=",".join(_MODES), help="some of: raw,engine,http"
+        "--only", metavar="MODES", default=",".join(_MODES), help=f"some of: {','.join(_MODES)}"
     )
     parser.add_argument("--seconds", type=float, help="length of each cell (4; quick: 1.5)")
     parser.add_argument("--concurrency", metavar="N,N,...", type=_counts, help="numbers of callers")
@@ -72,6 +76,10 @@ def read_plan(words: list[str] | None = None) -> Plan:
     parser.add_argument(
         "--keyed", action="store_true", help="random keys: all half partitions share the work"
     )
+    parser.add_argument(
+        "--before", metavar="REV", help="only compare this tree with that commit, alternately"
+    )
+    parser.add_argument("--pairs", type=int, help="of --before, for each mode (20; quick: 4)")
     given = parser.parse_args(words)
     modes = tuple(given.only.split(","))
     if not set(modes) <= set(_MODES):
@@ -84,6 +92,9 @@ def read_plan(words: list[str] | None = None) -> Plan:
         mode_warm_up_s=4.0 if given.quick else 20.0,
         repeats=max(1, given.repeat),
         keyed=given.keyed,
+        is_quick=given.quick,
+        before=given.before,
+        pairs=given.pairs or (4 if given.quick else 20),
     )
 
 
@@ -104,6 +115,7 @@ class Director:
     kafka: EmbeddedKafka
     watcher: Child
     results: list[list[Figures]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)  # of the check-back
     idle: dict[str, dict[str, float]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -114,22 +126,25 @@ class Director:
         """All modes."""
         self._measure_idle("broker alone", {})
         for mode in self.plan.modes:
-            {"raw": self._raw, "engine": self._engine, "http": self._http}[mode]()
+            if mode in checkback.MODES:
+                self.rows += checkback.run(mode, self)
+            else:
+                {"raw": self._raw, "engine": self._engine, "http": self._http}[mode]()
 
     def _raw(self) -> None:
-        given = self._arguments(half_topic=stage.RAW_HALF, op_topic=stage.RAW_OP)
-        with self._child("load_raw", given) as load:
+        given = self.arguments(half_topic=stage.RAW_HALF, op_topic=stage.RAW_OP)
+        with self.child("load_raw", given) as load:
             pids = {"client": load.pid}
-            self._warm_mode_up(load, {})
+            self.warm_mode_up(load, {})
             for concurrency in self.plan.concurrencies:
                 self._measure("raw Kafka", load, pids, concurrency, {})
 
     def _engine(self) -> None:
-        with self._child("load_engine", self._arguments(prefix="engine-")) as load:
+        with self.child("load_engine", self.arguments(prefix="engine-")) as load:
             pids = {"sidecar": load.pid}
             load.order({})  # answered as soon as it is ready
             self._measure_idle("in process", pids)
-            self._warm_mode_up(load, {})
+            self.warm_mode_up(load, {})
             for concurrency in self.plan.concurrencies:
                 self._measure("in process", load, pids, concurrency, {})
             self._measure("in process, wait=visible", load, pids, 1, {"wait": True})
@@ -137,22 +152,29 @@ class Director:
     def _http(self) -> None:
         with ExitStack() as stack:
             sidecar = stack.enter_context(stage.Sidecar(self.kafka.bootstrap, self.folder, "http-"))
-            load = stack.enter_context(self._child("load_http", self._arguments()))
+            load = stack.enter_context(self.child("load_http", self.arguments()))
             pids = {"sidecar": sidecar.pid, "client": load.pid}
             unix = {"address": sidecar.address("unix")}
             tcp = {"address": sidecar.address("tcp")}
             self._measure_idle("sidecar", pids)
-            self._warm_mode_up(load, unix)
+            self.warm_mode_up(load, unix)
             for concurrency in self.plan.concurrencies:
                 self._measure("HTTP, unix socket", load, pids, concurrency, unix)
             if 64 in self.plan.concurrencies:
                 self._measure("HTTP, TCP", load, pids, 64, tcp)
             self._measure("HTTP, wait=visible", load, pids, 1, {**unix, "wait": True})
 
-    def _child(self, module: str, given: dict[str, Any]) -> Child:
-        return Child(module, given, log=self.folder / f"{module}.log")
+    def say(self, *lines: str) -> None:
+        """While it goes on."""
+        for line in lines:
+            print(line, file=sys.stderr)
 
-    def _arguments(self, **more: Any) -> dict[str, Any]:
+    def child(self, module: str, given: dict[str, Any], **more: str) -> Child:
+        """A process; `more` is what else its environment is to have."""
+        return Child(module, given, log=self.folder / f"{module}.log", **more)
+
+    def arguments(self, **more: Any) -> dict[str, Any]:
+        """What every load is told."""
         return {
             "bootstrap": self.kafka.bootstrap,
             "topic": stage.TARGET,
@@ -168,10 +190,10 @@ class Director:
         name = f"{mode}, keyed" if self.plan.keyed else mode
         runs = []
         for _ in range(self.plan.repeats):
-            self._load(load, concurrency, self.plan.warm_up_s, more)
+            self.load(load, concurrency, self.plan.warm_up_s, more)
             runs.append(self._one_run(name, load, pids, concurrency, more))
         self.results.append(runs)
-        print("  ".join(figures.row(figures.typical(runs))), file=sys.stderr)
+        self.say("  ".join(figures.row(figures.typical(runs))))
 
     def _one_run(
         self, mode: str, load: Child, pids: dict[str, int], concurrency: int, more: dict[str, Any]
@@ -181,7 +203,7 @@ class Director:
         pids = {**pids, "broker": self.kafka.broker_pid(), "watcher": self.watcher.pid}
         usage.forget_peak(held_by)
         began_s, before = time.monotonic(), usage.Usage.of(pids)
-        answer, tally, arrived_at_s = self._load(load, concurrency, self.plan.seconds, more)
+        answer, tally, arrived_at_s = self.load(load, concurrency, self.plan.seconds, more)
         spent = usage.Usage.of(pids).since(before)
         elapsed_s = time.monotonic() - began_s
         rss_mib, rss_peak_mib = usage.rss_mib(held_by)
@@ -202,38 +224,49 @@ class Director:
             others_percent=spent.others_percent(elapsed_s, os.cpu_count() or 1),
         )
 
-    def _warm_mode_up(self, load: Child, more: dict[str, Any]) -> None:
+    def warm_mode_up(self, load: Child, more: dict[str, Any]) -> None:
         """Until the broker's Java has compiled most of what this mode needs, within bounds."""
         broker = self.kafka.broker_pid()
         give_up_s = time.monotonic() + self.plan.mode_warm_up_s
         while True:
             began_s, before_s = time.monotonic(), usage.compiling_s(broker)
-            self._load(load, _MODE_WARM_UP_CONCURRENCY, self.plan.warm_up_s * 2, more)
+            self.load(load, _MODE_WARM_UP_CONCURRENCY, self.plan.warm_up_s * 2, more)
             now_s = time.monotonic()
             share = (usage.compiling_s(broker) - before_s) / (now_s - began_s)
             if share < _COMPILED_SHARE or now_s > give_up_s:
                 return
 
-    def _load(
+    def load(
         self, load: Child, concurrency: int, seconds: float, more: dict[str, Any]
     ) -> tuple[dict[str, Any], stamps.Tally, Any]:
         """One closed loop, until everything it committed has been seen."""
-        cell = next(self._numbers)
-        sent, seen = self.folder / f"{cell}.sent", self.folder / f"{cell}.seen"
-        answer = load.order(
-            {
-                "cell": cell,
-                "concurrency": concurrency,
-                "seconds": seconds,
-                "keyed": self.plan.keyed,
-                "wait": False,
-                "stamps": str(sent),
-                **more,
-            }
-        )
-        self.committed[cell] = answer["count"]
-        self.watcher.order({"cell": cell, "count": answer["count"], "stamps": str(seen)})
-        return answer, stamps.Tally.load(sent), stamps.load(seen)
+        order = self.closed_loop(concurrency, seconds)
+        answer = load.order({**order, **more})
+        arrived_at_s = self.arrivals(order["cell"], answer["count"])
+        return answer, stamps.Tally.load(Path(order["stamps"])), arrived_at_s
+
+    def closed_loop(self, concurrency: int, seconds: float) -> dict[str, Any]:
+        """The order to run one."""
+        cell = self.new_cell()
+        return {
+            "cell": cell,
+            "concurrency": concurrency,
+            "seconds": seconds,
+            "keyed": self.plan.keyed,
+            "wait": False,
+            "stamps": str(self.folder / f"{cell}.sent"),
+        }
+
+    def new_cell(self) -> int:
+        """A number that no other cell has."""
+        return next(self._numbers)
+
+    def arrivals(self, cell: int, count: int) -> Any:
+        """When each of so many messages was seen; waits until all were."""
+        seen = self.folder / f"{cell}.seen"
+        self.committed[cell] = count
+        self.watcher.order({"cell": cell, "count": count, "stamps": str(seen)})
+        return stamps.load(seen)
 
     def _measure_idle(self, what: str, pids: dict[str, int]) -> None:
         """What is used while nothing is asked for, in percent of one processor."""
@@ -260,6 +293,7 @@ class Director:
     def report(self, facts: dict[str, Any]) -> str:
         """For people."""
         shown = [figures.row(figures.typical(runs)) for runs in self.results]
+        cells = ["", figures.table(figures.HEAD, shown), "", _LATENCIES] if shown else []
         idle = "; ".join(
             f"{what}: " + ", ".join(f"{name} {percent:.1f} %" for name, percent in used.items())
             for what, used in self.idle.items()
@@ -267,10 +301,9 @@ class Director:
         return "\n".join(
             [
                 ", ".join(f"{name} {fact}" for name, fact in facts.items()),
+                *cells,
                 "",
-                figures.table(figures.HEAD, shown),
-                "",
-                "latencies in ms; visible: from the acknowledged commit to the consumer's read",
+                *checkback.report(self.rows),
                 f"idle, in percent of one processor: {idle}",
                 f"committed {sum(self.committed.values()):,}, each seen exactly once",
             ]
@@ -284,6 +317,7 @@ class Director:
             "machine": facts,
             "plan": dataclasses.asdict(self.plan),
             "idle_percent": self.idle,
+            "check_back": self.rows,
             "cells": [[dataclasses.asdict(run) for run in runs] for runs in self.results],
         }
         path.write_text(json.dumps(content, indent=1) + "\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,6 +51,27 @@ class Figures:
     rss_peak_mib: float
     #: Share of the whole machine that processes of nobody here took, stolen time included.
     others_percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The second of each pair by the first: the middle of them, and where the middle half lies."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, firsts: Sequence[float], seconds: Sequence[float]) -> Ratio:
+        """Of pairs that were measured one after the other, so that what both met cancels out."""
+        ordered = sorted(second / first for first, second in zip(firsts, seconds, strict=True))
+        low, high = percentile(ordered, 25), percentile(ordered, 75)
+        return cls(median(ordered) if ordered else math.nan, low, high, len(ordered))
+
+    def as_dict(self) -> dict[str, float]:
+        """For the file of results."""
+        return asdict(self)
 
 
 def forwarded_per_s(started_s: float, arrived_at_s: Sequence[float]) -> float:

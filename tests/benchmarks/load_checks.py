@@ -77,9 +77,7 @@ class Producer:
         value = check.messages[0].value
         assert value is not None
         resolution = Resolution.ROLLBACK if stamps.is_dropped(value) else Resolution.COMMIT
-        await self._engine.transactions.end(
-            check.handle, resolution, source=ResolutionSource.CHECK
-        )
+        await self._engine.transactions.end(check.handle, resolution, source=ResolutionSource.CHECK)
         self.decided_count += 1
         self.decided_at_s = time.monotonic()
 

@@ -35,9 +35,9 @@ def fill(count: int) -> Order:
             now_ms += _TURN_MS
             ledger.tick(now_ms)
             _pass(ledger, now_ms)
-        # Ids as the coordinator makes them: 32 digits.
+        # An id as the coordinator makes them, 32 digits; numbers of its own, as a record brings.
         headers[1] = ("UNIQ_KEY", b"%032x" % number)
-        event = half.read_identity(number, now_ms, 1_000 + number % 1_000, headers)
+        event = half.read_identity(number, now_ms + 0, 1_000 + number % 1_000, headers)
         assert isinstance(event, HalfRead)
         ledger.half(event)
     while ledger.checks.asleep_count < count:

@@ -34,10 +34,11 @@ def make_topics(bootstrap: str) -> None:
 class Sidecar:
     """`halfhitch serve` on a unix socket and a TCP port, owner of all half partitions."""
 
-    def __init__(self, bootstrap: str, folder: Path, prefix: str) -> None:
+    def __init__(self, bootstrap: str, folder: Path, prefix: str, **more: str) -> None:
+        """`more` are further settings, and what else its environment is to have."""
         self._admin_port = _free_port()
         self._http_port = _free_port()
-        self._socket = folder / "hh.sock"
+        self._socket = folder / f"{prefix}hh.sock"
         self._process = ServerProcess(
             "sidecar",
             [sys.executable, "-m", "halfhitch_cli", "serve"],
@@ -53,6 +54,7 @@ class Sidecar:
                 HALFHITCH_TOPICS_CREATE="true",
                 HALFHITCH_TOPICS_REPLICATION_FACTOR="1",
                 HALFHITCH_LOG_LEVEL="warning",
+                **more,
             ),
         )
         self.pid = self._process.pid
@@ -77,6 +79,11 @@ class Sidecar:
         """For the load; `kind` is unix or tcp."""
         return f"unix:{self._socket}" if kind == "unix" else f"tcp:127.0.0.1:{self._http_port}"
 
+    @property
+    def admin(self) -> str:
+        """URL of the admin door."""
+        return f"http://127.0.0.1:{self._admin_port}"
+
     def _await_ready(self) -> None:
         give_up_s = time.monotonic() + _READY_S
         while not self._is_ready():
@@ -85,7 +92,7 @@ class Sidecar:
             time.sleep(0.1)
 
     def _is_ready(self) -> bool:
-        status = _answer(f"http://127.0.0.1:{self._admin_port}/v1/status")
+        status = _answer(f"{self.admin}/v1/status")
         partitions = status["partitions"] if status else []
         return len(partitions) == PARTITION_COUNT and all(
             partition["phase"] == "working" for partition in partitions

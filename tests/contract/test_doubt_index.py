@@ -8,7 +8,7 @@ import pytest
 
 from halfhitch.embedded import EmbeddedRedis
 from halfhitch.errors import RedisUnavailable
-from harness.redis_worlds import RealRedis, TwinRedis, doubt, eventually, identity
+from harness.redis_worlds import OFFSETS, RealRedis, TwinRedis, doubt, eventually, identity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -87,7 +87,7 @@ async def test_what_is_settled_is_gone(redis_world: World) -> None:
     await eventually_listed(index, ["goes", "stays"])
     index.settled(0, [identity("goes"), identity("never known")])
     await eventually_listed(index, ["stays"])
-    assert await index.delivered(0, identity("goes")) == 0
+    assert await index.delivered(0, identity("goes"), OFFSETS) == 0
 
 
 async def test_two_groups_may_use_the_same_id(redis_world: World) -> None:
@@ -113,8 +113,8 @@ async def test_what_was_delivered_outlives_an_owner_that_did_not_know(redis_worl
         return [(d.identity[1], d.last_answer) for d in found] == [("t", "second's")]
 
     await eventually(is_rewritten)
-    assert await second.delivered(0, identity("t")) == 2
-    assert await second.delivered(0, identity("nobody's")) == 0
+    assert await second.delivered(0, identity("t"), OFFSETS) == 2
+    assert await second.delivered(0, identity("nobody's"), OFFSETS) == 0
 
 
 async def test_a_resumed_transaction_begins_with_nothing_delivered(redis_world: World) -> None:
@@ -128,7 +128,7 @@ async def test_a_resumed_transaction_begins_with_nothing_delivered(redis_world: 
 
     await eventually(is_rewritten)
     index.doubtful(0, [doubt("t", check_count=1, delivered=0)])
-    assert await index.delivered(0, identity("t")) == 0
+    assert await index.delivered(0, identity("t"), OFFSETS) == 0
 
 
 async def test_everything_is_wanted_once_by_each_new_owner(redis_world: World) -> None:
@@ -181,7 +181,7 @@ async def test_an_old_dump_is_noticed_and_what_it_says_is_removed(redis_world: W
     await eventually(lambda: index.wants_all(0), within_s=4.0)
     index.doubtful(0, [doubt("new")])
     await eventually_listed(index, ["new"])
-    assert await index.delivered(0, identity("old")) == 0
+    assert await index.delivered(0, identity("old"), OFFSETS) == 0
     assert redis_world.seen["a"].rebuilt == ["old"]
 
 
@@ -189,11 +189,11 @@ async def test_without_redis_nothing_is_known_and_nobody_is_held_up(redis_world:
     index = await owning(redis_world, "a")
     index.doubtful(0, [doubt("t", check_count=1, delivered=1)])
     await eventually_listed(index, ["t"])
-    assert await index.delivered(0, identity("t")) == 1
+    assert await index.delivered(0, identity("t"), OFFSETS) == 1
     redis_world.go_away()
     await eventually(lambda: not index.healthy)
     assert index.trouble.startswith("Redis")
-    assert await index.delivered(0, identity("t")) == 0
+    assert await index.delivered(0, identity("t"), OFFSETS) == 0
     with pytest.raises(RedisUnavailable):
         await index.list(0, count_max=1)
     with pytest.raises(RedisUnavailable):

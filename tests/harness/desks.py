@@ -116,7 +116,9 @@ class FakeIndex:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def delivered(self, partition: int, identity: Identity) -> int:
+    async def delivered(
+        self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
+    ) -> int:
         await self.gate.wait()
         if self.fails:
             raise RuntimeError("a broken index")

@@ -178,6 +178,10 @@ async def eventually(condition: Callable[[], Any], within_s: float = 5.0) -> Any
         await asyncio.sleep(0.01)
 
 
+#: Where the halves of every doubt lie.
+OFFSETS = (17, 18)
+
+
 def identity(transaction_id: str, group: str = "orders") -> Identity:
     return ProducerGroup(group), TransactionId(transaction_id)
 
@@ -190,7 +194,7 @@ def doubt(
         "identity": identity(transaction_id, group),
         "topics": ("shop.orders", "points"),
         "message_count": 2,
-        "half_offsets": (17, 18),
+        "half_offsets": OFFSETS,
         "born_ms": 1_700_000_000_000,
         "immune_until_ms": 1_700_000_006_000,
         "due_ms": due_ms,

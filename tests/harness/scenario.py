@@ -66,82 +66,32 @@ text says, when
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import (
-    COPIED,
-    GIVEN_UP,
-    PARKED,
-    ROLLED_BACK,
-    ConflictKind,
-    ConflictRead,
-    DecisionRead,
-    DoneRead,
-    HalfOffset,
-    HalfRead,
-    Identity,
-    OpOffset,
-    ProducerGroup,
-    Resolution,
-    ResolutionSource,
-    Standing,
-    TimestampMs,
-    TransactionId,
+from halfhitch.core.model import ConflictKind, ProducerGroup, ResolutionSource, Standing
+from harness.scenario_text import (
+    ENDINGS,
+    RULE,
+    WORDS,
+    ScenarioError,
+    duration_ms,
+    halves_of,
+    options_of,
+    parse,
+    seconds,
 )
+from harness.scenario_world import LOST_MAX, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from halfhitch.core.transaction import Transaction
+__all__ = ["Scenario", "ScenarioError", "parse", "rewritten"]
 
-_RULE = "----"
-_RESOLUTIONS = {
-    "commit": Resolution.COMMIT,
-    "rollback": Resolution.ROLLBACK,
-    "park": Resolution.PARK,
-}
-_WORDS = {resolution: word for word, resolution in _RESOLUTIONS.items()}
-_ENDINGS = {ROLLED_BACK: "rolled back", PARKED: "parked", GIVEN_UP: "given up", COPIED: "copied"}
 _STEP_BYTES_MAX = 1_000_000
-_GROUP = "orders"
-#: Broker time when the scenario's is 0.
-_EPOCH_MS = 1_000_000_000
-_UNITS_MS = {"ms": 1, "s": 1_000, "h": 3_600_000}
-_LOST_MAX = 3
 #: An owner looks at its clock at least so often.
 _LOOKS_MS = 100
-
-
-class ScenarioError(Exception):
-    """A command that cannot be carried out; the text says which line and why."""
-
-
-@dataclass
-class Block:
-    """Comments and commands, and what is expected of them."""
-
-    line: int
-    commands: list[str]
-    expected: list[str]
-
-
-def parse(text: str) -> list[Block]:
-    """Blocks of a scenario file."""
-    blocks: list[Block] = []
-    line = 1
-    for part in text.split("\n\n"):
-        lines = part.strip("\n").split("\n")
-        if lines != [""]:
-            if _RULE not in lines:
-                raise ScenarioError(f"line {line}: a block without {_RULE}; put it behind commands")
-            rule = lines.index(_RULE)
-            first_line = line + len(part) - len(part.lstrip("\n"))
-            blocks.append(Block(first_line, lines[:rule], lines[rule + 1 :]))
-        line += part.count("\n") + 2
-    return blocks
 
 
 def rewritten(text: str) -> str:
@@ -154,89 +104,22 @@ def rewritten(text: str) -> str:
         except Exception as error:
             error.add_note(f"in the block that begins at line {block.line}")
             raise
-        parts.append("\n".join([*block.commands, _RULE, *printed]) + "\n")
+        parts.append("\n".join([*block.commands, RULE, *printed]) + "\n")
     return "\n".join(parts)
 
 
-def _names(identities: Sequence[Identity]) -> str:
-    return " ".join(dict.fromkeys(transaction_id for _, transaction_id in identities))
-
-
-def _halves(half_offsets: Sequence[HalfOffset]) -> str:
-    return " ".join(["half", *map(str, half_offsets)]) if half_offsets else "no half"
-
-
-def _options(words: Sequence[str], **defaults: str) -> dict[str, str]:
-    result = dict(defaults)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or name not in defaults:
-            raise ScenarioError(f"{word!r} is not one of {', '.join(f'{n}=' for n in defaults)}")
-        result[name] = value
-    return result
-
-
-def _ms(text: str) -> int:
-    number = text.rstrip("msh")
-    unit_ms = _UNITS_MS.get(text[len(number) :])
-    if unit_ms is None or not number.isdecimal():
-        raise ScenarioError(f"{text!r} is not a time: write 61s, 500ms or 72h")
-    return int(number) * unit_ms
-
-
-def _seconds(passed_ms: int) -> str:
-    return f"{passed_ms / 1000:g}s"
-
-
-_OpEvents = list[DecisionRead | DoneRead | ConflictRead]
-
-
-@dataclass
-class Life:
-    """What the world knows of a transaction from when it is stored, or put back."""
-
-    stored_ms: int
-    immunity_ms: int
-    count: int = 0  # how often it was put back before
-    number: int = 0  # the highest that was written
-    delivered: int = 0  # the highest that was reported as delivered
-    lost: int = 0  # reports in a row
-
-
-@dataclass
-class Parking:
-    """What lies on the parked topic and was not put back."""
-
-    halves: list[HalfRead]
-    decision: Resolution | None
-    count: int  # lives before this one
-
-
-class Scenario:
-    """Both logs, what is visible, and the ledger of the owner of the moment."""
+class Scenario(World):
+    """The world, and the ledger of the owner of the moment."""
 
     def __init__(self) -> None:
-        self._half_log: list[HalfRead | None] = []  # None: cannot be read
-        self._op_log: list[_OpEvents | None] = []
-        self._now_ms = 0
-        self._stored = (0, 0)
-        self._names: list[str] = []
-        self._visible: list[str] = []
-        self._parked: list[str] = []
-        self._groups: dict[str, str] = {}
-        self._lives: dict[str, Life] = {}
-        self._parkings: dict[str, Parking] = {}
-        self._noted: dict[str, dict[int, Resolution]] = {}  # beside what is parked, by op offset
+        super().__init__()
         self._producers: dict[str, int] = {}
-        self._rules = CheckRules(jitter=0.0)
         self._policy = "park"
-        self._asking: list[tuple[str, int]] = []  # by the step that is committed
         self._memory = (900_000, 200_000)
         self._ledger: Ledger | None = None
         self._step: Step | None = None
         self._step_is_committed = False
         self._expired_count = 0
-        self._printed: list[str] = []
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "memory": self._do_memory,
             "rules": self._do_rules,
@@ -276,136 +159,33 @@ class Scenario:
         self._check()
         return self._printed
 
-    # -- what clients and strangers append ------------------------------------------------------
+    # -- what the owner does --------------------------------------------------------------------
 
     def _do_memory(self, words: list[str]) -> None:
         if self._half_log or self._op_log:
             raise ScenarioError("memory must be the first command")
-        options = _options(words, horizon="900s", finished="200000")
-        self._memory = (_ms(options["horizon"]), int(options["finished"]))
+        options = options_of(words, horizon="900s", finished="200000")
+        self._memory = (duration_ms(options["horizon"]), int(options["finished"]))
         self._take_over()
 
     def _do_rules(self, words: list[str]) -> None:
         if self._half_log or self._op_log:
             raise ScenarioError("rules must come before the first record")
-        options = _options(
+        options = options_of(
             words, immunity="6s", interval="60s", checks="15", age="72h", renew="1h",
             incomplete="900s", policy="park",
         )  # fmt: skip
         self._rules = CheckRules(
-            immunity_ms=_ms(options["immunity"]),
-            interval_ms=_ms(options["interval"]),
+            immunity_ms=duration_ms(options["immunity"]),
+            interval_ms=duration_ms(options["interval"]),
             jitter=0.0,
             count_max=int(options["checks"]),
-            age_ms_max=_ms(options["age"]),
-            renew_ms=_ms(options["renew"]),
-            incomplete_ms=_ms(options["incomplete"]),
+            age_ms_max=duration_ms(options["age"]),
+            renew_ms=duration_ms(options["renew"]),
+            incomplete_ms=duration_ms(options["incomplete"]),
         )
         self._policy = options["policy"]
         self._take_over()
-
-    def _do_half(self, words: list[str]) -> None:
-        name, *rest = words
-        options = _options(rest, message="0", immunity="", group=self._groups.get(name, _GROUP))
-        self._meet(name, options["group"])
-        index = int(options["message"])
-        immunity_ms = _ms(options["immunity"]) if options["immunity"] else -1
-        half = HalfRead(
-            HalfOffset(len(self._half_log)), self._stored_at(), self._identity(name), index, 100,
-            immunity_ms=immunity_ms,
-        )  # fmt: skip
-        self._half_log.append(half)
-        if name not in self._lives:
-            asked_ms = self._rules.immunity_ms if immunity_ms < 0 else immunity_ms
-            self._lives[name] = Life(half.stored_at_ms, asked_ms)
-        self._print(f"half {half.half_offset}: {name}" + (f" message {index}" if index else ""))
-
-    def _stored_at(self) -> TimestampMs:
-        return TimestampMs(_EPOCH_MS + self._now_ms)
-
-    def _identity(self, name: str) -> Identity:
-        return ProducerGroup(self._groups.get(name, _GROUP)), TransactionId(name)
-
-    def _do_decide(self, words: list[str]) -> None:
-        name, resolution, *rest = words
-        covers = int(_options(rest, covers="1")["covers"])
-        self._meet(name)
-        self._append_decision(name, resolution, covers, ResolutionSource.PRODUCER)
-
-    def _append_decision(
-        self, name: str, resolution: str, covers: int, source: ResolutionSource
-    ) -> None:
-        op_offset = OpOffset(len(self._op_log))
-        event = DecisionRead(
-            op_offset,
-            self._stored_at(),
-            self._identity(name),
-            _RESOLUTIONS[resolution],
-            covers,
-            source,
-        )
-        self._op_log.append([event])
-        covered = f", covers {covers}" if covers > 1 else ""
-        by = " by policy" if source is ResolutionSource.POLICY else ""
-        self._print(f"op {op_offset}: {resolution} {name}{covered}{by}")
-
-    def _do_garbage(self, words: list[str]) -> None:
-        (log,) = words
-        if log == "half":
-            place = len(self._half_log)
-            self._half_log.append(None)
-        else:
-            place = len(self._op_log)
-            self._op_log.append(None)
-        self._print(f"{log} {place}: garbage")
-
-    def _do_time(self, words: list[str]) -> None:
-        (passed,) = words
-        self._now_ms += _ms(passed.removeprefix("+"))
-        self._print(f"time {_seconds(self._now_ms)}")
-
-    def _do_producers(self, words: list[str]) -> None:
-        self._producers = {}
-        for word in words:
-            group, _, count = word.partition("=")
-            if not count.isdecimal():
-                raise ScenarioError(f"{word!r} is not a number of permits: write orders=2")
-            self._producers[group] = int(count)
-
-    def _do_resume(self, words: list[str]) -> None:
-        (name,) = words
-        parking = self._parkings.pop(name, None)
-        if parking is None:
-            self._print(f"{name} is not parked")
-            return
-        noted = self._noted.pop(name, {})
-        born = parking.decision or (noted[min(noted)] if noted else None)
-        fence = OpOffset(len(self._op_log))
-        self._op_log.append([])
-        self._print(f"op {fence}: resume {name}")
-        life = parking.count + 1
-        for half in parking.halves:
-            again = replace(
-                half,
-                half_offset=HalfOffset(len(self._half_log)),
-                stored_at_ms=self._stored_at(),
-                check_count=0,
-                first_stored_ms=0,
-                resumed_count=life,
-                fence=fence,
-                born=born,
-                born_count=0 if born is None else parking.halves[-1].index + 1,
-            )
-            self._half_log.append(again)
-            with_decision = "" if born is None else f", born {_WORDS[born]}"
-            message = f" message {half.index}" if half.index else ""
-            self._print(f"half {again.half_offset}: {name}{message}, life {life}{with_decision}")
-        immunity_ms = parking.halves[0].immunity_ms
-        asked_ms = self._rules.immunity_ms if immunity_ms < 0 else immunity_ms
-        self._lives[name] = Life(self._stored_at(), asked_ms, life)
-        self._parked.remove(name)
-
-    # -- what the owner does ----------------------------------------------------------------------
 
     def _do_read(self, words: list[str]) -> None:
         if self._step is not None:
@@ -449,9 +229,9 @@ class Scenario:
         if outcome not in ("unknown", "lost", "undelivered"):
             raise ScenarioError(f"{outcome!r} is not one of unknown, lost, undelivered")
         life = self._lives[name]
-        number = int(_options(rest, number=str(life.number))["number"])
+        number = int(options_of(rest, number=str(life.number))["number"])
         life.lost = life.lost + 1 if outcome == "lost" else 0
-        if outcome == "unknown" or life.lost >= _LOST_MAX:
+        if outcome == "unknown" or life.lost >= LOST_MAX:
             life.delivered, life.lost = max(life.delivered, number), 0
         transaction = self._owned.find(self._identity(name))
         if transaction is not None:
@@ -483,7 +263,7 @@ class Scenario:
         self._print(f"expire: {expired} dropped")
 
     def _do_plan(self, words: list[str]) -> None:
-        options = _options(words, messages="1000", park="")
+        options = options_of(words, messages="1000", park="")
         self._give_up()
         rooms = {ProducerGroup(group): count for group, count in self._producers.items()}
         for again in self._owned.checks.again(rooms):
@@ -516,76 +296,8 @@ class Scenario:
         step = self._open_step
         if self._step_is_committed:
             raise ScenarioError("the step is committed already")
-        for transaction, halves in self._outgoing(step):
-            self._deliver(transaction, halves)
-        self._append_copies(step)
-        for note in step.notes:
-            name = note.identity[1]
-            self._noted.setdefault(name, {})[note.op_offset] = note.resolution
-        done: _OpEvents = [
-            DoneRead(
-                OpOffset(len(self._op_log)),
-                self._stored_at(),
-                mark.identity,
-                mark.ending,
-                tuple(mark.half_offsets),
-            )
-            for mark in step.all_done
-        ]
-        self._append(f"done {_names([mark.identity for mark in step.all_done])}", done)
-        lost: _OpEvents = [
-            ConflictRead(
-                OpOffset(len(self._op_log)),
-                self._stored_at(),
-                mark.identity,
-                mark.kind,
-                mark.losing_op_offset,
-                tuple(mark.half_offsets),
-            )
-            for mark in step.conflicts
-        ]
-        self._append(f"lost {_names([mark.identity for mark in step.conflicts])}", lost)
-        self._stored = (step.half_watermark, step.op_watermark)
+        self._store(step)
         self._step_is_committed = True
-
-    def _deliver(self, transaction: Transaction, halves: list[HalfOffset]) -> None:
-        name = transaction.identity[1]
-        if transaction.ending > 0:
-            self._visible.append(name)
-            return
-        self._parked.append(name)
-        is_decided = transaction.resolution is not Resolution.PARK
-        decision = transaction.resolution if is_decided else None
-        kept = [half for o in halves if (half := self._half_log[o]) is not None]
-        if kept:
-            self._parkings[name] = Parking(kept, decision, transaction.resumed_count)
-
-    def _append_copies(self, step: Step) -> None:
-        self._asking = []
-        for order in step.copies:
-            transaction, name = order.transaction, order.transaction.identity[1]
-            for _, half_offset in transaction.messages():
-                half = self._half_log[half_offset]
-                assert half is not None
-                copy = replace(
-                    half,
-                    half_offset=HalfOffset(len(self._half_log)),
-                    stored_at_ms=self._stored_at(),
-                    check_count=order.number,
-                    first_stored_ms=transaction.stored_at_ms,
-                )
-                self._half_log.append(copy)
-                why = f"number {order.number}" if order.is_check else "renewed"
-                message = f" message {half.index}" if half.index else ""
-                self._print(f"half {copy.half_offset}: {name}{message}, {why}")
-            if order.is_check:
-                self._lives[name].number = order.number
-                self._asking.append((name, order.number))
-
-    def _append(self, what: str, events: _OpEvents) -> None:
-        if events:
-            self._print(f"op {len(self._op_log)}: {what}")
-            self._op_log.append(events)
 
     def _do_confirm(self, words: list[str]) -> None:
         if not self._step_is_committed:
@@ -648,44 +360,29 @@ class Scenario:
             raise ScenarioError("there is no step: plan first")
         return self._step
 
-    # -- what is printed --------------------------------------------------------------------------
-
-    def _print(self, line: str) -> None:
-        self._printed.append(line)
-
-    def _meet(self, name: str, group: str = _GROUP) -> None:
-        if name not in self._names:
-            self._names.append(name)
-            self._groups[name] = group
-
-    @staticmethod
-    def _outgoing(step: Step) -> list[tuple[Transaction, list[HalfOffset]]]:
-        """The transactions that the step delivers, or parks, with their halves."""
-        going = (Resolution.COMMIT, Resolution.PARK)
-        transactions = [t for t in step.transactions if t.resolution in going]
-        return list(zip(transactions, step.forwards, strict=True))
+    # -- what is printed ------------------------------------------------------------------------
 
     def _print_step(self, step: Step) -> None:
         self._print("step:")
         for transaction, halves in self._outgoing(step):
             verb = "forward" if transaction.ending > 0 else "park"
-            self._print(f"  {verb} {transaction.identity[1]}: {_halves(halves)}")
+            self._print(f"  {verb} {transaction.identity[1]}: {halves_of(halves)}")
         for order in step.copies:
             verb = f"check {order.number}" if order.is_check else "renew"
             halves = [o for _, o in order.transaction.messages()]
-            self._print(f"  {verb} {order.transaction.identity[1]}: {_halves(halves)}")
+            self._print(f"  {verb} {order.transaction.identity[1]}: {halves_of(halves)}")
         for done in step.all_done:
-            ending = _ENDINGS.get(done.ending, f"committed {done.ending}")
-            self._print(f"  done {done.identity[1]}, {ending}: {_halves(done.half_offsets)}")
+            ending = ENDINGS.get(done.ending, f"committed {done.ending}")
+            self._print(f"  done {done.identity[1]}, {ending}: {halves_of(done.half_offsets)}")
         for lost in step.conflicts:
             where = (
-                _halves(lost.half_offsets)
+                halves_of(lost.half_offsets)
                 if lost.kind is ConflictKind.UNCOVERED
                 else f"op {lost.losing_op_offset}"
             )
             self._print(f"  lost {lost.identity[1]}, {lost.kind}: {where}")
         for note in step.notes:
-            word = _WORDS[note.resolution]
+            word = WORDS[note.resolution]
             self._print(f"  note {note.identity[1]}, {word}: op {note.op_offset}")
         self._print(f"  watermarks half {step.half_watermark}, op {step.op_watermark}")
 
@@ -727,33 +424,5 @@ class Scenario:
             then = "waits"
         else:
             left_ms = transaction.due_ms - self._stored_at()
-            then = f"next in {_seconds(left_ms)}" if left_ms > 0 else "due"
+            then = f"next in {seconds(left_ms)}" if left_ms > 0 else "due"
         self._print(f"= {name}: {checked}, {then}")
-
-    # -- what no text can make right --------------------------------------------------------------
-
-    def _check_number(self, name: str, number: int) -> None:
-        life = self._lives[name]
-        age_ms = self._stored_at() - life.stored_ms
-        if age_ms < life.immunity_ms:
-            raise ScenarioError(f"{name} is checked early: it is {_seconds(age_ms)} old")
-        if number > self._rules.count_max:
-            raise ScenarioError(f"{name} is checked more often than allowed: {number}")
-        if number > life.delivered + 1:
-            raise ScenarioError(f"{name}: number {number} is written before {number - 1} arrived")
-
-    def _check(self) -> None:
-        delivered = self._visible + self._parked
-        twice = sorted({name for name in delivered if delivered.count(name) > 1})
-        if twice:
-            raise ScenarioError(f"delivered twice: {' '.join(twice)}")
-        done = {
-            half_offset
-            for events in self._op_log
-            for event in events or ()
-            if isinstance(event, DoneRead)
-            for half_offset in event.half_offsets
-        }
-        for half_offset, half in enumerate(self._half_log[: self._stored[0]]):
-            if half is not None and half_offset not in done:
-                raise ScenarioError(f"half {half_offset} lies below the watermark and is not done")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.core.model import Resolution
+from halfhitch.service.checking.breaker import BreakerLimits
 from halfhitch.service.checking.limits import DeskLimits
 from harness.check_sidecars import Application, CheckSidecar, Remote
 from harness.check_site import RULES, CheckSite
@@ -93,7 +94,9 @@ async def test_a_storm_of_orphans_is_decided_with_one_check_each(
 async def test_a_group_that_hangs_does_not_slow_down_another(site: CheckSite) -> None:
     """Rounds with and without it in turn, in one run: the machine's mood is the same for both."""
     took_s: dict[bool, list[float]] = {False: [], True: []}
-    site.desk_limits = DeskLimits(answer_s=0.5)
+    # Without the breaker, which would leave the hung one alone after its first checks.
+    never = BreakerLimits(failure_count=10**9)
+    site.desk_limits = DeskLimits(answer_s=0.5, breaker=never)
     async with site.engine() as engine:
         await round_of(site, engine, "warm", is_hung=False)
         for number in range(HUNG_ROUNDS):
@@ -108,7 +111,8 @@ async def test_a_group_that_hangs_does_not_slow_down_another(site: CheckSite) ->
         f" alone {[round(s, 2) for s in took_s[False]]} s, beside a hung one"
         f" {[round(s, 2) for s in took_s[True]]} s; ratio of the medians {beside_s / alone_s:.2f}"
     )
-    assert beside_s < 1.5 * alone_s + 0.2
+    # The best of each: what else the machine is doing is not the hung group's fault.
+    assert min(took_s[True]) < 1.5 * min(took_s[False]) + 0.2
 
 
 async def round_of(site: CheckSite, engine: Engine, name: str, *, is_hung: bool) -> float:

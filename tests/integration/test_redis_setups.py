@@ -10,7 +10,7 @@ from redis.cluster import key_slot
 
 from halfhitch.adapters.redis.index import RedisIndex
 from harness.redis_servers import RedisServers, TlsRelay, certificate, wait_until
-from harness.redis_worlds import SeenByObserver, doubt, eventually, identity
+from harness.redis_worlds import OFFSETS, SeenByObserver, doubt, eventually, identity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -64,7 +64,7 @@ class Pair:
         for number, name in enumerate(names):
             self.first.doubtful(0, [doubt(name, due_ms=number, check_count=1, delivered=1)])
         await eventually(lambda: self.is_listed(*names))
-        assert await self.second.delivered(0, identity("t1000")) == 1
+        assert await self.second.delivered(0, identity("t1000"), OFFSETS) == 1
         self.first.settled(0, [identity(name) for name in names[1:]])
         await eventually(lambda: self.is_listed("t1000"))
         await eventually(lambda: "a" in self.second.instances("orders"))

@@ -15,7 +15,7 @@ import pytest
 from halfhitch.adapters.redis import writer
 from halfhitch.embedded import EmbeddedRedis
 from halfhitch.errors import RedisUnavailable
-from harness.redis_worlds import RealRedis, SeenByObserver, doubt, eventually, identity
+from harness.redis_worlds import OFFSETS, RealRedis, SeenByObserver, doubt, eventually, identity
 
 if TYPE_CHECKING:
     import random
@@ -139,20 +139,20 @@ async def test_a_question_to_a_paused_redis_is_given_up_soon_and_the_next_at_onc
     owner = await owning(redis)
     redis.go_away()
     begin_s = time.monotonic()
-    assert await owner.index.delivered(0, identity("first")) == 0
+    assert await owner.index.delivered(0, identity("first"), OFFSETS) == 0
     assert time.monotonic() - begin_s < 0.8
     begin_s = time.monotonic()
     for _ in range(1_000):
-        assert await owner.index.delivered(0, identity("first")) == 0
+        assert await owner.index.delivered(0, identity("first"), OFFSETS) == 0
     assert time.monotonic() - begin_s < 1.5
 
 
 async def test_thousands_of_questions_at_once_are_all_answered(redis: RealRedis) -> None:
     owner = Owner(await redis.index("a"))
     owner.index.doubtful(0, [doubt("t", check_count=1, delivered=1)])
-    await eventually(lambda: owner.index.delivered(0, identity("t")))
+    await eventually(lambda: owner.index.delivered(0, identity("t"), OFFSETS))
     answers = await asyncio.gather(
-        *[owner.index.delivered(0, identity("t" if n % 2 else "u")) for n in range(4_000)]
+        *[owner.index.delivered(0, identity("t" if n % 2 else "u"), OFFSETS) for n in range(4_000)]
     )
     assert answers == [0, 1] * 2_000
 
@@ -400,10 +400,12 @@ async def test_garbage_values_count_as_absent(redis: RealRedis, rng: random.Rand
             redis.client.hset("hh:test:tx:0:orders:first", field, text)
             listed = await owner.index.list(0, count_max=10)
             assert {d.identity[1] for d in listed} <= {"first", "second"}
-            assert await owner.index.delivered(0, identity("first")) == 0
+            assert await owner.index.delivered(0, identity("first"), OFFSETS) == 0
         redis.client.hset("hh:test:tx:0:orders:first", field, before)
     redis.client.hset("hh:test:tx:0:orders:first", "delivered", "7")
-    assert await owner.index.delivered(0, identity("first")) == 0  # more than were ever written
+    assert (
+        await owner.index.delivered(0, identity("first"), OFFSETS) == 0
+    )  # more than were ever written
     redis.client.set("hh:test:owner:0", b"\xff")
     assert await owner.index.owner(0) in (None, "a")
 

@@ -205,6 +205,17 @@ def the_callback_token_fits_a_header(settings: Settings) -> str | None:
     return None
 
 
+def the_policies_can_be_read(settings: Settings) -> str | None:
+    """checks.give_up_topics: pattern=policy."""
+    from halfhitch.service.checking.policy import GiveUpPolicy
+
+    try:
+        GiveUpPolicy(settings.checks.give_up, settings.checks.give_up_topics)
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
 def redis_url_can_be_read(settings: Settings) -> str | None:
     """Its forms: redis://, rediss:// (TLS), unix://, redis+sentinel://h1:26379,h2:26379/service/0
     and redis+cluster://h1:6379,h2:6379; the last two also as rediss+..."""
@@ -270,6 +281,7 @@ RULES: tuple[Rule, ...] = (
     the_callback_may_be_called,
     the_callback_token_fits_a_header,
     redis_url_can_be_read,
+    the_policies_can_be_read,
 )
 #: True besides of settings for tools that talk to Kafka.
 TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)

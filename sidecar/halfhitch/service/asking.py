@@ -73,6 +73,7 @@ class Asking:
             messages,
             is_repeat,
             lag_ms,
+            offsets,
         )
 
     def copies(

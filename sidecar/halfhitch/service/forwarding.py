@@ -134,6 +134,7 @@ class Forwarder:
             transaction.stored_at_ms,
             answer,
             asked,
+            0 if transaction.resolution is Resolution.PARK else transaction.covered_count,
         )
         headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)

@@ -49,6 +49,9 @@ class Check:
     is_repeat: bool = False
     #: How late it is: between being due and being handed over by the owner. Does not travel.
     lag_ms: int = 0
+    #: Of the copies that carry this number; they tell it from the same number of a former life.
+    #: Do not travel either.
+    half_offsets: tuple[int, ...] = ()
 
 
 class _Bytes(msgspec.Struct, forbid_unknown_fields=True):

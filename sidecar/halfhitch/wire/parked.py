@@ -35,6 +35,7 @@ class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag="message", tag
     stored_ms: int = 0  # broker time of the first copy of the half
     last_answer: str | None = None  # to the last check: a CheckOutcome
     asked: str | None = None  # who was asked last
+    covered_count: int = 0  # of a committed one: how many messages belong together
 
 
 class LateDecision(
@@ -60,6 +61,8 @@ class Resumed(msgspec.Struct, frozen=True, omit_defaults=True, tag="resumed", ta
     reason: str
     operator: str
     decision: str | None = None  # applied with it: c or r
+    #: Op offset of the operator's note: decisions that lie below it spoke of the life before.
+    fence: int = 0
 
 
 _encode = msgspec.json.Encoder().encode

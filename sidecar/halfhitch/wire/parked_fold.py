@@ -23,6 +23,8 @@ Place = tuple[int, int]
 KEPT_MAX: Final = 200_000
 #: Notes of records that have not been read yet: there are as many as partitions are read apart.
 _AHEAD_MAX: Final = 1_000_000
+#: Decisions of one transaction; the first one counts, and there are hardly ever two.
+_LATE_MAX: Final = 100
 
 
 @dataclass(slots=True)
@@ -92,8 +94,10 @@ class ParkedFold:
         self._only = only
         self._messages: dict[Place, ParkedHalf] = {}
         self._by_identity: dict[Identity, set[Place]] = {}
-        self._late: dict[Identity, LateDecision] = {}
+        #: All of them: which one counts is known when the note of the life before has been read.
+        self._late: dict[Identity, list[LateDecision]] = {}
         self._ahead: set[Place] = set()  # put back, and not read yet; bounded by _AHEAD_MAX
+        self._fences: dict[Identity, int] = {}  # of those put back; bounded by _AHEAD_MAX
         self._read_to: dict[int, int] = {}
         #: Parked messages that are not kept: there were too many.
         self.left_out_count = 0
@@ -116,6 +120,10 @@ class ParkedFold:
             self._decided(found)
         else:
             self.garbage_count += 1
+
+    def caught_up(self) -> None:
+        """All partitions were read to their ends: no note of a former life is still to come."""
+        self._fences.clear()
 
     def forget_below(self, partition: int, log_offset: int) -> None:
         """These records are gone from the topic."""
@@ -176,6 +184,13 @@ class ParkedFold:
         self._by_identity.setdefault(identity, set()).add(place)
 
     def _resumed(self, note: Resumed) -> None:
+        identity = ProducerGroup(note.producer_group), TransactionId(note.transaction_id)
+        if len(self._fences) < _AHEAD_MAX:
+            self._fences[identity] = max(note.fence, self._fences.get(identity, 0))
+        late = self._late.pop(identity, [])
+        kept = [decision for decision in late if decision.op_offset >= note.fence]
+        if kept:
+            self._late[identity] = kept
         for partition, log_offset in note.parked_at:
             place = (partition, log_offset)
             if place in self._messages:
@@ -190,16 +205,15 @@ class ParkedFold:
 
     def _decided(self, note: LateDecision) -> None:
         identity = ProducerGroup(note.producer_group), TransactionId(note.transaction_id)
-        if self._only not in (None, identity):
+        if self._only not in (None, identity) or note.op_offset < self._fences.get(identity, 0):
             return
-        known = self._late.get(identity)
-        if known is None:
-            if len(self._late) >= self.kept_max:
-                self.left_out_count += 1
-                return
-            self._late[identity] = note
-        elif note.op_offset < known.op_offset:
-            self._late[identity] = note
+        if identity not in self._late and len(self._late) >= self.kept_max:
+            self.left_out_count += 1
+            return
+        known = self._late.setdefault(identity, [])
+        known.append(note)
+        if len(known) > _LATE_MAX:
+            known.remove(max(known, key=lambda decision: decision.op_offset))
 
     def _drop(self, place: Place) -> None:
         identity = self._messages.pop(place).identity
@@ -227,8 +241,11 @@ class ParkedFold:
         for message in messages:
             if message.why.decision is not None:
                 return message.why.decision
-        late = self._late.get(identity)
-        return late.decision if late and late.half_partition == half_partition else None
+        late = (
+            note for note in self._late.get(identity, ()) if note.half_partition == half_partition
+        )
+        first = min(late, key=lambda note: note.op_offset, default=None)
+        return None if first is None else first.decision
 
 
 def _target(log_offset: int, headers: Headers) -> tuple[str, int | None]:
@@ -249,5 +266,4 @@ def _generations(messages: list[ParkedHalf]) -> Iterator[list[ParkedHalf]]:
             life, indexes = [], set()
         life.append(message)
         indexes.add(message.index)
-    if life:
-        yield life
+    yield life

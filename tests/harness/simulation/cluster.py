@@ -136,7 +136,8 @@ class SimulatedReader:
 
     def read(self, wait_s: float) -> ReadBatch:
         cluster, timeline = self._cluster, self._cluster.timeline
-        cluster.crash_point("while reading")
+        if cluster.timeline.chance(0.2):
+            cluster.crash_point("while reading")
         if cluster.fault(cluster.plan.unreadable * 0.1, "kafka away"):
             raise KafkaUnavailable("Kafka does not answer")
         until_ms = timeline.now_ms + max(1, int(wait_s * 1000))

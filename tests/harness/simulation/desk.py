@@ -136,8 +136,7 @@ class Desk:
             return  # it had not left yet
         if sent not in self._out.get(sent.identity, ()):
             return  # decided meanwhile
-        doubt = self._twin.known(sent.identity)
-        if sent.is_repeat and doubt is not None and doubt.delivered >= sent.number:
+        if sent.is_repeat and self._is_known(sent, offsets):
             timeline.count["not sent again, Redis knows"] += 1
             timeline.note("redis knows {} number {}", sent.identity[1], sent.number)
             self._settle(sent, CheckOutcome.SILENT)
@@ -170,6 +169,13 @@ class Desk:
             outcome = CheckOutcome.SILENT
         timeline.after(waits_ms, lambda: self._settle(sent, outcome))
 
+    def _is_known(self, sent: Sent, offsets: tuple[int, ...]) -> bool:
+        """Whether Redis says of this very copy that its number was delivered."""
+        doubt = self._twin.known(sent.identity)
+        if doubt is None or doubt.delivered != sent.number:
+            return False
+        return set(doubt.half_offsets) == set(offsets)
+
     def _arrive(self, sent: Sent, offsets: tuple[int, ...]) -> str:
         timeline, group = self._timeline, self._apps.groups[sent.identity[0]]
         sent.arrived_ms = timeline.now_ms
@@ -201,4 +207,6 @@ class Desk:
         self._timeline.count[f"outcome {outcome.value}"] += 1
         if self._cluster.fault(self._cluster.plan.report_lost, "lost reports"):
             return
-        self._report(CheckReport(sent.identity, sent.number, outcome, "p-1"))
+        since_ms = self._timeline.now_ms - (sent.arrived_ms or sent.sent_ms)
+        report = CheckReport(sent.identity, sent.number, outcome, "p-1", since_ms / 1000)
+        self._report(report)

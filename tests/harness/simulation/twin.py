@@ -58,8 +58,8 @@ class Twin:
         doubt = self._doubts.get(identity)
         if self.is_lying and doubt is not None:
             self._cluster.timeline.count["lies of Redis"] += 1
-            lie = self._cluster.timeline.dice.choice([0, 1, 10_000])
-            doubt = replace(doubt, delivered=doubt.delivered + lie)
+            lie = self._cluster.timeline.dice.choice([0, 1, 15, 10_000])
+            doubt = replace(doubt, delivered=lie, half_offsets=(lie,))
         return doubt
 
     # -- trouble ----------------------------------------------------------------------------------

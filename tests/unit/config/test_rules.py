@@ -120,6 +120,16 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("redis.url", "redis+sentinel://host:26379/mymaster/0"),
     ),
     (
+        rules.the_policies_can_be_read,
+        {"checks.give_up_topics": "orders.*"},
+        ("checks.give_up_topics", "orders.*=rollback"),
+    ),
+    (
+        rules.the_policies_can_be_read,
+        {"checks.give_up_topics": "orders.*=drop"},
+        ("checks.give_up_topics", "orders.*=rollback"),
+    ),
+    (
         rules.the_callback_token_fits_a_header,
         {"checks.url_token": "two words"},
         ("checks.url_token", "keygen"),

@@ -39,8 +39,8 @@ def message(
     return place, parked_ms, parked_headers(system_headers(half), why)
 
 
-def resumed(place: Place, name: str, *parked_at: Place) -> Record:
-    note = Resumed("shop", name, 3, list(parked_at), 1, "because", "ann")
+def resumed(place: Place, name: str, *parked_at: Place, fence: int = 100) -> Record:
+    note = Resumed("shop", name, 3, list(parked_at), 1, "because", "ann", None, fence)
     return place, 200, note_headers(note)
 
 
@@ -179,7 +179,7 @@ def test_the_state_does_not_depend_on_how_partitions_interleave(
         name = f"T{chance.randrange(5)}"
         if name in parked and chance.random() < 0.5:
             places = parked.pop(name)
-            append("resumed", name, places)
+            append("resumed", name, places, number)
             expected -= set(places)
         elif name not in parked:
             count = chance.randrange(1, 4)
@@ -205,9 +205,9 @@ def _made(kind: object, place: Place, *values: object) -> Record:
         name, index, number = values
         return message(str(name), int(str(index)), place, int(str(number)) * 10 + int(str(index)))
     if kind == "resumed":
-        name, places = values
+        name, places, number = values
         assert isinstance(places, list)
-        return resumed(place, str(name), *places)
+        return resumed(place, str(name), *places, fence=int(str(number)))
     name, decision, number = values
     return decided(place, str(name), str(decision), int(str(number)))
 
@@ -254,6 +254,24 @@ def test_more_notes_of_unread_records_than_can_be_kept_stop_the_reading(
     place, stored_ms, headers = resumed((0, 1), "T2", (1, 6))
     with pytest.raises(OverflowError):
         fold.take(place, stored_ms, 7, headers)
+
+
+def test_of_any_number_of_decisions_the_first_is_kept() -> None:
+    late = [decided((0, n + 1), "T1", "c" if n else "r", 500 - n if n else 7) for n in range(300)]
+    fold = folded(message("T1", 0, (0, 0), 10), *late)
+    assert [p.decision for p in fold.parkings()] == ["r"]
+
+
+def test_what_was_said_of_a_life_is_forgotten_only_when_all_was_read() -> None:
+    early = decided((0, 0), "T1", "c", 70)
+    note, anew = resumed((1, 0), "T1", (2, 0)), message("T1", 0, (2, 1), 500)
+    former = message("T1", 0, (2, 0), 10)
+    for records in ((note, early, former, anew), (early, former, anew, note)):
+        assert [p.decision for p in folded(*records).parkings()] == [None]
+    fold = folded(former, early, note, anew)
+    fold.caught_up()
+    fold.take(*_with_size(decided((0, 1), "T1", "r", 130)))
+    assert [p.decision for p in fold.parkings()] == ["r"]
 
 
 def test_a_decision_of_a_life_that_was_put_back_says_nothing_when_the_id_is_used_anew() -> None:

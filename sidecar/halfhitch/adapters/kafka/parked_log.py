@@ -73,6 +73,7 @@ class ParkedReading:
                 self.fold.forget_below(partition, start)
                 self._read_to[partition] = start
         if all(self._read_to[partition] >= end for partition, end in ends.items()):
+            self.fold.caught_up()
             return
         consumer = self._make_consumer()
         try:
@@ -83,6 +84,8 @@ class ParkedReading:
             ) from error
         finally:
             consumer.close()
+        if all(self._read_to[partition] >= end for partition, end in ends.items()):
+            self.fold.caught_up()
 
     def _is_enough(self, stable: dict[int, int], open_s: float) -> bool:
         """What could be read at once has been read, and the rest was waited for."""

@@ -93,7 +93,7 @@ class Resumption:
             fetched = _all_at_once(orders, fetched)
             for order, fence in zip(orders, fences, strict=True):
                 self._halves(producer, order.parking, fetched, _life(order.parking, fence))
-                self._mark(producer, order)
+                self._mark(producer, order, fence)
             self._flush(producer)
         except (KafkaException, BufferError) as error:
             self.close()
@@ -142,7 +142,7 @@ class Resumption:
             if len(chunk) < len(parking.messages):  # else there is room for all of them
                 self._flush(producer)
 
-    def _mark(self, producer: Producer, order: Order) -> None:
+    def _mark(self, producer: Producer, order: Order, fence: int) -> None:
         """What keeps everybody from doing it again."""
         parking = order.parking
         note = Resumed(
@@ -153,6 +153,7 @@ class Resumption:
             order.reason,
             order.operator,
             parking.decision,
+            fence,
         )
         where = (self._parked_topic, parking.first.place[0])
         self._produce(producer, where, None, None, note_headers(note))

@@ -176,10 +176,14 @@ class MemoryDoubtIndex:
         """See RedisIndex: there is always room here."""
         return count >= 0
 
-    async def delivered(self, partition: int, identity: Identity) -> int:
+    async def delivered(
+        self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
+    ) -> int:
         """See ports.DoubtIndex."""
         doubt = self._redis.content.doubts.get(partition, {}).get(identity)
-        return 0 if doubt is None or not self.healthy else doubt.delivered
+        if doubt is None or not self.healthy or doubt.half_offsets != half_offsets:
+            return 0
+        return doubt.delivered
 
     async def list(self, partition: int, *, count_max: int) -> Sequence[Doubt]:
         """See ports.DoubtIndex."""

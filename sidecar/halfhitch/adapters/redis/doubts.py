@@ -22,7 +22,7 @@ FIELDS: Final = (
     *("group", "id", "topics", "messages", "offsets", "born", "immune_until", "due"),
     *("check_count", "delivered", "last_check", "last_answer", "last_instance"),
 )
-DELIVERED_FIELDS: Final = ("group", "id", "check_count", "delivered")
+DELIVERED_FIELDS: Final = ("group", "id", "offsets", "check_count", "delivered")
 
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,18}")
 _OFFSETS: Final = re.compile(rb"(?:[0-9]{1,19},)*")
@@ -80,13 +80,13 @@ def read(identity: Identity, values: object) -> Doubt | None:
         return None
 
 
-def read_delivered(identity: Identity, values: object) -> int:
-    """From the values of DELIVERED_FIELDS; 0 when they do not say."""
+def read_delivered(identity: Identity, half_offsets: tuple[int, ...], values: object) -> int:
+    """From the values of DELIVERED_FIELDS; 0 when they do not say, or speak of other copies."""
     if not isinstance(values, Sequence) or len(values) != len(DELIVERED_FIELDS):
         return 0
-    group, transaction_id, check_count, delivered = values
+    group, transaction_id, offsets, check_count, delivered = values
     try:
-        if not _is_of(identity, group, transaction_id):
+        if not _is_of(identity, group, transaction_id) or _offsets(offsets) != half_offsets:
             return 0
         return _delivered(_number(check_count), delivered)
     except ValueError:

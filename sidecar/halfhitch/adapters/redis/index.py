@@ -137,13 +137,15 @@ class RedisIndex:
         goes on with `doubtful` when this is true."""
         return self._outbox.has_room(count)
 
-    async def delivered(self, partition: int, identity: Identity) -> int:
+    async def delivered(
+        self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
+    ) -> int:
         """See ports.DoubtIndex."""
         key = self._keys.tx(partition, member_of(identity))
         try:
             return await self._asker.ask(
                 [("HMGET", key, *doubts.DELIVERED_FIELDS)],
-                lambda answers: doubts.read_delivered(identity, answers[0]),
+                lambda answers: doubts.read_delivered(identity, half_offsets, answers[0]),
             )
         except RedisUnavailable:
             return 0

@@ -58,9 +58,13 @@ class LaterIndex:
         """See ports.DoubtIndex."""
         return self._index is None or self._index.has_room(count)
 
-    async def delivered(self, partition: int, identity: Identity) -> int:
+    async def delivered(
+        self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
+    ) -> int:
         """See ports.DoubtIndex."""
-        return 0 if self._index is None else await self._index.delivered(partition, identity)
+        if self._index is None:
+            return 0
+        return await self._index.delivered(partition, identity, half_offsets)
 
     async def list(self, partition: int, *, count_max: int) -> Sequence[Doubt]:
         """See ports.DoubtIndex."""

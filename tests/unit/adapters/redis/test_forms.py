@@ -88,7 +88,7 @@ def test_garbage_is_no_doubt(values: list[bytes | None]) -> None:
     values[0], values[1] = b"g", b"t"
     found = doubts.read(identity, values)
     assert found is None or found.identity == identity
-    assert doubts.read_delivered(identity, [b"g", b"t", *values[2:4]]) >= 0
+    assert doubts.read_delivered(identity, (1,), [b"g", b"t", *values[2:5]]) >= 0
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,12 @@ def test_what_was_delivered_is_believed_only_if_it_can_be(
     check_count: bytes | None, delivered: bytes | None, known: int
 ) -> None:
     identity = (ProducerGroup("g"), TransactionId("t"))
-    values = [b"g", b"t", check_count, delivered]
-    assert doubts.read_delivered(identity, values) == known
-    assert doubts.read_delivered(identity, None) == 0
-    assert doubts.read_delivered(identity, ValueError()) == 0
-    assert doubts.read_delivered((ProducerGroup("h"), TransactionId("t")), values) == 0
+    values = [b"g", b"t", b"5,6,", check_count, delivered]
+    assert doubts.read_delivered(identity, (5, 6), values) == known
+    assert doubts.read_delivered(identity, (5,), values) == 0, "of other copies"
+    assert doubts.read_delivered(identity, (5, 6), None) == 0
+    assert doubts.read_delivered(identity, (5, 6), ValueError()) == 0
+    assert doubts.read_delivered((ProducerGroup("h"), TransactionId("t")), (5, 6), values) == 0
 
 
 def test_an_unknown_delivery_is_not_written_over_a_known_one() -> None:

@@ -1,0 +1,164 @@
+"""Whole lives of one half partition, thousands of them: every invariant, whatever goes wrong.
+
+`make simulate SEEDS=20000` for more of them; HALFHITCH_SEED=17 for a single one, with its trace.
+A seed that was red once is kept in REGRESSIONS, with what was wrong then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.simulation.ending import lived
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEED_COUNT = int(os.environ.get("HALFHITCH_SEEDS", "2000"))
+FIRST_SEED = int(os.environ.get("HALFHITCH_FIRST_SEED", "0"))
+ONE_SEED = os.environ.get("HALFHITCH_SEED")
+#: Lines of the trace of a red seed that are shown; the last ones tell most.
+_LINES_MAX = 400
+
+REGRESSIONS = {
+    64: "a broker's clock was set back: decisions were taken for those of an earlier transaction",
+    19: "the same, and whoever was asked answered in vain",
+    293: "Redis claimed the delivery of a number that nobody had seen",
+    288: "the same, and it was given up unasked",
+    647: "a replay began at a late duplicate and took its age for the transaction's",
+    184: "a late duplicate of a former life had no done mark",
+}
+#: What must have happened, and at least how often in a thousand lives: else nothing was shown.
+MUST_HAPPEN = {
+    "answers after the time": 200,
+    "answers twice": 50,
+    "aborted steps": 200,
+    "broker jumps": 100,
+    "checks delivered": 5_000,
+    "checks sent again": 1_000,
+    "conflicts, contrary": 200,
+    "contrary answers": 100,
+    "coordinator jumps": 100,
+    "crash before anybody is told": 50,
+    "crash before fencing": 50,
+    "crash before the step": 50,
+    "crash behind the step, unknown to the ledger": 50,
+    "crash between step and delivery": 50,
+    "crash in the step, not committed": 50,
+    "crash while Redis is told": 50,
+    "crash while checks are delivered": 50,
+    "crash while reading": 50,
+    "decisions by check": 1_000,
+    "decisions by operator": 50,
+    "decisions by policy": 500,
+    "decisions with old offsets": 500,
+    "given up: checks_exhausted, commit": 50,
+    "given up: checks_exhausted, park": 500,
+    "given up: checks_exhausted, rollback": 50,
+    "given up: too_old, park": 100,
+    "halves read back": 5_000,
+    "hastened": 50,
+    "jumped producers": 1_000,
+    "late decisions beside the parked": 100,
+    "lies of Redis": 20,
+    "lost checks": 500,
+    "lost decisions": 100,
+    "lost give-ups": 20,
+    "lost reports": 100,
+    "not sent again, Redis knows": 1,
+    "offset resets": 1_000,
+    "poisoned steps": 50,
+    "producers died of a check": 100,
+    "redis away": 50,
+    "redis restored": 50,
+    "redis wiped": 50,
+    "renewals": 2_000,
+    "resumes": 200,
+    "resumes aborted": 20,
+    "resumes fenced": 20,
+    "takeovers": 2_000,
+    "undeliverable or incomplete, parked": 100,
+    "undelivered checks": 50,
+    "unknown outcomes": 100,
+    "unknown outcomes, committed": 50,
+}
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    """The owner says what goes wrong, and here everything does."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def told(seed: int) -> str:
+    """What happened in a red life, for people."""
+    try:
+        lived(seed, is_traced=True)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, it is shown
+        life = error.life  # type: ignore[attr-defined]
+        lines = life.timeline.lines or []
+        left_out = max(0, len(lines) - _LINES_MAX)
+        return "\n".join(
+            [
+                f"seed {seed} is red: HALFHITCH_SEED={seed} pytest tests/simulation",
+                str(life.plan),
+                *([f"... {left_out} lines before"] if left_out else []),
+                *lines[-_LINES_MAX:],
+                f"{type(error).__name__}: {error}",
+            ]
+        )
+    return f"seed {seed} is red only when it is not traced: it is not deterministic"
+
+
+def live_all(seeds: range) -> Counter[str]:
+    """All of them; the first that is red fails the test with its trace."""
+    count: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            count.update(lived(seed).timeline.count)
+        except Exception:  # noqa: BLE001 - told anew
+            pytest.fail(told(seed), pytrace=False)
+    return count
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.skipif(ONE_SEED is not None, reason="a single seed is wanted")
+def test_every_invariant_holds_in_every_life() -> None:
+    began_s = time.monotonic()
+    count = live_all(range(FIRST_SEED, FIRST_SEED + SEED_COUNT))
+    elapsed_s = time.monotonic() - began_s
+    print(f"{SEED_COUNT} lives in {elapsed_s:.0f} s: {SEED_COUNT / elapsed_s:.1f} a second")
+    for name, times in sorted(count.items()):
+        print(f"{times:9d}  {name}")
+    rare = {
+        name: (count[name], per_thousand * SEED_COUNT // 1_000)
+        for name, per_thousand in MUST_HAPPEN.items()
+        if count[name] < per_thousand * SEED_COUNT // 1_000
+    }
+    assert not rare, f"too rare to show anything (found, wanted): {rare}"
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
+@pytest.mark.skipif(ONE_SEED is not None, reason="a single seed is wanted")
+def test_what_was_red_once(seed: int) -> None:
+    live_all(range(seed, seed + 1))
+
+
+@pytest.mark.skipif(ONE_SEED is None, reason="HALFHITCH_SEED names a seed to look at")
+def test_the_seed_that_is_asked_for() -> None:
+    assert ONE_SEED is not None
+    life = lived(int(ONE_SEED), is_traced=True)
+    print(life.plan, *(life.timeline.lines or []), sep="\n")
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    once, again = lived(7, is_traced=True), lived(7, is_traced=True)
+    assert once.timeline.lines == again.timeline.lines
+    assert once.timeline.count == again.timeline.count
