@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations check format bench lock clean
+.PHONY: help setup demo test mutations simulate check format bench bench-before lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -32,8 +32,12 @@ test: $(STAMP) ## all tests on real servers, with coverage
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100
 
-mutations: $(STAMP) ## break the ledger on purpose; the property machine must find each (ten minutes)
-	$(BIN)/python -m pytest -m mutation tests/property
+mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the mistakes (ten minutes)
+	$(BIN)/python -m pytest -m mutation tests/property tests/simulation
+
+simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=17 for one and its trace
+	HALFHITCH_SEEDS=$(if $(SEED),1,$(or $(SEEDS),2000)) HALFHITCH_FIRST_SEED=$(or $(SEED),0) \
+		$(BIN)/python -m pytest -q -rP tests/simulation/test_simulation.py -k every_invariant
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -45,8 +49,11 @@ format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## throughput and latency on the embedded Kafka, beside raw Kafka
+bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, beside raw Kafka
 	$(BIN)/python tests/benchmarks
+
+bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternately
+	$(BIN)/python tests/benchmarks --only engine,http --before $(REV)
 
 lock: ## newest versions into requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \

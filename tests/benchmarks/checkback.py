@@ -6,6 +6,7 @@ has to be seen exactly once; the rest is rolled back, and must never be seen.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import ExitStack
@@ -165,9 +166,12 @@ def _lag(director: Director) -> list[Row]:
     with _engine(director, "lag-", {"renew_ms": 86_400_000}) as load:
         pids = {"sidecar": load.pid, "broker": director.kafka.broker_pid()}
         rss_before_mib, _ = usage.rss_mib(load.pid)
+        began_s = time.monotonic()
         _orphans(director, load, pending_count - due_count, _LONG, {})
+        each_s = (time.monotonic() - began_s) / (pending_count - due_count)
         rss_mib, _ = usage.rss_mib(load.pid)
-        first_s = 3  # preparing them takes less
+        # The first one is due when all of them are prepared, and the producer is there.
+        first_s = 2 + math.ceil(3 * each_s * due_count)
         cell, order = _orphans(director, load, due_count, [first_s, first_s + over_s], {})
         closed_loop = director.closed_loop(_LAG_CONCURRENCY, over_s + first_s)
         began_s, before = time.monotonic(), usage.Usage.of(pids)

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import checkback, figures, machine, stage, stamps, usage
+from benchmarks import before, checkback, figures, machine, stage, stamps, usage
 from benchmarks.children import BenchmarkError, Child
 from benchmarks.figures import Figures, Spread
 from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
@@ -57,6 +57,7 @@ class Plan:
     is_quick: bool
     before: str | None
     pairs: int
+    turn_s: float
 
 
 def read_plan(words: list[str] | None = None) -> Plan:
@@ -79,7 +80,7 @@ def read_plan(words: list[str] | None = None) -> Plan:
     parser.add_argument(
         "--before", metavar="REV", help="only compare this tree with that commit, alternately"
     )
-    parser.add_argument("--pairs", type=int, help="of --before, for each mode (20; quick: 4)")
+    parser.add_argument("--pairs", type=int, help="of --before, for each mode (30; quick: 4)")
     given = parser.parse_args(words)
     modes = tuple(given.only.split(","))
     if not set(modes) <= set(_MODES):
@@ -94,7 +95,8 @@ def read_plan(words: list[str] | None = None) -> Plan:
         keyed=given.keyed,
         is_quick=given.quick,
         before=given.before,
-        pairs=given.pairs or (4 if given.quick else 20),
+        pairs=given.pairs or (4 if given.quick else 30),
+        turn_s=given.seconds or 1.5,
     )
 
 
@@ -116,6 +118,7 @@ class Director:
     watcher: Child
     results: list[list[Figures]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)  # of the check-back
+    compared: list[before.Compared] = field(default_factory=list)
     idle: dict[str, dict[str, float]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -304,7 +307,8 @@ class Director:
                 *cells,
                 "",
                 *checkback.report(self.rows),
-                f"idle, in percent of one processor: {idle}",
+                *before.report(self.compared),
+                *([f"idle, in percent of one processor: {idle}"] if idle else []),
                 f"committed {sum(self.committed.values()):,}, each seen exactly once",
             ]
         )
@@ -318,6 +322,7 @@ class Director:
             "plan": dataclasses.asdict(self.plan),
             "idle_percent": self.idle,
             "check_back": self.rows,
+            "compared": [dataclasses.asdict(compared) for compared in self.compared],
             "cells": [[dataclasses.asdict(run) for run in runs] for runs in self.results],
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
@@ -341,7 +346,10 @@ def main() -> int:
             }
             watcher = stack.enter_context(Child("watcher", given, log=folder / "watcher.log"))
             director = Director(plan, folder, kafka, watcher)
-            director.run()
+            if plan.before is None:
+                director.run()
+            else:
+                director.compared = before.compare(director, plan.before)
             wrong = director.check_totals()
             path = director.save(facts)
             if wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -20,7 +20,7 @@ from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.parked import Parked, read_parked
 from harness.check_witness import Answer, Plan, Witness, fate_of
-from harness.checkers import Fate
+from harness.checkers import Fate, Truth
 from harness.engines import GROUP, Site, until
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class CheckSite(Site):
     rules: CheckRules = RULES
     desk_limits: DeskLimits = DeskLimits(answer_s=0.7)
     witness: Witness = field(default_factory=Witness)
+    _places: dict[str, int] = field(default_factory=dict)
 
     def options(self, **changes: Any) -> Any:
         values = {
@@ -179,10 +180,18 @@ class CheckSite(Site):
         ended = await engine.transactions.end(handle, resolution, **options)
         self.witness.decided(ended.transaction_id)
         fate = Fate.COMMITTED if resolution is Resolution.COMMIT else Fate.ROLLED_BACK
-        for at, truth in enumerate(self.truths):
-            if truth.transaction_id == ended.transaction_id:
-                self.truths[at] = replace(truth, fate=fate)
+        messages = self.truths[self._places[ended.transaction_id]].messages
+        self.note(ended.transaction_id, messages, fate)
         return ended.transaction_id
+
+    def note(self, transaction_id: str, messages: Sequence[OutgoingMessage], fate: Fate) -> None:
+        """As ever, but ten thousand of them in no time."""
+        truth = Truth(transaction_id, tuple(messages), fate)
+        if transaction_id in self._places:
+            self.truths[self._places[transaction_id]] = truth
+        else:
+            self._places[transaction_id] = len(self.truths)
+            self.truths.append(truth)
 
     # -- looking ---------------------------------------------------------------------------------
 

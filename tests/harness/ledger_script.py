@@ -39,6 +39,11 @@ def identity_of(name: str) -> Identity:
     return ProducerGroup("orders"), TransactionId(name)
 
 
+def first_offset_of(half: HalfRead) -> int:
+    """What a copy of this half says of where the first one lay."""
+    return half.half_offset if half.first_half_offset < 0 else half.first_half_offset
+
+
 class LedgerScript:
     """`now_ms` is the log time of both logs; it is moved by hand."""
 
@@ -116,6 +121,7 @@ class LedgerScript:
                 10,
                 immunity_ms=immunity_ms,
                 first_stored_ms=0,
+                first_half_offset=0,
                 resumed_count=count,
                 fence=fence,
                 born=born,
@@ -310,6 +316,7 @@ class LedgerScript:
                 half,
                 check_count=number,
                 first_stored_ms=transaction.stored_at_ms,
+                first_half_offset=first_offset_of(half),
             )
             for half in self.halves
             if half.half_offset in offsets

@@ -23,6 +23,7 @@ from halfhitch.core.model import (
     TimestampMs,
     TransactionId,
 )
+from harness.ledger_script import first_offset_of
 from harness.scenario_text import (
     RESOLUTIONS,
     WORDS,
@@ -174,6 +175,7 @@ class World:
                 stored_at_ms=self._stored_at(),
                 check_count=0,
                 first_stored_ms=0,
+                first_half_offset=first_offset_of(half),
                 resumed_count=life,
                 fence=fence,
                 born=born,
@@ -248,6 +250,7 @@ class World:
                     stored_at_ms=self._stored_at(),
                     check_count=order.number,
                     first_stored_ms=transaction.stored_at_ms,
+                    first_half_offset=first_offset_of(half),
                 )
                 self._half_log.append(copy)
                 why = f"number {order.number}" if order.is_check else "renewed"

@@ -157,9 +157,12 @@ class Accounts:
 
     def _former_life(self, transaction: Transaction) -> None:
         """A half of its next life was read: it is parked, although its mark was not read yet."""
-        for half_offset in transaction.half_offsets():
+        memory = self._finished.first_op_offset
+        for index, half_offset in transaction.indexed_halves():
             if self._marks.holder(half_offset) is transaction:
-                self._marks.half_done(half_offset)
+                # All but late duplicates have a mark, which is still to be read.
+                mark = self._late.copy(transaction.identity, GIVEN_UP, index, half_offset, memory)
+                self._marks.hand_over(half_offset, mark)
         self.checks.decided(transaction)
         if transaction.state is State.WRITTEN:
             self._written_count -= 1

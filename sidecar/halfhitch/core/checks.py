@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.model import Identity, ProducerGroup
+from halfhitch.core.model import Identity, ProducerGroup, TimestampMs
 from halfhitch.core.timers import Timers
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.waiting import Waiting
@@ -80,6 +80,15 @@ class Checks:
         transaction.aged_from_ms = stored_ms if now_ms is None else now_ms
         transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
         self._young.append(transaction)
+
+    def began_before(self, transaction: Transaction, stored_ms: TimestampMs) -> None:
+        """A replay has found that its first half is older than it seemed."""
+        transaction.stored_at_ms = stored_ms
+        if self.now_ms is None:
+            transaction.due_ms += (
+                transaction.aged_from_ms - stored_ms if transaction.check_count else 0
+            )
+            transaction.aged_from_ms = stored_ms
 
     def found_copy(self, transaction: Transaction, check_count: int, stored_ms: int) -> None:
         """A replay has found it re-appended with this number; whether it was delivered it can't."""

@@ -292,6 +292,10 @@ class Ledger(Accounts):
             transaction.missing_count -= 1  # our own, read back
         elif event.check_count > transaction.check_count:
             self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
+        if 0 <= event.first_half_offset < transaction.began_at and not event.resumed_count:
+            # A replay has met a client's late duplicate first: this copy knows the beginning.
+            transaction.began_at = HalfOffset(event.first_half_offset)
+            self.checks.began_before(transaction, _first_stored_ms(event))
         transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
         if transaction.state is State.AWAITING and transaction.is_whole:

@@ -253,3 +253,175 @@ def test_one_that_was_finished_while_it_counted_as_incomplete_is_left_alone() ->
     script.half("T1", 1)  # between the two
     script.ledger.end_incomplete(is_caught_up=True)
     assert script.carried_out().done[0].ending == 2
+
+
+# -- what is said of which number ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_counted", "is_lost"), [(True, False), (False, True), (False, False)])
+def test_what_is_said_of_an_older_number_says_nothing(is_counted: bool, is_lost: bool) -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.checked("T1")
+    script.pass_time(INTERVAL_MS)
+    script.carried_out(permits=1)
+    transaction = script.transaction("T1")
+    before = {name: getattr(transaction, name) for name in type(transaction).__slots__}
+    for number in (0, 1, 3):
+        script.report("T1", number, is_counted=is_counted, is_lost=is_lost)
+    assert before == {name: getattr(transaction, name) for name in before}
+    script.report("T1", 2)
+    assert transaction.is_delivered
+
+
+@pytest.mark.parametrize(("is_lost", "again_s"), [(False, 1), (True, 10)])
+def test_what_nobody_took_is_offered_again_soon_and_what_was_lost_a_little_later(
+    is_lost: bool, again_s: int
+) -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.report("T1", 1, is_counted=False, is_lost=is_lost)
+    script.tick(again_s * 1_000 - 1)
+    assert script.ledger.checks.demand() == {}
+    script.tick(65)
+    assert script.ledger.checks.demand() == {"orders": 1}
+
+
+def test_a_check_of_which_nothing_is_heard_is_sent_again_when_its_interval_is_over() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.pass_time(INTERVAL_MS - 1_000)
+    assert script.ledger.checks.demand() == {}
+    script.pass_time(2_000)
+    assert script.due_checks() == []
+    rooms = {identity_of("T1")[0]: 1}
+    assert [t.check_count for t in script.ledger.checks.again(rooms)] == [1]
+    assert rooms == {identity_of("T1")[0]: 0}
+
+
+# -- permits and the size of a step --------------------------------------------------------------
+
+
+def test_no_more_are_sent_again_than_there_are_permits() -> None:
+    script = begun()
+    for number in range(5):
+        script.half(f"T{number}")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=5)
+    for number in range(5):
+        script.report(f"T{number}", 1, is_counted=False)
+    script.pass_time(2_000)
+    group = identity_of("T1")[0]
+    rooms = {group: 2}
+    assert [t.identity[1] for t in script.ledger.checks.again(rooms)] == ["T0", "T1"]
+    assert rooms == {group: 0}
+    assert script.ledger.checks.again(rooms) == []
+    assert [t.identity[1] for t in script.ledger.checks.again({group: 9})] == ["T2", "T3", "T4"]
+
+
+def test_a_step_checks_no_more_than_there_are_permits_and_takes_them() -> None:
+    script = begun()
+    for number in range(5):
+        script.half(f"T{number}")
+    script.pass_time(IMMUNITY_MS)
+    group = identity_of("T1")[0]
+    rooms = {group: 3}
+    step = script.ledger.plan(message_count_max=100, bytes_max=10_000, rooms=rooms)
+    assert step is not None
+    assert len(step.copies) == 3
+    assert rooms == {group: 0}
+
+
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [((10, 10_000), 5), ((100, 100), 5), ((1, 10_000), 1), ((100, 1), 1)],
+)
+def test_copies_take_half_of_a_step_at_most_but_one_at_least(
+    limits: tuple[int, int], count: int
+) -> None:
+    script = begun()
+    for number in range(20):
+        script.half(f"T{number}", size_bytes=10)
+    script.pass_time(IMMUNITY_MS)
+    step = script.planned(message_count_max=limits[0], bytes_max=limits[1], permits=100)
+    assert len(step.copies) == count
+
+
+def test_without_word_of_permits_nobody_is_checked_and_the_old_are_renewed() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    assert script.ledger.plan(message_count_max=100, bytes_max=10_000) is None
+    script.tick(RULES.renew_ms)
+    script.tick(1_000)
+    step = script.ledger.plan(message_count_max=100, bytes_max=10_000)
+    assert step is not None
+    assert [order.is_check for order in step.copies] == [False]
+
+
+# -- renewal -------------------------------------------------------------------------------------
+
+
+def test_one_whose_immunity_is_longer_than_the_renewal_is_renewed_and_not_checked_early() -> None:
+    script = begun()
+    script.half("T1", immunity_ms=3 * RULES.renew_ms)
+    kinds = []
+    for _ in range(400):
+        script.tick(30_000)
+        step = script.plan(permits=1)
+        if step is not None:
+            kinds += [order.is_check for order in step.copies]
+            script.ledger.confirm(step)
+            script.read_back(step)
+        if True in kinds:
+            break
+    assert kinds == [False, False, True]
+    assert script.now_ms - 1_000_000 >= 3 * RULES.renew_ms
+
+
+def test_one_that_waits_and_is_being_renewed_is_checked_when_its_copies_were_read() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    assert script.plan() is None  # nobody to ask
+    script.tick(RULES.renew_ms)
+    script.tick(1_000)
+    renewal = script.written()
+    assert [order.is_check for order in renewal.copies] == [False]
+    assert script.plan(permits=1) is None, "its copies are on their way"
+    script.tick(10_000)
+    assert script.plan(permits=1) is None
+    script.read_back(renewal)
+    script.pass_time(2_000)
+    assert script.due_checks() == [("T1", 1)]
+
+
+# -- notes ---------------------------------------------------------------------------------------
+
+
+def test_notes_that_are_left_for_later_steps_can_be_found_by_a_replay() -> None:
+    script = LedgerScript(rules=RULES, horizon_ms=1_000, finished_max=3)
+    script.tick()
+    script.half("T1")
+    script.give_up("T1")
+    script.carried_out()
+    first = script.commit("T1")
+    for _ in range(2_500):
+        script.commit("T1")
+    noted = 0
+    while noted < 2_501:
+        step = script.planned()
+        noted += len(step.notes)
+        if noted < 2_501:
+            assert step.op_watermark <= first + noted
+        script.ledger.confirm(step)
+        script.read_back(step)
+        for number in range(4):  # the memory forgets in the meantime
+            script.tick(1_000)
+            script.done(f"U{noted}-{number}", 1)
+    assert noted == 2_501

@@ -1,5 +1,7 @@
 """Decisions that are read before any half: kept in log order, judged by log times, bounded."""
 
+from dataclasses import replace
+
 import pytest
 
 from halfhitch.core import early
@@ -8,6 +10,7 @@ from halfhitch.core.model import (
     PARKED,
     ROLLED_BACK,
     DecisionRead,
+    HalfOffset,
     OpOffset,
     Resolution,
     ResolutionSource,
@@ -68,10 +71,19 @@ def test_the_first_op_offset_is_that_of_the_oldest_that_waits() -> None:
 
 
 def test_a_decision_counts_for_a_half_stored_up_to_a_minute_after_it() -> None:
-    one = decision("T1", 1, at_ms=5_000)
-    assert is_meant_for(one, TimestampMs(0))
-    assert is_meant_for(one, TimestampMs(5_000 + EARLY_MS))
-    assert not is_meant_for(one, TimestampMs(5_000 + EARLY_MS + 1))
+    one, began_at = decision("T1", 1, at_ms=5_000), HalfOffset(7)
+    assert is_meant_for(one, began_at, TimestampMs(0))
+    assert is_meant_for(one, began_at, TimestampMs(5_000 + EARLY_MS))
+    assert not is_meant_for(one, began_at, TimestampMs(5_000 + EARLY_MS + 1))
+
+
+@pytest.mark.parametrize(("half_hint", "is_meant"), [(-1, False), (6, False), (7, True), (9, True)])
+def test_who_names_a_half_has_seen_it_whatever_the_clocks_say(
+    half_hint: int, is_meant: bool
+) -> None:
+    """The broker of the half log is hours ahead."""
+    one = replace(decision("T1", 1, at_ms=5_000), half_hint=half_hint)
+    assert is_meant_for(one, HalfOffset(7), TimestampMs(10_000_000)) is is_meant
 
 
 def test_an_early_decision_is_kept_until_no_half_can_come_for_which_it_counts() -> None:

@@ -7,6 +7,7 @@ from halfhitch.core.ledger import Step
 from halfhitch.core.model import (
     GIVEN_UP,
     ROLLED_BACK,
+    ConflictKind,
     HalfOffset,
     HalfRead,
     Resolution,
@@ -238,7 +239,9 @@ def test_what_was_committed_and_put_back_is_not_ended_by_an_older_decision(
     assert script.standing("T1") is Standing.COMMITTING
     step = script.planned()
     assert len(step.forwards) == 1
-    assert (step.conflicts, step.notes) == ([], [])
+    is_contrary = resolution is Resolution.ROLLBACK
+    assert [mark.kind for mark in step.conflicts] == [ConflictKind.CONTRARY] * is_contrary
+    assert step.notes == []
 
 
 @pytest.mark.parametrize("is_replay", [False, True])
@@ -316,6 +319,18 @@ def test_a_late_mark_of_a_former_life_does_not_change_how_the_present_one_has_en
     script.roll_back("T1")
     lost = script.planned()
     assert (len(lost.conflicts), lost.notes) == (1, [])
+
+
+def test_one_that_was_put_back_twice_at_once_is_committed_once() -> None:
+    """Two operators: the second one's halves are read when all is over."""
+    script = begun()
+    undeliverable(script)
+    script.resume("T1", born=Resolution.COMMIT)
+    assert script.carried_out().forwards == [[1]]
+    script.resume("T1", born=Resolution.COMMIT)
+    step = script.carried_out()
+    assert (step.forwards, [mark.half_offsets for mark in step.done]) == ([], [[2]])
+    assert script.standing("T1") is Standing.COMMITTED
 
 
 def test_a_transaction_can_be_put_back_again_and_again() -> None:

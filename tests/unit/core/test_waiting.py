@@ -46,12 +46,39 @@ def test_one_whose_step_was_aborted_comes_first() -> None:
 
 def test_whoever_is_put_waits_and_whoever_leaves_does_not() -> None:
     queues, transaction = Waiting(), one("A")
-    queues.left(transaction)  # never waited
+    queues.leave(transaction)  # never waited
     queues.put(transaction)
     assert transaction.is_waiting
-    queues.left(transaction)
+    queues.leave(transaction)
     assert not transaction.is_waiting
-    queues.left(transaction)  # a second time
+    queues.leave(transaction)  # a second time
+    assert queues.count == 0
+
+
+def test_they_are_taken_in_order_and_those_that_left_are_passed_over() -> None:
+    queues = Waiting()
+    waiting_ones = [one(name) for name in "ABCD"]
+    for transaction in waiting_ones:
+        queues.put(transaction)
+    queues.leave(waiting_ones[0])
+    queues.leave(waiting_ones[2])
+    queue = queues.fresh[ProducerGroup("orders")]
+    for wanted in (waiting_ones[1], waiting_ones[3]):
+        assert queues.take(queue) is wanted
+        assert not wanted.is_waiting
+    assert queues.take(queue) is None
+    assert queues.count == 0
+
+
+def test_one_that_left_and_came_again_is_taken_once() -> None:
+    queues, transaction = Waiting(), one("A")
+    queues.put(transaction)
+    queues.leave(transaction)
+    queues.put(transaction)
+    assert queues.count == 1
+    queue = queues.fresh[ProducerGroup("orders")]
+    assert queues.take(queue) is transaction
+    assert queues.take(queue) is None
     assert queues.count == 0
 
 
@@ -74,7 +101,7 @@ def test_the_decided_do_not_pile_up_where_nobody_takes_them_out(
     for number in range(1_000):
         leaving = one(f"L{number}", is_delivered=number % 3 == 0)
         queues.put(leaving)
-        queues.left(leaving)
+        queues.leave(leaving)
     assert sum(queues.demand().values()) <= 20 + 50
     assert queues.count == 20
     for transaction in staying:
@@ -89,10 +116,8 @@ def test_how_many_wait_is_told_right_when_the_decided_were_taken_out_as_usual(
     for number in range(left_count):
         transaction = one(f"L{number}")
         queues.put(transaction)
-        queues.left(transaction)
-    queue = queues.fresh[ProducerGroup("orders")]
-    while queue:
-        queue.popleft()  # as whoever has permits does
+        queues.leave(transaction)
+    assert queues.take(queues.fresh[ProducerGroup("orders")]) is None
     for number in range(10):
         queues.put(one(f"T{number}"))
     assert queues.count == 10

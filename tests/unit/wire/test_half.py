@@ -95,6 +95,7 @@ def test_a_record_is_read_as_it_was_written(record: HalfRecord, user: Headers) -
         immunity_ms=-1 if record.immunity_s is None else record.immunity_s * 1_000,
         check_count=record.check_count,
         first_stored_ms=-1 if record.first_stored_ms is None else record.first_stored_ms,
+        first_half_offset=-1 if record.first_half_offset is None else record.first_half_offset,
         resumed_count=record.resumed_count,
         fence=record.fence or -1,
         born=record.born,
@@ -451,6 +452,7 @@ def test_a_copy_is_read_with_the_same_identity_index_immunity_and_life(record: H
         stored_at_ms=TimestampMs(99),
         check_count=3,
         first_stored_ms=88,
+        first_half_offset=41 if record is PLAIN else FULL.first_half_offset or -1,
     )
     assert read_forward(50, copied) == read_forward(41, headers)
 

@@ -247,11 +247,15 @@ def _life(parking: Parking, fence: int) -> bytes:
         resumed_count=parking.resumed_count + 1,
         fence=fence,
         born=Resolution(parking.decision) if decided else None,
-        # By the highest index and not by their number: where one is missing in between, the rest
-        # must not pass for the whole.
-        born_count=parking.messages[-1].index + 1 if decided else 0,
+        # As many as the decision covered: what is incomplete does not become whole by being put
+        # back. By the highest index and not by their number, where the record does not say.
+        born_count=_covered_count(parking) if decided else 0,
     )
     return dict(system_headers(record))[names.HALFHITCH_COPY] or b""
+
+
+def _covered_count(parking: Parking) -> int:
+    return max(parking.first.why.covered_count, parking.messages[-1].index + 1)
 
 
 def half_headers(message: ParkedHalf, record: Any, life: bytes) -> Headers:

@@ -49,7 +49,7 @@ def _parsed(text: str) -> tuple[str, Resolution]:
     if not separator or not pattern:
         raise ConfigurationError(
             f"checks.give_up_topics: {text!r} is no pattern with a policy; "
-            "write it like orders.*=rollback"
+            "write it like orders.*=rollback."
         )
     return pattern, _resolution(name.strip(), "checks.give_up_topics", f"{pattern}=rollback")
 
@@ -58,6 +58,6 @@ def _resolution(name: str, setting: str, example: str) -> Resolution:
     resolution = _BY_NAME.get(name)
     if resolution is None:
         raise ConfigurationError(
-            f"{setting}: {name!r} is no policy; use park, rollback or commit, for example {example}"
+            f"{setting}: {name!r} is no policy; use park, rollback or commit, for example {example}."
         )
     return resolution
