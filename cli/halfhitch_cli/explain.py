@@ -102,7 +102,10 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
     if shown["reason"] == "undeliverable":
         lines.append("Set the topic right first, or it will be parked again.")
     if shown["reason"] == "incomplete":
-        lines.append("What is there is forwarded then, without what never arrived.")
+        lines.append(
+            "Put back, it waits for the missing messages again, and is parked again without them. "
+            "To send what is there: halfhitch parked export, and a producer of your own."
+        )
     lines.append(
         f"To put it back: halfhitch parked resume {_name(shown)} --reason '...'. To see or keep "
         f"its messages: halfhitch parked show, or parked export."

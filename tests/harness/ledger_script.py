@@ -71,6 +71,7 @@ class LedgerScript:
         self.halves: list[HalfRead] = []
         self.ops: list[OpEvent] = []
         self._unread: list[tuple[OpOffset, OpEvent | None]] = []
+        self._late_halves: list[HalfRead] = []
         self._copies: list[HalfRead] = []  # of the last step planned, where they came from
 
     # -- records --------------------------------------------------------------------------------
@@ -96,6 +97,14 @@ class LedgerScript:
             first_stored_ms=first_stored_ms,
         )
         return self._read_half(event)
+
+    def half_unread(self, name: str) -> HalfOffset:
+        """It is stored while a step is out, and read before that step's copies."""
+        where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
+        self._late_halves.append(HalfRead(*where, identity_of(name), 0, 10))
+        self.halves.append(self._late_halves[-1])
+        self.next_half += 1
+        return where[0]
 
     def resume(
         self,
@@ -288,8 +297,9 @@ class LedgerScript:
 
     def read_copies(self) -> None:
         """Of the last step: its copies only."""
-        for copy in self._stored_copies():
-            self.ledger.half(copy)
+        late, self._late_halves = self._late_halves, []
+        for half in [*late, *self._stored_copies()]:
+            self.ledger.half(half)
 
     def carried_out(self, *, permits: int | dict[str, int] = 0) -> Step:
         """Written, and read back."""

@@ -328,6 +328,11 @@ def _judge_numbers(
             before = [s for s in sents[:place] if s.number == highest]
             assert _is_used_up(before, sent.sent_ms), f"I3: {name} {highest} was not delivered"
         highest = max(highest, sent.number)
+        assert any(
+            half.check_count == sent.number
+            and account.true_ms(HALF, half.half_offset) <= sent.sent_ms
+            for half in life.halves
+        ), f"I3: {name} {sent} is not in the log"
         assert highest <= account.life.plan.rules.count_max, f"I3: {name} is asked too often"
         own = {half.half_offset for half in life.halves}
         marks = [d for d in story.done if d.ending != COPIED and own & set(d.half_offsets)]
@@ -365,10 +370,12 @@ def _judge_times(account: Account, story: Story, life: OneLife, sents: list[Sent
 
 
 def _is_time_blurred(life: Life, begin_ms: int, end_ms: int) -> bool:
-    """A takeover reads ages off the broker's stamps: after a jump they are not the true ones."""
-    return any(t <= end_ms for t in life.jumped_ms) and any(
-        begin_ms <= t <= end_ms for t in life.takeover_ms
-    )
+    """A takeover reads ages off broker's stamps and the wall: the earlier of the two counts.
+
+    So one clock that jumps once makes nobody older; two that do, or one that does it twice, may.
+    """
+    jumps = life.timeline.count["broker jumps"], life.timeline.count["coordinator jumps"]
+    return (jumps[0] > 1 or all(jumps)) and any(begin_ms <= t <= end_ms for t in life.takeover_ms)
 
 
 def _judge_giving_up(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:

@@ -85,8 +85,6 @@ class Life:
         self.twin = Twin(self.cluster)
         self.sent: list[Sent] = []
         self.hastened: set[Identity] = set()
-        #: Takeovers after a clock has jumped: ages are the broker's then, not the true ones.
-        self.jumped_ms: list[int] = []
         self.takeover_ms: list[int] = []
         self.owner: PartitionOwner | None = None
         self.coordinator_ahead_ms = 0
@@ -128,7 +126,6 @@ class Life:
         self._jumped("coordinator jumps")
 
     def _jumped(self, name: str) -> None:
-        self.jumped_ms.append(self.timeline.now_ms)
         self.timeline.count[name] += 1
         self.timeline.note(name)
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.figures import (
     HEAD,
     Figures,
+    Ratio,
     Spread,
     delays_s,
     forwarded_per_s,
@@ -37,6 +38,23 @@ def test_a_percentile_of_nothing_is_not_a_number():
 
 def test_a_spread_takes_seconds_in_any_order_and_gives_milliseconds():
     assert Spread.of([0.003, 0.001, 0.002]) == Spread(p50_ms=2.0, p99_ms=3.0)
+
+
+def test_a_ratio_is_that_within_each_pair_in_the_order_of_the_pairs():
+    # Each pair agrees, though the machine was four times slower in one of them.
+    ratio = Ratio.of([1.0, 4.0, 2.0], [1.5, 6.0, 3.0])
+    assert ratio == Ratio(median=1.5, low=1.5, high=1.5, count=3)
+
+
+def test_a_ratio_shows_where_the_middle_half_of_the_pairs_lies():
+    ratio = Ratio.of([1.0] * 4, [4.0, 1.0, 3.0, 2.0])
+    assert ratio == Ratio(median=2.5, low=1.0, high=3.0, count=4)
+    assert ratio.as_dict() == {"median": 2.5, "low": 1.0, "high": 3.0, "count": 4}
+
+
+def test_a_ratio_needs_both_of_every_pair():
+    with pytest.raises(ValueError, match="argument"):
+        Ratio.of([1.0, 2.0], [1.5])
 
 
 def test_the_rate_counts_until_the_last_message_was_visible():

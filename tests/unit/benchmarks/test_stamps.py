@@ -12,6 +12,14 @@ def test_a_body_has_its_full_size_and_tells_cell_and_number():
     assert stamps.read_stamp(body) == (7, 123_456_789)
 
 
+def test_every_other_orphan_is_to_be_committed_and_those_are_numbered_without_gaps():
+    orphans = [stamps.orphan(7, number) for number in range(5)]
+    assert [stamps.is_dropped(orphan) for orphan in orphans] == [False, True, False, True, False]
+    kept = [stamps.read_stamp(orphan) for orphan in orphans[::2]]
+    assert kept == [(7, 0), (7, 1), (7, 2)]
+    assert all(stamps.read_stamp(orphan)[0] != 7 for orphan in orphans[1::2])
+
+
 def test_a_tally_keeps_times_by_transaction_whatever_the_order_of_answers(tmp_path):
     tally = stamps.Tally()
     first, second = tally.begin(), tally.begin()

@@ -304,6 +304,51 @@ def test_a_check_of_which_nothing_is_heard_is_sent_again_when_its_interval_is_ov
     assert rooms == {identity_of("T1")[0]: 0}
 
 
+def test_one_that_was_delivered_late_has_its_next_check_an_interval_after_that() -> None:
+    """It was lost at first, and an inbox took it half a minute later."""
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.pass_time(50_000)
+    transaction = script.transaction("T1")
+    script.ledger.checks.reported(
+        transaction, 1, "unknown", "p1", is_counted=True, is_lost=False, since_ms=20_000
+    )
+    assert transaction.due_ms == script.now_ms - 20_000 + INTERVAL_MS
+    script.pass_time(39_000)
+    assert script.due_checks() == []
+    script.pass_time(2_000)
+    assert script.due_checks() == [("T1", 2)]
+
+
+def test_one_that_stands_in_the_wrong_queue_has_no_number_written_before_the_last_arrived() -> None:
+    """Hastened, reported a second time, hastened again: it stood in its queue twice."""
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.checked("T1")
+    transaction, checks = script.transaction("T1"), script.ledger.checks
+    checks.hasten(transaction)
+    script.report("T1", 1)
+    checks.hasten(transaction)
+    assert [order.number for order in script.carried_out(permits=1).copies] == [2]
+    script.report("T1", 2, is_counted=False)
+    script.pass_time(2_000)
+    assert script.plan(permits=1) is None
+    assert [t.check_count for t in checks.again({identity_of("T1")[0]: 1})] == [2]
+
+
+def test_one_that_is_decided_in_the_moment_of_giving_up_is_not_given_up() -> None:
+    script = begun(CheckRules(jitter=0.0, count_max=1))
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.checked("T1")
+    script.pass_time(INTERVAL_MS + 1_000)
+    script.commit("T1")
+    assert script.ledger.checks.given_up(10) == []
+
+
 # -- permits and the size of a step --------------------------------------------------------------
 
 
@@ -399,6 +444,39 @@ def test_one_that_waits_and_is_being_renewed_is_checked_when_its_copies_were_rea
     script.read_back(renewal)
     script.pass_time(2_000)
     assert script.due_checks() == [("T1", 1)]
+
+
+def test_a_renewal_whose_step_was_aborted_is_made_by_the_next() -> None:
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.tick(RULES.renew_ms)
+    script.tick(1_000)
+    step = script.planned()
+    script.ledger.abort(step)
+    assert [order.is_check for order in script.carried_out().copies] == [False]
+    assert script.plan() is None
+
+
+def test_one_that_waits_to_be_sent_again_and_is_being_renewed_is_sent_when_its_copies_were_read() -> (
+    None
+):
+    script = begun()
+    script.half("T1")
+    script.pass_time(IMMUNITY_MS)
+    script.carried_out(permits=1)
+    script.report("T1", 1, is_counted=False)
+    script.pass_time(2_000)
+    script.tick(RULES.renew_ms)
+    script.tick(1_000)
+    renewal = script.written()
+    assert [order.is_check for order in renewal.copies] == [False]
+    checks, group = script.ledger.checks, identity_of("T1")[0]
+    assert checks.again({group: 1}) == []
+    script.read_back(renewal)
+    script.pass_time(2_000)
+    (transaction,) = checks.again({group: 1})
+    assert [half_offset for _, half_offset in transaction.messages()] == [2]
 
 
 # -- notes ---------------------------------------------------------------------------------------

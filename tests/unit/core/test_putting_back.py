@@ -8,9 +8,12 @@ from halfhitch.core.model import (
     GIVEN_UP,
     ROLLED_BACK,
     ConflictKind,
+    DecisionRead,
     HalfOffset,
     HalfRead,
+    OpOffset,
     Resolution,
+    ResolutionSource,
     Standing,
     TimestampMs,
 )
@@ -331,6 +334,46 @@ def test_one_that_was_put_back_twice_at_once_is_committed_once() -> None:
     step = script.carried_out()
     assert (step.forwards, [mark.half_offsets for mark in step.done]) == ([], [[2]])
     assert script.standing("T1") is Standing.COMMITTED
+
+
+@pytest.mark.parametrize("life", [0, 1])
+@pytest.mark.parametrize("is_replay", [False, True])
+def test_a_decision_that_names_the_first_copy_counts_although_the_brokers_clock_went_back(
+    life: int, is_replay: bool
+) -> None:
+    script = begun()
+    script.half("T1")
+    if life:
+        script.give_up("T1")
+        script.carried_out()
+        script.resume("T1")
+    script.pass_time(IMMUNITY_MS)
+    step = script.carried_out(permits=1)
+    where = OpOffset(script.next_op), TimestampMs(script.now_ms - 7_200_000)
+    source = ResolutionSource.PRODUCER
+    late = DecisionRead(*where, identity_of("T1"), Resolution.COMMIT, 1, source, half_hint=life)
+    if is_replay:
+        script = script.successor(step, ops_first=False)
+        script.tick()
+    script.append(late)
+    script.read_ops()
+    assert script.standing("T1") is Standing.COMMITTING
+
+
+def test_a_replay_of_two_lives_that_were_born_decided_knows_which_one_is_over() -> None:
+    script = begun()
+    undeliverable(script)
+    script.resume("T1", born=Resolution.COMMIT)
+    parking = script.planned()
+    parking.park(0)
+    script.ledger.confirm(parking)
+    script.read_back(parking)
+    script.resume("T1", 2, born=Resolution.COMMIT)
+    heir = script.heir((0, 0))
+    assert heir.standing("T1") is Standing.COMMITTING
+    assert heir.ledger.counts[:2] == script.ledger.counts[:2] == (0, 1)
+    heir.tick()
+    assert heir.planned().forwards == [[2]]
 
 
 def test_a_transaction_can_be_put_back_again_and_again() -> None:

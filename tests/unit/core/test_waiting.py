@@ -67,7 +67,7 @@ def test_they_are_taken_in_order_and_those_that_left_are_passed_over() -> None:
         assert queues.take(queue) is wanted
         assert not wanted.is_waiting
     assert queues.take(queue) is None
-    assert queues.count == 0
+    assert (queues.count, queues._left_count) == (0, 0)
 
 
 def test_one_that_left_and_came_again_is_taken_once() -> None:

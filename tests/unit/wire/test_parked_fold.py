@@ -282,3 +282,13 @@ def test_a_decision_of_a_life_that_was_put_back_says_nothing_when_the_id_is_used
         message("T1", 0, (0, 3), 500),  # long after, undecided
     )
     assert [p.decision for p in fold.parkings()] == [None]
+
+
+def test_without_room_for_fences_decisions_of_former_lives_are_told_rather_than_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parked_fold, "_AHEAD_MAX", 0)
+    fold = folded(
+        resumed((0, 0), "T1"), decided((1, 0), "T1", "c", 70), message("T1", 0, (1, 1), 9)
+    )
+    assert [parking.decision for parking in fold.parkings()] == ["c"]

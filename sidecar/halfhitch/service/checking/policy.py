@@ -58,6 +58,6 @@ def _resolution(name: str, setting: str, example: str) -> Resolution:
     resolution = _BY_NAME.get(name)
     if resolution is None:
         raise ConfigurationError(
-            f"{setting}: {name!r} is no policy; use park, rollback or commit, for example {example}."
+            f"{setting}: {name!r} is no policy; use park, rollback or commit: {example}."
         )
     return resolution
