@@ -54,11 +54,13 @@ def rooms(room: int) -> dict[ProducerGroup, int]:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """One half partition and all that may happen to it."""
+    """One half partition and all that may happen to it, but that nobody is ever asked."""
+
+    check_rules: CheckRules | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = LedgerWorld(rules=RULES)
+        self.world = LedgerWorld(rules=self.check_rules)
         self.generation = 0
         self.judged = (-1, -1)
         self.payload_count = 0
@@ -74,7 +76,7 @@ class LedgerMachine(RuleBasedStateMachine):
             horizon_ms=horizon_ms,
             finished_max=finished_max,
             op_clock_ahead_ms=op_clock_ahead_ms,
-            rules=RULES,
+            rules=self.check_rules,
         )
 
     # -- clients ----------------------------------------------------------------------------------
@@ -178,64 +180,23 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.expire_early()
 
     @precondition(lambda self: self.is_idle)
-    @rule()
-    def tick(self) -> None:
-        self.world.tick()
+    @rule(message_count_max=SIZES)
+    def plan(self, message_count_max: int) -> None:
+        self.world.plan(message_count_max)
 
     @precondition(lambda self: self.is_idle)
-    @rule(message_count_max=SIZES, room=ROOMS)
-    def plan(self, message_count_max: int, room: int) -> None:
-        self.world.plan(message_count_max, rooms(room))
+    @rule(message_count_max=SIZES)
+    def write(self, message_count_max: int) -> None:
+        self.world.write(message_count_max)
 
     @precondition(lambda self: self.is_idle)
-    @rule(message_count_max=SIZES, room=ROOMS)
-    def write(self, message_count_max: int, room: int) -> None:
-        self.world.write(message_count_max, rooms(room))
-
-    @precondition(lambda self: self.is_idle)
-    @rule(
-        message_count_max=st.sampled_from([1, 1_000]),
-        room=ROOMS,
-        ms=st.sampled_from([0, 2_000, 31_000, 70_000]),
-    )
-    def turn(self, message_count_max: int, room: int, ms: int) -> None:
+    @rule(message_count_max=st.sampled_from([1, 1_000]))
+    def turn(self, message_count_max: int) -> None:
         """What the owner does all day."""
-        self.pass_time(ms)
-        self.world.tick()
         self.world.read_half()
         self.world.read_op()
         self.world.expire_early()
-        self.world.write(message_count_max, rooms(room))
-
-    @precondition(lambda self: self.is_idle and self.world.on_the_way)
-    @rule(place=st.integers(0, 5), outcome=st.sampled_from(["counted", "lost", "undelivered"]))
-    def report(self, place: int, outcome: str) -> None:
-        """What became of a check. Some are never heard of again: the owner crashes before."""
-        place = min(place, len(self.world.on_the_way) - 1)
-        is_counted = outcome == "counted"
-        self.world.report(place, is_counted=is_counted, is_lost=outcome == "lost")
-
-    @precondition(lambda self: self.is_idle)
-    @rule(name=NAMES, ends=st.sampled_from(["given up", "decided", "open"]))
-    def check_until_the_end(self, name: int, ends: str) -> None:
-        """One that nobody decides, through all its checks; what is left to chance is chance."""
-        self.prepare(name, 2, 0, 1)
-        for _ in range(RULES.count_max + 2):
-            self.turn(1_000, 100, 70_000)
-            while self.world.on_the_way:
-                self.world.report(0, is_counted=True, is_lost=False)
-            Judge(self.world).check_all()
-            if ends == "decided":
-                self.decide(name, Resolution.COMMIT, 2, 1)
-        if ends == "given up":
-            self.turn(1_000, 100, 70_000)
-            self.turn(1_000, 100, 0)
-
-    @precondition(lambda self: self.world.step is not None and not self.world.step_is_appended)
-    @rule()
-    def append_step(self) -> None:
-        """Its records lie in the logs, others append behind them, and nobody reads past them."""
-        self.world.append_step()
+        self.world.write(message_count_max)
 
     @precondition(lambda self: self.is_idle)
     @rule(count=st.integers(1, 5), writes=st.booleans())
@@ -320,4 +281,71 @@ class LedgerMachine(RuleBasedStateMachine):
         judge.check_settled()
 
 
+class CheckBackMachine(LedgerMachine):
+    """Time comes in: the undecided are checked, renewed, given up; what is told may be lost."""
+
+    check_rules = RULES
+
+    @precondition(lambda self: self.is_idle)
+    @rule()
+    def tick(self) -> None:
+        self.world.tick()
+
+    @precondition(lambda self: self.is_idle)
+    @rule(message_count_max=SIZES, room=ROOMS)
+    def plan_with_checks(self, message_count_max: int, room: int) -> None:
+        self.world.plan(message_count_max, rooms(room))
+
+    @precondition(lambda self: self.is_idle)
+    @rule(message_count_max=SIZES, room=ROOMS)
+    def write_with_checks(self, message_count_max: int, room: int) -> None:
+        self.world.write(message_count_max, rooms(room))
+
+    @precondition(lambda self: self.is_idle)
+    @rule(
+        message_count_max=st.sampled_from([1, 1_000]),
+        room=ROOMS,
+        ms=st.sampled_from([0, 2_000, 31_000, 70_000]),
+    )
+    def turn_with_checks(self, message_count_max: int, room: int, ms: int) -> None:
+        """What the owner does all day."""
+        self.pass_time(ms)
+        self.world.tick()
+        self.world.read_half()
+        self.world.read_op()
+        self.world.expire_early()
+        self.world.write(message_count_max, rooms(room))
+
+    @precondition(lambda self: self.is_idle and self.world.on_the_way)
+    @rule(place=st.integers(0, 5), outcome=st.sampled_from(["counted", "lost", "undelivered"]))
+    def report(self, place: int, outcome: str) -> None:
+        """What became of a check. Some are never heard of again: the owner crashes before."""
+        place = min(place, len(self.world.on_the_way) - 1)
+        is_counted = outcome == "counted"
+        self.world.report(place, is_counted=is_counted, is_lost=outcome == "lost")
+
+    @precondition(lambda self: self.is_idle)
+    @rule(name=NAMES, ends=st.sampled_from(["given up", "decided", "open"]))
+    def check_until_the_end(self, name: int, ends: str) -> None:
+        """One that nobody decides, through all its checks; what is left to chance is chance."""
+        self.prepare(name, 2, 0, 1)
+        for _ in range(RULES.count_max + 2):
+            self.turn_with_checks(1_000, 100, 70_000)
+            while self.world.on_the_way:
+                self.world.report(0, is_counted=True, is_lost=False)
+            Judge(self.world).check_all()
+            if ends == "decided":
+                self.decide(name, Resolution.COMMIT, 2, 1)
+        if ends == "given up":
+            self.turn_with_checks(1_000, 100, 70_000)
+            self.turn_with_checks(1_000, 100, 0)
+
+    @precondition(lambda self: self.world.step is not None and not self.world.step_is_appended)
+    @rule()
+    def append_step(self) -> None:
+        """Its records lie in the logs, others append behind them, and nobody reads past them."""
+        self.world.append_step()
+
+
 TestLedger = LedgerMachine.TestCase
+TestCheckBack = CheckBackMachine.TestCase

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Patch = pytest.MonkeyPatch
 
-MACHINE = load_sibling(__file__, "test_ledger_machine").LedgerMachine
+MACHINES = load_sibling(__file__, "test_ledger_machine")
 SETTINGS = settings(
     max_examples=2_500,
     stateful_step_count=50,
@@ -47,8 +47,8 @@ SETTINGS = settings(
 )
 
 
-def run_machine() -> None:
-    class Machine(MACHINE):
+def run_machine(kind: type) -> None:
+    class Machine(kind):
         pass
 
     run_state_machine_as_test(seed(8340)(Machine), settings=SETTINGS)
@@ -449,6 +449,7 @@ MUTATIONS = [
     for name, value in list(globals().items())
     if callable(value) and getattr(value, "__annotations__", {}).get("patch") == "Patch"
 ]
+_FIRST_OF_CHECKS = MUTATIONS.index(a_number_counts_when_it_is_written)
 
 
 @pytest.mark.mutation
@@ -456,12 +457,14 @@ MUTATIONS = [
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_the_machine_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)
+    is_of_checks = MUTATIONS.index(mutation) >= _FIRST_OF_CHECKS
     with pytest.raises((AssertionError, InvariantViolation)):
-        run_machine()
+        run_machine(MACHINES.CheckBackMachine if is_of_checks else MACHINES.LedgerMachine)
 
 
-def test_it_is_the_mutation_that_is_found() -> None:
+@pytest.mark.parametrize("kind", [MACHINES.LedgerMachine, MACHINES.CheckBackMachine])
+def test_it_is_the_mutation_that_is_found(kind: type) -> None:
     """The same machine and seed without one."""
     run_state_machine_as_test(
-        seed(8340)(type("Machine", (MACHINE,), {})), settings=settings(SETTINGS, max_examples=50)
+        seed(8340)(type("Machine", (kind,), {})), settings=settings(SETTINGS, max_examples=50)
     )

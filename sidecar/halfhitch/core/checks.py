@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.model import Identity, ProducerGroup, TimestampMs
+from halfhitch.core.model import Identity, ProducerGroup, Resolution, TimestampMs
 from halfhitch.core.timers import Timers
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.waiting import Waiting
@@ -68,9 +68,10 @@ class Checks:
         self.told_by_group: dict[ProducerGroup, int] = {}
         #: Decided, and for a long time nothing has come of the messages that are missing.
         self.incomplete: list[Transaction] = []
-        #: For the index: news of those that are undecided, and those decided after they were told.
+        #: For the index: news of those that are undecided, and those decided after they were told
+        #: (with the answer, where it was one).
         self.changed: list[Transaction] = []
-        self.settled: list[Identity] = []
+        self.settled: list[tuple[Identity, Resolution | None]] = []
 
     # -- what happens to transactions ------------------------------------------------------------
 
@@ -84,23 +85,20 @@ class Checks:
     def began_before(self, transaction: Transaction, stored_ms: TimestampMs) -> None:
         """A replay has found that its first half is older than it seemed."""
         transaction.stored_at_ms = stored_ms
-        if self.now_ms is None:
-            transaction.due_ms += (
-                transaction.aged_from_ms - stored_ms if transaction.check_count else 0
-            )
-            transaction.aged_from_ms = stored_ms
+        if transaction.check_count:
+            transaction.due_ms += transaction.aged_from_ms - stored_ms
+        transaction.aged_from_ms = stored_ms
 
     def found_copy(self, transaction: Transaction, check_count: int, stored_ms: int) -> None:
         """A replay has found it re-appended with this number; whether it was delivered it can't."""
-        if check_count > transaction.check_count:
-            transaction.check_count = check_count
-            transaction.is_delivered = False
-            interval_ms = self.rules.interval_after_ms(transaction.identity, check_count)
-            # On the scale of `aged_from_ms`, as a first due time is.
-            transaction.due_ms = stored_ms + interval_ms - transaction.aged_from_ms
+        transaction.check_count = check_count
+        transaction.is_delivered = False
+        interval_ms = self.rules.interval_after_ms(transaction.identity, check_count)
+        # On the scale of `aged_from_ms`, as a first due time is.
+        transaction.due_ms = stored_ms + interval_ms - transaction.aged_from_ms
 
-    def decided(self, transaction: Transaction) -> None:
-        """No check any more."""
+    def decided(self, transaction: Transaction, answer: Resolution | None = None) -> None:
+        """No check any more; `answer`: what a producer that was checked has said."""
         self._waiting.leave(transaction)
         self._timers.drop(transaction)
         if transaction.is_told:
@@ -110,7 +108,7 @@ class Checks:
             count = self.told_by_group.pop(group) - 1
             if count:
                 self.told_by_group[group] = count
-            self.settled.append(transaction.identity)
+            self.settled.append((transaction.identity, answer))
             self._lost.pop(transaction.identity, None)
 
     def awaits(self, transaction: Transaction) -> None:
@@ -199,7 +197,7 @@ class Checks:
         for transaction in self._timers.due(now_ms, _TURN_MAX):
             if transaction.state is State.AWAITING:
                 self.incomplete.append(transaction)
-            elif transaction.state is State.PENDING:
+            else:
                 self._wake(transaction, now_ms)
 
     def _grow_old(self, now_ms: int) -> None:
@@ -309,12 +307,9 @@ class Checks:
         while (transaction := self._waiting.take(queue)) is not None:
             if self._is_moved(transaction):
                 continue
-            if not transaction.is_delivered:
-                self._waiting.put(transaction)
-            elif transaction.check_count < self.rules.count_max:
+            if transaction.is_delivered:
                 return transaction
-            else:
-                self._given_up.append(transaction)
+            self._waiting.put(transaction)
         return None
 
     def _is_moved(self, transaction: Transaction) -> bool:

@@ -36,6 +36,7 @@ from halfhitch.core.model import (
     OpOffset,
     ProducerGroup,
     Resolution,
+    ResolutionSource,
     TimestampMs,
 )
 from halfhitch.core.step import Step, assemble
@@ -269,7 +270,7 @@ class Ledger(Accounts):
         stored_ms = _first_stored_ms(event)
         transaction = Transaction(event.identity, State.PENDING, stored_ms)
         transaction.began_at = event.half_offset
-        if event.first_half_offset >= 0 and not event.resumed_count:
+        if event.first_half_offset >= 0:
             transaction.began_at = HalfOffset(event.first_half_offset)
         transaction.resumed_count, transaction.fence = event.resumed_count, event.fence
         transaction.take(event.index, event.half_offset, event.size_bytes)
@@ -292,7 +293,7 @@ class Ledger(Accounts):
             transaction.missing_count -= 1  # our own, read back
         elif event.check_count > transaction.check_count:
             self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
-        if 0 <= event.first_half_offset < transaction.began_at and not event.resumed_count:
+        if 0 <= event.first_half_offset < transaction.began_at:
             # A replay has met a client's late duplicate first: this copy knows the beginning.
             transaction.began_at = HalfOffset(event.first_half_offset)
             self.checks.began_before(transaction, _first_stored_ms(event))
@@ -319,6 +320,8 @@ class Ledger(Accounts):
         if not is_meant_for(event, transaction.began_at, transaction.stored_at_ms):
             self.unknown_decision_count += 1
             return
+        answer = event.resolution if event.source is ResolutionSource.CHECK else None
+        self.checks.decided(transaction, answer)
         self._decide(transaction, event.resolution, event.covered_count, event.op_offset)
 
     def _decide(

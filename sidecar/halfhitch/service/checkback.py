@@ -282,8 +282,9 @@ class CheckBack:
     def _tell_index(self, ledger: Ledger) -> None:
         checks, index = ledger.checks, self._index
         if checks.settled:
-            settled, checks.settled = checks.settled, []
-            self._gate.forget(settled)
+            settled = [identity for identity, _ in checks.settled]
+            self._gate.forget(settled, [_OUTCOMES[answer] for _, answer in checks.settled])
+            checks.settled = []
             if index is not None:
                 index.settled(self._partition, settled)
         if index is None:
@@ -390,6 +391,12 @@ class CheckBack:
         return self.ask(do)
 
 
+_OUTCOMES: Final = {
+    Resolution.COMMIT: CheckOutcome.COMMIT,
+    Resolution.ROLLBACK: CheckOutcome.ROLLBACK,
+    Resolution.PARK: CheckOutcome.DECIDED,
+    None: CheckOutcome.DECIDED,
+}
 _POLICY_NAMES: Final = {
     Resolution.PARK: "park",
     Resolution.ROLLBACK: "rollback",

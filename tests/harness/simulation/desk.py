@@ -107,7 +107,9 @@ class Desk:
             self._timeline.after(delay_ms, lambda s=sent, o=offsets: self._deliver(s, o))
             self._cluster.crash_point("while checks are delivered")
 
-    def forget(self, identities: Sequence[Identity]) -> None:
+    def forget(
+        self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()
+    ) -> None:
         for identity in identities:
             for sent in list(self._out.get(identity, ())):
                 self._settle(sent, CheckOutcome.DECIDED)

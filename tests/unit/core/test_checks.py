@@ -458,9 +458,7 @@ def test_a_renewal_whose_step_was_aborted_is_made_by_the_next() -> None:
     assert script.plan() is None
 
 
-def test_one_that_waits_to_be_sent_again_and_is_being_renewed_is_sent_when_its_copies_were_read() -> (
-    None
-):
+def test_one_that_waits_to_be_sent_again_and_is_renewed_is_sent_when_its_copies_were_read() -> None:
     script = begun()
     script.half("T1")
     script.pass_time(IMMUNITY_MS)
@@ -503,3 +501,33 @@ def test_notes_that_are_left_for_later_steps_can_be_found_by_a_replay() -> None:
             script.tick(1_000)
             script.done(f"U{noted}-{number}", 1)
     assert noted == 2_501
+
+
+# -- replay --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_check", [False, True])
+def test_a_replay_that_meets_a_late_duplicate_first_knows_when_it_began(is_check: bool) -> None:
+    """A client's retry lies below the copies that were appended since, the first half is gone."""
+    script = LedgerScript(rules=CheckRules(jitter=0.0))
+    script.tick()
+    script.half("T1")
+    script.pass_time(6_000)
+    if not is_check:
+        script.tick(3_600_000)
+        script.tick(1_000)
+    step = script.planned(permits=int(is_check))
+    script.half_unread("T1")
+    script.ledger.confirm(step)
+    script.read_back(step)
+    ours = script.transaction("T1")
+    heir = script.heir((1, step.op_watermark))
+    theirs = heir.transaction("T1")
+    for name in ("began_at", "stored_at_ms", "check_count", "first", "resolution"):
+        assert getattr(theirs, name) == getattr(ours, name), name
+    assert theirs.aged_from_ms == ours.stored_at_ms
+    heir.pass_time(2_000)
+    if is_check:
+        assert abs(theirs.due_ms - ours.due_ms) < 2_000
+    heir.commit("T1")
+    assert heir.carried_out().done[0].half_offsets == [2, 1]

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from halfhitch.core import conflicts, early
-from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.early import EARLY_MS, KEPT_MS
 from halfhitch.core.ledger import Step
 from halfhitch.core.model import (
@@ -707,33 +706,6 @@ def test_a_loser_on_record_cannot_win_a_replay_that_begins_at_it() -> None:
     script.half("T1")
     assert script.standing("T1") is Standing.PENDING
     assert script.plan() is None
-
-
-@pytest.mark.parametrize("is_check", [False, True])
-def test_a_replay_that_meets_a_late_duplicate_first_knows_when_it_began(is_check: bool) -> None:
-    """A client's retry lies below the copies that were appended since, the first half is gone."""
-    script = LedgerScript(rules=CheckRules(jitter=0.0))
-    script.tick()
-    script.half("T1")
-    script.pass_time(6_000)
-    if not is_check:
-        script.tick(3_600_000)
-        script.tick(1_000)
-    step = script.planned(permits=int(is_check))
-    script.half_unread("T1")
-    script.ledger.confirm(step)
-    script.read_back(step)
-    ours = script.transaction("T1")
-    heir = script.heir((1, step.op_watermark))
-    theirs = heir.transaction("T1")
-    for name in ("began_at", "stored_at_ms", "check_count", "first", "resolution"):
-        assert getattr(theirs, name) == getattr(ours, name), name
-    assert theirs.aged_from_ms == ours.stored_at_ms
-    heir.pass_time(2_000)
-    if is_check:
-        assert abs(theirs.due_ms - ours.due_ms) < 2_000
-    heir.commit("T1")
-    assert heir.carried_out().done[0].half_offsets == [2, 1]
 
 
 # -- what is known -------------------------------------------------------------------------------

@@ -119,8 +119,11 @@ class CheckGate(Protocol):
         """Ask; every check uses up one permit. A report follows for each of them."""
         ...
 
-    def forget(self, identities: Sequence[Identity]) -> None:
-        """These are decided: the question, if one is out, is needless."""
+    def forget(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()) -> None:
+        """These are decided: the question, if one is out, is needless.
+
+        `outcomes`: what each of them ended as; none given: DECIDED.
+        """
         ...
 
     def decide(

@@ -20,6 +20,7 @@ instance asks is tried with the links here, once, and reported back.
 import logging
 from asyncio import AbstractEventLoop, Task
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from halfhitch.core.model import Identity
@@ -130,9 +131,7 @@ class Delivery:
     async def _look_up(self, index: DoubtIndex, question: Question) -> None:
         check = question.check
         try:
-            delivered = await index.delivered(
-                check.partition, check.identity, check.half_offsets
-            )
+            delivered = await index.delivered(check.partition, check.identity, check.half_offsets)
         except Exception:  # without the index a producer is asked twice, and that is all
             logger.exception("the index cannot be asked", extra={"action": "check_bug"})
             delivered = 0
@@ -322,12 +321,13 @@ class Delivery:
                 self._finish(question, outcome)
         return is_awaited
 
-    def decided(self, identities: Sequence[Identity]) -> None:
+    def decided(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome]) -> None:
         """The questions are needless."""
-        for identity in identities:
+        known = outcomes or repeat(CheckOutcome.DECIDED)
+        for identity, outcome in zip(identities, known, strict=False):
             for question in self._questions.of(identity):
                 self._tell_to_forget(question)
-                self._finish(question, CheckOutcome.DECIDED, is_telling=question.is_out)
+                self._finish(question, outcome, is_telling=question.is_out)
 
     def expire(self, now_s: float) -> bool:
         """What time brings to questions. True: there is more to do at once."""

@@ -117,10 +117,10 @@ class Desk:
             for check, generation in sent:
                 self._permits.settled(check.identity[0], generation, now_s, None)
 
-    def forget(self, identities: Sequence[Identity]) -> None:
+    def forget(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()) -> None:
         """See CheckGate."""
         if identities:
-            self._arrivals.put([partial(self._delivery.decided, identities)])
+            self._arrivals.put([partial(self._delivery.decided, identities, outcomes)])
 
     def decide(
         self, partition: int, identity: Identity, resolution: Resolution, covered_count: int,
