@@ -59,6 +59,7 @@ class Checks:
         self._young: deque[Transaction] = deque()  # bounded by what a second brings
         self._timers = Timers()
         self._waiting = Waiting()
+        self._last_due_ms = 0
         # Bounded by what is undecided; the owner empties both, a part in each turn.
         self._renewals: deque[Transaction] = deque()
         self._given_up: deque[Transaction] = deque()
@@ -210,18 +211,25 @@ class Checks:
             if transaction.state is State.AWAITING:
                 self.awaits(transaction)
             elif transaction.state is State.PENDING:
-                interval_ms = max(rules.interval_ms_max, rules.interval_ms) * 2
-                longest_ms = (
-                    max(transaction.due_ms, 0) if not transaction.check_count else interval_ms
-                )
-                due_ms = transaction.aged_from_ms + transaction.due_ms
-                transaction.due_ms = due_ms = min(due_ms, now_ms + longest_ms)
-                transaction.is_told = True
-                group = transaction.identity[0]
-                self.told_by_group[group] = self.told_by_group.get(group, 0) + 1
-                self.changed.append(transaction)
-                again_ms = None if transaction.is_delivered else max(0, due_ms - now_ms)
-                self._sleep(transaction, again_ms=again_ms)
+                self._doubt(transaction, now_ms)
+
+    def _doubt(self, transaction: Transaction, now_ms: int) -> None:
+        """It is young no more: from now on it has a time at which something is due."""
+        rules = self.rules
+        longest_ms = max(transaction.due_ms, 0)
+        if transaction.check_count:
+            longest_ms = 2 * max(rules.interval_ms_max, rules.interval_ms)
+        due_ms = transaction.aged_from_ms + transaction.due_ms
+        due_ms = min(due_ms, now_ms + longest_ms)
+        if due_ms == self._last_due_ms:
+            due_ms = self._last_due_ms  # many are due together: one number in memory for them all
+        transaction.due_ms = self._last_due_ms = due_ms
+        transaction.is_told = True
+        group = transaction.identity[0]
+        self.told_by_group[group] = self.told_by_group.get(group, 0) + 1
+        self.changed.append(transaction)
+        again_ms = None if transaction.is_delivered else max(0, due_ms - now_ms)
+        self._sleep(transaction, again_ms=again_ms)
 
     def _wake(self, transaction: Transaction, now_ms: int) -> None:
         if transaction.missing_count:  # its copies have not been read back yet
