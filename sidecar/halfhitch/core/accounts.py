@@ -24,6 +24,7 @@ from halfhitch.core.model import (
     Identity,
     Resolution,
     Standing,
+    TimestampMs,
 )
 from halfhitch.core.notes import LateNotes
 from halfhitch.core.step import Step
@@ -64,6 +65,7 @@ class Accounts:
         self._late = LateMarks(self._ready, self._marks)
         self._notes = LateNotes()
         self._step: Step | None = None
+        self._stored_ms = TimestampMs(-1)  # of the transaction that began last
         self.checks = Checks(rules or CheckRules())
         self.unknown_decision_count = 0  # early decisions that expired; read and reset by the owner
 

@@ -100,9 +100,10 @@ class Checks:
 
     def decided(self, transaction: Transaction, answer: Resolution | None = None) -> None:
         """No check any more; `answer`: what a producer that was checked has said."""
-        self._waiting.leave(transaction)
-        self._timers.drop(transaction)
+        if transaction.wake_ms >= 0:
+            self._timers.drop(transaction)
         if transaction.is_told:
+            self._waiting.leave(transaction)
             transaction.is_told = False
             self._asked.discard(transaction.identity)
             group = transaction.identity[0]
@@ -202,15 +203,18 @@ class Checks:
                 self._wake(transaction, now_ms)
 
     def _grow_old(self, now_ms: int) -> None:
-        young, rules = self._young, self.rules
+        young = self._young
+        pending, awaiting = State.PENDING, State.AWAITING
+        old_from_ms = now_ms - self.rules.doubt_ms
         for _ in range(min(len(young), _TURN_MAX)):
             transaction = young[0]
-            if transaction.aged_from_ms + rules.doubt_ms > now_ms:
+            if transaction.aged_from_ms > old_from_ms:
                 return
             young.popleft()
-            if transaction.state is State.AWAITING:
+            state = transaction.state  # nearly all of them are finished
+            if state is awaiting:
                 self.awaits(transaction)
-            elif transaction.state is State.PENDING:
+            elif state is pending:
                 self._doubt(transaction, now_ms)
 
     def _doubt(self, transaction: Transaction, now_ms: int) -> None:

@@ -106,7 +106,8 @@ class Ledger(Accounts):
         if event.ending == COPIED:
             self._copied_before_us(event)
             return
-        if self._is_of_former_life(event):
+        transaction = self._by_identity.get(identity)
+        if transaction is not None and transaction.resumed_count and self._is_of_former_life(event):
             self._former_mark(event)
             return
         # Remembered before it is let go: whoever asks from another thread finds one of them.
@@ -268,6 +269,9 @@ class Ledger(Accounts):
 
     def _first_half(self, event: HalfRead) -> None:
         stored_ms = _first_stored_ms(event)
+        if stored_ms == self._stored_ms:
+            stored_ms = self._stored_ms  # those of one batch share one number
+        self._stored_ms = stored_ms
         transaction = Transaction(event.identity, State.PENDING, stored_ms)
         transaction.began_at = event.half_offset
         if event.first_half_offset >= 0:

@@ -30,12 +30,15 @@ class Timers:
         """Wake it then; a time set before is dropped."""
         if transaction.wake_ms >= 0:
             self.drop(transaction)
-        key = max(0, wake_ms) >> _SHIFT
-        transaction.wake_ms = max(0, wake_ms)
+        wake_ms = max(0, wake_ms)
+        key = wake_ms >> _SHIFT
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = []
             heappush(self._keys, key)
+        elif bucket and bucket[-1].wake_ms == wake_ms:
+            wake_ms = bucket[-1].wake_ms  # one number in memory for all that are equal
+        transaction.wake_ms = wake_ms
         bucket.append(transaction)
         self.live += 1
 

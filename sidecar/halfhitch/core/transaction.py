@@ -82,6 +82,9 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
 }
 
 _NO_OFFSET: Final = HalfOffset(-1)
+#: Each of these numbers is in memory once, however many transactions have it.
+_SMALL_MAX: Final = 8_192
+_SMALL: Final = tuple(range(_SMALL_MAX))
 
 
 class Transaction:
@@ -176,7 +179,8 @@ class Transaction:
             if not supersedes:
                 return
         else:
-            self.size_bytes += size_bytes
+            size_bytes += self.size_bytes
+            self.size_bytes = _SMALL[size_bytes] if size_bytes < _SMALL_MAX else size_bytes
         if index == 0:
             self.first = half_offset
         else:
