@@ -24,6 +24,7 @@ from halfhitch.client import (
 from halfhitch.core.model import Resolution
 from halfhitch.service.api import PartitionState
 from harness.check_witness import Answer
+from harness.engines import HANDLE_KEY
 from harness.kafka import wait_until
 from harness.sidecar import Sidecar
 
@@ -54,6 +55,7 @@ class CheckSidecar(Sidecar):
             site.bootstrap,
             own,
             **{
+                "HALFHITCH_HANDLE_KEY": HANDLE_KEY.decode(),
                 "HALFHITCH_INSTANCE_ID": name,
                 "HALFHITCH_TOPICS_PREFIX": site.prefix,
                 "HALFHITCH_TOPICS_CREATE": "true",
@@ -94,6 +96,23 @@ class CheckSidecar(Sidecar):
         lines = self.scrape().splitlines()
         found = [line.rsplit(" ", 1) for line in lines if line.startswith((name + " ", name + "{"))]
         return sum(float(value) for _, value in found)
+
+
+def clock_settings(folder: Path, shift_s: int) -> dict[str, str]:
+    """The environment in which a process's wall clock is wrong by so much.
+
+    Only Python sees it; that is what ages and the index are computed from. libfaketime would reach
+    librdkafka too, but librdkafka's waits do not end under it.
+    """
+    place = folder / f"clock{shift_s}"
+    place.mkdir()
+    place.joinpath("sitecustomize.py").write_text(
+        "import time\n"
+        "true_s, true_ns = time.time, time.time_ns\n"
+        f"time.time = lambda: true_s() + {shift_s}\n"
+        f"time.time_ns = lambda: true_ns() + {shift_s} * 10**9\n"
+    )
+    return {"PYTHONPATH": str(place)}
 
 
 class Remote:

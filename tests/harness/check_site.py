@@ -18,10 +18,11 @@ from halfhitch.service.api import Filter
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
+from halfhitch.wire.handle import HandleCodec
 from halfhitch.wire.parked import Parked, read_parked
 from harness.check_witness import Answer, Plan, Witness, fate_of
 from harness.checkers import Fate, Truth
-from harness.engines import GROUP, Site, until
+from harness.engines import GROUP, HANDLE_KEY, Site, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -37,6 +38,8 @@ RULES = CheckRules(
     immunity_ms=400, interval_ms=600, jitter=0.0, count_max=3, doubt_ms=200, again_ms=300,
     answer_ms=12_000,
 )  # fmt: skip
+DESK_LIMITS = DeskLimits(answer_s=0.7)
+HANDLES = HandleCodec([HANDLE_KEY])
 RESOLUTIONS = {Answer.COMMIT: Resolution.COMMIT, Answer.ROLLBACK: Resolution.ROLLBACK}
 
 
@@ -109,9 +112,10 @@ class CheckSite(Site):
 
     redis_url: str | None = None
     rules: CheckRules = RULES
-    desk_limits: DeskLimits = DeskLimits(answer_s=0.7)
+    desk_limits: DeskLimits = DESK_LIMITS
     witness: Witness = field(default_factory=Witness)
     _places: dict[str, int] = field(default_factory=dict)
+    _newest: dict[int, int] = field(default_factory=dict)
 
     def options(self, **changes: Any) -> Any:
         values = {
@@ -159,6 +163,9 @@ class CheckSite(Site):
             immunity_s=immunity_s,
         )
         self.note(transaction_id, messages, fate_of(plan))
+        known = HANDLES.decode(prepared.handle)
+        newest = max(self._newest.get(known.partition, -1), *known.half_offsets)
+        self._newest[known.partition] = newest
         return prepared
 
     async def orphans(
@@ -215,25 +222,35 @@ class CheckSite(Site):
             wanted = Counter((m.key, m.value) for m in truth.messages)
             if there != (wanted if truth.fate is Fate.PENDING else Counter()):
                 result.append(f"{truth.transaction_id} is {truth.fate.name}; parked is {there}")
-        return result + [f"nobody has sent {transaction_id}, which is parked" for transaction_id in found]
+        return result + [
+            f"nobody has sent {transaction_id}, which is parked" for transaction_id in found
+        ]
 
     async def until_seen(self, engine: Engine, *instances: str, group: str = GROUP) -> None:
         """Wait until the engine knows which other instances have producers of the group."""
         await until(
-            lambda: engine._index is not None and set(engine._index.instances(group)) == set(instances),
+            lambda: (
+                engine._index is not None and set(engine._index.instances(group)) == set(instances)
+            ),
             f"{instances} seen",
         )
 
-    async def until_pending(self, *engines: Engine, count: int = 0, deadline_s: float = 30.0) -> None:
-        """Wait until so many are undecided, and nothing else is under way."""
+    async def until_pending(
+        self, *engines: Engine, count: int = 0, deadline_s: float = 30.0
+    ) -> None:
+        """Wait until all that was prepared is read, and nothing is left but so many undecided."""
 
-        def left() -> int:
+        def is_reached() -> bool:
             states = [state for engine in engines for state in engine.partitions()]
-            busy = sum(state.decided_count + state.early_count for state in states)
-            return sum(state.pending_count for state in states) + busy
+            positions = {state.partition: state.half_position for state in states}
+            return (
+                sum(state.pending_count for state in states) == count
+                and not any(state.decided_count + state.early_count for state in states)
+                and all(positions.get(p, -1) > newest for p, newest in self._newest.items())
+            )
 
         await until(
-            lambda: left() == count,
+            is_reached,
             lambda: f"{count} undecided: {[e.partitions() for e in engines]}",
             deadline_s,
         )

@@ -60,14 +60,11 @@ class FakeLink:
         self.producer_group = ProducerGroup(group)
         self.name = name
         self.room = room
+        self.at_once = 1_000_000
         self.offered: list[Check] = []
         self.refused_count = 0
         #: Called from within `offer`; False: after all it does not take the check.
         self.within: Callable[[Check], object] | None = None
-
-    @property
-    def at_once(self) -> int:
-        return 1_000_000
 
     def offer(self, check: Check) -> bool:
         if self.room <= 0:

@@ -413,7 +413,7 @@ class Judge:
             for half in history.halves:
                 if half.index >= winner.covered_count and half.half_offset not in copied:
                     beyond.setdefault(half.index, set()).add(half.half_offset)
-        assert set(recorded) <= {o for o in set().union(*beyond.values())}, f"covered: {history}"
+        assert set(recorded) <= set().union(*beyond.values()), f"covered: {history}"
         assert all(half_offsets & set(recorded) for half_offsets in beyond.values()), f"{history}"
         assert all(count == 1 for count in recorded.values()), f"recorded twice: {history}"
 

@@ -57,7 +57,9 @@ async def test_of_two_contrary_answers_at_the_same_time_one_stands(site: CheckSi
             if isinstance(entry, DecisionRead):
                 decided.setdefault(entry.identity[1], entry.resolution)
         for name, resolution in decided.items():
-            site.note(name, site.pair(name), Fate.COMMITTED if resolution is C else Fate.ROLLED_BACK)
+            site.note(
+                name, site.pair(name), Fate.COMMITTED if resolution is C else Fate.ROLLED_BACK
+            )
         await site.judged()
     # Whoever was told that his answer stands was told the truth, or a conflict is on record.
     recorded = {e.identity[1] for e in site.ops() if isinstance(e, ConflictRead)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.check_sidecars import Application, CheckSidecar, Mute, Remote
+from harness.check_sidecars import Application, CheckSidecar, Mute, Remote, clock_settings
 from harness.check_site import CheckSite
 from harness.check_witness import PLANS, repeated
 from harness.engines import GROUP, until
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
+HOUR_S = 3600
 KINDS = ("commit", "rollback", "later_commit", "later_rollback", "undecided")
 
 
@@ -75,13 +77,17 @@ async def test_a_kill_while_checks_are_out_leads_to_the_same_numbers_again(
 
 
 @pytest.mark.timeout(120)
-async def test_a_second_instance_takes_over_after_a_kill_at_any_moment(
+async def test_a_second_instance_two_hours_apart_takes_over_after_a_kill_at_any_moment(
     site: CheckSite, tmp_path: Path, rng: random.Random
 ) -> None:
-    each = 12
-    with CheckSidecar(site, tmp_path, "a") as first, CheckSidecar(site, tmp_path, "b") as second:
+    """The one that is killed is an hour ahead, its successor an hour behind."""
+    each, shifts_s = 12, {"a": HOUR_S, "b": -HOUR_S}
+    with (
+        CheckSidecar(site, tmp_path, "a", **clock_settings(tmp_path, HOUR_S)) as first,
+        CheckSidecar(site, tmp_path, "b", **clock_settings(tmp_path, -HOUR_S)) as second,
+    ):
         for sidecar in (first, second):
-            await asyncio.to_thread(sidecar.wait_working, 1)
+            await asyncio.to_thread(sidecar.wait_ready)
         async with Remote(first) as through_first, Remote(second) as through_second:
             with (
                 Application(site.witness, GROUP, first.address, "at a"),
@@ -91,18 +97,26 @@ async def test_a_second_instance_takes_over_after_a_kill_at_any_moment(
                     for n in range(each):
                         remote = (through_first, through_second)[n % 2]
                         await site.orphan(remote, f"{kind}-{n}", PLANS[kind])
-                moment_s = rng.uniform(0.4, 1.8)
+                for n, remote in enumerate((through_first, through_second)):
+                    await site.orphan(remote, f"immune-{n}", PLANS["commit"], immunity_s=2)
+                await until(lambda: len(site.witness.asked) > each, "the first are asked")
+                moment_s = rng.uniform(0.0, 1.5)
                 await asyncio.sleep(moment_s)
-                undecided_count = sum(p.pending_count for p in first.partitions())
                 first.kill()
-                await asyncio.to_thread(second.wait_working, 2)
+                asked_count = len(site.witness.asked)
                 await site.until_pending(through_second)
                 # A check that went to the dead one first reaches its producer that much later.
                 late_s = site.desk_limits.answer_s + site.desk_limits.inbox_grace_s
                 await site.judged(slack_s=late_s)
     print(
-        f"killed after {moment_s:.2f} s with {undecided_count} undecided; asked again:",
-        len(repeated(site.witness)), "of", len(site.witness.plans),
-    )  # fmt: skip
-    assert undecided_count > 0
-    assert "at b" in {a.by for a in site.witness.asked}
+        f"killed {moment_s:.2f} s after the first checks; {asked_count} before and"
+        f" {len(site.witness.asked) - asked_count} after that; with the same number again:"
+        f" {len(repeated(site.witness))} of {len(site.witness.plans)}"
+    )
+    for n in range(2):
+        asked = site.witness.of(f"immune-{n}")[0]
+        assert 2.0 <= asked.at_s - site.witness.prepared_s[f"immune-{n}"] < 20.0
+    for sidecar in (first, second):
+        log = sidecar.log.read_text()
+        wrong_s = (datetime.fromisoformat(log.split()[0]) - datetime.now(UTC)).total_seconds()
+        assert abs(wrong_s - shifts_s[sidecar.folder.name]) < 120, "its clock was wrong indeed"

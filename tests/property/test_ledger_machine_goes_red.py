@@ -245,8 +245,8 @@ def early_decisions_are_dropped_at_once(patch: Patch) -> None:
 
 def early_decisions_run_out_by_the_reading_clock(patch: Patch) -> None:
     """Live it is forgotten, on replay it wins: what was answered in between turns around."""
-    patch.setattr(early, "is_meant_for", lambda decision, stored_at_ms: True)
-    patch.setattr(ledger, "is_meant_for", lambda decision, stored_at_ms: True)
+    patch.setattr(early, "is_meant_for", lambda *_: True)
+    patch.setattr(ledger, "is_meant_for", lambda *_: True)
 
 
 def early_decisions_are_forgotten_too_soon(patch: Patch) -> None:

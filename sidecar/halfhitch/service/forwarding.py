@@ -151,7 +151,10 @@ class Forwarder:
     def succeeded(self, step: Step, on_parked: Callable[[int], None]) -> None:
         """The step is committed: forget what it has parked, grow again."""
         if self._condemned or any(t.ending < 0 for t in step.transactions):
-            parked = [t.identity for t in step.transactions if t.ending < 0]
+            # A late copy's mark ends so too, but parks nothing: it has no resolution.
+            parked = [
+                t.identity for t in step.transactions if t.ending < 0 and t.resolution is not None
+            ]
             for identity in parked:
                 self._condemned.pop(identity, None)
             if parked:

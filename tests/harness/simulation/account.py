@@ -162,6 +162,9 @@ class Account:
             and self.true_ms(OP, d.op_offset) + EARLY_MS >= began_ms
         ]
         result: list[DecisionRead | Resolution] = list(within[:1])
+        if not self.life.plan.brokers_agree:
+            # A roll back that lies before its prepare is known by the time alone.
+            result += [d for d in within if self.true_ms(OP, d.op_offset) >= began_ms][:1]
         if life.count:
             # Said of the former life in the moment of the resume: it may count for this one.
             result += [d for d in story.decisions
@@ -212,6 +215,7 @@ def _judge_story(account: Account, story: Story, truth: Transaction) -> None:
         assert not story.forwarded, f"I3: {name} is given up and visible"
         assert is_parked, f"I3: {name} is given up and lost"
     _judge_late(account, story, truth, last)
+    _judge_promptness(account, story, truth)
 
 
 def _ended_as(story: Story, life: OneLife) -> Resolution | None:
@@ -290,6 +294,8 @@ def _judge_late(
 
     if last is not PARK or not truth.is_honest:
         return
+    if truth.seems_to_fail and not account.life.plan.brokers_agree:
+        return  # its roll back lies before its prepare, and whose it is cannot be told
     said = [d for d in story.decisions if d.resolution is not PARK]
     parkings = fold(account.cluster).parkings(story.identity)
     assert len(parkings) == 1, f"I3: {story.identity[1]} is parked as {parkings}"
@@ -298,6 +304,26 @@ def _judge_late(
         assert parkings[0].decision == said[0].resolution.value, (
             f"I1: {story.identity[1]} was decided ({said[0]}), and the parked one does not say so"
         )
+
+
+def _judge_promptness(account: Account, story: Story, truth: Transaction) -> None:
+    """Without faults, and with producers who answer, it takes no longer than its checks do."""
+    life, rules = account.life, account.life.plan.rules
+    group = life.apps.groups[story.identity[0]]
+    began_ms = account.true_ms(HALF, story.lives[-1].halves[0].half_offset)
+    if group.live_count == 0 or began_ms > life.calm_ms or truth.is_incomplete:
+        return
+    own = {half.half_offset for half in story.lives[-1].halves}
+    ended_ms = min(
+        account.true_ms(OP, mark.op_offset)
+        for mark in story.done
+        if mark.ending != COPIED and own.intersection(mark.half_offsets)
+    )
+    interval_ms = int(max(rules.interval_ms, rules.interval_ms_max) * (1 + rules.jitter))
+    # Ages may begin anew with the last takeover; the longest immunity is a minute.
+    longest_ms = 60_000 + (rules.count_max + 3) * (interval_ms + 20_000)
+    late_ms = ended_ms - max(life.calm_ms, began_ms) - longest_ms
+    assert late_ms <= 0, f"I3: {story.identity[1]} is decided {late_ms} ms too late"
 
 
 # -- checks ---------------------------------------------------------------------------------------
@@ -317,9 +343,7 @@ def _judge_checks(account: Account) -> None:
             _judge_giving_up(account, story, life, by_life[story.identity, life.count])
 
 
-def _judge_numbers(
-    account: Account, story: Story, life: OneLife, sents: list[Sent]
-) -> None:
+def _judge_numbers(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:
     """1, 2, 3: the next only when the last was delivered, never more than allowed."""
     name, highest = story.identity[1], 0
     for place, sent in enumerate(sents):
@@ -353,7 +377,9 @@ def _judge_times(account: Account, story: Story, life: OneLife, sents: list[Sent
     if story.identity in the_life.hastened:
         return
     began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
-    immunity_ms = rules.immunity_ms if life.halves[0].immunity_ms < 0 else life.halves[0].immunity_ms
+    immunity_ms = (
+        rules.immunity_ms if life.halves[0].immunity_ms < 0 else life.halves[0].immunity_ms
+    )
     first = sents[0]
     if not _is_time_blurred(the_life, began_ms, first.sent_ms):
         early_ms = began_ms + immunity_ms - first.sent_ms
@@ -372,10 +398,13 @@ def _judge_times(account: Account, story: Story, life: OneLife, sents: list[Sent
 def _is_time_blurred(life: Life, begin_ms: int, end_ms: int) -> bool:
     """A takeover reads ages off broker's stamps and the wall: the earlier of the two counts.
 
-    So one clock that jumps once makes nobody older; two that do, or one that does it twice, may.
+    So one clock that jumps ahead makes nobody older. Two that do may, and so does a broker that is
+    set back: the newest stamp is then one of before, and what was stored since looks an hour old.
     """
-    jumps = life.timeline.count["broker jumps"], life.timeline.count["coordinator jumps"]
-    return (jumps[0] > 1 or all(jumps)) and any(begin_ms <= t <= end_ms for t in life.takeover_ms)
+    count = life.timeline.count
+    jumps = count["broker jumps"] + bool(life.plan.op_ahead_ms)
+    is_blurred = count["brokers set back"] or jumps > 1 or (jumps and count["coordinator jumps"])
+    return bool(is_blurred) and any(begin_ms <= t <= end_ms for t in life.takeover_ms)
 
 
 def _judge_giving_up(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:

@@ -46,6 +46,7 @@ class Transaction:
     outcome: Resolution | None  # of the local transaction; None: nobody will ever know
     known_ms: int = 0  # since then the app can tell
     is_honest: bool = True
+    seems_to_fail: bool = False  # its prepare: rolled back before its half arrives
     is_incomplete: bool = False  # its last message is never stored, though the end covers it
     unknown_answers: int = 0  # so many checks are answered with "cannot say yet"
     answers_twice: bool = False
@@ -112,12 +113,15 @@ class Apps:
             unknown_answers=dice.choice([0, 0, 0, 1, 2]),
             answers_twice=dice.random() < 0.1,
         )
+        if dice.random() < 0.06:
+            transaction.seems_to_fail = transaction.is_honest = True
+            transaction.outcome = ROLLBACK
         transaction.known_ms = self._timeline.now_ms
         return transaction
 
     def _live(self, transaction: Transaction) -> None:
         dice, after = self._timeline.dice, self._timeline.after
-        delay_ms = 0
+        delay_ms = dice.randint(0, 30_000) if transaction.seems_to_fail else 0
         stored = len(transaction.messages) - transaction.is_incomplete
         for index in range(stored):
             delay_ms += dice.randint(0, 20)
@@ -128,6 +132,9 @@ class Apps:
             late_ms = dice.randint(100, 200_000)
             after(late_ms, lambda: self._prepare(transaction, index, is_late=True))
         transaction.known_ms = self._timeline.now_ms + delay_ms
+        if transaction.seems_to_fail:
+            self.decide(transaction, ROLLBACK, ResolutionSource.PRODUCER)
+            return
         if transaction.outcome is None:
             return
         how = dice.choice(["soon", "soon", "late", "very late", "never", "never", "never"])
@@ -166,6 +173,13 @@ class Apps:
             resolution = ROLLBACK if resolution is COMMIT else COMMIT
         self.decide(transaction, resolution, ResolutionSource.PRODUCER)
 
+    def end_after_all(self, identity: Identity) -> None:
+        """The end comes in the very moment in which the policy gives it up."""
+        transaction = self.transactions[identity]
+        if transaction.outcome is not None and self._cluster.is_faulty:
+            self._timeline.count["ends in the moment of giving up"] += 1
+            self._end(transaction)
+
     # -- decisions --------------------------------------------------------------------------------
 
     def decide(
@@ -182,6 +196,9 @@ class Apps:
             offsets = transaction.handles[-1]
         elif transaction.handles:
             self._timeline.count["decisions with old offsets"] += 1
+        if self._cluster.plan.brokers_agree and self._timeline.chance(0.1):
+            offsets = ()
+            self._timeline.count["decisions without offsets"] += 1
         self.append_decision(transaction.identity, resolution, source, offsets,
                              transaction.covered_count)  # fmt: skip
         transaction.decided.append((resolution, source))

@@ -27,19 +27,22 @@ POISONED = "gone"
 RESUMER = "resume-0"
 
 
-class Crash(BaseException):  # noqa: N818 - nobody may handle it
+class Crash(BaseException):
     """The process is gone at this point, with everything it had in memory."""
 
 
 class BrokerClock:
-    """Stamps what is appended."""
+    """Stamps what is appended; the op log's broker may be another one."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, op_ahead_ms: int) -> None:
         self._timeline = timeline
+        self._op_ahead_ms = op_ahead_ms
         self.ahead_ms = 0
+        self.topic = HALF
 
     def wall_ms(self) -> int:
-        return self._timeline.now_ms + self.ahead_ms
+        ahead_ms = self._op_ahead_ms if self.topic == OP else 0
+        return self._timeline.now_ms + self.ahead_ms + ahead_ms
 
     def monotonic_s(self) -> float:
         raise AssertionError("nobody asks a broker for this")
@@ -66,7 +69,7 @@ class Cluster:
     def __init__(self, timeline: Timeline, plan: Plan) -> None:
         self.timeline = timeline
         self.plan = plan
-        self.clock = BrokerClock(timeline)
+        self.clock = BrokerClock(timeline, plan.op_ahead_ms)
         self.kafka = MemoryKafka(self.clock, half_topic=HALF, op_topic=OP)
         self.kafka.create_topic(PARKED, 2)
         for topic in TARGETS:
@@ -86,6 +89,7 @@ class Cluster:
     ) -> int:
         if partition is None:
             partition = 0 if topic in (HALF, OP) else None
+        self.clock.topic = topic
         log_offset = self.kafka.append(topic, partition, key, value, headers, part_of)
         self.stored_at[topic, partition or 0, log_offset] = self.timeline.now_ms
         return log_offset
@@ -255,7 +259,9 @@ class SimulatedWriter:
 
     def _let_pass(self) -> None:
         timeline = self._cluster.timeline
-        timeline.pass_until(timeline.now_ms + timeline.dice.randint(0, self._cluster.plan.latency_ms))
+        timeline.pass_until(
+            timeline.now_ms + timeline.dice.randint(0, self._cluster.plan.latency_ms)
+        )
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """Halves first; op records only when that has worked."""

@@ -1,4 +1,4 @@
-"""The desk of a simulated coordinator: permits, deliveries on bad ways, reports that may be lost."""
+"""The desk of a simulated coordinator: permits, bad ways to producers, reports that get lost."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ class Desk:
             self._timeline.after(delay_ms, lambda s=sent, o=offsets: self._deliver(s, o))
             self._cluster.crash_point("while checks are delivered")
 
-    def forget(
-        self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()
-    ) -> None:
+    def forget(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()) -> None:
         for identity in identities:
             for sent in list(self._out.get(identity, ())):
                 self._settle(sent, CheckOutcome.DECIDED)
@@ -125,8 +123,13 @@ class Desk:
         def append() -> None:
             if self._is_dead:
                 return
-            source = ResolutionSource.POLICY
+            source, chance = ResolutionSource.POLICY, self._timeline.chance
+            is_race = identity in self._apps.transactions and chance(0.3)
+            if is_race and chance(0.6):
+                self._apps.end_after_all(identity)
             self._apps.append_decision(identity, resolution, source, half_offsets, covered_count)
+            if is_race:
+                self._apps.end_after_all(identity)
 
         self._timeline.after(self._timeline.dice.randint(0, 50), append)
 

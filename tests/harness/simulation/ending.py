@@ -83,9 +83,10 @@ def _forget_the_finished(life: Life) -> None:
     """New transactions push out the memory: both watermarks reach the ends of then."""
     kafka = life.cluster.kafka
     ends = {topic: kafka.log(topic, 0).end for topic in (HALF, OP)}
-    life.cluster.clock.ahead_ms = max(life.cluster.clock.ahead_ms, 0)
+    clock = life.cluster.clock
+    clock.topic = OP
     newest_ms = max((r.timestamp()[1] for r in kafka.log(OP, 0).records), default=0)
-    life.cluster.clock.ahead_ms += max(0, newest_ms - life.cluster.clock.wall_ms())
+    clock.ahead_ms += max(0, newest_ms - clock.wall_ms())
     for number in range(6):
         life.drive_for(HORIZON_MS // 2 + 60_000)
         _commit_one(life, f"after-{number}")

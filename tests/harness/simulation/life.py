@@ -89,6 +89,7 @@ class Life:
         self.owner: PartitionOwner | None = None
         self.coordinator_ahead_ms = 0
         self.is_ending = False
+        self.calm_ms = 0
         self.idle_wait_s = 6.0
         self._begin_process()
         self.apps.begin()
@@ -117,8 +118,10 @@ class Life:
         timeline.after(plan.active_ms, self._calm_down)
 
     def _broker_jumps(self) -> None:
-        self.cluster.clock.ahead_ms += self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
+        jump_ms = self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
+        self.cluster.clock.ahead_ms += jump_ms
         self._jumped("broker jumps")
+        self.timeline.count["brokers set back"] += jump_ms < 0
 
     def _coordinator_jumps(self) -> None:
         self.coordinator_ahead_ms += self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
@@ -142,6 +145,7 @@ class Life:
         self.cluster.is_faulty = False
         self.twin.is_lying = self.twin.is_away = False
         self.is_ending = True
+        self.calm_ms = self.timeline.now_ms
         dice = self.timeline.dice
         for group in self.apps.groups.values():
             group.live_count = dice.choice([0, 1, 1, 2])
@@ -197,7 +201,7 @@ class Life:
             return CheckBack(
                 0,
                 gate=self.desk,
-                index=self.twin,  # type: ignore[arg-type]
+                index=self.twin if plan.has_redis else None,  # type: ignore[arg-type]
                 policy=policy,
                 asking=asking,
                 observer=observer,
@@ -329,5 +333,6 @@ class Life:
             "early": early,
             "unread": max(0, unread) if decided else 0,
             "written": ledger._written_count,
+            "to write": len(ledger._ready) + bool(ledger._notes) + bool(ledger._conflicts),
             "permits": sum(self.desk.granted.values()),
         }

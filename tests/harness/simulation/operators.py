@@ -41,9 +41,7 @@ def fold(cluster: Cluster) -> ParkedFold:
 class Operators:
     """Any number of people with the same tools. `hasten` is their way to the owner."""
 
-    def __init__(
-        self, cluster: Cluster, apps: Apps, hasten: Callable[[Identity], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, apps: Apps, hasten: Callable[[Identity], None]) -> None:
         self._cluster = cluster
         self._timeline = cluster.timeline
         self._apps = apps

@@ -42,11 +42,18 @@ class Plan:
     broker_jumps: int = 0
     coordinator_jumps: int = 0
     producers_jump: bool = False
+    op_ahead_ms: int = 0  # the op log's broker, against that of the half log
+    has_redis: bool = True
     offset_resets: int = 0
     redis_faults: int = 0
     churn: int = 0
     operators: int = 0
     policy_of_topic: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def brokers_agree(self) -> bool:
+        """About the time, as far as decisions need it that name no halves."""
+        return self.broker_jumps == 0 and abs(self.op_ahead_ms) < HOUR_MS
 
 
 def planned(dice: Random) -> Plan:
@@ -93,6 +100,8 @@ def planned(dice: Random) -> Plan:
         broker_jumps=times(0.2, 2),
         coordinator_jumps=times(0.2, 2),
         producers_jump=dice.random() < 0.2,
+        op_ahead_ms=dice.choice([0] * 8 + [-20_000, 20_000, -HOUR_MS, HOUR_MS]),
+        has_redis=dice.random() < 0.9,
         offset_resets=times(0.15, 2),
         redis_faults=times(0.4, 4),
         churn=times(0.6, 6),

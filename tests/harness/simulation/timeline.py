@@ -22,7 +22,7 @@ class Timeline:
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.seed = seed
-        self.dice = Random(seed)  # noqa: S311 - not for secrets
+        self.dice = Random(seed)
         self.now_ms = START_MS
         self.count: Counter[str] = Counter()
         self.lines: list[str] | None = [] if is_traced else None

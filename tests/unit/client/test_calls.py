@@ -180,13 +180,14 @@ def test_the_answer_to_a_check_says_that_it_is_one(state, path):
 
 def test_the_stream_of_checks_is_asked_for_with_what_no_path_carries_encoded():
     calls = Calls(ADDRESS, "a b+é", "s3cret")
-    first, headers, body = split(calls.checks("x" * 98 + "é-17", 3))
+    first, headers, body = split(calls.checks("x" * 98 + "é-17", 3, 64))
     assert first == "GET /v1/checks?producer_group=a%20b%2B%C3%A9 HTTP/1.1"
     assert headers == {
         "Host": "127.0.0.1:8340",
         "Half-Token": "s3cret",
         "Half-Heartbeat": "3",
         "Half-Producer-Name": "x" * 91 + "%C3%A9-17",
+        "Half-Checks-At-Once": "64",
     }
     assert body == b""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.doors.http import Limits
+from halfhitch.service.checking.api import AT_ONCE_ELSE
 from harness.deaf_socket import make_deaf
 from harness.fake_desk import FakeDesk, a_check
 from harness.raw_http import Client, raw_half, request, until
@@ -240,6 +241,23 @@ async def test_a_group_is_taken_exactly_as_encoded(
     await group.open()
     await group.producer(target=f"/v1/checks?{query}")
     assert group.desk.links[0].producer_group == producer_group
+
+
+@pytest.mark.parametrize("at_once", ["0", "10001", "-1", "1.5", "x", "", "9" * 30])
+async def test_a_number_of_checks_at_once_that_cannot_be_is_refused(
+    group: Group, at_once: str
+) -> None:
+    await group.open()
+    status, code, message = await refused(group, TARGET, ("Half-Checks-At-Once", at_once))
+    assert (status, code) == (400, "invalid_request")
+    assert "Half-Checks-At-Once" in message
+
+
+async def test_a_producer_says_how_many_checks_it_wants_at_once(group: Group) -> None:
+    await group.open()
+    await group.producer(("Half-Checks-At-Once", "7"))
+    await group.producer()
+    assert [link.at_once for link in group.desk.links] == [7, AT_ONCE_ELSE]
 
 
 @pytest.mark.parametrize("beat", ["0", "61", "-1", "1.5", "x", "", "9" * 30])

@@ -258,3 +258,18 @@ async def test_an_instance_that_asks_and_owns_gets_both_its_reports() -> None:
     world.deliver()
     assert one.sink.outcomes() == two.sink.outcomes() == [COMMIT]
     assert one.permits() == two.permits() == (0, 0)
+
+
+async def test_a_producer_has_no_more_checks_at_once_than_it_wants() -> None:
+    """What lies in the buffers in front of a busy producer would run out of time unasked."""
+    one = lone()
+    link = one.link()
+    link.at_once = 2
+    await one.ask(*(check(f"T{number}") for number in range(5)))
+    assert link.ids == ["T0", "T1"]
+    for number in range(5):
+        assert one.desk.settle(identity(f"T{number}"), COMMIT)
+        await turn()
+        assert len(link.ids) == min(5, number + 3)
+    assert one.sink.outcomes() == [COMMIT] * 5
+    assert one.permits() == (0, 0)
