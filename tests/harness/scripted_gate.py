@@ -37,9 +37,7 @@ class ScriptedGate:
         self.taken -= len(checks)
         self.sent += checks
 
-    def forget(
-        self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()
-    ) -> None:
+    def forget(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()) -> None:
         self.forgotten += identities
 
     def decide(

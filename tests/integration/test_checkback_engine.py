@@ -113,3 +113,23 @@ def answering(site: CheckSite) -> Any:
         await writer.drain()
 
     return answer
+
+
+async def test_an_instance_that_has_stopped_in_good_order_is_not_asked_any_more(
+    site: CheckSite,
+) -> None:
+    """What it prepared would wait for its silence; every restart would cost that much."""
+    async with site.engine() as owner:
+        site.link(owner, "at owner")
+        async with site.doorkeeper(instance="other") as other:
+            site.link(other, "at other")
+            await site.until_seen(owner, "other")
+            for name in names("t"):
+                await site.orphan(other, name, PLANS["commit"], immunity_s=2)
+        await site.until_pending(owner)
+        await site.judged()
+    silence_s = site.desk_limits.answer_s + site.desk_limits.inbox_grace_s
+    for name in names("t"):
+        (asked,) = site.witness.of(name)
+        assert asked.by == "at owner"
+        assert asked.at_s - site.witness.prepared_s[name] < 2 + silence_s - 1

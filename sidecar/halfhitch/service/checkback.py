@@ -94,7 +94,7 @@ class CheckBack:
     # -- the owner's thread ----------------------------------------------------------------------
 
     def start_clock(self, newest_ms: int) -> None:
-        """The replay is over; the newest record is of this broker time.
+        """The replay is over; the last half is of this broker time (0: there was none).
 
         The earlier one of two clocks counts: neither a broker nor this machine with a clock that is
         ahead may make a transaction look older than it is. After this no clock but ours is looked

@@ -115,6 +115,7 @@ class PartitionOwner:
         self._half_end = 0  # of the half log, when it was last asked for
         self._early_asked_s = 0.0
         self._newest_half_ms = 0
+        self._last_half_ms = 0  # of the half read last: a broker's clock may have been set back
         self._trimmed = (0, 0)
         self._trimmed_at_s = 0.0
         self._op_held = False
@@ -133,7 +134,7 @@ class PartitionOwner:
         self._payloads.clear()
         self._waiting.clear()
         self._half_end = 0
-        self._newest_half_ms = 0
+        self._newest_half_ms = self._last_half_ms = 0
         self._writer.fence()
         self._stored = self._reader.committed_positions()
         half_start, op_start = self._reader.begin(*self._stored)
@@ -145,7 +146,7 @@ class PartitionOwner:
             rules=self._limits.check_rules,
         )
         replayed = self._replay(ledger)
-        self.checkback.start_clock(self._log_time_ms)
+        self.checkback.start_clock(self._last_half_ms)
         self._watermarks = self._trimmed = (half_start, op_start)
         self._op_held = False
         self._ledger = ledger
@@ -278,6 +279,7 @@ class PartitionOwner:
             return 1
         ledger.half(event)
         self._newest_half_ms = max(self._newest_half_ms, event.stored_at_ms)
+        self._last_half_ms = event.stored_at_ms
         self._payloads.put(half_offset, payload)
         return 0
 
