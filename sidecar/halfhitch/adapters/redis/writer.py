@@ -360,10 +360,11 @@ class Writer:
     def _leave(self) -> None:
         """Others should not go on sending us checks; whatever this misses expires."""
         self._write(Batch(posts=self._outbox.take(0).posts), is_pulse=False)
-        announced, _ = self._presence.to_announce()
+        # A desk that stops has withdrawn its groups already, but no turn may have written that.
+        announced, withdrawn = self._presence.to_announce()
         owners = [self._keys.owner(partition) for partition in self._outbox.owned()]
         work = Work()
-        for group in announced:
+        for group in announced | withdrawn:
             work.add("ZREM", self._keys.producers(group), self._instance)
         for key in owners:
             work.add("GET", key, read=partial(self._give_up, key))
