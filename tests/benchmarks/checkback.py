@@ -126,9 +126,11 @@ def _hung(director: Director) -> list[Row]:
     count = 500 if director.plan.is_quick else 2_000
     pairs = 2 if director.plan.is_quick else _HUNG_PAIRS
     alone_s, beside_s, silent_count = [], [], 0
-    # Hung checks come back soon and often: an hour of them in some seconds.
+    # Hung checks come back soon and often: an hour of them in some seconds. And no breaker, which
+    # would leave the hung group alone after its first ones.
     rules = {"interval_ms": 1_000, "count_max": 1_000}
-    with _engine(director, "hung-", rules, {"answer_s": 1.0}) as load:
+    never = {"failure_count": 1_000_000}
+    with _engine(director, "hung-", rules, {"answer_s": 0.1}, never) as load:
         pids = {"sidecar": load.pid}
         _storm(director, load, pids, "", count, {})  # Java compiles
         for pair in range(pairs):
@@ -221,8 +223,11 @@ def _engine(
     prefix: str,
     rules: dict[str, Any] | None = None,
     desk: dict[str, Any] | None = None,
+    breaker: dict[str, Any] | None = None,
 ) -> Child:
-    given = director.arguments(prefix=_PREFIX + prefix, rules=rules or {}, desk=desk or {})
+    given = director.arguments(
+        prefix=_PREFIX + prefix, rules=rules or {}, desk=desk or {}, breaker=breaker or {}
+    )
     return director.child("load_checks", given)
 
 

@@ -21,6 +21,7 @@ from halfhitch.core.model import ProducerGroup, Resolution, ResolutionSource
 from halfhitch.engine import Engine, EngineOptions
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.checking.breaker import BreakerLimits
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
 
@@ -201,7 +202,7 @@ def _options(given: dict[str, Any]) -> EngineOptions:
         topic_prefix=given["prefix"],
         create_topics=True,
         owner_limits=OwnerLimits(check_rules=CheckRules(**given["rules"])),
-        desk_limits=DeskLimits(**given["desk"]),
+        desk_limits=DeskLimits(**given["desk"], breaker=BreakerLimits(**given["breaker"])),
     )
 
 
