@@ -75,6 +75,11 @@ _ANSWERS: Final = {
 }
 
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_DECIDED: Final = CheckOutcome.DECIDED
+_CHECK: Final = ResolutionSource.CHECK
+
+
 def _nobody(_: str) -> None:
     """Nobody wants to know which groups prepare here."""
 
@@ -227,8 +232,8 @@ class Engine:
         self, identity: Identity, resolution: Resolution | None, source: ResolutionSource
     ) -> None:
         """An end was answered here: if a check of it is out, that is its answer."""
-        outcome = CheckOutcome.DECIDED
-        if source is ResolutionSource.CHECK and resolution is not None:
+        outcome = _DECIDED
+        if source is _CHECK and resolution is not None:
             outcome = _ANSWERS[resolution]
         self.desk.settle(identity, outcome)
 

@@ -36,7 +36,7 @@ COLUMNS_MAX = 100
 #: path -> (its own ceiling, why)
 LONG_MODULES = {
     "sidecar/halfhitch/core/ledger.py": (
-        360,
+        370,
         "one class; what feeds it, plan and confirm are only understood together",
     ),
     "sidecar/halfhitch/core/checks.py": (

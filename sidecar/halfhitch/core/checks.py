@@ -30,6 +30,10 @@ from halfhitch.core.timers import Timers
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.waiting import Waiting
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_AWAITING: Final = State.AWAITING
+_PENDING: Final = State.PENDING
+
 #: At most so many are moved on in one turn: a takeover may find a million of them.
 _TURN_MAX: Final = 20_000
 #: Deliveries of one number that got lost on the way; then it counts as delivered. A producer that
@@ -151,7 +155,7 @@ class Checks:
         is_counted: bool, is_lost: bool, since_ms: int = 0,
     ) -> None:  # fmt: skip
         """What became of a delivery `since_ms` ago. Of an older number it says nothing any more."""
-        if transaction.state is not State.PENDING or number != transaction.check_count:
+        if transaction.state is not _PENDING or number != transaction.check_count:
             return
         transaction.answer = (answer, by)
         self._asked.discard(transaction.identity)
@@ -175,7 +179,7 @@ class Checks:
     def hasten(self, transaction: Transaction) -> bool:
         """Somebody wants it checked now; False when it has had all its checks."""
         used_up = transaction.is_delivered and transaction.check_count >= self.rules.count_max
-        if used_up or transaction.state is not State.PENDING:
+        if used_up or transaction.state is not _PENDING:
             return False
         if transaction.is_told and not transaction.is_waiting:
             transaction.due_ms = self._now()
@@ -197,14 +201,14 @@ class Checks:
         self.now_ms = now_ms
         self._grow_old(now_ms)
         for transaction in self._timers.due(now_ms, _TURN_MAX):
-            if transaction.state is State.AWAITING:
+            if transaction.state is _AWAITING:
                 self.incomplete.append(transaction)
             else:
                 self._wake(transaction, now_ms)
 
     def _grow_old(self, now_ms: int) -> None:
         young = self._young
-        pending, awaiting = State.PENDING, State.AWAITING
+        pending, awaiting = _PENDING, _AWAITING
         old_from_ms = now_ms - self.rules.doubt_ms
         for _ in range(min(len(young), _TURN_MAX)):
             transaction = young[0]
@@ -312,7 +316,7 @@ class Checks:
                 yield CopyOrder(transaction, transaction.check_count + 1)
         while self._renewals:
             transaction = self._renewals.popleft()
-            if transaction.state is State.PENDING and not transaction.missing_count:
+            if transaction.state is _PENDING and not transaction.missing_count:
                 yield CopyOrder(transaction, transaction.check_count)
 
     def _next_fresh(self, queue: deque[Transaction]) -> Transaction | None:
@@ -337,7 +341,7 @@ class Checks:
         chosen: list[Transaction] = []
         while self._given_up and len(chosen) < count_max:
             transaction = self._given_up.popleft()
-            if transaction.state is State.PENDING:
+            if transaction.state is _PENDING:
                 if transaction.missing_count:
                     self._sleep(transaction)
                 else:

@@ -21,6 +21,8 @@ Check-back is in checks.py; here it is tied in. Not here: payloads (the owner ke
 offset), time (`tick` brings it).
 """
 
+from typing import Final
+
 from halfhitch.core.accounts import Accounts
 from halfhitch.core.checks import CopyOrder
 from halfhitch.core.early import is_meant_for
@@ -42,6 +44,22 @@ from halfhitch.core.model import (
 from halfhitch.core.step import Step, assemble
 from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.errors import invariant
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PARK: Final = Resolution.PARK
+_AWAITING: Final = State.AWAITING
+_PENDING: Final = State.PENDING
+_READY: Final = State.READY
+_WRITTEN: Final = State.WRITTEN
+_ABORTED: Final = Trigger.ABORTED
+_COMPLETED: Final = Trigger.COMPLETED
+_CONFIRMED: Final = Trigger.CONFIRMED
+_COPY_PLANNED: Final = Trigger.COPY_PLANNED
+_DECIDED: Final = Trigger.DECIDED
+_DECIDED_WHOLE: Final = Trigger.DECIDED_WHOLE
+_DONE_READ: Final = Trigger.DONE_READ
+_INCOMPLETE: Final = Trigger.INCOMPLETE
+_PLANNED: Final = Trigger.PLANNED
 
 __all__ = ["Ledger", "Step"]
 
@@ -69,7 +87,7 @@ class Ledger(Accounts):
             self._first_half(event)
         elif event.resumed_count < transaction.resumed_count:
             self._late_half(event, GIVEN_UP)
-        elif transaction.state is State.WRITTEN:
+        elif transaction.state is _WRITTEN:
             self._late_half(event, transaction.ending)
         else:
             self._further_half(transaction, event)
@@ -95,7 +113,7 @@ class Ledger(Accounts):
             ending = self._finished.ending(event.identity)
             if ending is None:
                 self._early.add(event)
-            elif event.resolution is not Resolution.PARK:
+            elif event.resolution is not _PARK:
                 self._late_decision(event, ending)
 
     def done(self, event: DoneRead) -> None:
@@ -118,15 +136,15 @@ class Ledger(Accounts):
             holder = self._marks.holder(half_offset)
             if holder is not None and holder.identity == identity:
                 if holder is not transaction:  # a late half whose own mark this is
-                    holder.move(Trigger.DONE_READ)
+                    holder.move(_DONE_READ)
                 self._marks.half_done(half_offset)
         self._late.done_read(identity)
         if transaction is None:
             # Its halves lie below where this replay began, or are all marked already.
             self._decided_too_late(event)
-        elif transaction.state is State.WRITTEN:
+        elif transaction.state is _WRITTEN:
             self._written_count -= 1
-            transaction.move(Trigger.DONE_READ)
+            transaction.move(_DONE_READ)
         else:
             self._finished_before_us(transaction, event.ending)
 
@@ -162,13 +180,13 @@ class Ledger(Accounts):
         """Decided long ago, but messages are missing: park them, if the half log was read."""
         incomplete, self.checks.incomplete = self.checks.incomplete, []
         for transaction in incomplete:
-            if transaction.state is not State.AWAITING:
+            if transaction.state is not _AWAITING:
                 continue
             if not is_caught_up or transaction.missing_count:
                 self.checks.awaits(transaction)
             else:
                 transaction.parked = True
-                transaction.move(Trigger.INCOMPLETE)
+                transaction.move(_INCOMPLETE)
                 self._ready.append(transaction)
 
     def plan(
@@ -189,9 +207,9 @@ class Ledger(Accounts):
             not chosen or (messages < message_count_max and size_bytes < bytes_max)
         ):
             transaction = self._ready.popleft()
-            if transaction.state is not State.READY:
+            if transaction.state is not _READY:
                 continue  # finished by a done mark while it waited here
-            transaction.move(Trigger.PLANNED)
+            transaction.move(_PLANNED)
             chosen.append(transaction)
             messages += transaction.message_count
             size_bytes += transaction.size_bytes
@@ -221,7 +239,7 @@ class Ledger(Accounts):
             order = next(orders, None)
             if order is None:
                 break
-            order.transaction.move(Trigger.COPY_PLANNED)
+            order.transaction.move(_COPY_PLANNED)
             copies.append(order)
             messages += order.transaction.message_count
             size_bytes += order.transaction.size_bytes
@@ -232,14 +250,14 @@ class Ledger(Accounts):
         self._take_back(step)
         self._marks.confirmed(step.half_watermark)
         for transaction, mark in zip(step.transactions, step.done, strict=True):
-            transaction.move(Trigger.CONFIRMED)
+            transaction.move(_CONFIRMED)
             if transaction.resolution is not None:
                 self._decided_count -= 1
                 self._written_count += 1
             for half_offset in mark.half_offsets:
                 self._marks.half_done(half_offset)
         for order, mark in zip(step.copies, step.copied, strict=True):
-            order.transaction.move(Trigger.CONFIRMED)
+            order.transaction.move(_CONFIRMED)
             order.transaction.lift()
             self.checks.copied(order)
             for half_offset in mark.half_offsets:
@@ -254,10 +272,10 @@ class Ledger(Accounts):
         """The step's Kafka transaction is surely not committed: all of it is to be done again."""
         self._take_back(step)
         for transaction in step.transactions:
-            transaction.move(Trigger.ABORTED)
+            transaction.move(_ABORTED)
             transaction.parked = transaction.parked and not transaction.is_whole
         for order in reversed(step.copies):
-            order.transaction.move(Trigger.ABORTED)
+            order.transaction.move(_ABORTED)
             self.checks.copy_failed(order)
         self._ready.extendleft(reversed(step.transactions))
 
@@ -272,7 +290,7 @@ class Ledger(Accounts):
         if stored_ms == self._stored_ms:
             stored_ms = self._stored_ms  # those of one batch share one number
         self._stored_ms = stored_ms
-        transaction = Transaction(event.identity, State.PENDING, stored_ms)
+        transaction = Transaction(event.identity, _PENDING, stored_ms)
         transaction.began_at = event.half_offset
         if event.first_half_offset >= 0:
             transaction.began_at = HalfOffset(event.first_half_offset)
@@ -288,7 +306,7 @@ class Ledger(Accounts):
             self._decide(transaction, event.born, event.born_count, op_offset)
         if self._early.count:
             for decision in self._early.take(event.identity):
-                if decision.resolution is not Resolution.PARK:  # that is said of what was read
+                if decision.resolution is not _PARK:  # that is said of what was read
                     self._apply(transaction, decision)
 
     def _further_half(self, transaction: Transaction, event: HalfRead) -> None:
@@ -303,20 +321,20 @@ class Ledger(Accounts):
             self.checks.began_before(transaction, _first_stored_ms(event))
         transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
-        if transaction.state is State.AWAITING and transaction.is_whole:
-            transaction.move(Trigger.COMPLETED)
+        if transaction.state is _AWAITING and transaction.is_whole:
+            transaction.move(_COMPLETED)
             self.checks.completed(transaction)
             self._ready.append(transaction)
         elif transaction.parked and transaction.is_whole:
             transaction.parked = False  # the last message came in the very moment of giving it up
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
-        if event.resolution is Resolution.PARK and event.op_offset <= transaction.fence:
+        if event.resolution is _PARK and event.op_offset <= transaction.fence:
             return  # said of a life before this one
         if transaction.resolution is not None:
-            if event.resolution is Resolution.PARK:
+            if event.resolution is _PARK:
                 return  # a policy gave it up when it was decided already; nobody lost
-            if transaction.resolution is Resolution.PARK:
+            if transaction.resolution is _PARK:
                 self._notes.add(event)
             elif transaction.resolution is not event.resolution:
                 self._conflicts.add(event.identity, event.op_offset)
@@ -340,10 +358,10 @@ class Ledger(Accounts):
         self._marks.decided(transaction)
         self.checks.decided(transaction)
         if transaction.is_whole:
-            transaction.move(Trigger.DECIDED_WHOLE)
+            transaction.move(_DECIDED_WHOLE)
             self._ready.append(transaction)
         else:
-            transaction.move(Trigger.DECIDED)
+            transaction.move(_DECIDED)
             self.checks.awaits(transaction)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from halfhitch.core.checks import CopyOrder
 from halfhitch.core.model import (
@@ -14,6 +15,10 @@ from halfhitch.core.model import (
     Resolution,
 )
 from halfhitch.core.transaction import Transaction
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_PARK: Final = Resolution.PARK
 
 
 @dataclass(slots=True)
@@ -64,9 +69,9 @@ def assemble(
     for transaction in transactions:
         identity, ending = transaction.identity, transaction.ending
         done.append(DoneMark(identity, ending, transaction.half_offsets()))
-        if transaction.resolution is Resolution.PARK or transaction.parked:
+        if transaction.resolution is _PARK or transaction.parked:
             forwards.append([half_offset for _, half_offset in transaction.messages()])
-        elif transaction.resolution is Resolution.COMMIT:
+        elif transaction.resolution is _COMMIT:
             forwards.append(list(transaction.covered()))
         if ending > 0 and (uncovered := transaction.uncovered()):
             op_offset = transaction.decided_op_offset

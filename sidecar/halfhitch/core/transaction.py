@@ -87,6 +87,12 @@ _SMALL_MAX: Final = 8_192
 _SMALL: Final = tuple(range(_SMALL_MAX))
 
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_PARK: Final = Resolution.PARK
+_ROLLBACK: Final = Resolution.ROLLBACK
+
+
 class Transaction:
     """Halves by index, the winning decision, the state. Slotted: there may be a million of them.
 
@@ -206,7 +212,7 @@ class Transaction:
     @property
     def is_whole(self) -> bool:
         """Whether the decision can be carried out with the halves that are here."""
-        if self.resolution is not Resolution.COMMIT:
+        if self.resolution is not _COMMIT:
             return self.missing_count == 0
         if self.covered_count == 1:
             return self.first >= 0
@@ -219,11 +225,11 @@ class Transaction:
     @property
     def ending(self) -> int:
         """How it ends, in the words of a done mark."""
-        if self.resolution is Resolution.PARK:
+        if self.resolution is _PARK:
             return GIVEN_UP
         if self.parked:
             return PARKED
-        return ROLLED_BACK if self.resolution is Resolution.ROLLBACK else self.covered_count
+        return ROLLED_BACK if self.resolution is _ROLLBACK else self.covered_count
 
     def messages(self) -> list[tuple[int, HalfOffset]]:
         """Index and half offset of every message that was read, by index; no duplicate copies."""

@@ -29,6 +29,10 @@ from halfhitch.wire.parked import (
     parked_headers,
 )
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_PARK: Final = Resolution.PARK
+
 logger = logging.getLogger(__name__)
 
 #: Transactions found to be undeliverable, waiting for the step that parks them.
@@ -63,10 +67,13 @@ class Forwarder:
         owners: list[Identity] = []
         commits = iter(step.forwards)
         for place, transaction in enumerate(step.transactions):
-            if transaction.resolution not in (Resolution.COMMIT, Resolution.PARK):
+            resolution = transaction.resolution
+            if resolution is not _COMMIT and resolution is not _PARK:
                 continue
             halves = next(commits)
-            why = _why_given_up(transaction, self._check_count_max)
+            why = None
+            if resolution is _PARK or transaction.parked:
+                why = _why_given_up(transaction, self._check_count_max)
             if why is None:
                 records, detail = self._forwards(halves, payload)
                 detail = self._condemned.get(transaction.identity, detail)
@@ -129,12 +136,12 @@ class Forwarder:
             *why,
             self._partition,
             half_offset,
-            None if transaction.resolution is Resolution.PARK else Resolution.COMMIT.value,
+            None if transaction.resolution is _PARK else Resolution.COMMIT.value,
             transaction.check_count,
             transaction.stored_at_ms,
             answer,
             asked,
-            0 if transaction.resolution is Resolution.PARK else transaction.covered_count,
+            0 if transaction.resolution is _PARK else transaction.covered_count,
         )
         headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)
@@ -150,7 +157,7 @@ class Forwarder:
 
     def succeeded(self, step: Step, on_parked: Callable[[int], None]) -> None:
         """The step is committed: forget what it has parked, grow again."""
-        if self._condemned or any(t.ending < 0 for t in step.transactions):
+        if self._condemned or any(mark.ending < 0 for mark in step.done):
             # A late copy's mark ends so too, but parks nothing: it has no resolution.
             parked = [
                 t.identity for t in step.transactions if t.ending < 0 and t.resolution is not None
@@ -184,7 +191,7 @@ class Forwarder:
 
 def _why_given_up(transaction: Transaction, count_max: int) -> tuple[str, str] | None:
     """The reason and a sentence, for what is parked without having been refused anywhere."""
-    if transaction.resolution is Resolution.COMMIT:
+    if transaction.resolution is _COMMIT:
         if not transaction.parked:
             return None
         missing = transaction.covered_count - transaction.message_count

@@ -48,6 +48,11 @@ from halfhitch.service.visibility import Visibility
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.handle import TOPICS_MAX, Handle, HandleCodec
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_PARK: Final = Resolution.PARK
+_ROLLBACK: Final = Resolution.ROLLBACK
+
 _DECIDED_AS: Final = {
     Standing.COMMITTING: Resolution.COMMIT,
     Standing.COMMITTED: Resolution.COMMIT,
@@ -183,7 +188,7 @@ class TransactionService:
         try:
             await parts.admission.check_messages(messages, len(known.half_offsets))
             decided = self._decided(known, identity)
-            if decided is Resolution.PARK:
+            if decided is _PARK:
                 raise _given_up(identity)
             if decided is not None:
                 raise ContraryDecision(
@@ -214,7 +219,7 @@ class TransactionService:
     def _refuse_rolled_back(self, partition: int, identity: Identity) -> None:
         """A prepare under an id that was rolled back would be acknowledged and then dropped."""
         standing = self._parts.owners.standing(partition, identity, -1)
-        if standing is not None and _DECIDED_AS.get(standing) is Resolution.ROLLBACK:
+        if standing is not None and _DECIDED_AS.get(standing) is _ROLLBACK:
             raise ContraryDecision(
                 f"transaction {identity[1]} is already rolled back; prepare again under a new id",
                 decided=TransactionState.ROLLED_BACK.value,
@@ -274,7 +279,7 @@ class TransactionService:
         """Roll back what may have been stored; without waiting, and without a second failure."""
         decision = Decision(
             identity,
-            Resolution.ROLLBACK,
+            _ROLLBACK,
             covered_count,
             stored,
             ResolutionSource.PRODUCER,
@@ -343,7 +348,7 @@ class TransactionService:
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
         op_offset = await parts.decisions.append(known.partition, decision)
-        if decided is Resolution.PARK:
+        if decided is _PARK:
             raise _given_up(identity)
         if decided is not None:
             raise _contrary(identity, decided, resolution)
@@ -376,7 +381,7 @@ class TransactionService:
             parts.visibility.give_up(partition, identity, news)
         if ending == GIVEN_UP:
             raise _given_up(identity)
-        won = Resolution.ROLLBACK if ending == ROLLED_BACK else Resolution.COMMIT
+        won = _ROLLBACK if ending == ROLLED_BACK else _COMMIT
         if won is not resolution:
             raise _contrary(identity, won, resolution)
         if ending == PARKED:
@@ -384,7 +389,7 @@ class TransactionService:
                 f"transaction {identity[1]} is committed, but one of its topics does not take the "
                 "message: all its messages lie on the parked topic, with the reason"
             )
-        if won is Resolution.COMMIT:
+        if won is _COMMIT:
             await parts.markers.settled(known.topics)
         return True
 
