@@ -389,7 +389,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (long_module, "cli/x.py", "\n" * (MODULE_LINES_MAX + 1)),
         (long_module, _CORE, "\n" * (CORE_LINES_MAX + 1)),
         (long_module, "tests/unit/test_x.py", "\n" * (TEST_LINES_MAX + 1)),
-        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 361),
+        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 371),
         (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * CORE_LINES_MAX),
         (long_lines, "x.py", "#" * (COLUMNS_MAX + 1)),
         (long_lines, "x.py", "x" * (COLUMNS_MAX + 1) + "  # noqa: E501"),

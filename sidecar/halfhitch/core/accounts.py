@@ -173,14 +173,12 @@ class Accounts:
         transaction.move(Trigger.DONE_READ)
 
     def _is_of_former_life(self, event: DoneRead) -> bool:
-        """Whether the mark speaks of a life before the present one.
+        """Whether the mark of one that was put back speaks of a life before the present one.
 
         All marks up to the note that it was put back do; after it only those of late copies and of
         late decisions of that time, which name no half of the present life.
         """
-        transaction = self._by_identity.get(event.identity)
-        if transaction is None or not transaction.resumed_count:
-            return False
+        transaction = self._by_identity[event.identity]
         if event.op_offset <= transaction.fence:
             return True
         named = set(event.half_offsets)

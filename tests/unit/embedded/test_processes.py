@@ -145,9 +145,11 @@ def test_a_killed_supervisor_takes_its_server_with_it(start):
     wait_until(lambda: not state(server.pid), GONE_S)
 
 
+#: A test run that was started in the background may ignore SIGHUP, and its children inherit that.
 OWNER = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from halfhitch.embedded import ServerProcess
 server = ServerProcess(
     "it", [sys.executable, "-I", "-S", "-c", {code!r}], log=Path({log!r}), **{options}
