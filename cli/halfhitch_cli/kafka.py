@@ -8,9 +8,11 @@ import re
 from types import TracebackType
 from typing import Any, Self
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import brokers
+from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.config import Settings
 from halfhitch.errors import KafkaUnavailable
 
@@ -25,14 +27,14 @@ class KafkaAdmin:
         self._bootstrap = settings.kafka.bootstrap
         self._wait_s = wait_s
         self._errors: list[str] = []
-        config: dict[str, Any] = {
-            **settings.kafka.options.for_client("admin"),
+        self._common: dict[str, Any] = {
             "bootstrap.servers": settings.kafka.bootstrap,
             "client.id": "halfhitch-cli",
             "log_level": 0,
             "error_cb": self._remember,
         }
-        self.client = AdminClient(config)
+        self._consumer_options = settings.kafka.options.for_client("consumer")
+        self.client = AdminClient({**settings.kafka.options.for_client("admin"), **self._common})
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +58,13 @@ class KafkaAdmin:
                 f"Kafka does not answer at {self._bootstrap} within {self._wait_s:g} s ({reason}): "
                 "check kafka.bootstrap, the network and kafka.options."
             ) from error
+
+    def stored_offsets(self, group: str) -> StoredOffsets:
+        """What the group has stored."""
+        config = {**self._consumer_options, **self._common, "group.id": group}
+        # Only what is final counts: not what an open Kafka transaction may still take back.
+        config |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+        return StoredOffsets(lambda: Consumer(config))
 
     def _remember(self, error: Any) -> None:
         text = error.str()

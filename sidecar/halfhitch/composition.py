@@ -12,11 +12,13 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from halfhitch.adapters.watchdog import Watchdog, progress, resting
 from halfhitch.config import Settings
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.admin.door import AdminDoor
@@ -87,11 +89,13 @@ class App:
         await self.engine.stop()
         if self._lag is not None:
             self._lag.cancel()
+            resting()
         if self.admin is not None:
             await self.admin.stop()
 
     async def _sample_lag(self) -> None:
         while True:
+            progress()
             due_s = time.monotonic() + _LAG_SAMPLE_S
             await asyncio.sleep(_LAG_SAMPLE_S)
             self.metrics.loop_lag(max(0.0, time.monotonic() - due_s))
@@ -132,6 +136,7 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         ),
         transaction_timeout_ms=owner.transaction_timeout_ms,
         session_timeout_ms=owner.session_timeout_ms,
+        group_instance_id=settings.instance.id if owner.static_membership else None,
         message_bytes_max=settings.messages.bytes_max,
         visible_wait_s=settings.visible.wait_s_max,
         producer_options=kafka.options.for_client("producer"),
@@ -181,12 +186,26 @@ def run(
     log_setup.set_up(level=settings.log.level, form=settings.log.format, secrets=settings.secrets())
     # Hundreds of thousands of long-lived records: the default would walk them all the time.
     gc.set_threshold(50_000, 20, 100)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _watchdog(settings), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             return runner.run(_serve(settings, create_topics=create_topics, on_ready=on_ready))
         except HalfHitchError as error:
             print(f"halfhitch: {error}", file=sys.stderr)  # noqa: T201 - the command's own answer
             return 1
+
+
+@contextmanager
+def _watchdog(settings: Settings) -> Iterator[None]:
+    hung_s = settings.owner.hung_call_s
+    if not hung_s:
+        yield
+        return
+    watchdog = Watchdog(hung_s)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.stop()
 
 
 async def _serve(

@@ -11,29 +11,31 @@ break a promise are final: `failed` tells, and the process should end.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
-
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
 
 from halfhitch import __version__
 from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
-from halfhitch.adapters.kafka import clients, topics
+from halfhitch.adapters.kafka import inspection, topics
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
 from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
-from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
+from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
+from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
+from halfhitch.adapters.kafka.stored import StoredOffsets
+from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.engine_clients import EngineClients
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
@@ -61,8 +63,6 @@ logger = logging.getLogger(__name__)
 
 #: Kafka is asked for a sign of life so often; readiness follows it.
 _PROBE_S: Final = 2.0
-#: System headers and the record's own frame.
-_RECORD_OVERHEAD_BYTES: Final = topics.RECORD_OVERHEAD_BYTES
 _FLUSH_S: Final = 5.0
 #: One try at the internal topics. A stop cannot interrupt it, so it must be short; it is repeated.
 _TOPICS_WAIT_S: Final = 5.0
@@ -94,6 +94,7 @@ class Engine:
         self._observer = observer
         self._clock = clock or SystemClock()
         self._names = topics.InternalTopics(options.topic_prefix)
+        self._clients = EngineClients(options, self._names)
         self._started_s = self._clock.monotonic_s()
         self._kafka_trouble: str | None = "Kafka has not been reached yet"
         self._tasks: list[asyncio.Task[Any]] = []
@@ -108,22 +109,26 @@ class Engine:
         self._loop = loop = asyncio.get_running_loop()
         options, names = self._options, self._names
         self._failure = loop.create_future()
-        self._admin = AdminClient(self._config(options.admin_options), logger=clients.logger)
-        self._catalog = KafkaTopicCatalog(self._admin)
+        self._admin = self._clients.admin()
+        self._catalog = KafkaTopicCatalog(self._admin, message_bytes_max=options.message_bytes_max)
+        self._stored_offsets = StoredOffsets(self._clients.consumer)
+        self._watch = TopicWatch(
+            self._admin,
+            self._stored_offsets,
+            names,
+            message_bytes_max=options.message_bytes_max,
+            wait_s=_TOPICS_WAIT_S,
+        )
         self._policy = TopicPolicy(internal_topics=names.all, allow=options.allow_topics)
         self._log = KafkaRecordLog(
-            lambda: clients.record_producer(
-                self._config(options.producer_options),
-                delivery_ms=options.delivery_ms,
-                message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
-            ),
+            self._clients.record_producer,
             half_topic=names.half,
             op_topic=names.op,
         )
         self._decisions = DecisionLog(self._log)
         self._policy_of_topics = GiveUpPolicy(options.give_up, options.give_up_topics)
         self._handles = HandleCodec(options.handle_keys)
-        self._tail = KafkaOpTail(self._consumer, op_topic=names.op)
+        self._tail = KafkaOpTail(self._clients.consumer, op_topic=names.op)
         visibility = Visibility(loop, self._tail)
         self._tail.attach(visibility)
         self._ownership = Ownership(
@@ -133,14 +138,11 @@ class Engine:
             stop_wait_s=options.stop_wait_s,
         )
         self._membership = GroupMembership(
-            lambda: clients.member_consumer(
-                self._config(options.consumer_options),
-                group=names.owner_group,
-                session_timeout_ms=options.session_timeout_ms,
-                group_instance_id=None,
-            ),
+            self._clients.member,
             half_topic=names.half,
             listener=self._ownership,
+            note=self._watch.note,
+            on_fatal=self._fail_soon,
         )
         self.desk = Desk(
             loop=loop,
@@ -182,7 +184,7 @@ class Engine:
             ),
             owners=self._ownership,
             visibility=visibility,
-            inquiry=KafkaInquiry(self._consumer, half_topic=names.half, op_topic=names.op),
+            inquiry=KafkaInquiry(self._clients.consumer, half_topic=names.half, op_topic=names.op),
             markers=KafkaMarkers(self._admin, self._catalog),
             handles=self._handles,
             observer=self._observer,
@@ -197,8 +199,8 @@ class Engine:
     def _operations_parts(self, inquiry: Inquiry) -> OperationsParts:
         names = self._names
         self._parked = KafkaParkedStore(
-            self._consumer,
-            self._resume_producer,
+            self._clients.consumer,
+            self._clients.resume_producer,
             lambda: self._admin,
             half_topic=names.half,
             op_topic=names.op,
@@ -209,7 +211,7 @@ class Engine:
         return OperationsParts(
             owners=self._ownership,
             decisions=self._decisions,
-            halves=KafkaHalfSearch(self._consumer, half_topic=names.half),
+            halves=KafkaHalfSearch(self._clients.consumer, half_topic=names.half),
             inquiry=inquiry,
             parked=self._parked,
             index=self._index,
@@ -277,9 +279,7 @@ class Engine:
                 await asyncio.sleep(1.0)
                 continue
             except HalfHitchError as error:
-                self._kafka_trouble = error.message
-                if self._failure is not None and not self._failure.done():
-                    self._failure.set_result(error)
+                self._fail(error)
                 return
             self._kafka_trouble = None
             self._is_open = True
@@ -288,7 +288,29 @@ class Engine:
             self.transactions.open(count)
             if self._options.owner_enabled:
                 self._membership.start()
+            await self._watch_topics()
             return
+
+    def _fail(self, error: HalfHitchError) -> None:
+        """What no waiting will mend: the process should end."""
+        if self._failure is not None and not self._failure.done():
+            logger.error("%s", error, extra={"action": "engine_failed"})
+            self._failure.set_result(error)
+
+    def _fail_soon(self, error: HalfHitchError) -> None:
+        """From another thread."""
+        self._loop.call_soon_threadsafe(self._fail, error)
+
+    async def _watch_topics(self) -> None:
+        """Until `stop`: somebody may change the internal topics under us."""
+        while True:
+            await asyncio.sleep(self._options.watch_s)
+            try:
+                await asyncio.to_thread(self._watch.look)
+            except HalfHitchError as error:
+                self.transactions.open(0)  # no more prepares
+                self._fail(error)
+                return
 
     def _open_index(self) -> None:
         """Before the owners: they tell it what they own."""
@@ -304,7 +326,7 @@ class Engine:
             on_post=self.desk.on_inbox,
             # As long as anything can be pending, and a little longer.
             kept_s=options.owner_limits.check_rules.age_ms_max // 1000 + 3_600,
-            body_bytes_max=options.message_bytes_max * 2 + _RECORD_OVERHEAD_BYTES,
+            body_bytes_max=options.message_bytes_max * 2 + topics.RECORD_OVERHEAD_BYTES,
         )
         index.start()
         self._index.opened(index)
@@ -313,7 +335,7 @@ class Engine:
         options = self._options
         self._cluster_id = topics.cluster_id(self._admin, wait_s=_TOPICS_WAIT_S)
         if options.create_topics:
-            return topics.ensure(
+            topics.ensure(
                 self._admin,
                 self._names,
                 partition_count=options.partition_count,
@@ -321,17 +343,23 @@ class Engine:
                 message_bytes_max=options.message_bytes_max,
                 adopt=True,
                 wait_s=_TOPICS_WAIT_S,
-            ).partition_count
-        findings = topics.verify(
+            )
+        findings = inspection.inspect(
             self._admin,
+            self._stored_offsets,
             self._names,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            session_timeout_ms=options.session_timeout_ms,
             message_bytes_max=options.message_bytes_max,
             wait_s=_TOPICS_WAIT_S,
         )
         for finding in findings:
             if finding.severity is topics.Severity.FAIL and not finding.may_pass:
                 raise ConfigurationError(f"{finding.sentence} {finding.remedy}")
-        return topics.partition_count(self._admin, self._names, wait_s=_TOPICS_WAIT_S)
+        count = topics.partition_count(self._admin, self._names, wait_s=_TOPICS_WAIT_S)
+        self._watch.open()
+        inspection.tell(findings)
+        return count
 
     async def _probe(self) -> None:
         while True:
@@ -347,37 +375,12 @@ class Engine:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _config(self, options: Mapping[str, str]) -> clients.Config:
-        return clients.base(self._options.bootstrap, f"halfhitch-{self._options.instance}", options)
-
-    def _consumer(self) -> Consumer:
-        config = self._config(self._options.consumer_options)
-        return clients.log_consumer(config, group=self._names.owner_group)
-
-    def _owner_producer(self, transactional_id: str) -> Producer:
-        options = self._options
-        return clients.owner_producer(
-            self._config(options.producer_options),
-            transactional_id=transactional_id,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-            message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
-        )
-
-    def _resume_producer(self, transactional_id: str) -> Producer:
-        options = self._options
-        return clients.resume_producer(
-            self._config(options.producer_options),
-            transactional_id=transactional_id,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-            message_bytes_max=options.message_bytes_max + _RECORD_OVERHEAD_BYTES,
-        )
-
     def _make_worker(self, visibility: Visibility) -> Callable[[int], PartitionWorker]:
         options, names = self._options, self._names
 
         def make_owner(partition: int, may_write: Callable[[], bool]) -> PartitionOwner:
             writer = KafkaPartitionWriter(
-                partial(self._owner_producer, f"{names.owner_group}-{partition}"),
+                partial(self._clients.owner_producer, f"{names.owner_group}-{partition}"),
                 admin=self._admin,
                 group_metadata=partial(self._membership.metadata, may_write),
                 half_topic=names.half,
@@ -388,7 +391,10 @@ class Engine:
             return PartitionOwner(
                 partition,
                 reader=KafkaPartitionReader(
-                    self._consumer, half_topic=names.half, op_topic=names.op, partition=partition
+                    self._clients.consumer,
+                    half_topic=names.half,
+                    op_topic=names.op,
+                    partition=partition,
                 ),
                 writer=writer,
                 policy=self._policy,
@@ -398,6 +404,7 @@ class Engine:
                 limits=options.owner_limits,
                 on_done=visibility.done,
                 make_checkback=partial(self._make_checkback, partition),
+                dice=random.random,
             )
 
         return lambda partition: PartitionWorker(partition, partial(make_owner, partition))
@@ -427,18 +434,27 @@ class Engine:
 
     def unready_reasons(self) -> list[str]:
         """Why new prepares would fail now."""
+        failure = self._failure
+        if failure is not None and failure.done():  # what the probe finds does not make it good
+            return [failure.result().message]
         return [] if self._kafka_trouble is None else [self._kafka_trouble]
 
     def degraded_reasons(self) -> list[str]:
         """What does not work as it should, while prepares and ends do."""
         trouble = None if self._index is None else self._index.trouble
-        return [] if trouble is None else [trouble]
+        redis = [] if trouble is None else [trouble]
+        return [*self._ownership.troubles(), *self._watch.troubles, *redis]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""
-        if self._is_open and self._options.owner_enabled and not self._membership.is_alive:
-            return ["the thread of the owners' group membership has died"]
-        return []
+        if not self._is_open:
+            return []
+        reasons = []
+        if self._options.owner_enabled and not self._membership.is_alive:
+            reasons.append("the thread of the owners' group membership has died")
+        if not self._log.is_alive:
+            reasons.append("the thread that appends to the half and op logs has died")
+        return reasons
 
     def partitions(self) -> list[PartitionState]:
         """The partitions this instance owns."""

@@ -23,6 +23,10 @@ class EngineOptions:
     owner_limits: OwnerLimits = field(default_factory=OwnerLimits)
     transaction_timeout_ms: int = 15_000
     session_timeout_ms: int = 10_000
+    #: Static membership of the owners' group under this name; None: dynamic.
+    group_instance_id: str | None = None
+    #: The internal topics are looked at so often while the engine runs.
+    watch_s: float = 30.0
     delivery_ms: int = 8_000
     message_bytes_max: int = 1_000_000
     visible_wait_s: float = 30.0

@@ -95,6 +95,12 @@ class Observer(Protocol):
     ) -> None:
         """The owner ended a Kafka transaction; outcome is "ok", "fail" or "unknown"."""
 
+    def producer_recycled(self, partition: int) -> None:
+        """The owner's producer was replaced: a request of it might still be on its way."""
+
+    def target_away(self, topic: str, is_away: bool) -> None:  # noqa: FBT001 - one fact
+        """A target takes no messages for the time being, or takes them again."""
+
     def forwarded_after(self, elapsed_s: float) -> None:
         """One transaction became visible this long after its decision was stored (broker time)."""
 
@@ -239,6 +245,8 @@ class WriteResult:
     poisoned: dict[int, str] = field(default_factory=dict)
     #: Some record was refused for good, and it is not known which.
     is_poisoned: bool = False
+    #: Targets whose records were not stored in time, for reasons that may pass.
+    away_topics: frozenset[str] = frozenset()
 
 
 class PartitionWriter(Protocol):
@@ -261,6 +269,20 @@ class PartitionWriter(Protocol):
         """Everything in ONE Kafka transaction, with both watermarks under the group's generation.
 
         After anything but a plain OK the writer must be fenced again before it is used.
+        """
+        ...
+
+    def idle(self) -> bool:
+        """Nothing is to be written now: hear what Kafka's client has to say. Never raises.
+
+        True: the producer has become suspect; fence before the next write.
+        """
+        ...
+
+    def leaderless(self, topics: Collection[str]) -> frozenset[str]:
+        """Those that surely have a partition without a leader now; asked before a probe. Quick.
+
+        Never raises; what cannot be known is not among them.
         """
         ...
 

@@ -343,7 +343,7 @@ def test_the_fence_ends_what_the_writer_before_left_open(world: World) -> None:
 def test_watermarks_that_may_still_change_are_not_given_out_before_the_fence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("halfhitch.adapters.kafka.partition_log._ANSWER_S", 1.0)
+    monkeypatch.setattr("halfhitch.adapters.kafka.partition_reader._ANSWER_S", 1.0)
     world.put(world.half_topic, numbered(5))
     writer = world.writer()
     writer.fence()

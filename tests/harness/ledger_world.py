@@ -103,6 +103,7 @@ class LedgerWorld:
         self._open: KafkaTransaction | None = None
         #: Numbers that were handed over and of which nothing is known yet.
         self.on_the_way: list[tuple[Identity, int, int]] = []
+        self._aside: list[Transaction] = []  # in the order in which they became ready
         self._ledger: ledger_module.Ledger | None = None
         self.half_position = self.op_position = 0
         self.take_over()
@@ -169,6 +170,7 @@ class LedgerWorld:
             self._end_transaction(ABORTED)
         self._ledger = self.step = None
         self.on_the_way.clear()
+        self._aside.clear()
 
     def take_over(self) -> None:
         """As service.owner does: from the committed watermarks, half log to its end first."""
@@ -181,6 +183,7 @@ class LedgerWorld:
             rules=self.rules,
         )
         self.step = None
+        self._aside.clear()
         self.read_half()
         self.read_op()
 
@@ -226,6 +229,18 @@ class LedgerWorld:
         self.ledger.expire_early(read_until_ms)
         self.unknown_decision_count += self.ledger.unknown_decision_count
         self.ledger.unknown_decision_count = 0
+
+    def put_aside(self, count: int) -> None:
+        """The target of the next ones is away; those that are only to be dropped go on."""
+        ready = self.ledger.ready
+        chosen = [t for t in ready.look(count, 1_000_000) if t.resolution is Resolution.COMMIT]
+        ready.put_aside(chosen)
+        self._aside += chosen
+
+    def take_back(self) -> None:
+        """It is there again."""
+        self.ledger.ready.take_back(self._aside)
+        self._aside.clear()
 
     def plan(
         self, message_count_max: int = 1_000, rooms: dict[ProducerGroup, int] | None = None
@@ -326,6 +341,7 @@ class LedgerWorld:
 
     def settle(self) -> None:
         """Read everything and write steps until there is nothing left to do."""
+        self.take_back()
         for _ in range(1_000):
             self.read_half()
             self.read_op()

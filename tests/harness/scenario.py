@@ -33,6 +33,8 @@ harder to follow. harness/ledger_world.py has them.) Commands:
                                            unknown (asked, and no decision came of it), lost (on its
                                            way) or undelivered (nobody took it)
     hasten A                               somebody wants A checked now
+    aside A B                              a target of theirs is away: no step takes them
+    back A B                               it is there again
     plan [messages=1] [park=A]             the owner gives up who is to be given up, and plans a
                                            step; A is found to be undeliverable
     commit                                 the step's Kafka transaction commits: copies, forwards,
@@ -87,6 +89,8 @@ from harness.scenario_world import LOST_MAX, World
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from halfhitch.core.transaction import Transaction
+
 __all__ = ["Scenario", "ScenarioError", "parse", "rewritten"]
 
 _STEP_BYTES_MAX = 1_000_000
@@ -134,6 +138,8 @@ class Scenario(World):
             "resume": self._do_resume,
             "read": self._do_read,
             "expire": self._do_expire,
+            "aside": self._do_aside,
+            "back": self._do_back,
             "plan": self._do_plan,
             "commit": self._do_commit,
             "confirm": self._do_confirm,
@@ -261,6 +267,16 @@ class Scenario(World):
         expired = self._owned.unknown_decision_count - self._expired_count
         self._expired_count += expired
         self._print(f"expire: {expired} dropped")
+
+    def _do_aside(self, words: list[str]) -> None:
+        self._owned.ready.put_aside(self._found(words))
+
+    def _do_back(self, words: list[str]) -> None:
+        self._owned.ready.take_back(self._found(words))
+
+    def _found(self, names: list[str]) -> list[Transaction]:
+        found = [self._owned.find(self._identity(name)) for name in names]
+        return [transaction for transaction in found if transaction is not None]
 
     def _do_plan(self, words: list[str]) -> None:
         options = options_of(words, messages="1000", park="")

@@ -56,7 +56,7 @@ class RecordingObserver:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *values: self.calls.append((name, values))
+        return lambda *values, **named: self.calls.append((name, (*values, *named.values())))
 
     def of(self, name: str) -> list[tuple[Any, ...]]:
         """The arguments of each call of this name."""

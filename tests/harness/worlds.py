@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
-from halfhitch.adapters.kafka.partition_log import KafkaPartitionReader, KafkaPartitionWriter
+from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
+from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
 from halfhitch.adapters.kafka.topics import InternalTopics, ensure
 from halfhitch.adapters.memory import (
@@ -284,7 +285,7 @@ class KafkaWorld:
     def _consumer(self) -> Consumer:
         return clients.log_consumer(self._config(), group=self._names.owner_group)
 
-    def _transactional_producer(self, partition: int) -> Producer:
+    def _transactional_producer(self, partition: int) -> clients.OwnerProducer:
         return clients.owner_producer(
             self._config(),
             transactional_id=f"{self._names.owner_group}-{partition}",

@@ -474,3 +474,18 @@ async def test_an_instance_that_leaves_hands_its_partitions_over_at_once(site: S
             await staying.transactions.end(prepared.handle, C, wait_visible=True)
             site.note(prepared.transaction_id, site.pair(f"T{n}"), Fate.COMMITTED)
         await site.until_faultless()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_an_engine_whose_appending_thread_has_died_says_that_only_a_restart_helps(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.engine() as engine:
+        assert engine.death_reasons() == []
+
+        def progress() -> None:
+            raise NameError("a bug")
+
+        monkeypatch.setattr("halfhitch.adapters.kafka.record_log.progress", progress)
+        await until(engine.death_reasons, "somebody notices")
+        assert ["appends" in reason for reason in engine.death_reasons()] == [True]

@@ -44,7 +44,7 @@ async def test_without_done_marks_a_replay_from_the_start_doubles(
         return write_step([], conflicts)
 
     monkeypatch.setattr(  # or nothing would be left to be replayed
-        "halfhitch.adapters.kafka.partition_log.KafkaPartitionWriter.delete_below",
+        "halfhitch.adapters.kafka.partition_writer.KafkaPartitionWriter.delete_below",
         lambda *_: None,
     )
     if broken:

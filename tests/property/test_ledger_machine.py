@@ -199,6 +199,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.write(message_count_max)
 
     @precondition(lambda self: self.is_idle)
+    @rule(count=SIZES)
+    def put_aside(self, count: int) -> None:
+        self.world.put_aside(count)
+
+    @precondition(lambda self: self.is_idle)
+    @rule()
+    def take_back(self) -> None:
+        self.world.take_back()
+
+    @precondition(lambda self: self.is_idle)
     @rule(count=st.integers(1, 5), writes=st.booleans())
     def others_come_and_go(self, count: int, writes: bool) -> None:
         """A burst of other transactions: a backlog, or one after the other until it is gone.

@@ -211,6 +211,16 @@ def leftovers(source: Source) -> Iterator[str]:
             yield f"line {number}: finish it, or describe the limit where users read of it"
 
 
+def deadly_calls(source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.lines, 1):
+        if re.search(r"\.list_consumer_group_offsets\(", line):
+            yield f"line {number}: this call can end the process, see adapters/kafka/stored.py"
+
+
+def test_nothing_is_called_that_ends_the_process() -> None:
+    none(every(deadly_calls, ".py"))
+
+
 def test_every_module_says_what_it_is() -> None:
     none([v for folder in PACKAGES for v in every(missing_docstring, ".py", folder)])
 
@@ -405,6 +415,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (banned_names, "x.py", "import x as msg"),
         (banned_names, "x.py", "match x:\n case {'a': offset}: ..."),
         (banned_names, "sidecar/halfhitch/engine.py", "def offset(self): ..."),
+        (deadly_calls, "x.py", "admin.list_consumer" + "_group_offsets([])"),
         (leftovers, "x.md", "# TO" + "DO: later"),
         (leftovers, "x.py", "x = 1  # FIX" + "ME"),
         (leftovers, "x.sh", "X" + "XX"),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from halfhitch.adapters.kafka import brokers, topics
+from halfhitch.adapters.kafka import inspection, topics
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
@@ -79,15 +79,22 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
             )
         ]
         try:
-            found += brokers.inspect_brokers(
+            names = topics.InternalTopics(settings.topics.prefix)
+            stored_offsets = kafka.stored_offsets(names.owner_group)
+            found += inspection.inspect(
                 kafka.client,
+                stored_offsets,
+                names,
                 transaction_timeout_ms=settings.owner.transaction_timeout_ms,
                 session_timeout_ms=settings.owner.session_timeout_ms,
+                message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )
-            found += topics.verify(
+            found += inspection.inspect_memory(kafka.client, stored_offsets, names, wait_s=wait_s)
+            found += inspection.inspect_targets(
                 kafka.client,
-                topics.InternalTopics(settings.topics.prefix),
+                names,
+                settings.topics.allow,
                 message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from halfhitch.adapters.kafka import topics
+from halfhitch.adapters.kafka import topics, topology
 from halfhitch.config import Purpose
 from halfhitch_cli import findings
 from halfhitch_cli.app import OK, UNHEALTHY
@@ -29,6 +29,14 @@ def init(
     repair: Annotated[
         bool, typer.Option("--repair", help="Also set wrong settings of existing topics right.")
     ] = False,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept",
+            help="Take half and op topic for what they are now, although they were created anew "
+            "or have another number of partitions. No sidecar may be running.",
+        ),
+    ] = False,
 ) -> int:
     """Create the half, op and parked topics with the settings that the promises rest on.
 
@@ -51,11 +59,14 @@ def init(
             replication_factor=settings.topics.replication_factor,
             message_bytes_max=settings.messages.bytes_max,
         )
+        if accept:
+            topology.accept(kafka.client, names)
     data = {
         "topics": list(names.all),
         "created": list(ensured.created),
         "repaired": list(repaired),
         "partition_count": ensured.partition_count,
+        "accepted": accept,
     }
     rows = [[name, "created" if name in ensured.created else "was there"] for name in names.all] + [
         [change, "repaired"] for change in repaired

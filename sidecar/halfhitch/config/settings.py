@@ -217,6 +217,22 @@ class OwnerSettings(Group, frozen=True, kw_only=True):
         int,
         Meta(ge=6_000, le=1_800_000, description="A silent owner loses its partitions after this."),
     ] = 10_000
+    hung_call_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="A call into Kafka's client that hangs for so long ends the process, with "
+            "a traceback, so that it is restarted; 0: never.",
+        ),
+    ] = 60
+    static_membership: Annotated[
+        bool,
+        Meta(
+            description="Keep this instance's partitions for it while it restarts, under the name "
+            "of instance.id; one that stops for good holds them for session_timeout_ms."
+        ),
+    ] = False
 
 
 class LedgerSettings(Group, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ Owns the collections: unfinished transactions, the memory of finished ones, wate
 notes. How transactions come in and move is ledger.py.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +26,7 @@ from halfhitch.core.model import (
     TimestampMs,
 )
 from halfhitch.core.notes import LateNotes
+from halfhitch.core.ready import Ready
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.core.watermarks import Watermarks
@@ -56,7 +56,7 @@ class Accounts:
         rules: CheckRules | None = None,
     ) -> None:
         self._by_identity: dict[Identity, Transaction] = {}
-        self._ready: deque[Transaction] = deque()  # bounded by what is unfinished
+        self._ready = Ready()
         self._early = EarlyDecisions()
         self._decided_count = self._written_count = 0
         self._finished = Finished(horizon_ms=horizon_ms, count_max=finished_max)
@@ -68,6 +68,9 @@ class Accounts:
         self._stored_ms = TimestampMs(-1)  # of the transaction that began last
         self.checks = Checks(rules or CheckRules())
         self.unknown_decision_count = 0  # early decisions that expired; read and reset by the owner
+        #: Done marks of what we have not written: a predecessor's, or, when the replay is over,
+        #: those of somebody who owns the partition now.
+        self.foreign_count = 0
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -106,6 +109,11 @@ class Accounts:
         return pending, decided, self._early.count, len(self._finished)
 
     @property
+    def ready(self) -> Ready:
+        """Those whose outcome can be written; some of them may be put aside."""
+        return self._ready
+
+    @property
     def positions(self) -> tuple[int, int]:
         """Next half and op offset to be read."""
         return self._marks.half_position, self._marks.op_position
@@ -132,6 +140,7 @@ class Accounts:
     def _finished_before_us(self, transaction: Transaction, ending: int) -> None:
         """Replay: somebody finished it. Copies that came after his mark need one of their own."""
         identity = transaction.identity
+        self.foreign_count += 1
         self.checks.decided(transaction)
         if transaction.resolution is not None:
             self._decided_count -= 1
@@ -152,6 +161,7 @@ class Accounts:
         for half_offset in event.half_offsets:
             holder = self._marks.holder(half_offset)
             if holder is not None and holder.identity == event.identity:
+                self.foreign_count += 1
                 holder.drop(half_offset)
                 self._marks.half_done(half_offset)
 

@@ -21,6 +21,7 @@ Check-back is in checks.py; here it is tied in. Not here: payloads (the owner ke
 offset), time (`tick` brings it).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from halfhitch.core.accounts import Accounts
@@ -49,7 +50,6 @@ from halfhitch.errors import invariant
 _PARK: Final = Resolution.PARK
 _AWAITING: Final = State.AWAITING
 _PENDING: Final = State.PENDING
-_READY: Final = State.READY
 _WRITTEN: Final = State.WRITTEN
 _ABORTED: Final = Trigger.ABORTED
 _COMPLETED: Final = Trigger.COMPLETED
@@ -59,7 +59,6 @@ _DECIDED: Final = Trigger.DECIDED
 _DECIDED_WHOLE: Final = Trigger.DECIDED_WHOLE
 _DONE_READ: Final = Trigger.DONE_READ
 _INCOMPLETE: Final = Trigger.INCOMPLETE
-_PLANNED: Final = Trigger.PLANNED
 
 __all__ = ["Ledger", "Step"]
 
@@ -195,37 +194,32 @@ class Ledger(Accounts):
         message_count_max: int,
         bytes_max: int,
         rooms: dict[ProducerGroup, int] | None = None,
+        chosen: Sequence[Transaction] | None = None,
+        with_notes: bool = True,
     ) -> Step | None:
         """The next step, or None: nothing to do. At least one transaction, however large.
 
         `rooms`: how many of each group may be checked now; what is used is taken off there.
+        `chosen`: these of what `ready.look` shows and no others, while some target is away.
         """
         invariant(self._step is None, "a step is planned while another is out")
-        chosen: list[Transaction] = []
-        messages = size_bytes = 0
-        while self._ready and (
-            not chosen or (messages < message_count_max and size_bytes < bytes_max)
-        ):
-            transaction = self._ready.popleft()
-            if transaction.state is not _READY:
-                continue  # finished by a done mark while it waited here
-            transaction.move(_PLANNED)
-            chosen.append(transaction)
-            messages += transaction.message_count
-            size_bytes += transaction.size_bytes
+        notes = self._notes.for_step() if with_notes else []
+        if chosen is None:
+            taken = self._ready.choose(message_count_max, bytes_max)
+        else:
+            taken = self._ready.take(chosen)
         copies = self._copies(message_count_max, bytes_max, rooms)
-        if not chosen and not copies and not self._conflicts and not self._notes:
+        if not taken and not copies and not self._conflicts and not notes:
             return None
         watermarks = self._marks.after_step(
             self._finished.first_op_offset,
             (
                 self._early.first_op_offset,
                 self._conflicts.left_from(),
-                self._notes.left_from(),
+                self._notes.left_from(len(notes)),
             ),
         )
-        notes = self._notes.for_step()
-        self._step = assemble(chosen, copies, self._conflicts.for_step(), notes, watermarks)
+        self._step = assemble(taken, copies, self._conflicts.for_step(), notes, watermarks)
         return self._step
 
     def _copies(

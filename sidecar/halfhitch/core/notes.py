@@ -33,9 +33,10 @@ class LateNotes:
         """Those that the next step writes."""
         return list(islice(self._notes.values(), NOTES_MAX))
 
-    def left_from(self) -> OpOffset | None:
+    def left_from(self, written_count: int | None = None) -> OpOffset | None:
         """The lowest op offset among those that the next step leaves: a replay must find them."""
-        left = islice(self._notes.values(), NOTES_MAX, None)
+        written_count = NOTES_MAX if written_count is None else written_count
+        left = islice(self._notes.values(), written_count, None)
         return min((note.op_offset for note in left), default=None)
 
     def __bool__(self) -> bool:

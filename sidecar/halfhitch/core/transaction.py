@@ -9,6 +9,7 @@ read. (A decision read before it waits outside, see early.py.)
 - AWAITING   commit decided, but a half that the decision covers has not been read yet.
 - READY      decided and whole: its outcome can be written. A commit is whole when every covered
   half is there; dropping or parking what is there asks for no more than that.
+- ASIDE      ready, but a target is away: no step takes it until it is taken back.
 - WRITING    part of the Kafka transaction now under way.
 - WRITTEN    that one is committed; its done mark lies in the op log and was not read back yet.
 - FINISHED   a done mark for it was read. Only its memory stays (see finished.py).
@@ -43,6 +44,7 @@ class State(Enum):
     COPYING = auto()
     AWAITING = auto()
     READY = auto()
+    ASIDE = auto()
     WRITING = auto()
     WRITTEN = auto()
     FINISHED = auto()
@@ -58,6 +60,8 @@ class Trigger(Enum):
     COMPLETED = auto()  # the last missing half was read
     INCOMPLETE = auto()  # a missing half has not come within the horizon: it is to be parked
     COPY_PLANNED = auto()  # taken into a step, undecided, to be appended anew
+    PUT_ASIDE = auto()  # one of its targets is away
+    TAKEN_BACK = auto()  # and is there again, or is to be tried
     PLANNED = auto()  # taken into a step
     CONFIRMED = auto()  # the step's Kafka transaction is committed
     ABORTED = auto()  # the step's Kafka transaction is surely not committed
@@ -76,6 +80,9 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
     (State.AWAITING, Trigger.DONE_READ): State.FINISHED,
     (State.READY, Trigger.PLANNED): State.WRITING,
     (State.READY, Trigger.DONE_READ): State.FINISHED,
+    (State.READY, Trigger.PUT_ASIDE): State.ASIDE,
+    (State.ASIDE, Trigger.TAKEN_BACK): State.READY,
+    (State.ASIDE, Trigger.DONE_READ): State.FINISHED,
     (State.WRITING, Trigger.CONFIRMED): State.WRITTEN,
     (State.WRITING, Trigger.ABORTED): State.READY,
     (State.WRITTEN, Trigger.DONE_READ): State.FINISHED,

@@ -143,6 +143,13 @@ METRICS: dict[str, Metric] = {
     "halfhitch_kafka_transaction_seconds": _histogram(
         "From beginning a Kafka transaction to knowing its end.", _REQUEST_S, "outcome"
     ),
+    "halfhitch_producers_recycled_total": _counter(
+        "The owner's producers replaced, since a request of theirs might still be on its way.",
+        "partition",
+    ),
+    "halfhitch_targets_away_total": _counter(
+        "How often a target topic took no messages in time; the others went on."
+    ),
     "halfhitch_conflicts_total": _counter(
         "Decisions or messages that lost against an earlier decision.", "kind"
     ),
@@ -327,6 +334,8 @@ class Metrics:
         self._kafka_transaction_s = _Family(
             histogram("halfhitch_kafka_transaction_seconds"), _OUTCOMES
         )
+        self._recycled = _Family(counter("halfhitch_producers_recycled_total"), _PARTITIONS)
+        self._targets_away = counter("halfhitch_targets_away_total")
         self._conflicts = _Family(counter("halfhitch_conflicts_total"), list(ConflictKind))
         self._unknown_decisions = counter("halfhitch_unknown_decisions_total")
         self._garbage = _Family(counter("halfhitch_garbage_records_total"), _LOGS)
@@ -413,6 +422,15 @@ class Metrics:
         if outcome == "ok":
             self._committed.inc(forwarded_count)
             self._rolled_back.inc(dropped_count)
+
+    def producer_recycled(self, partition: int) -> None:
+        """The owner's producer was replaced."""
+        self._recycled(str(partition)).inc()
+
+    def target_away(self, topic: str, is_away: bool) -> None:  # noqa: ARG002, FBT001 - the port's form
+        """A target is away, or back; topics are the users' own and would be too many labels."""
+        if is_away:
+            self._targets_away.inc()
 
     def forwarded_after(self, elapsed_s: float) -> None:
         """One transaction became visible this long after its decision was stored."""

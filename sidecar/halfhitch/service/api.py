@@ -149,6 +149,8 @@ class PartitionState:
     checking_count: int = 0  # pending with a check under way
     oldest_age_s: float = 0.0  # of the oldest pending; 0 when there is none
     pending_by_group: dict[str, int] = field(default_factory=dict)
+    #: Target topics that are away, and how many decided transactions wait for each.
+    waiting_by_topic: dict[str, int] = field(default_factory=dict)
 
 
 class System(Protocol):

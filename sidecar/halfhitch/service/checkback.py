@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution
 from halfhitch.core.transaction import Transaction
+from halfhitch.crash_points import reached
 from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, PartitionReader, TargetRecord
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.asking import Asking, topics_of
@@ -179,7 +180,9 @@ class CheckBack:
         """The step is committed: its numbers are in the log, now they may be delivered."""
         questions, self._questions_out, self._held = self._questions_out, [], {}
         if questions:
+            reached("before_check_sent")
             self._gate.send(questions)
+            reached("after_check_sent")
         renewed = len(step.copies) - len(questions)
         if renewed:
             self._observer.renewed(renewed)

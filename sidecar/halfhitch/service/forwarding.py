@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from halfhitch.core.model import Identity, LateNote, Resolution
+from halfhitch.core.model import HalfOffset, Identity, LateNote, Resolution
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import Transaction
 from halfhitch.ports import TargetRecord, WriteResult
 from halfhitch.service.payloads import Payload
+from halfhitch.service.targets import Place
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
@@ -111,6 +112,25 @@ class Forwarder:
             )
         return records, None
 
+    def places(self, transaction: Transaction, payload: Mapping[int, Payload]) -> list[Place]:
+        """Topic and key of each record that this transaction would be now."""
+        halves = self.halves(transaction)
+        if not halves:
+            return []
+        parked: list[Place] = [(self._parked_topic, None)]
+        if transaction.resolution is _PARK or transaction.parked:
+            return parked
+        records, detail = self._forwards(halves, payload)
+        if detail is not None or transaction.identity in self._condemned:
+            return parked
+        return [(record.topic, record.key) for record in records]
+
+    def halves(self, transaction: Transaction) -> list[HalfOffset]:
+        """Half offsets of what a step would write for it to a target or the parked topic."""
+        if transaction.resolution is _PARK or transaction.parked:
+            return [half_offset for _, half_offset in transaction.messages()]
+        return list(transaction.covered()) if transaction.resolution is _COMMIT else []
+
     def notes(self, notes: Sequence[LateNote]) -> list[TargetRecord]:
         """Decisions that came after their transactions were given up, beside what is parked."""
         return [
@@ -167,6 +187,15 @@ class Forwarder:
             if parked:
                 on_parked(len(parked))
         self.messages_max = min(self.messages_max * 2, self._messages_max)
+
+    @property
+    def owners(self) -> Sequence[Identity]:
+        """Whose each record of the last step's forwards is."""
+        return self._owners
+
+    def shrink(self, messages_max: int) -> None:
+        """The next step has no more messages than this; those after it grow again."""
+        self.messages_max = max(1, min(self.messages_max, messages_max))
 
     def refused(self, step: Step, result: WriteResult) -> bool:
         """The step was aborted. True when the cause was found or is being closed in on.

@@ -5,9 +5,6 @@ no more, what he left open is aborted) -> read the stored watermarks (stable one
 log to its end, then the op log to its end -> only then plan. Reading the watermarks before fencing
 would be a race: the predecessor could still commit a step in between.
 
-The half log is read first on purpose: a done mark that is read before its half would make that half
-look like a late copy, and it would be marked done a second time.
-
 Used by one thread. Not here: threads, retries of a whole takeover (worker.py), Kafka (ports).
 """
 
@@ -20,6 +17,7 @@ from typing import Final
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution, Standing
+from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import (
     Clock,
@@ -30,21 +28,18 @@ from halfhitch.ports import (
     WriteOutcome,
 )
 from halfhitch.service.checkback import CheckBack
+from halfhitch.service.detours import Detours
 from halfhitch.service.forwarding import Forwarder
 from halfhitch.service.payloads import PayloadCache, payload_of
+from halfhitch.service.replay import replay
 from halfhitch.service.topics import TopicPolicy
+from halfhitch.service.trimming import Trimmer
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
 
 logger = logging.getLogger(__name__)
 
-_REPLAY_WAIT_S: Final = 0.5
-#: A replay that gives nothing for so long is stuck: give up and begin again.
-_REPLAY_IDLE_S: Final = 15.0
-#: Trim the logs when so many records or so many seconds have passed since the last time.
-_TRIM_RECORDS: Final = 20_000
-_TRIM_S: Final = 10.0
 #: So often Kafka is asked whether early decisions can be dropped; they wait a minute anyway.
 _EARLY_ASK_S: Final = 5.0
 #: With so many op records waiting for halves the op log is read no further; one more read of it may
@@ -88,6 +83,7 @@ class PartitionOwner:
         limits: OwnerLimits,
         on_done: Callable[[int, Sequence[DoneMark]], None],
         make_checkback: Callable[[PayloadCache, PartitionReader], CheckBack],
+        dice: Callable[[], float] = lambda: 0.5,
     ) -> None:
         self.partition = partition
         self._reader = reader
@@ -105,8 +101,20 @@ class PartitionOwner:
             step_messages_max=limits.batch_count_max,
             check_count_max=limits.check_rules.count_max,
         )
+        self._detours = Detours(
+            partition,
+            forwarder=self._forwarder,
+            parked_topic=parked_topic,
+            payloads=self._payloads,
+            reader=reader,
+            writer=writer,
+            observer=observer,
+            clock=clock,
+            dice=dice,
+            bytes_max=limits.batch_bytes_max,
+        )
         self.checkback = make_checkback(self._payloads, reader)
-        self._watermarks = (0, 0)  # of the last committed step
+        self._trimmer = Trimmer(writer, clock)
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
         # Entries of op records that speak of halves not read yet; see _feed_waiting.
@@ -116,8 +124,6 @@ class PartitionOwner:
         self._early_asked_s = 0.0
         self._newest_half_ms = 0
         self._last_half_ms = 0  # of the half read last: a broker's clock may have been set back
-        self._trimmed = (0, 0)
-        self._trimmed_at_s = 0.0
         self._op_held = False
         self._oldest_op_ms: int | None = None  # read since the last step
         # Broker time: the newest record's, plus what has passed here since it was read.
@@ -132,11 +138,13 @@ class PartitionOwner:
         self._ledger = None
         self.checkback.put_back()
         self._payloads.clear()
+        self._detours.clear()
         self._waiting.clear()
         self._half_end = 0
         self._newest_half_ms = self._last_half_ms = 0
         self._writer.fence()
         self._stored = self._reader.committed_positions()
+        reached("after_positions")
         half_start, op_start = self._reader.begin(*self._stored)
         ledger = Ledger(
             half_position=half_start,
@@ -145,9 +153,17 @@ class PartitionOwner:
             finished_max=self._limits.finished_max,
             rules=self._limits.check_rules,
         )
-        replayed = self._replay(ledger)
+        replayed = replay(
+            self._reader,
+            lambda batch: self._feed(ledger, batch.half, batch.op),
+            is_done=lambda: not self._waiting,
+            clock=self._clock,
+            partition=self.partition,
+        )
+        reached("after_replay")
+        ledger.foreign_count = 0
         self.checkback.start_clock(self._last_half_ms)
-        self._watermarks = self._trimmed = (half_start, op_start)
+        self._trimmer.begin(half_start, op_start)
         self._op_held = False
         self._ledger = ledger
         self._observer.takeover(self.partition, self._clock.monotonic_s() - began_s, replayed)
@@ -160,30 +176,6 @@ class PartitionOwner:
             extra={"action": "partition_taken_over"},
         )
 
-    def _replay(self, ledger: Ledger) -> int:
-        replayed = 0
-        progress_s = self._clock.monotonic_s()
-        op_released = op_was_read = False
-        while True:
-            batch = self._reader.read(_REPLAY_WAIT_S)
-            count = len(batch.half) + len(batch.op)
-            replayed += count
-            self._feed(ledger, batch.half, batch.op)
-            if count:
-                progress_s = self._clock.monotonic_s()
-            if not op_released and batch.half_at_end:
-                self._reader.release_op()
-                op_released = True
-            op_was_read = op_was_read or (op_released and batch.op_at_end)
-            # A done mark that is held back behind an entry that is ahead must be fed before any
-            # step is planned: what it finished would be forwarded again.
-            if op_was_read and not self._waiting:
-                return replayed
-            if self._clock.monotonic_s() - progress_s > _REPLAY_IDLE_S:
-                raise KafkaUnavailable(
-                    f"the logs of half partition {self.partition} cannot be read to their ends"
-                )
-
     # -- turns -----------------------------------------------------------------------------------
 
     def turn(self, wait_s: float) -> bool:
@@ -194,8 +186,13 @@ class PartitionOwner:
         """
         ledger = self._working_ledger()
         batch = self._reader.read(min(wait_s, 0.01) if self._waiting else wait_s)
+        reached("after_read")
         self.checkback.tick(ledger)
         self._feed(ledger, batch.half, batch.op)
+        if ledger.foreign_count:
+            raise OutcomeLostError(
+                f"somebody else carries out transactions of half partition {self.partition}"
+            )
         self._expire_early(ledger)
         if ledger.checks.incomplete:
             is_caught_up = self._reader.half_read_to() >= self._reader.half_end()
@@ -206,10 +203,15 @@ class PartitionOwner:
             message_count_max=self._forwarder.messages_max,
             bytes_max=self._limits.batch_bytes_max,
             rooms=rooms,
+            chosen=self._detours.choose(ledger) if self._detours else None,
+            with_notes=self._detours.takes_notes,
         )
         self.checkback.planned(step)
         if step is None:
+            if self._writer.idle():
+                self._recycle()
             return bool(batch.half or batch.op)
+        reached("after_plan")
         self._write(ledger, step)
         return True
 
@@ -350,9 +352,10 @@ class PartitionOwner:
         if step.copies:
             wanted += self.checkback.wanted(step)
         payload = self._payloads.all_of(wanted, self._reader)
-        targets = self._forwarder.records(step, payload)
+        forwards = targets = self._forwarder.records(step, payload)
         if step.copies or step.notes:
-            targets += self.checkback.records(step, payload) + self._forwarder.notes(step.notes)
+            forwards = forwards + self._forwarder.notes(step.notes)
+            targets = forwards + self.checkback.records(step, payload)
         ops = op_wire.write_step(step.all_done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
         dropped = sum(1 for t in step.transactions if t.resolution is Resolution.ROLLBACK)
@@ -367,6 +370,8 @@ class PartitionOwner:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
             closing_in = self._forwarder.refused(step, result)
+            elapsed_s = self._clock.monotonic_s() - began_s
+            closing_in = self._detours.failed(forwards, result, elapsed_s) or closing_in
             ledger.abort(step)
             self.checkback.put_back()
             self._fence_again()
@@ -375,14 +380,22 @@ class PartitionOwner:
             raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
         if step.copies:
             self.checkback.tick(ledger)  # intervals begin with the delivery, not with the plan
+        reached("before_confirm")
         ledger.confirm(step)
+        reached("after_confirm")
         if step.copies:
             self.checkback.sent_after(step)
         self._forwarder.succeeded(step, self._observer.parked)
+        self._detours.succeeded(step, forwards)
         self._stored = (step.half_watermark, step.op_watermark)
         self._after(step)
         if result.is_suspect:
-            self._fence_again()
+            self._recycle()
+
+    def _recycle(self) -> None:
+        """The producer is suspect: late requests of its may still be on their way."""
+        self._observer.producer_recycled(self.partition)
+        self._fence_again()
 
     def _fence_again(self) -> None:
         """After any sign of trouble: outdate late requests, then look whether we are still alone.
@@ -403,20 +416,12 @@ class PartitionOwner:
         for conflict in step.conflicts:
             self._observer.conflict(conflict.kind, 1)
         self._on_done(self.partition, step.done)
+        reached("after_told")
         if self._oldest_op_ms is not None:
             # The broker's clock against ours: good enough for a dashboard, used for nothing else.
             self._observer.forwarded_after((self._clock.wall_ms() - self._oldest_op_ms) / 1000)
             self._oldest_op_ms = None
-        # Only what an EARLIER transaction has committed is trimmed: see DESIGN.md.
-        before, self._watermarks = self._watermarks, (step.half_watermark, step.op_watermark)
-        self._trim(before)
-
-    def _trim(self, watermarks: tuple[int, int]) -> None:
-        now_s = self._clock.monotonic_s()
-        records = sum(watermarks) - sum(self._trimmed)
-        if records >= _TRIM_RECORDS or (records > 0 and now_s - self._trimmed_at_s >= _TRIM_S):
-            self._trimmed, self._trimmed_at_s = watermarks, now_s
-            self._writer.delete_below(*watermarks)
+        self._trimmer.committed(step.half_watermark, step.op_watermark)
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -449,16 +454,22 @@ class PartitionOwner:
         """Whether the takeover is complete."""
         return self._ledger is not None
 
+    @property
+    def waiting_by_topic(self) -> dict[str, int]:
+        """Targets that are away, and how many transactions wait for each: for people."""
+        return self._detours.waiting_by_topic
+
     def numbers(self) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
         """Ledger counts, positions, committed watermarks: for people."""
         ledger = self._ledger
         if ledger is None:
-            return (0, 0, 0, 0), (0, 0), self._watermarks
-        return ledger.counts, ledger.positions, self._watermarks
+            return (0, 0, 0, 0), (0, 0), self._trimmer.watermarks
+        return ledger.counts, ledger.positions, self._trimmer.watermarks
 
     def close(self) -> None:
         """Let go of reader and writer; an open Kafka transaction is aborted."""
         self._ledger = None
+        self._detours.clear()
         self.checkback.end()
         self._reader.close()
         self._writer.close()

@@ -96,7 +96,13 @@ class Ownership:
         partition share requests, Kafka transactions and done marks.
         """
         preferred = self._preferred
-        return self._salt % partition_count if preferred is None else preferred
+        if preferred is None:
+            return self._salt % partition_count
+        worker = self._workers.get(preferred)
+        if worker is None or worker.owner is not None or worker.state().trouble is None:
+            return preferred
+        # It stands still, perhaps for good, and what has no key need not wait for it.
+        return min(self.owned(), default=preferred)
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
         """See service.transactions.Owners."""
@@ -148,6 +154,14 @@ class Ownership:
         if owner is None:
             return False
         return await asyncio.wrap_future(owner.checkback.hasten(identity))
+
+    def troubles(self) -> list[str]:
+        """What keeps owned partitions from working; a sentence for each."""
+        return [
+            f"half partition {state.partition} stands still: {state.trouble}"
+            for state in self.states()
+            if state.trouble is not None
+        ]
 
     def states(self) -> list[PartitionState]:
         """All owned partitions, for people."""

@@ -82,9 +82,10 @@ class PartitionWorker:
             owner.numbers() if owner is not None else ((0, 0, 0, 0), (0, 0), (0, 0))
         )
         checks = owner.checkback.numbers if owner is not None else (0, 0, 0.0, {})
+        waiting = owner.waiting_by_topic if owner is not None else {}
         return PartitionState(
             self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
-            positions[1], self._trouble, *checks,
+            positions[1], self._trouble, *checks, waiting,
         )  # fmt: skip
 
     def _run(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.adapters.memory import MemoryKafka, MemoryPartitionReader, WriteFault
+from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.early import KEPT_MS
 from halfhitch.core.model import ConflictKind, ConflictRead, DoneRead, Resolution, Standing
 from halfhitch.errors import KafkaUnavailable, TopologyError
@@ -723,3 +724,73 @@ def test_close_lets_go_of_reader_and_writer() -> None:
     assert not owner.is_working
     assert twin.calls[-2:] == ["close reader", "close writer"]
     assert owner.numbers() == ((0, 0, 0, 0), (0, 0), (0, 0))
+
+
+# -- somebody else owns the partition -------------------------------------------------------------
+
+
+def test_a_done_mark_that_is_not_ours_says_that_the_partition_is_somebody_elses() -> None:
+    """He was stopped for a while, has lost the partition and has not heard of it yet."""
+    twin = Twin()
+    twin.half("T1")
+    frozen = twin.working_owner()
+    frozen.turn(0.0)
+    twin.commit("T1")
+    successor = twin.working_owner()
+    finish(successor)
+    calls = len(twin.calls)
+    with pytest.raises(OutcomeLostError, match="somebody else"):
+        finish(frozen)
+    assert "write" not in twin.calls[calls:]
+    assert twin.values() == [b"value"]
+
+
+def test_marks_that_a_replay_reads_are_no_sign_of_anybody() -> None:
+    twin = Twin()
+    for n in range(5):
+        twin.half(f"T{n}")
+    twin.commit("T0", "T1", "T2")
+    finish(twin.working_owner())
+    twin.kafka.store_position(twin.kafka.half_topic, 0, 0)
+    twin.kafka.store_position(twin.kafka.op_topic, 0, 0)
+    owner = twin.working_owner()
+    twin.commit("T3", "T4")
+    finish(owner)
+    assert twin.values() == [b"value"] * 5
+
+
+def test_copies_that_somebody_else_has_appended_are_noticed_before_anything_is_asked() -> None:
+    rules = CheckRules(immunity_ms=1_000, interval_ms=60_000, jitter=0.0)
+    twin = Twin(limits=OwnerLimits(check_rules=rules))
+    twin.gate.room = 5
+    twin.half("T1")
+    frozen = twin.working_owner()
+    turn_until_idle(frozen)
+    successor = twin.working_owner()
+    for _ in range(5):
+        twin.clock.advance(1)
+        turn_until_idle(successor)
+    assert [check.number for check in twin.gate.sent] == [1]
+    with pytest.raises(OutcomeLostError, match="somebody else"):
+        turn_until_idle(frozen)
+    assert [check.number for check in twin.gate.sent] == [1]
+
+
+def test_a_producer_that_is_suspect_while_idle_is_replaced() -> None:
+    twin = Twin()
+    writer = _Suspicious(twin.kafka, twin.calls)
+    owner = twin.working_owner(writer=writer)
+    turn_until_idle(owner)
+    assert twin.calls.count("fence") == 1
+    writer.is_suspect = True
+    turn_until_idle(owner)
+    assert twin.calls.count("fence") == 2
+    assert twin.observer.of("producer_recycled") == [(0,)]
+
+
+class _Suspicious(RecordingWriter):
+    is_suspect = False
+
+    def idle(self) -> bool:
+        found, self.is_suspect = self.is_suspect, False
+        return found

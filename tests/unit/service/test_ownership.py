@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.core.model import Standing
+from halfhitch.errors import TopologyError
 from halfhitch.service.api import PartitionPhase
 from halfhitch.service.ownership import Ownership
 from halfhitch.service.worker import PartitionWorker
@@ -107,6 +108,30 @@ def test_a_message_that_may_go_anywhere_goes_to_an_owned_partition(instance: Ins
     assert ownership.preferred_partition(4) == 3
     ownership.revoked([3])
     assert ownership.preferred_partition(1) == 0
+
+
+def test_a_message_that_may_go_anywhere_does_not_go_where_nothing_works(twin: Twin) -> None:
+    instance = Instance(twin)
+    broken = threading.Event()
+    broken.set()
+
+    def trouble(partition: int, may_write: Callable[[], bool]) -> Any:
+        if partition == 1 and broken.is_set():
+            raise TopologyError("the log was cut")
+        return instance.plain_writer(partition, may_write)
+
+    instance.make_writer = trouble
+    ownership = instance.ownership
+    ownership.assigned([1, 2])
+    instance.until_working(2)
+    wait_until(ownership.troubles, DEADLINE_S, what="the trouble is told")
+    assert ownership.troubles() == ["half partition 1 stands still: the log was cut"]
+    assert ownership.preferred_partition(4) == 2
+    broken.clear()
+    instance.until_working(1)
+    wait_until(lambda: not ownership.troubles(), DEADLINE_S, what="the trouble has passed")
+    assert ownership.preferred_partition(4) == 1
+    ownership.stop()
 
 
 def test_instances_that_own_nothing_spread_over_the_partitions(twin: Twin) -> None:

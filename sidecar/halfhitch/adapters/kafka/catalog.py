@@ -1,12 +1,17 @@
 """Which topics exist: a cache that a prepare reads without waiting."""
 
 import asyncio
+import logging
 import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from halfhitch.errors import KafkaUnavailable
+from halfhitch.adapters.kafka.admin import topic_configs
+from halfhitch.adapters.kafka.inspection import smaller_targets, too_small
+from halfhitch.errors import HalfHitchError, KafkaUnavailable
+
+logger = logging.getLogger(__name__)
 
 _ASK_S = 4.0
 #: After this a count is asked for again in the background: topics may gain partitions.
@@ -16,10 +21,16 @@ _MISSING_S = 1.0
 
 
 class KafkaTopicCatalog:
-    """ports.TopicCatalog. Its methods belong to one event loop."""
+    """ports.TopicCatalog. Its methods belong to one event loop.
 
-    def __init__(self, admin: AdminClient) -> None:
+    With `message_bytes_max` it also looks once whether a topic that is used takes messages so
+    large, and says so in the log when it does not.
+    """
+
+    def __init__(self, admin: AdminClient, *, message_bytes_max: int | None = None) -> None:
         self._admin = admin
+        self._message_bytes_max = message_bytes_max
+        self._measured: set[str] = set()
         self._counts: dict[str, tuple[int, float]] = {}
         self._missing: dict[str, float] = {}
         self._asking: dict[str, asyncio.Task[int | None]] = {}
@@ -57,7 +68,29 @@ class KafkaTopicCatalog:
         else:
             self._missing.pop(topic, None)
             self._counts[topic] = (count, time.monotonic())
+            self._measure(topic)
         return count
+
+    def _measure(self, topic: str) -> None:
+        """Not on the way of the prepare that asks first: it only makes a line in the log."""
+        if self._message_bytes_max is None or topic in self._measured:
+            return
+        self._measured.add(topic)
+        asyncio.get_running_loop().run_in_executor(
+            None, self._blocking_measure, topic, self._message_bytes_max
+        )
+
+    def _blocking_measure(self, topic: str, message_bytes_max: int) -> None:
+        try:
+            configs, _ = topic_configs(self._admin, [topic], _ASK_S)
+        except (HalfHitchError, KafkaException):
+            return  # `halfhitch doctor` asks again
+        small = smaller_targets(configs, message_bytes_max)
+        if small:
+            finding = too_small(small, message_bytes_max)
+            logger.warning(
+                "%s %s", finding.sentence, finding.remedy, extra={"action": "target_too_small"}
+            )
 
     def _blocking_count(self, topic: str) -> int | None:
         try:

@@ -6,8 +6,11 @@ fixes is fixed and wins over them.
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
+
+from halfhitch.adapters.kafka.guard import Suspicion
 
 ConfigValue = str | int | float | bool
 Config = dict[str, ConfigValue]
@@ -54,11 +57,35 @@ def record_producer(common: Config, *, delivery_ms: int, message_bytes_max: int)
     )
 
 
+class _Listening:
+    """What librdkafka logs, heard by the producer's suspicion before it is written down.
+
+    It stands where librdkafka's binding wants a logger, of which it calls `log` and nothing else.
+    """
+
+    def __init__(self, suspicion: Suspicion) -> None:
+        self._suspicion = suspicion
+
+    def log(self, level: int, form: str, facility: str, name: str, line: str) -> None:
+        """One line: facility (FAIL, REQTMOUT, ...), the client's name, the text."""
+        self._suspicion.hear(facility, line)
+        logger.log(level, form, facility, name, line)
+
+
+class OwnerProducer(Producer):
+    """A transactional producer with its suspicion: is a request of it still under way?"""
+
+    def __init__(self, config: Config) -> None:
+        self.suspicion = Suspicion()
+        everything: dict[str, Any] = {**config, "stats_cb": self.suspicion.statistics}
+        super().__init__(everything, logger=_Listening(self.suspicion))
+
+
 def owner_producer(
     common: Config, *, transactional_id: str, transaction_timeout_ms: int, message_bytes_max: int
-) -> Producer:
+) -> OwnerProducer:
     """Forwards, marks and watermarks of one half partition, in Kafka transactions."""
-    return Producer(
+    return OwnerProducer(
         {
             **common,
             "enable.idempotence": True,
@@ -66,8 +93,8 @@ def owner_producer(
             "transactional.id": transactional_id,
             "transaction.timeout.ms": transaction_timeout_ms,
             # A record that cannot be delivered must fail while its transaction can still be
-            # aborted.
-            "message.timeout.ms": transaction_timeout_ms * 2 // 3,
+            # aborted, and soon: until then the other targets of its half partition wait.
+            "message.timeout.ms": transaction_timeout_ms // 3,
             "message.max.bytes": message_bytes_max,
             "linger.ms": 0,
             "max.in.flight": 2,
@@ -80,8 +107,11 @@ def owner_producer(
             "retry.backoff.max.ms": 200,
             "delivery.report.only.error": True,
             "topic.metadata.propagation.max.ms": 2_000,
-        },
-        logger=logger,
+            # The senses of the suspicion; not the operator's to turn off.
+            "statistics.interval.ms": 1_000,
+            "log_level": 6,
+            "log.connection.close": True,
+        }
     )
 
 
@@ -156,7 +186,9 @@ def member_consumer(
         # Partitions that stay with an instance go on working while others move.
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": session_timeout_ms,
-        "heartbeat.interval.ms": max(500, session_timeout_ms // 4),
+        # A rebalance is heard of at the next heartbeat: this bounds how long a partition that was
+        # given up in good order waits for its next owner.
+        "heartbeat.interval.ms": min(1_000, max(500, session_timeout_ms // 4)),
         "max.poll.interval.ms": 60_000,
         "fetch.wait.max.ms": 500,
         "queued.max.messages.kbytes": 1_024,

@@ -9,20 +9,35 @@ Rules of this thread:
 - The generation handed to the workers is taken on this thread only, between polls. A worker whose
   partition is about to be revoked is stopped inside the very poll that learns of it, so it never
   gets a generation in which the partition belongs to somebody else.
+
+With a `group.instance.id` (static membership) the partitions wait for a member that restarts within
+its session. Two processes with one id would fence each other for ever, so whoever is fenced tells
+`on_fatal` and ends: that is for a person to settle.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.watchdog import progress
+from halfhitch.errors import ConfigurationError, HalfHitchError
 
 logger = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.2
+#: The note is written anew, for Kafka forgets an offset of a topic that nobody in the group reads;
+#: and soon at first, for in a rebalance it is refused.
+_NOTE_S: Final = 0.5
+_NOTE_S_MAX: Final = 3_600.0
+
+
+def _no_note() -> TopicPartition | None:
+    return None
 
 
 class Listener(Protocol):
@@ -42,11 +57,23 @@ class GroupMembership:
     """One consumer, one thread."""
 
     def __init__(
-        self, make_consumer: Callable[[], Consumer], *, half_topic: str, listener: Listener
+        self,
+        make_consumer: Callable[[], Consumer],
+        *,
+        half_topic: str,
+        listener: Listener,
+        note: Callable[[], TopicPartition | None] = _no_note,
+        on_fatal: Callable[[HalfHitchError], None] = lambda _: None,
     ) -> None:
+        """`note`: an offset that the group keeps for us, see topology.py."""
         self._make_consumer = make_consumer
         self._half_topic = half_topic
         self._listener = listener
+        self._note = note
+        self._note_due_s = 0.0
+        self._note_wait_s = _NOTE_S
+        self._on_fatal = on_fatal
+        self._owned: set[int] = set()
         self._metadata: Any = None
         self._stopping = threading.Event()
         self.trouble: str | None = None
@@ -94,19 +121,54 @@ class GroupMembership:
                     pass
             finally:
                 consumer.close()  # revokes what is left, through the callback
+                self._lose_the_rest()
             self._stopping.wait(1.0)
+
+    def _lose_the_rest(self) -> None:
+        """A consumer that has failed for good closes without a word of what it had."""
+        if self._owned:
+            partitions, self._owned = sorted(self._owned), set()
+            self._listener.lost(partitions)
 
     def _poll(self, consumer: Consumer) -> bool:
         """False when this consumer is finished and another is to be made."""
+        progress()
         message = consumer.poll(_POLL_S)
         error: Any = None if message is None else message.error()
         if error is not None:
             self.trouble = f"group membership: {error.str()}"
             logger.warning("%s", self.trouble, extra={"action": "membership_trouble"})
-            if error.fatal():
+            # The client says so by the code; `fatal()` is about producers.
+            if error.code() == KafkaError._FATAL or error.fatal():
+                self._fatal(error)
                 return False
         self._take_metadata(consumer)
+        self._keep_note(consumer)
         return True
+
+    def _fatal(self, error: Any) -> None:
+        if "group.instance.id" not in error.str() or self._stopping.is_set():
+            return  # another consumer is made
+        self._stopping.set()
+        self._on_fatal(
+            ConfigurationError(
+                "Another process has joined the owners' group under this instance's name, so this "
+                "one was put out. With owner.static_membership every instance needs an "
+                "instance.id of its own: look for two with the same, change one, and start again."
+            )
+        )
+
+    def _keep_note(self, consumer: Consumer) -> None:
+        """Only an owner may: a group takes offsets from its members alone."""
+        note = self._note()
+        if note is None or not self._owned or time.monotonic() < self._note_due_s:
+            return
+        self._note_due_s = time.monotonic() + self._note_wait_s
+        self._note_wait_s = min(2 * self._note_wait_s, _NOTE_S_MAX)
+        try:
+            consumer.commit(offsets=[note], asynchronous=True)
+        except KafkaException as error:
+            logger.debug("what the topics are was not noted: %s", describe(error))
 
     def _take_metadata(self, consumer: Consumer) -> None:
         try:
@@ -122,9 +184,12 @@ class GroupMembership:
             consumer.pause(partitions)
         self._take_metadata(consumer)
         self.trouble = None
+        self._owned |= {p.partition for p in partitions}
+        self._note_due_s, self._note_wait_s = 0.0, _NOTE_S
         self._listener.assigned([p.partition for p in partitions])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._owned -= {p.partition for p in partitions}
         self._listener.revoked([p.partition for p in partitions])
         consumer.incremental_unassign(partitions)
 
@@ -134,5 +199,6 @@ class GroupMembership:
             sorted(p.partition for p in partitions),
             extra={"action": "partitions_lost"},
         )
+        self._owned -= {p.partition for p in partitions}
         self._listener.lost([p.partition for p in partitions])
         consumer.incremental_unassign(partitions)

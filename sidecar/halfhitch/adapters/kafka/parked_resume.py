@@ -220,6 +220,8 @@ class Resumption:
         producer, self._producer = self._producer, None
         if producer is None:
             return
+        # It ends with its last reference. Not `Producer.close`: that would abort without any bound
+        # of time, and ask for an abort where nobody knows what became of a commit.
         try:
             producer.purge()
             if not self._is_committing:
@@ -227,10 +229,6 @@ class Resumption:
         except KafkaException as error:
             # None was open, or Kafka is away: then the next producer's epoch ends it.
             logger.debug("no abort: %s", describe(error))
-        try:
-            producer.close()
-        except CLOSE_ERRORS as error:
-            logger.debug("a producer did not close cleanly: %s", error)
 
 
 def _life(parking: Parking, fence: int) -> bytes:

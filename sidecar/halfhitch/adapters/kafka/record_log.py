@@ -25,6 +25,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halfhitch.adapters.kafka.errors import append_error, describe
+from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, Overloaded
 from halfhitch.ports import KafkaHeaders
 
@@ -72,6 +73,11 @@ class KafkaRecordLog:
         """Begin polling; call on the event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """False when the thread has died: nothing is acknowledged, and only a restart helps."""
+        return self._thread.is_alive()
 
     async def stop(self, drain_s: float) -> None:
         """Wait for what is in flight, at most `drain_s`, then stop the thread."""
@@ -152,6 +158,7 @@ class KafkaRecordLog:
     def _poll(self) -> None:
         assert self._loop is not None
         while not self._stopping.is_set():
+            progress()
             self._producer.poll(_POLL_S)
             if self._reports:
                 try:

@@ -191,6 +191,16 @@ def _replica_findings(
             )
         )
     copies = copies_of(layout)
+    if copies > 1 and in_sync_min >= copies:
+        found.append(
+            Finding(
+                topic,
+                Severity.WARN,
+                f"{topic} has min.insync.replicas={in_sync_min} and {copies} copies: while one "
+                "broker is away, nothing can be stored in it.",
+                f"Set min.insync.replicas to {in_sync_min_for(copies)}, or give it more copies.",
+            )
+        )
     if copies == 1:
         found.append(
             Finding(
@@ -198,6 +208,16 @@ def _replica_findings(
                 Severity.WARN,
                 f"{topic} has one copy: with the broker's disk the transactions are lost.",
                 "Fine for development; elsewhere use three brokers and three copies.",
+            )
+        )
+    elif copies == 2 and in_sync_min < 2:
+        found.append(
+            Finding(
+                topic,
+                Severity.WARN,
+                f"{topic} has two copies: one broker alone confirms while the other is away, and "
+                "may then lose what it confirmed.",
+                "Use three brokers and three copies.",
             )
         )
     elif config and in_sync_min < in_sync_min_for(copies):

@@ -4,6 +4,7 @@ A fault is used up by the one call it strikes, first in, first out; `None` lets 
 Kafka is away lasts until it is back.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -34,6 +35,14 @@ class Faults:
     appends: list[AppendFault | None] = field(default_factory=list)
     writes: list[WriteFault | None] = field(default_factory=list)
     is_away: bool = False
+    #: Targets that store nothing in time until they are taken out here.
+    away_topics: set[str] = field(default_factory=set)
+    #: Targets whose partitions have no leader, as anybody can see: they store nothing either.
+    leaderless: set[str] = field(default_factory=set)
+
+    def away(self, topics: Collection[str]) -> frozenset[str]:
+        """Which of these store nothing."""
+        return frozenset(topics) & (self.away_topics | self.leaderless)
 
     def next_append(self) -> AppendFault | None:
         """The fault of this append."""

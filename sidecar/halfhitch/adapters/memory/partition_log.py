@@ -6,7 +6,7 @@ at once; with Kafka away a read gives nothing at once where a real one waits.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from halfhitch.adapters.memory.faults import WriteFault
 from halfhitch.adapters.memory.kafka import (
@@ -16,6 +16,7 @@ from halfhitch.adapters.memory.kafka import (
     MemoryLog,
     StaleGeneration,
 )
+from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import (
     KafkaHeaders,
@@ -172,7 +173,9 @@ class MemoryPartitionWriter:
         """See ports.PartitionWriter."""
         if self._kafka.faults.is_away:
             raise KafkaUnavailable("Kafka does not answer; try again")
+        reached("before_fence")
         self._producer_epoch = self._kafka.init_producer(self._transactional_id)
+        reached("after_fence")
 
     def write(
         self,
@@ -189,14 +192,20 @@ class MemoryPartitionWriter:
         positions = {self._half: half_watermark, self._op: op_watermark}
         with self._kafka.changed:
             refused = self._refused(targets)
+            if refused is None:
+                refused = self._away(targets)
             if refused is not None:
                 self._producer_epoch = None
                 return refused
             transaction: KafkaTransaction | None = None
             try:
+                reached("before_begin")
                 transaction = self._kafka.begin(self._transactional_id, self._producer_epoch)
+                reached("after_begin")
                 self._append(transaction, targets, ops)
+                reached("after_produce")
                 self._kafka.add_positions(transaction, positions, self._generation())
+                reached("after_send_offsets")
             except (Fenced, StaleGeneration) as error:
                 if transaction is not None:
                     self._kafka.abort(transaction)
@@ -218,6 +227,20 @@ class MemoryPartitionWriter:
         reason = "; ".join(poisoned.values()) or "a record is too large for its topic"
         return WriteResult(WriteOutcome.FAIL, reason, poisoned=poisoned, is_poisoned=not poisoned)
 
+    def _away(self, targets: Sequence[TargetRecord]) -> WriteResult | None:
+        away = self._kafka.faults.away({target.topic for target in targets})
+        if not away:
+            return None
+        return WriteResult(WriteOutcome.FAIL, "not stored in time", away_topics=away)
+
+    def idle(self) -> bool:
+        """See ports.PartitionWriter."""
+        return False
+
+    def leaderless(self, topics: Collection[str]) -> frozenset[str]:
+        """See ports.PartitionWriter."""
+        return frozenset(self._kafka.faults.leaderless.intersection(topics))
+
     def _append(
         self,
         transaction: KafkaTransaction,
@@ -236,6 +259,7 @@ class MemoryPartitionWriter:
     def _end(self, transaction: KafkaTransaction, fault: WriteFault | None) -> WriteResult:
         if fault in (None, WriteFault.COMMITTED_UNSEEN, WriteFault.SUSPECT):
             self._kafka.commit(transaction)
+            reached("after_commit")
         elif fault in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN):
             self._kafka.abort(transaction)
         if fault in (None, WriteFault.SUSPECT):

@@ -24,11 +24,12 @@ def verify(
     monkeypatch: pytest.MonkeyPatch,
     *,
     partition: PartitionLayout = PartitionLayout(1, 3, 3),  # noqa: B008 - frozen
+    copies: int = 3,
     config: Mapping[str, str] | None = None,
     refusal: str | None = None,
 ) -> list[Finding]:
     """Findings that are not ok, when the cluster looks like this."""
-    layout: Layout = (PartitionLayout(1, 3, 3), partition)
+    layout: Layout = (PartitionLayout(1, copies, copies), partition)
     configs = {
         topic: {
             **required_config(NAMES, topic, message_bytes_max=1_000, replication_factor=3),
@@ -62,6 +63,24 @@ def test_one_confirming_copy_of_three_is_a_warning(monkeypatch: pytest.MonkeyPat
     found = verify(monkeypatch, config={"min.insync.replicas": "1"})
     assert [finding.severity for finding in found] == [Severity.WARN] * 3
     assert "confirm a message and then lose it" in found[0].sentence
+
+
+def test_a_minimum_that_leaves_no_broker_to_spare_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = verify(monkeypatch, config={"min.insync.replicas": "3"})
+    assert [finding.severity for finding in found] == [Severity.WARN] * 3
+    assert "while one broker is away" in found[0].sentence
+    assert "min.insync.replicas to 2" in found[0].remedy
+
+
+def test_two_copies_are_a_warning_whatever_their_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = PartitionLayout(1, 2, 2)
+    found = verify(monkeypatch, partition=two, copies=2, config={"min.insync.replicas": "1"})
+    assert [finding.severity for finding in found] == [Severity.WARN] * 3
+    assert "then lose what it confirmed" in found[0].sentence
+    found = verify(monkeypatch, partition=two, copies=2, config={"min.insync.replicas": "2"})
+    assert ["while one broker is away" in f.sentence for f in found] == [True] * 3
 
 
 @pytest.mark.parametrize(

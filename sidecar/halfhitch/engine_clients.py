@@ -1,0 +1,67 @@
+"""Kafka's clients as an engine needs them: one method for each role, all from its options."""
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from halfhitch.adapters.kafka import clients
+from halfhitch.adapters.kafka.topics import RECORD_OVERHEAD_BYTES, InternalTopics
+from halfhitch.engine_options import EngineOptions
+
+
+class EngineClients:
+    """Each call makes a new client; whoever asked for it lets it go."""
+
+    def __init__(self, options: EngineOptions, names: InternalTopics) -> None:
+        self._options = options
+        self._names = names
+
+    def admin(self) -> AdminClient:
+        """Questions about the cluster, topics, deletion."""
+        return AdminClient(self._config(self._options.admin_options), logger=clients.logger)
+
+    def consumer(self) -> Consumer:
+        """Reads logs by hand-made assignment; joins no group."""
+        config = self._config(self._options.consumer_options)
+        return clients.log_consumer(config, group=self._names.owner_group)
+
+    def member(self) -> Consumer:
+        """Joins the owners' group."""
+        options = self._options
+        return clients.member_consumer(
+            self._config(options.consumer_options),
+            group=self._names.owner_group,
+            session_timeout_ms=options.session_timeout_ms,
+            group_instance_id=options.group_instance_id,
+        )
+
+    def record_producer(self) -> Producer:
+        """Halves and decisions."""
+        options = self._options
+        return clients.record_producer(
+            self._config(options.producer_options),
+            delivery_ms=options.delivery_ms,
+            message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,
+        )
+
+    def owner_producer(self, transactional_id: str) -> clients.OwnerProducer:
+        """The one of a half partition."""
+        options = self._options
+        return clients.owner_producer(
+            self._config(options.producer_options),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,
+        )
+
+    def resume_producer(self, transactional_id: str) -> Producer:
+        """Of an operator, who puts parked messages back."""
+        options = self._options
+        return clients.resume_producer(
+            self._config(options.producer_options),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,
+        )
+
+    def _config(self, options: dict[str, str]) -> clients.Config:
+        return clients.base(self._options.bootstrap, f"halfhitch-{self._options.instance}", options)

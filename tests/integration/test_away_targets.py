@@ -1,0 +1,132 @@
+"""A target whose broker is down or hangs holds up others for a moment only, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from halfhitch.core.model import Resolution
+from halfhitch.embedded import EmbeddedKafka
+from halfhitch.engine import Engine, EngineOptions
+from halfhitch.observability.metrics import Metrics
+from halfhitch.service.api import OutgoingMessage, PartitionPhase
+from harness.kafka import admin_client, create_topics, fresh_name, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 90.0
+#: message.timeout.ms is a third of the default transaction timeout; then abort and fence.
+OTHERS_DELAYED_MAX_S = 5.0 + 5.0
+AWAY_COUNT = 30
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(brokers=3, short_lived=True, heap_mib=320) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def running(bootstrap: str, prefix: str) -> AsyncIterator[Engine]:
+    engine = Engine(
+        EngineOptions(
+            bootstrap=bootstrap,
+            handle_keys=(b"k" * 32,),
+            topic_prefix=prefix,
+            partition_count=1,
+            create_topics=True,
+        ),
+        Metrics(),
+    )
+    await engine.start()
+    try:
+        await until(lambda: [p.phase for p in engine.partitions()] == [PartitionPhase.WORKING])
+        yield engine
+    finally:
+        await engine.stop()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+def create_on(bootstrap: str, name: str, broker_id: int) -> None:
+    wanted = NewTopic(name, 1, replica_assignment=[[broker_id]])
+    admin = admin_client(bootstrap)
+    for future in admin.create_topics([wanted], operation_timeout=DEADLINE_S).values():
+        future.result(DEADLINE_S)
+
+
+def leaders(brokers: EmbeddedKafka, *topics: str) -> set[int]:
+    found = admin_client(brokers.bootstrap).list_topics(timeout=DEADLINE_S).topics
+    return {p.leader for topic in topics for p in found[topic].partitions.values()}
+
+
+def pick_victim(brokers: EmbeddedKafka, prefix: str) -> int:
+    """A broker that leads nothing which the coordinator itself needs."""
+    ours = [prefix + name for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")]
+    return next(n for n in brokers.broker_ids if n not in leaders(brokers, *ours))
+
+
+async def commit(engine: Engine, topic: str, value: bytes, *, wait_visible: bool) -> None:
+    message = OutgoingMessage(topic, b"k", value, [])
+    prepared = await engine.transactions.prepare(producer_group="g", messages=(message,))
+    await engine.transactions.end(prepared.handle, Resolution.COMMIT, wait_visible=wait_visible)
+
+
+async def others_go_on(engine: Engine, topic: str, values: list[bytes], for_s: float) -> float:
+    """Commit one after the other until the time is over; the longest wait for one to appear."""
+    longest_s, end_s = 0.0, time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        began_s = time.monotonic()
+        value = b"%d" % len(values)
+        async with asyncio.timeout(DEADLINE_S):
+            await commit(engine, topic, value, wait_visible=False)
+            await until(lambda: engine.partitions()[0].decided_count <= AWAY_COUNT)
+        values.append(value)
+        longest_s = max(longest_s, time.monotonic() - began_s)
+        await asyncio.sleep(0.05)
+    return longest_s
+
+
+@pytest.mark.parametrize("how", ["killed", "hung"])
+async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
+    brokers: EmbeddedKafka, how: str
+) -> None:
+    starved, healthy, prefix = fresh_name("starved"), fresh_name("healthy"), fresh_name("p") + "."
+    async with running(brokers.bootstrap, prefix) as engine:
+        victim = pick_victim(brokers, prefix)
+        create_on(brokers.bootstrap, starved, victim)
+        create_topics(brokers.bootstrap, {healthy: 1})
+        await commit(engine, starved, b"before", wait_visible=True)
+        await commit(engine, healthy, b"before", wait_visible=True)
+        (brokers.kill_broker if how == "killed" else brokers.pause_broker)(victim)
+        try:
+            for n in range(AWAY_COUNT):
+                await commit(engine, starved, b"%d" % n, wait_visible=False)
+            values: list[bytes] = []
+            longest_s = await others_go_on(engine, healthy, values, 25.0)
+            state = engine.partitions()[0]
+            print(f"{how}: others waited {longest_s:.1f} s at most, {len(values)} went on; {state}")
+            assert state.waiting_by_topic == {starved: AWAY_COUNT}
+        finally:
+            (brokers.restart_broker if how == "killed" else brokers.resume_broker)(victim)
+        began_s = time.monotonic()
+        await until(lambda: engine.partitions()[0].decided_count == 0)
+        print(f"{how}: all of them appeared {time.monotonic() - began_s:.1f} s after it was back")
+        assert engine.partitions()[0].waiting_by_topic == {}
+    assert longest_s < OTHERS_DELAYED_MAX_S
+    found = [record.value for record in read_all(brokers.bootstrap, starved)]
+    assert found == [b"before"] + [b"%d" % n for n in range(AWAY_COUNT)]
+    found = [record.value for record in read_all(brokers.bootstrap, healthy)]
+    assert found == [b"before", *values]
