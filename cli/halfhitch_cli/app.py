@@ -27,6 +27,7 @@ COMMANDS = (
     CommandRow(
         "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
     ),
+    CommandRow("verify", "halfhitch_cli.commands.verify", "Is anything lost or doubled?", _LOOK),
     CommandRow("tx", "halfhitch_cli.commands.tx", "What is undecided, and deciding it.", _OPERATE),
     CommandRow(
         "parked", "halfhitch_cli.commands.parked", "What was given up: show, put back.", _OPERATE

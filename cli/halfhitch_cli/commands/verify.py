@@ -1,0 +1,368 @@
+"""halfhitch verify: replay all topics, and say whether anything is lost or doubled.
+
+Owns the options, the shown form of the findings, and the exit codes: 0 nothing is wrong, 3
+something is, 1 that could not be judged. Reads Kafka itself; no sidecar is asked, none need run.
+"""
+
+import re
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.adapters.kafka.verify_reader import KafkaVerifyLogs, verify_consumer
+from halfhitch.config import Purpose, Settings
+from halfhitch.service.verifying.bounds import Rules
+from halfhitch.service.verifying.report import SENTENCES, Kind, Where
+from halfhitch.service.verifying.run import Outcome
+from halfhitch.service.verifying.run import verify as verify_logs
+from halfhitch_cli import selection
+from halfhitch_cli.app import ERROR, OK, UNHEALTHY
+from halfhitch_cli.kafka import KafkaAdmin
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm, Table, emit, say
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_SETTINGS = ("kafka", "topics", "owner.transaction_timeout_ms", "ledger.horizon_s")
+_DURATION = re.compile(r"(\d+(\.\d+)?[smhd])+")
+_STYLES = {kind.value: "red" for kind in Kind} | {"clean": "green", "NOT CLEAN": "red"}
+_SHOWN_PLACES_MAX = 4
+
+
+def verify(
+    given: Given,
+    output: Output = OutputForm.TABLE,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TEXT",
+            show_default=False,
+            help="Only this target; repeatable. [default: all that topics.allow admits]",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            show_default=False,
+            help="Judge what ended since then: 30m, 2h, 3d ago, or 2026-11-21T16:00Z. "
+            "[default: all that is there]",
+        ),
+    ] = None,
+    group: selection.Group = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1_000_000, help="Show so many of each kind.")
+    ] = 100,
+    open_wait_s: Annotated[
+        float,
+        typer.Option(
+            "--open-wait-s", min=0.1, max=3_600, help="Wait so long for open Kafka transactions."
+        ),
+    ] = 20.0,
+) -> int:
+    """Is anything lost or doubled? Replays the half, op, parked and target topics.
+
+    Reports transactions that are lost, torn, doubled, phantom, misrouted or corrupted, and those
+    that have not ended. The system may be at work meanwhile, or stopped. Nothing is changed.
+
+    Give it the sidecar's topics.prefix and topics.allow. It reads whole topics (--since shortens
+    that) and takes some 140 bytes for each transaction.
+
+    Exit code 0: nothing is wrong. 3: something is. 1: that could not be judged.
+
+    Example: halfhitch verify --kafka-bootstrap kafka:9092 --topics-allow 'shop.*' --since 2h
+    """
+    settings = given.load(Purpose.TOOL)
+    began_s, since_ms = time.monotonic(), 0 if since is None else _since_ms(since)
+    outcome = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
+    data = _data(outcome, since_ms, time.monotonic() - began_s)
+    emit(output, data, _tables(data))
+    if not outcome.findings.is_clean:
+        return UNHEALTHY
+    if not outcome.findings.is_complete:
+        say("Not everything could be judged: see what was not; run it again.")
+        return ERROR
+    if not outcome.findings.transactions:
+        say("Nothing was judged: no transaction was found. Is topics.prefix the sidecar's?")
+        return ERROR
+    return OK
+
+
+def _run(
+    settings: Settings,
+    targets: Sequence[str],
+    since_ms: int,
+    open_wait_s: float,
+    *,
+    limit: int,
+    group: str | None,
+) -> Outcome:
+    config: dict[str, Any] = {
+        **settings.kafka.options.for_client("consumer"),
+        "bootstrap.servers": settings.kafka.bootstrap,
+        "client.id": "halfhitch-verify",
+        "log_level": 0,
+        "error_cb": lambda _: None,  # what matters is told by what was asked
+    }
+    with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
+        kafka.reach()
+        names = InternalTopics(settings.topics.prefix)
+        consumer = verify_consumer(config, group=names.owner_group)
+        try:
+            logs = KafkaVerifyLogs(
+                consumer,
+                kafka.client,
+                names=names,
+                allow=settings.topics.allow,
+                only=targets,
+                wait_s=settings.kafka.start_wait_s,
+                open_wait_s=open_wait_s,
+            )
+            return verify_logs(
+                logs,
+                rules=Rules(
+                    settings.owner.transaction_timeout_ms, settings.ledger.horizon_s * 1000
+                ),
+                since_ms=since_ms,
+                limit=limit,
+                group=group,
+                tell=say if sys.stderr.isatty() else lambda _: None,
+            )
+        finally:
+            consumer.close()
+
+
+def _since_ms(text: str) -> int:
+    """30m, 2h: ago; else a date and time, UTC where it does not say."""
+    if _DURATION.fullmatch(text):
+        return max(0, time.time_ns() // 1_000_000 - int(selection.seconds(text) * 1000))
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"--since takes a length of time (30m, 2h, 3d) or a date and time "
+            f"(2026-11-21T16:00Z); not {text!r}"
+        ) from None
+    return max(0, int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+# -- for programs --------------------------------------------------------------------------------
+
+
+def _data(outcome: Outcome, since_ms: int, took_s: float) -> dict[str, Any]:
+    findings, account = outcome.findings, outcome.account
+    records = sum(place.records for place in account.places)
+    return {
+        "clean": findings.is_clean,
+        "complete": findings.is_complete,
+        "violation_counts": {kind.value: findings.violation_counts[kind] for kind in Kind},
+        "violations": [
+            {
+                "kind": violation.kind.value,
+                "producer_group": violation.producer_group,
+                "transaction_id": violation.transaction_id,
+                "message_indexes": list(violation.indexes),
+                "where": [_where(where) for where in violation.where],
+                "detail": violation.detail,
+            }
+            for violation in findings.violations
+        ],
+        "transactions": {
+            "found": findings.transactions,
+            "committed": findings.endings["committed"],
+            "committed_and_judged_whole": findings.committed_judged,
+            "rolled_back": findings.endings["rolled_back"],
+            "parked": findings.endings["parked"],
+            "unfinished": dict(sorted(findings.unfinished_counts.items())),
+        },
+        "unfinished": [
+            {
+                "producer_group": one.producer_group,
+                "transaction_id": one.transaction_id,
+                "state": one.state,
+                "message_count": one.message_count,
+                "stored_ms": one.stored_ms,
+                "where": _where(one.where),
+            }
+            for one in findings.unfinished
+        ],
+        "not_judged": [
+            {
+                "reason": why.value,
+                "count": count,
+                "sentence": SENTENCES[why],
+                "examples": [
+                    {"producer_group": example_group, "transaction_id": transaction_id}
+                    for example_group, transaction_id in findings.examples[why]
+                ],
+            }
+            for why, count in sorted(findings.unjudged.items())
+        ],
+        "window": {
+            "since_ms": since_ms or None,
+            "to_ms": account.newest_ms or None,
+            "all_targets_read": account.layout.has_all_targets,
+            "topics": _topics(outcome),
+        },
+        "forwards_judged": findings.forwards_judged,
+        "read": {
+            "records": records,
+            "seconds": round(took_s, 2),
+            "facts_bytes": account.facts.size_bytes,
+            "memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        },
+    }
+
+
+def _where(where: Where) -> dict[str, Any]:
+    return {"topic": where.topic, "partition": where.partition, "offset": where.log_offset}
+
+
+def _topics(outcome: Outcome) -> list[dict[str, Any]]:
+    account = outcome.account
+    layout = account.layout
+    roles = {layout.half_topic: "half", layout.op_topic: "op", layout.parked_topic: "parked"}
+    rows = []
+    for topic in [*roles, *sorted(layout.targets)]:
+        places = account.of_topic(topic)
+        times = [place.first_ms for place in places if place.first_ms is not None]
+        rows.append(
+            {
+                "topic": topic,
+                "role": roles.get(topic, "target"),
+                "partitions": len(places),
+                "records": sum(place.records for place in places),
+                "forwarded": sum(place.ours for place in places),
+                "garbage": account.garbage[topic],
+                "trimmed": any(place.is_trimmed for place in places),
+                "from_ms": min(times, default=None),
+            }
+        )
+    return rows
+
+
+# -- for people ----------------------------------------------------------------------------------
+
+
+def _tables(data: dict[str, Any]) -> list[Table]:
+    tables = [_summary(data), _window_table(data["window"]["topics"])]
+    if data["violations"]:
+        tables.append(_violation_table(data["violations"]))
+    if data["unfinished"]:
+        tables.append(_unfinished_table(data["unfinished"]))
+    if data["not_judged"]:
+        tables.append(
+            Table(
+                columns=("Not judged", "why", "for instance"),
+                right=frozenset(("Not judged",)),
+                rows=[
+                    [
+                        str(row["count"]),
+                        row["sentence"],
+                        ", ".join(e["transaction_id"] for e in row["examples"][:2]),
+                    ]
+                    for row in data["not_judged"]
+                ],
+            )
+        )
+    return tables
+
+
+def _summary(data: dict[str, Any]) -> Table:
+    counts, transactions, read = data["violation_counts"], data["transactions"], data["read"]
+    wrong = [f"{count} {kind}" for kind, count in counts.items() if count]
+    unfinished = ", ".join(
+        f"{count} {state.replace('_', ' ')}" for state, count in transactions["unfinished"].items()
+    )
+    looked_for = transactions["committed_and_judged_whole"]
+    records, took_s = read["records"], read["seconds"]
+    rows = [
+        ["verdict", "NOT CLEAN" if wrong else "clean"],
+        ["violations", ", ".join(wrong) or "none"],
+        ["not ended", unfinished or "none"],
+        ["committed", f"{transactions['committed']}, {looked_for} looked for message by message"],
+        ["rolled back", str(transactions["rolled_back"])],
+        ["parked", str(transactions["parked"])],
+        ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
+        ["until", _time(data["window"]["to_ms"])],
+        ["read", f"{records} records in {took_s:.1f} s"],
+    ]
+    return Table(columns=("Verified", ""), rows=rows, styles=_STYLES)
+
+
+def _window_table(topics: Sequence[dict[str, Any]]) -> Table:
+    numbers = ("partitions", "records", "forwarded", "garbage")
+    return Table(
+        columns=("Topic", "role", *numbers, "from", "older ones"),
+        right=frozenset(numbers),
+        rows=[
+            [
+                row["topic"],
+                row["role"],
+                *(str(row[name]) for name in numbers),
+                _time(row["from_ms"]),
+                "deleted" if row["trimmed"] else "none",
+            ]
+            for row in topics
+        ],
+    )
+
+
+def _violation_table(violations: Sequence[dict[str, Any]]) -> Table:
+    return Table(
+        columns=("Violation", "transaction", "group", "messages", "where", "what"),
+        styles=_STYLES,
+        rows=[
+            [
+                row["kind"],
+                row["transaction_id"],
+                row["producer_group"],
+                ",".join(map(str, row["message_indexes"])),
+                _places(row["where"]),
+                row["detail"],
+            ]
+            for row in violations
+        ],
+    )
+
+
+def _unfinished_table(unfinished: Sequence[dict[str, Any]]) -> Table:
+    now_ms = time.time_ns() // 1_000_000
+    return Table(
+        columns=("Not ended", "transaction", "group", "messages", "age", "where"),
+        right=frozenset(("messages", "age")),
+        rows=[
+            [
+                row["state"].replace("_", " "),
+                row["transaction_id"],
+                row["producer_group"],
+                str(row["message_count"]),
+                selection.age(max(0.0, (now_ms - row["stored_ms"]) / 1000)),
+                _places([row["where"]]),
+            ]
+            for row in unfinished
+        ],
+    )
+
+
+def _places(places: Sequence[dict[str, Any]]) -> str:
+    shown = [f"{p['topic']}-{p['partition']}@{p['offset']}" for p in places[:_SHOWN_PLACES_MAX]]
+    return " ".join(shown) + (" ..." if len(places) > len(shown) else "")
+
+
+def _time(time_ms: int | None) -> str:
+    if time_ms is None:
+        return ""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+app.command(cls=PlainCommand)(settings_command(verify, only=_SETTINGS))

@@ -1,0 +1,305 @@
+"""Reading the topics of an installation for `halfhitch verify`: service.verifying.run.Logs.
+
+One consumer with a hand-made assignment that grows and shrinks; it joins no group and commits
+nothing. Committed records only. Where the log was trimmed while it was read, reading goes on from
+its new start, and the caller is told so. One thread uses it; everything here blocks.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from halfhitch.adapters.kafka.admin import answer, topic_configs
+from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
+from halfhitch.service.topics import TopicPolicy
+from halfhitch.service.verifying.account import Layout, Place
+from halfhitch.service.verifying.run import Skipped, Take
+
+logger = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.2
+_CHUNK: Final = 5_000
+#: Positions are asked for only so often: it is a call for each partition.
+_LOOK_S: Final = 0.1
+_MOMENT_S: Final = 2.0
+#: Nothing comes, and no open Kafka transaction explains it: give up after this.
+_STUCK_S: Final = 30.0
+_TRIMMED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+
+
+def verify_consumer(config: Mapping[str, Any], *, group: str) -> Consumer:
+    """A consumer for this: reads fast, joins nothing, commits nothing, holds 64 MiB at most.
+
+    It carries the owners' group only to read its stored watermarks.
+    """
+    return Consumer(
+        {
+            **config,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+            "check.crcs": True,
+            "queued.max.messages.kbytes": 65_536,
+            "fetch.wait.max.ms": 50,
+        },
+        logger=logger,
+    )
+
+
+class KafkaVerifyLogs:
+    """See the module's text. `only`: these targets instead of all that `allow` admits."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        admin: AdminClient,
+        *,
+        names: InternalTopics,
+        allow: Collection[str] = ("*",),
+        only: Collection[str] = (),
+        wait_s: float = 10.0,
+        open_wait_s: float = 20.0,
+    ) -> None:
+        self._consumer = consumer
+        self._admin = admin
+        self._names = names
+        self._policy = TopicPolicy(internal_topics=names.all, allow=tuple(allow))
+        self._only = tuple(only)
+        self._wait_s = wait_s
+        self._open_wait_s = open_wait_s
+        self._position: dict[Place, int] = {}  # of what is followed now or was before
+        self._followed: set[Place] = set()
+        self._partitions: dict[str, int] = {}
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    def layout(self) -> Layout:
+        """See Logs."""
+        try:
+            known = self._admin.list_topics(timeout=self._wait_s).topics
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}.") from error
+        self._partitions = {t: len(m.partitions) for t, m in known.items() if m.error is None}
+        missing = [topic for topic in self._names.all if topic not in self._partitions]
+        if missing:
+            raise TopologyError(
+                f"The topic {missing[0]} does not exist: is topics.prefix the sidecar's?"
+            )
+        watermarks = self._watermarks()
+        allowed = [t for t in self._partitions if self._policy.refusal(t) is None]
+        for topic in self._only:
+            if topic not in self._partitions:
+                raise ConfigurationError(f"The topic {topic!r} does not exist: see --topic.")
+        targets = self._only or allowed
+        return Layout(
+            self._names.half,
+            self._names.op,
+            self._names.parked,
+            {topic: self._partitions[topic] for topic in targets},
+            has_all_targets=set(allowed) <= set(targets),
+            compacted=self._compacted(sorted(targets)),
+            watermarks=watermarks,
+        )
+
+    def _watermarks(self) -> dict[int, int]:
+        """Stored half watermarks; without the right to see them one rule is not judged.
+
+        Asked of the consumer: librdkafka's admin call for it aborts the process, sooner or later,
+        after it has timed out.
+        """
+        half = self._names.half
+        asked = [TopicPartition(half, p) for p in range(self._partitions[half])]
+        try:
+            found = self._consumer.committed(asked, self._wait_s)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return {}
+            raise KafkaUnavailable(
+                f"The stored watermarks cannot be read: {describe(error)}; try again."
+            ) from error
+        return {where.partition: where.offset for where in found if where.offset >= 0}
+
+    def _compacted(self, topics: list[str]) -> frozenset[str]:
+        """Where that may not be read, compaction is not expected."""
+        configs, _ = topic_configs(self._admin, topics, self._wait_s)
+        return frozenset(
+            topic
+            for topic, config in configs.items()
+            if "compact" in (config.get("cleanup.policy") or "")
+        )
+
+    def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
+        """See Logs."""
+        earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        places = [(topic, partition) for partition in range(self._partitions[topic])]
+        starts = self._offsets(places, earliest)
+        if not since_ms:
+            return {place: (start, start > 0) for place, start in starts.items()}
+        at_time: Any = OffsetSpec.for_timestamp(since_ms)
+        found = self._offsets(places, at_time)
+        ends = self.ends([topic])
+        return {
+            # Below 0: nothing is younger. Where the time lies above the start nothing that counts
+            # was deleted.
+            place: (first, first == start > 0)
+            for place, start in starts.items()
+            for first in [max(start, found[place]) if found[place] >= 0 else ends[place]]
+        }
+
+    def ends(self, topics: Collection[str]) -> dict[Place, int]:
+        """See Logs."""
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = [(t, partition) for t in topics for partition in range(self._partitions[t])]
+        return self._offsets(places, latest)
+
+    def _offsets(self, places: Collection[Place], spec: Any) -> dict[Place, int]:
+        """While a leader moves, or is new, the answer is an error for a moment."""
+        give_up_s = time.monotonic() + self._wait_s
+        asked = {TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        while True:
+            futures = self._admin.list_offsets(
+                asked,
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._wait_s,
+            )
+            try:
+                return {
+                    (where.topic, where.partition): answer(
+                        future, self._wait_s, f"find the end of {where.topic}"
+                    ).offset
+                    for where, future in futures.items()
+                }
+            except KafkaUnavailable:
+                if time.monotonic() > give_up_s:
+                    raise
+                time.sleep(_POLL_S)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def follow(self, starts: Mapping[Place, int]) -> None:
+        """See Logs. Where it was left the position may be ahead of the last record: markers."""
+        for place, start in starts.items():
+            self._position[place] = max(start, self._position.get(place, 0))
+        self._followed |= starts.keys()
+        self._assign(starts)
+
+    def _assign(self, places: Collection[Place]) -> None:
+        if places:
+            asked = [TopicPartition(*place, self._position[place]) for place in places]
+            self._consumer.incremental_assign(asked)
+
+    def leave(self, topics: Collection[str]) -> None:
+        """See Logs."""
+        self._drop([place for place in self._followed if place[0] in topics])
+
+    def _drop(self, places: Collection[Place]) -> None:
+        if places:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+            self._followed -= set(places)
+
+    def pause(self) -> None:
+        """See Logs."""
+        time.sleep(_MOMENT_S)
+
+    def read_to(self, ends: Mapping[Place, int], take: Take, skipped: Skipped) -> frozenset[Place]:
+        """See Logs. Targets are left where their end is reached; the internal logs are followed."""
+        left = {place for place, end in ends.items() if self._position[place] < end}
+        moved_s = looked_s = time.monotonic()
+        self._leave_ended(ends.keys() - left)
+        while left:
+            before = {place: self._position[place] for place in left}
+            self._take_some(take, skipped)
+            now_s = time.monotonic()
+            if now_s - looked_s >= _LOOK_S:
+                looked_s = now_s
+                self._pass_markers(left)
+            done = {place for place in left if self._position[place] >= ends[place]}
+            self._leave_ended(done)
+            left -= done
+            if any(self._position[place] > at for place, at in before.items()):
+                moved_s = now_s
+            elif now_s - moved_s > self._open_wait_s:
+                if self._are_hidden(left):
+                    return frozenset(left)
+                if now_s - moved_s > self._open_wait_s + _STUCK_S:
+                    raise KafkaUnavailable(
+                        f"{len(left)} partitions gave nothing for {now_s - moved_s:.0f} s, "
+                        f"{min(left)[0]} among them: is a broker away? Try again."
+                    )
+        return frozenset()
+
+    def _leave_ended(self, places: Collection[Place]) -> None:
+        internal = self._names.all
+        self._drop([p for p in places if p[0] not in internal and p in self._followed])
+
+    def _take_some(self, take: Take, skipped: Skipped) -> None:
+        try:
+            first: Any = self._consumer.poll(_POLL_S)
+            if first is None:
+                return
+            records = [first, *self._consumer.consume(_CHUNK, 0)]
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Reading failed: {describe(error)}.") from error
+        good: list[Any] = []
+        for message in records:
+            if message.error() is None:
+                good.append(message)
+                self._position[message.topic(), message.partition()] = message.offset() + 1
+            else:
+                self._event(message, skipped)
+        take(good)
+
+    def _pass_markers(self, places: Collection[Place]) -> None:
+        """The position passes over markers and aborted records, a record's offset does not."""
+        asked = [TopicPartition(*place) for place in places if place in self._followed]
+        for where in self._consumer.position(asked):
+            place = where.topic, where.partition
+            self._position[place] = max(self._position[place], where.offset)
+
+    def _event(self, message: Any, skipped: Skipped) -> None:
+        error: Any = message.error()
+        place = message.topic(), message.partition()
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._position[place] = max(self._position[place], message.offset())
+        elif code in _TRIMMED and place in self._followed:
+            earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+            start = self._offsets([place], earliest)[place]
+            skipped(place, start)
+            self._drop([place])
+            self.follow({place: start})
+        elif code in _GONE:
+            raise KafkaUnavailable(f"{place[0]} was deleted while it was read; try again.")
+        elif error.fatal():
+            raise KafkaUnavailable(f"Reading {place[0]} failed: {error.str()}.")
+
+    def _are_hidden(self, places: Collection[Place]) -> bool:
+        """They give nothing more. Is it open Kafka transactions, or is Kafka slow or away?"""
+        asked: Any = {TopicPartition(*p): OffsetSpec.latest() for p in places}  # type: ignore[no-untyped-call]
+        futures = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._wait_s
+        )
+        return all(
+            self._position[where.topic, where.partition]
+            >= answer(future, self._wait_s, f"find the end of {where.topic}").offset
+            for where, future in futures.items()
+        )

@@ -1,0 +1,302 @@
+"""Taking the records of all topics, one by one, into what is known of each transaction.
+
+Owns `Account` and the layout it is told. Records of one partition come in their order; topics may
+interleave as they like, but for the order of cuts that run.py keeps. A record that was read before
+is passed over, so a reader may begin again somewhere.
+
+Content is not kept, only a digest of it. Pure: no clock, no I/O.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from halfhitch.core.model import COPIED, DecisionRead, DoneRead
+from halfhitch.errors import TopologyError
+from halfhitch.ports import KafkaHeaders, StoredRecord
+from halfhitch.service.verifying.facts import Decided, FactStore, Half
+from halfhitch.wire import half as half_wire
+from halfhitch.wire import headers as names
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import INDEX_MAX, Garbage
+from halfhitch.wire.parked import Parked, Resumed, read_parked
+
+#: Topic and partition.
+Place = tuple[str, int]
+
+#: What Kafka's clients call the broker's own time.
+_BROKER_TIME: Final = 2
+_VERSION: Final = str(names.RECORD_VERSION).encode()
+_DIGEST_BYTES: Final = 8
+_CHUNK_BITS: Final = 12  # done half offsets are kept as bits, 512 bytes at a time
+_FORWARDED: Final = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
+
+
+class LogRecord(StoredRecord, Protocol):
+    """A record of any topic, as a Kafka client's message has it."""
+
+    def partition(self) -> int:
+        """Partition number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What there is, as it was found before anything was read."""
+
+    half_topic: str
+    op_topic: str
+    parked_topic: str
+    #: The targets that are read: how many partitions each has.
+    targets: Mapping[str, int]
+    #: Whether no message can have gone to any other topic.
+    has_all_targets: bool = True
+    #: Of the targets: those in which records are deleted although they are young.
+    compacted: frozenset[str] = frozenset()
+    #: Stored half watermarks, by half partition; one that is missing is not known.
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PlaceAccount:
+    """How far one partition was read, and since when nothing of it is missing."""
+
+    place: Place
+    first_log_offset: int = 0  # that was read
+    is_trimmed: bool = False  # something below it was deleted
+    next_log_offset: int = 0
+    records: int = 0
+    ours: int = 0  # forwarded, where it is a target
+    first_ms: int | None = None  # of the first record of ours since it was trimmed
+    is_broker_time: bool = False
+    is_open: bool = False  # an open Kafka transaction hides its end
+
+
+class Account:
+    """See the module's text. `since_ms`: older transactions are not judged."""
+
+    def __init__(self, layout: Layout, *, since_ms: int = 0) -> None:
+        self.layout = layout
+        self.since_ms = since_ms
+        self.facts = FactStore()
+        self.places: list[PlaceAccount] = []
+        self._numbers: dict[Place, int] = {}  # place -> its number
+        self.topics: list[str] = []  # by number, those that halves name included
+        self._topic_numbers: dict[str, int] = {}
+        self.garbage: Counter[str] = Counter()  # by topic
+        self.is_cut = False
+        self.op_gap = False  # records of the op log were deleted before they could be read
+        self.newest_ms = 0  # of the op and half log, by the broker
+        self._done: dict[tuple[int, int], bytearray] = {}
+        self._takers: dict[str, Callable[[PlaceAccount, LogRecord], None]] = {
+            layout.half_topic: self._half,
+            layout.op_topic: self._op,
+            layout.parked_topic: self._parked,
+        }
+
+    # -- where the reading is --------------------------------------------------------------------
+
+    def begins(self, place: Place, log_offset: int, *, is_trimmed: bool) -> None:
+        """Reading of this partition begins here."""
+        account = self.place(place)
+        account.first_log_offset = account.next_log_offset = log_offset
+        account.is_trimmed = is_trimmed
+
+    def skipped(self, place: Place, log_offset: int) -> None:
+        """What lay below was deleted while it was being read."""
+        account = self.place(place)
+        if log_offset <= account.next_log_offset:
+            return
+        account.next_log_offset = log_offset
+        account.is_trimmed, account.first_ms = True, None
+        if not account.records:
+            account.first_log_offset = log_offset
+        elif place[0] == self.layout.op_topic:
+            self.op_gap = True
+
+    def cut(self) -> None:
+        """The op log was read to its end; the ends of the targets are taken after this."""
+        self.is_cut = True
+
+    def hides(self, places: frozenset[Place]) -> None:
+        """These could not be read to their ends: a Kafka transaction is open there."""
+        for account in self.places:
+            account.is_open = account.place in places
+
+    def place(self, place: Place) -> PlaceAccount:
+        """The account of a partition."""
+        number = self._numbers.get(place)
+        if number is None:
+            number = self._numbers[place] = len(self.places)
+            self.places.append(PlaceAccount(place))
+        return self.places[number]
+
+    def of_topic(self, topic: str) -> list[PlaceAccount]:
+        """All partitions of a topic that are read."""
+        return [account for account in self.places if account.place[0] == topic]
+
+    def is_done(self, half_partition: int, half_offset: int) -> bool:
+        """Whether any done mark names this half."""
+        chunk = self._done.get((half_partition, half_offset >> _CHUNK_BITS))
+        bit = half_offset & ((1 << _CHUNK_BITS) - 1)
+        return chunk is not None and bool(chunk[bit >> 3] & (1 << (bit & 7)))
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[LogRecord]) -> None:
+        """The next records of any partitions. Raises TopologyError for what is too new for us."""
+        for record in records:
+            topic = record.topic()
+            account = self.place((topic, record.partition()))
+            log_offset = record.offset()
+            if log_offset < account.next_log_offset:
+                continue
+            account.next_log_offset = log_offset + 1
+            account.records += 1
+            self._takers.get(topic, self._target)(account, record)
+
+    def _op(self, account: PlaceAccount, record: LogRecord) -> None:
+        stored_ms, op_offset = record.timestamp()[1], record.offset()
+        self._noted(account, stored_ms)
+        events = op_wire.read(op_offset, stored_ms, record.value(), record.headers())
+        if isinstance(events, Garbage):
+            self._pass(account, events)
+            return
+        is_before_cut = not self.is_cut and stored_ms >= self.since_ms
+        partition = account.place[1]
+        for event in events:
+            group, raw_id = event.identity[0].encode(), event.identity[1].encode()
+            if isinstance(event, DoneRead):
+                for half_offset in event.half_offsets:
+                    self._mark(partition, half_offset)
+                if event.ending == COPIED:
+                    continue  # it goes on; its decision, if there is one, still waits
+                lowest = min(event.half_offsets, default=-1)
+                numbers = (event.ending, partition, op_offset, stored_ms, lowest, is_before_cut)
+                self.facts.add_done(group, raw_id, numbers)
+            elif isinstance(event, DecisionRead):
+                decided = Decided(
+                    event.resolution, partition, op_offset, stored_ms, event.half_hint
+                )
+                self.facts.add_decision(group, raw_id, decided)
+
+    def _mark(self, partition: int, half_offset: int) -> None:
+        key = partition, half_offset >> _CHUNK_BITS
+        chunk = self._done.get(key)
+        if chunk is None:
+            chunk = self._done[key] = bytearray(1 << (_CHUNK_BITS - 3))
+        bit = half_offset & ((1 << _CHUNK_BITS) - 1)
+        chunk[bit >> 3] |= 1 << (bit & 7)
+
+    def _half(self, account: PlaceAccount, record: LogRecord) -> None:
+        stored_ms, half_offset, headers = record.timestamp()[1], record.offset(), record.headers()
+        self._noted(account, stored_ms)
+        event = half_wire.read_identity(half_offset, stored_ms, 0, headers)
+        if isinstance(event, Garbage):
+            self._pass(account, event)
+            return
+        forward = half_wire.read_forward(half_offset, headers)
+        if isinstance(forward, Garbage):
+            topic, fixed_partition, digest = -1, -1, bytes(_DIGEST_BYTES)
+        else:
+            topic = self._topic(forward.target_topic)
+            fixed = forward.target_partition
+            fixed_partition = -1 if fixed is None else fixed
+            digest = _digest(record.key(), record.value(), forward.headers)
+        half = Half(
+            event.index,
+            account.place[1],
+            half_offset,
+            event.first_stored_ms if event.first_stored_ms > 0 else stored_ms,
+            topic,
+            fixed_partition,
+            event.fence,
+            b" " if event.born is None else event.born.value.encode(),
+            digest,
+        )
+        group, transaction_id = event.identity
+        self.facts.add_half(group.encode(), transaction_id.encode(), half)
+
+    def _topic(self, topic: str) -> int:
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            number = self._topic_numbers[topic] = len(self.topics)
+            self.topics.append(topic)
+        return number
+
+    def _target(self, account: PlaceAccount, record: LogRecord) -> None:
+        headers = record.headers()
+        if not headers or len(headers) < 3 or headers[-1][0] != names.HALFHITCH:
+            return  # not ours: anybody may write to a target
+        (id_name, raw_id), (group_name, group), (_, marker) = headers[-3:]
+        parts = (marker or b"").split(b";", 3)
+        if (id_name, group_name) != _FORWARDED[:2] or not raw_id or not group:
+            self.garbage[account.place[0]] += 1
+            return
+        if len(parts) != 4 or parts[0] != _VERSION or not parts[1].isdigit():
+            self.garbage[account.place[0]] += 1
+            return
+        index = int(parts[1][:9])
+        if index > INDEX_MAX or len(raw_id) > 255 or len(group) > 255:
+            self.garbage[account.place[0]] += 1
+            return
+        kind, time_ms = record.timestamp()
+        account.ours += 1
+        account.is_broker_time = kind == _BROKER_TIME
+        if account.first_ms is None:
+            account.first_ms = time_ms
+        number = self._numbers[account.place]
+        self.facts.add_forward(
+            group,
+            raw_id,
+            (index, number, record.offset(), time_ms, account.is_broker_time),
+            _digest(record.key(), record.value(), headers),
+        )
+
+    def _parked(self, account: PlaceAccount, record: LogRecord) -> None:
+        headers, log_offset = record.headers(), record.offset()
+        found = read_parked(log_offset, headers)
+        partition = account.place[1]
+        if isinstance(found, Parked):
+            event = half_wire.read_identity(log_offset, 0, 0, headers)
+            if isinstance(event, Garbage):
+                self._pass(account, event)
+                return
+            group, transaction_id = event.identity
+            self.facts.add_parked(group.encode(), transaction_id.encode(), 1, partition, log_offset)
+        elif isinstance(found, Resumed):
+            group_name, id_name = found.producer_group.encode(), found.transaction_id.encode()
+            count = -len(found.parked_at)
+            if count:
+                self.facts.add_parked(group_name, id_name, count, partition, log_offset)
+        elif isinstance(found, Garbage):
+            self._pass(account, found)
+
+    def _noted(self, account: PlaceAccount, stored_ms: int) -> None:
+        if account.first_ms is None:
+            account.first_ms = stored_ms
+        self.newest_ms = max(self.newest_ms, stored_ms)
+
+    def _pass(self, account: PlaceAccount, garbage: Garbage) -> None:
+        topic, partition = account.place
+        if garbage.is_newer:
+            raise TopologyError(
+                f"Record {garbage.log_offset} of {topic}-{partition} was written by a newer "
+                f"release ({garbage.reason}): run that release's `halfhitch verify`."
+            )
+        self.garbage[topic] += 1
+
+
+def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> bytes:
+    """Of everything a reader of the target sees. Lengths go in too: nothing may change places."""
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    parts = [b"-" if key is None else b"%d" % len(key), b"-" if value is None else b""]
+    for name, content in headers:
+        size = b"-" if content is None else b"%d" % len(content)
+        parts += (name.encode(), size, content or b"")
+    digest.update(b"\0".join(parts))
+    digest.update(key or b"")
+    digest.update(value or b"")
+    return digest.digest()

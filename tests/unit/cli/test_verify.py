@@ -1,0 +1,158 @@
+"""`halfhitch verify` without Kafka: what it shows of findings, its exit codes, its options."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.core.model import Resolution
+from halfhitch.errors import KafkaUnavailable
+from halfhitch.service.verifying.run import verify as verify_logs
+from halfhitch_cli.app import main
+from halfhitch_cli.commands import verify
+from harness.verify_world import OP, TARGETS, World, WorldLogs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOUR_MS = 3_600_000
+#: 2026-11-21T16:00:00Z
+AT_FOUR_MS = 1_795_276_800_000
+
+
+@pytest.fixture
+def world(rng: random.Random) -> World:
+    made = World(rng)
+    for resolution in (Resolution.COMMIT, Resolution.ROLLBACK, Resolution.PARK):
+        made.decide(made.prepare(2), resolution)
+        made.settle()
+    return made
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command over a world instead of a Kafka."""
+
+    def run(world: World, *arguments: str) -> tuple[int, str, str]:
+        def looked(_settings: Any, _targets: Any, since_ms: int, _wait: float, **more: Any) -> Any:
+            return verify_logs(WorldLogs(world, patience=40), since_ms=since_ms, **more)
+
+        monkeypatch.setattr(verify, "_run", looked)
+        capsys.readouterr()
+        code = main(["verify", "--kafka-bootstrap", "k:1", *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_clean_is_0_and_every_figure_is_in_the_json(run: Any, world: World) -> None:
+    world.prepare(2)
+    code, out, err = run(world, "-o", "json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["clean"] is True
+    assert found["transactions"] == {
+        "found": 4,
+        "committed": 1,
+        "committed_and_judged_whole": 1,
+        "rolled_back": 1,
+        "parked": 1,
+        "unfinished": {"undecided": 1},
+    }
+    (row,) = found["unfinished"]
+    assert (row["state"], row["message_count"]) == ("undecided", 2)
+    assert {topic["topic"]: topic["role"] for topic in found["window"]["topics"]} == {
+        "half": "half",
+        "op": "op",
+        "parked": "parked",
+        **dict.fromkeys(TARGETS, "target"),
+    }
+    assert found["read"]["facts_bytes"] > 0
+
+
+def test_a_violation_is_3_and_named_with_its_place(run: Any, world: World) -> None:
+    record = world.records_of(world.lives[0])[0]
+    copy = world.append(record.place, record.stored_key, record.stored_value, record.stored_headers)
+    code, out, _ = run(world)
+    assert code == 3
+    assert "NOT CLEAN" in out
+    assert "doubled" in out
+    assert world.lives[0].identity[1] in out
+    for lies in (record, copy):
+        assert f"{lies.place[0]}-{lies.place[1]}@{lies.at}" in out
+
+
+def test_a_terminal_is_not_sent_codes_of_a_strangers_id(run: Any, world: World) -> None:
+    headers = [("UNIQ_KEY", b"\x1b[2Jx"), ("PGROUP", b"\xff"), ("HALFHITCH", b"1;0;0;i")]
+    world.append(("orders", 0), None, None, list(headers))
+    world.append(("points", 0), None, None, list(headers))
+    world.decide(world.prepare(2), Resolution.COMMIT)
+    world.settle()
+    code, out, _ = run(world)
+    assert code == 3
+    assert "\x1b" not in out
+
+
+def test_what_is_not_complete_is_1(run: Any, world: World) -> None:
+    world.append((OP, 0), None, None, [], state="open")
+    world.decide(world.prepare(1), Resolution.COMMIT)
+    for place, log in world.logs.items():
+        if place[0] in TARGETS:
+            for record in log.records:
+                record.state = "aborted"
+            world.append(place, None, None, [], state="open")
+    code, out, err = run(world)
+    assert code == 1
+    assert "open Kafka transaction" in out
+    assert "run it again" in err
+
+
+def test_nothing_to_judge_is_1(run: Any, rng: random.Random) -> None:
+    code, _, err = run(World(rng))
+    assert code == 1
+    assert "Nothing was judged" in err
+    assert "topics.prefix" in err
+
+
+def test_kafka_away_is_1_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*_args: Any, **_more: Any) -> Any:
+        raise KafkaUnavailable("Kafka does not answer at k:1.")
+
+    monkeypatch.setattr(verify, "_run", away)
+    assert main(["verify", "--kafka-bootstrap", "k:1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "halfhitch: Kafka does not answer at k:1.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("2026-11-21T16:00Z", AT_FOUR_MS),
+        ("2026-11-21T16:00", AT_FOUR_MS),
+        ("2026-11-21T17:00+01:00", AT_FOUR_MS),
+        ("2026-11-21", AT_FOUR_MS - 16 * HOUR_MS),
+    ],
+)
+def test_since_takes_a_date_and_time(text: str, expected_ms: int) -> None:
+    assert verify._since_ms(text) == expected_ms
+
+
+def test_since_takes_a_length_of_time() -> None:
+    long_ago_ms, lately_ms = verify._since_ms("1d"), verify._since_ms("1h30m")
+    assert abs(lately_ms - long_ago_ms - 22.5 * HOUR_MS) < 60_000
+    assert verify._since_ms("99999999999999999999d") == 0
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2h ago", "", "5"])
+def test_another_since_is_wrong_usage(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--kafka-bootstrap", "k:1", "--since", text]) == 2
+    assert "--since" in capsys.readouterr().err
