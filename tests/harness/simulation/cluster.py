@@ -13,7 +13,7 @@ from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from halfhitch.adapters.memory.kafka import KafkaTransaction
     from halfhitch.ports import KafkaHeaders, StoredRecord, TargetRecord
@@ -262,6 +262,12 @@ class SimulatedWriter:
         timeline.pass_until(
             timeline.now_ms + timeline.dice.randint(0, self._cluster.plan.latency_ms)
         )
+
+    def idle(self) -> bool:
+        return False
+
+    def leaderless(self, topics: Collection[str]) -> frozenset[str]:
+        return frozenset()
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """Halves first; op records only when that has worked."""

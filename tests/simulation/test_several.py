@@ -1,0 +1,158 @@
+"""Several instances in simulated time: every invariant, whoever stops, dies, lags or is too late.
+
+`make simulate` lives these lives too: SEEDS=20000 for more, SEED=17 for one with its trace. A seed
+that shows what was wrong once is kept in REGRESSIONS, with what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.simulation.several.judge import lived_together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Fewer than lives of one instance (test_simulation.py), for each of these takes longer.
+SEED_COUNT = int(os.environ.get("HALFHITCH_SEVERAL_SEEDS", "500"))
+FIRST_SEED = int(os.environ.get("HALFHITCH_FIRST_SEED", "0"))
+IS_TRACED = SEED_COUNT == 1
+#: With fewer lives chance decides what happens in them.
+_TELLING_COUNT = 500
+#: Lines of the trace of a red seed that are shown; the last ones tell most.
+_LINES_MAX = 400
+
+REGRESSIONS = {
+    41: "who was the owner no more read his successor's marks, and stumbled over the copies",
+}
+#: What must have happened, and at least how often in a thousand lives: else nothing was shown.
+MUST_HAPPEN = {
+    "aborted steps": 300,
+    "aborts that did not work": 500,
+    "calls that hang": 150,
+    "checks delivered": 6_000,
+    "checks sent again": 1_000,
+    "commits without an answer": 200,
+    "conflicts, contrary": 300,
+    "crashes in a call": 30,
+    "decisions by check": 1_500,
+    "decisions by policy": 2_000,
+    "decisions by producer": 5_000,
+    "given up: checks_exhausted, park": 800,
+    "held EndTxn": 800,
+    "held EndTxn effective": 200,
+    "held EndTxn of an abort": 250,
+    "held EndTxn refused": 900,
+    "held InitProducerId": 150,
+    "held InitProducerId effective": 100,
+    "held TxnOffsetCommit": 300,
+    "held TxnOffsetCommit effective": 40,
+    "held TxnOffsetCommit refused": 250,
+    "instances cut off": 150,
+    "instances killed": 250,
+    "instances not heard of": 250,
+    "instances stopped for a while": 300,
+    "instances that stop in order": 350,
+    "late decisions beside the parked": 250,
+    "left open, ended by who fences": 400,
+    "offsets lost": 1_100,
+    "offsets of another generation": 600,
+    "op log slow": 5_000,
+    "owner ends: KafkaUnavailable": 150,
+    "owner ends: OutcomeLostError": 350,
+    "partitions lost": 800,
+    "partitions revoked": 500,
+    "rebalances": 5_000,
+    "records replayed": 50_000,
+    "requests of fenced producers": 2_000,
+    "retries in silence": 1_000,
+    "sessions timed out": 900,
+    "steps": 15_000,
+    "steps for targets that are away": 20,
+    "steps that failed": 1_500,
+    "stopped in a call": 600,
+    "suspect steps": 1_200,
+    "takeovers": 4_000,
+    "targets that go away": 100,
+    "timed out by the coordinator": 60,
+    "trims": 4_000,
+    "undeliverable or incomplete, parked": 1_000,
+    "unknown outcomes": 200,
+    "unstable watermarks waited for": 50,
+}
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    """The owners say what goes wrong, and here everything does."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def told(seed: int) -> str:
+    """What happened in a red life, for people."""
+    try:
+        lived_together(seed, is_traced=True)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, it is shown
+        life = error.life  # type: ignore[attr-defined]
+        lines = life.timeline.lines or []
+        left_out = max(0, len(lines) - _LINES_MAX)
+        return "\n".join(
+            [
+                f"seed {seed} is red: make simulate SEED={seed}",
+                str(life.plan),
+                *([f"... {left_out} lines before"] if left_out else []),
+                *lines[-_LINES_MAX:],
+                f"{type(error).__name__}: {error}",
+            ]
+        )
+    return f"seed {seed} is red only when it is not traced: it is not deterministic"
+
+
+def live_all(seeds: range) -> Counter[str]:
+    """All of them; the first that is red fails the test with its trace."""
+    count: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            life = lived_together(seed, is_traced=IS_TRACED)
+            count.update(life.timeline.count)
+            print(*(life.timeline.lines or ()), sep="\n", end="")
+        except Exception:  # noqa: BLE001 - told anew
+            pytest.fail(told(seed), pytrace=False)
+    return count
+
+
+@pytest.mark.timeout(14_400)
+def test_every_invariant_holds_whoever_owns() -> None:
+    began_s = time.process_time()
+    count = live_all(range(FIRST_SEED, FIRST_SEED + SEED_COUNT))
+    elapsed_s = time.process_time() - began_s
+    print(f"{SEED_COUNT} lives in {elapsed_s:.0f} s of one core, {SEED_COUNT / elapsed_s:.1f}/s")
+    for name, times in sorted(count.items()):
+        print(f"{times:9d}  {name}")
+    if SEED_COUNT < _TELLING_COUNT:
+        return
+    rare = {
+        name: (count[name], per_thousand * SEED_COUNT // 1_000)
+        for name, per_thousand in MUST_HAPPEN.items()
+        if count[name] < per_thousand * SEED_COUNT // 1_000
+    }
+    assert not rare, f"too rare to show anything (found, wanted): {rare}"
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
+def test_what_was_red_once(seed: int) -> None:
+    live_all(range(seed, seed + 1))
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    once, again = lived_together(7, is_traced=True), lived_together(7, is_traced=True)
+    assert once.timeline.lines == again.timeline.lines
+    assert once.timeline.count == again.timeline.count

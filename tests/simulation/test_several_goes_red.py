@@ -1,0 +1,298 @@
+"""The simulation of several instances must be able to fail: mistakes in what keeps owners apart.
+
+Each mutation takes away one of the things that make a step happen once: fences, the guard against
+requests that were held up, the order of a takeover, what is read and stored. It has to turn one
+of the invariants that it names red within so many lives.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch.core.ledger import Ledger
+from halfhitch.core.watermarks import Watermarks
+from halfhitch.ports import WriteOutcome, WriteResult
+from halfhitch.service.owner import PartitionOwner
+from halfhitch.service.worker import PartitionWorker
+from harness.simulation.several.broker import Brokers
+from harness.simulation.several.judge import lived_together
+from harness.simulation.several.ports import SeveralReader, SeveralWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Patch = pytest.MonkeyPatch
+
+SEEDS_MAX = 400
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    """The owners say what goes wrong, and here everything does."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def first_red(invariants: tuple[str, ...]) -> tuple[int, str]:
+    """The first seed that turns one of these red, and how."""
+    for seed in range(SEEDS_MAX):
+        try:
+            lived_together(seed)
+        except AssertionError as error:
+            if str(error).startswith(invariants):
+                return seed, str(error)
+    return -1, ""
+
+
+# -- the guard ----------------------------------------------------------------------------------
+
+
+def guard_is_off(patch: Patch) -> None:
+    """A commit that was sent twice: the first one ends the next Kafka transaction."""
+    patch.setattr(SeveralWriter, "GUARD", "off")
+
+
+def guard_believes_in_slowness_alone(patch: Patch) -> None:
+    """A connection that is reset is retried faster than any threshold."""
+    patch.setattr(SeveralWriter, "GUARD", "slow")
+
+
+def a_suspect_producer_is_used_again(patch: Patch) -> None:
+    original = PartitionOwner._fence_again
+
+    def fence_again(self):
+        if self._writer._producer_epoch is None:
+            original(self)
+
+    patch.setattr(PartitionOwner, "_fence_again", fence_again)
+
+
+# -- fences -------------------------------------------------------------------------------------
+
+
+def group_metadata_is_not_sent(patch: Patch) -> None:
+    """An owner that is left behind fences last, and what it does is accepted."""
+    patch.setattr(SeveralWriter, "member", lambda self: None)
+
+
+def producers_are_never_fenced(patch: Patch) -> None:
+    """All of a partition's owners are one producer."""
+
+    def init_producer_id(self, transactional_id):
+        if transactional_id not in self._producers:
+            return original(self, transactional_id)
+        return self._producers[transactional_id].producer_epoch
+
+    original = Brokers.init_producer_id
+    patch.setattr(Brokers, "init_producer_id", init_producer_id)
+
+
+def all_partitions_share_one_producer(patch: Patch) -> None:
+    """They fence each other for ever."""
+    original = SeveralWriter.__init__
+
+    def init(self, *values):
+        original(self, *values)
+        self.transactional_id = "owner"
+
+    patch.setattr(SeveralWriter, "__init__", init)
+
+
+def who_is_left_behind_may_go_on(patch: Patch) -> None:
+    """It gets the generation that its instance has now, in which the partition is another's."""
+    patch.setattr(PartitionWorker, "abandon", lambda self: None)
+
+
+def neither_generation_nor_fencing(patch: Patch) -> None:
+    group_metadata_is_not_sent(patch)
+    producers_are_never_fenced(patch)
+
+
+# -- takeover -----------------------------------------------------------------------------------
+
+
+def offsets_are_read_before_fencing(patch: Patch) -> None:
+    """The predecessor may commit a step, and trim, between the reading and the fence."""
+    original = PartitionOwner.take_over
+
+    def take_over(self):
+        early = self._reader.committed_positions()
+        self._reader.committed_positions = lambda: early
+        try:
+            original(self)
+        finally:
+            del self._reader.committed_positions
+
+    patch.setattr(PartitionOwner, "take_over", take_over)
+
+
+def logs_are_read_before_fencing(patch: Patch) -> None:
+    original = PartitionOwner.take_over
+
+    def take_over(self):
+        fence = self._writer.fence
+        self._writer.fence = lambda: None
+        try:
+            original(self)
+        finally:
+            del self._writer.fence
+        fence()
+        self._stored = self._reader.committed_positions()
+
+    patch.setattr(PartitionOwner, "take_over", take_over)
+
+
+def offsets_are_read_before_fencing_with_one_fence(patch: Patch) -> None:
+    group_metadata_is_not_sent(patch)
+    offsets_are_read_before_fencing(patch)
+
+
+def logs_are_read_before_fencing_with_one_fence(patch: Patch) -> None:
+    group_metadata_is_not_sent(patch)
+    logs_are_read_before_fencing(patch)
+
+
+def unstable_offsets_are_taken(patch: Patch) -> None:
+    """The predecessor's decided step is not seen, and its watermarks are about to move."""
+    patch.setattr(Brokers, "is_stable", lambda self, places: True)
+
+
+def stored_watermarks_are_not_compared(patch: Patch) -> None:
+    """After fencing anew: nobody notices that another one has written."""
+
+    def fence_again(self):
+        self._writer.fence()
+
+    patch.setattr(PartitionOwner, "_fence_again", fence_again)
+
+
+def marks_of_others_are_no_sign(patch: Patch) -> None:
+    """Who is the owner no more reads his successor's marks, and goes on with what is left."""
+    patch.setattr(
+        Ledger, "foreign_count", property(lambda self: 0, lambda self, count: None), raising=False
+    )
+
+
+# -- outcomes -----------------------------------------------------------------------------------
+
+
+def unknown_is_taken_for_failed(patch: Patch) -> None:
+    """An abort after a commit that nobody has answered."""
+
+    def unknown(self, reason):
+        self._producer_epoch = None
+        return WriteResult(WriteOutcome.FAIL, reason)
+
+    patch.setattr(SeveralWriter, "_unknown", unknown)
+
+
+def unknown_is_taken_for_done(patch: Patch) -> None:
+    def unknown(self, reason):
+        return WriteResult(WriteOutcome.OK, reason, is_suspect=True)
+
+    patch.setattr(SeveralWriter, "_unknown", unknown)
+
+
+def an_aborted_step_is_not_given_again(patch: Patch) -> None:
+    """The consumer does not go back, and neither does the ledger."""
+    patch.setattr(Ledger, "abort", Ledger.confirm)
+
+
+# -- positions and readers ----------------------------------------------------------------------
+
+
+def position_instead_of_watermark(patch: Patch) -> None:
+    patch.setattr(Watermarks, "_half_watermark", lambda self: self.half_position)
+
+
+def op_position_instead_of_watermark(patch: Patch) -> None:
+    patch.setattr(Watermarks, "_op_watermark", lambda self, *values: self.op_position)
+
+
+def op_log_is_read_uncommitted(patch: Patch) -> None:
+    original = SeveralReader._committed
+
+    def committed(self, log, position, count_max):
+        if log is not self._op:
+            return original(self, log, position, count_max)
+        found = [r for r in log.records[position:] if not r.is_marker]
+        return found, log.end
+
+    patch.setattr(SeveralReader, "_committed", committed)
+
+
+def half_log_is_read_uncommitted(patch: Patch) -> None:
+    original = SeveralReader._committed
+
+    def committed(self, log, position, count_max):
+        if log is not self._half:
+            return original(self, log, position, count_max)
+        found = [r for r in log.records[position:] if not r.is_marker]
+        return found, log.end
+
+    patch.setattr(SeveralReader, "_committed", committed)
+
+
+#: What each must turn red. First the ones that every run tries, then those of `make mutations`.
+RED = {
+    guard_is_off: ("I1", "I3: parked twice"),
+    group_metadata_is_not_sent: ("I7", "I1"),
+    producers_are_never_fenced: ("I7", "I1"),
+    offsets_are_read_before_fencing_with_one_fence: ("I7", "I1", "I8"),
+    position_instead_of_watermark: ("I8",),
+    op_log_is_read_uncommitted: ("I8", "I1"),
+    unknown_is_taken_for_failed: ("I1", "I3: parked twice"),
+}
+MORE_RED = {
+    guard_believes_in_slowness_alone: ("I1", "I3: parked twice"),
+    a_suspect_producer_is_used_again: ("I1", "I3: parked twice"),
+    all_partitions_share_one_producer: ("I11",),
+    neither_generation_nor_fencing: ("I7", "I1"),
+    logs_are_read_before_fencing_with_one_fence: ("I7", "I1", "I8"),
+    unknown_is_taken_for_done: ("I8", "I3"),
+    an_aborted_step_is_not_given_again: ("I8",),
+    op_position_instead_of_watermark: ("I8",),
+    half_log_is_read_uncommitted: ("I3",),
+    marks_of_others_are_no_sign: ("a bug",),
+}
+#: Each is held by something else as well: alone it must change nothing, and says so when it does.
+HELD_TWICE = [
+    offsets_are_read_before_fencing,  # the generation, and what is unstable is waited for
+    logs_are_read_before_fencing,
+    unstable_offsets_are_taken,  # whoever fences waits for the markers
+    stored_watermarks_are_not_compared,  # nobody who is not the owner can write
+    who_is_left_behind_may_go_on,  # its thread ends with the turn in which it hangs
+]
+
+
+def check_red(mutation: Callable[[Patch], None], invariants: tuple[str, ...], patch: Patch) -> None:
+    mutation(patch)
+    seed, why = first_red(invariants)
+    print(f"seed {seed}: {why[:200]}")
+    assert seed >= 0, f"not found in {SEEDS_MAX} lives"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutation", RED, ids=lambda mutation: mutation.__name__)
+def test_it_is_red_without(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    check_red(mutation, RED[mutation], monkeypatch)
+
+
+@pytest.mark.mutation
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutation", MORE_RED, ids=lambda mutation: mutation.__name__)
+def test_the_simulation_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    check_red(mutation, MORE_RED[mutation], monkeypatch)
+
+
+@pytest.mark.mutation
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutation", HELD_TWICE, ids=lambda mutation: mutation.__name__)
+def test_one_of_two_is_enough(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutation(monkeypatch)
+    for seed in range(100):
+        lived_together(seed)
