@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations simulate check format bench bench-before lock clean
+.PHONY: help setup demo test mutations simulate faults check format bench bench-before lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -37,7 +37,11 @@ mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the 
 
 simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=17 for one and its trace
 	HALFHITCH_SEEDS=$(if $(SEED),1,$(or $(SEEDS),2000)) HALFHITCH_FIRST_SEED=$(or $(SEED),0) \
-		$(BIN)/python -m pytest -q -rP tests/simulation/test_simulation.py -k every_invariant
+		HALFHITCH_SEVERAL_SEEDS=$(if $(SEED),1,$(or $(SEEDS),500)) \
+		$(BIN)/python -m pytest -q -rP $(or $(LIVES),tests/simulation) -k every_invariant
+
+faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=)
+	$(BIN)/python tests/faults $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

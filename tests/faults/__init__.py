@@ -1,0 +1,1 @@
+"""The fault kit: real processes, real servers, real faults."""

@@ -1,0 +1,1 @@
+"""What the scenarios are made of: the stage, applications, faults, readers, the checker."""

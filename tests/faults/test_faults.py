@@ -1,0 +1,54 @@
+"""A few faults of the kit, in every run of the tests; all of them: `make faults`.
+
+One stage for all: three brokers, a Redis, and for each test fresh sidecars and applications.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.director import run_scenario
+from faults.kit.scenarios import SCENARIOS, mix
+from faults.kit.stage import Stage
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from faults.kit.scenarios import Scenario
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+NAMES = (
+    "owner-kill",
+    "owner-zombie",
+    "target-leader-kill",
+    "redis-flushed",
+    "crash-after_send_offsets",
+    "crash-after_commit",
+)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+def hold(stage: Stage, scenario: Scenario, seed: int) -> None:
+    """Run it; a run in which nothing has happened is no success either."""
+    result = run_scenario(stage, scenario, seed)
+    assert result.verdict == "green", f"seed {seed}: {result.to_json()}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_promise_holds_through_one_fault(stage: Stage, name: str, rng: random.Random) -> None:
+    hold(stage, SCENARIOS[name], rng.randrange(1, 10_000))
+
+
+def test_every_promise_holds_through_a_mix_of_faults(stage: Stage, rng: random.Random) -> None:
+    seed = int(os.environ.get("HALFHITCH_TEST_MIX", rng.randrange(1, 10_000)))
+    hold(stage, mix(seed, count=3), seed)
