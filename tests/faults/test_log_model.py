@@ -52,6 +52,14 @@ def test_an_early_decision_counts_for_a_minute(late_ms: int, state: str) -> None
     assert run.model().accounts[identity].state == state
 
 
+def test_a_decision_for_a_half_that_was_never_stored_does_not_end_the_judging() -> None:
+    run = Invented()
+    run.decide(("orders", "refused"), "r")
+    identity = run.prepare("T")
+    run.decide(identity, "c")
+    assert run.model().accounts[identity].state == "committed"
+
+
 def test_a_decision_that_names_a_half_counts_whatever_the_clocks_say() -> None:
     run = Invented()
     identity = run.prepare("T")

@@ -241,7 +241,7 @@ def _in_order(records: Iterable[Seen]) -> list[Seen]:
 def _divide(account: Account) -> None:
     """A life's decisions lie between its own fence and that of the next one."""
     numbers = sorted(account.lives)
-    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+    for number, following in zip(numbers, [*numbers[1:], None], strict=False):
         life = account.lives[number]
         begins = life.halves[0].fence if number else -1
         ends = None if following is None else account.lives[following].halves[0].fence
