@@ -206,6 +206,14 @@ class PartitionReader(Protocol):
         """How far the half log was read; beyond the last record where only markers follow it."""
         ...
 
+    def op_end(self) -> int:
+        """Ask Kafka for the end of the op log: the offset of the next record."""
+        ...
+
+    def op_read_to(self) -> int:
+        """How far the op log was read, as `half_read_to`."""
+        ...
+
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """Read single halves again; one that is gone is missing from the answer."""
         ...

@@ -71,6 +71,8 @@ class Accounts:
         #: Done marks of what we have not written: a predecessor's, or, when the replay is over,
         #: those of somebody who owns the partition now.
         self.foreign_count = 0
+        #: Their halves were appended anew by us, and the copies have not been read back yet.
+        self.unread_copies: set[Identity] = set()
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -87,6 +89,11 @@ class Accounts:
         if transaction.state in (State.WRITTEN, State.FINISHED):
             return _ENDED_AS.get(transaction.ending, Standing.COMMITTED)
         return _UNDER_WAY[transaction.resolution]
+
+    def awaits_copies(self, identity: Identity) -> bool:
+        """Whether copies that we have appended are still to be read back."""
+        transaction = self._by_identity.get(identity)
+        return transaction is not None and transaction.missing_count > 0
 
     def find(self, identity: Identity) -> Transaction | None:
         """An unfinished transaction."""

@@ -253,6 +253,7 @@ class Ledger(Accounts):
         for order, mark in zip(step.copies, step.copied, strict=True):
             order.transaction.move(_CONFIRMED)
             order.transaction.lift()
+            self.unread_copies.add(order.transaction.identity)
             self.checks.copied(order)
             for half_offset in mark.half_offsets:
                 self._marks.half_done(half_offset)
@@ -307,6 +308,8 @@ class Ledger(Accounts):
         is_copy = event.first_stored_ms >= 0
         if is_copy and transaction.missing_count:
             transaction.missing_count -= 1  # our own, read back
+            if not transaction.missing_count:
+                self.unread_copies.discard(transaction.identity)
         elif event.check_count > transaction.check_count:
             self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
         if 0 <= event.first_half_offset < transaction.began_at:

@@ -18,6 +18,7 @@ from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution
 from halfhitch.core.transaction import Transaction
 from halfhitch.crash_points import reached
+from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, PartitionReader, TargetRecord
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.asking import Asking, topics_of
@@ -38,6 +39,9 @@ _INDEX_MAX: Final = 1_000
 _NOTICED_MAX: Final = 10_000
 #: Reports that wait for the owner; they are no more than permits.
 _REPORTS_MAX: Final = 1_000_000
+#: So long an answer for the op log's end is good enough; beyond the other it is asked for again.
+_CURRENT_S: Final = 0.25
+_GOAL_S: Final = 1.0
 
 
 class CheckBack:
@@ -77,6 +81,9 @@ class CheckBack:
         #: For people: waiting for a permit, asked, age of the oldest, undecided by group.
         self.numbers: tuple[int, int, float, dict[str, int]] = (0, 0, 0.0, {})
         self._numbers_s = 0.0
+        self._op_goal: int | None = None  # the op log's end, when it was asked for last
+        self._op_goal_s = 0.0
+        self._current_until_s = 0.0
         self._scale_ms = 0  # the ledger's time at `_scale_s` of our clock
         self._scale_s = 0.0
 
@@ -115,8 +122,11 @@ class CheckBack:
         """Before anything is fed: what is read now was stored before now."""
         ledger.tick(self.now_ms())
 
-    def begin(self, ledger: Ledger) -> dict[ProducerGroup, int]:
-        """Everything before the plan; gives the permits that the plan may use."""
+    def begin(self, ledger: Ledger, *, is_fed: bool = True) -> dict[ProducerGroup, int]:
+        """Everything before the plan; gives the permits that the plan may use.
+
+        `is_fed`: nothing that was read waits to be fed.
+        """
         while self._reports:
             self._apply(ledger, self._reports.popleft())
         while self._asked:
@@ -126,7 +136,10 @@ class CheckBack:
         self._tell_index(ledger)
         self._count(ledger)
         self._rooms = {}
-        for group, wanted_count in ledger.checks.demand().items():
+        demand = ledger.checks.demand()
+        if demand and not self._knows_decisions(is_fed=is_fed):
+            return self._rooms
+        for group, wanted_count in demand.items():
             granted = self._gate.take(group, wanted_count)
             if granted:
                 self._rooms[group] = granted
@@ -138,6 +151,27 @@ class CheckBack:
         if self._rooms:
             self._send_again(ledger)
         return self._rooms
+
+    def _knows_decisions(self, *, is_fed: bool) -> bool:
+        """Whether the op log was read up to where it ended a moment ago.
+
+        An owner whose step has waited for a slow target finds transactions due whose decisions it
+        has not read yet. Asking about what is decided would break a promise.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s < self._current_until_s:
+            return True
+        if self._op_goal is None or now_s - self._op_goal_s > _GOAL_S:
+            try:
+                self._op_goal = self._reader.op_end()
+            except KafkaUnavailable:
+                return False
+            self._op_goal_s = now_s
+        if not is_fed or self._reader.op_read_to() < self._op_goal:
+            return False
+        self._op_goal = None
+        self._current_until_s = self._op_goal_s + _CURRENT_S
+        return True
 
     def planned(self, step: Step | None) -> None:
         """The plan is made; permits that it did not use go back."""

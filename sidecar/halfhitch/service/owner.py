@@ -198,7 +198,7 @@ class PartitionOwner:
             is_caught_up = self._reader.half_read_to() >= self._reader.half_end()
             ledger.end_incomplete(is_caught_up=is_caught_up)
         self._hold_or_release_op(ledger)
-        rooms = self.checkback.begin(ledger)
+        rooms = self.checkback.begin(ledger, is_fed=not self._waiting)
         step = ledger.plan(
             message_count_max=self._forwarder.messages_max,
             bytes_max=self._limits.batch_bytes_max,
@@ -332,8 +332,14 @@ class PartitionOwner:
         """Whether halves that these entries name are still to be read.
 
         A decision follows the acknowledgement of its halves, so they lie below the half log's end
-        by now; a hint beyond the end is a stranger's invention and not waited for.
+        by now; a hint beyond the end is a stranger's invention and not waited for. Halves that we
+        have appended anew ourselves, for a check, are there for certain, wherever they lie.
         """
+        if ledger.unread_copies and any(
+            isinstance(event, DecisionRead) and ledger.awaits_copies(event.identity)
+            for event in events
+        ):
+            return True
         hint = -1
         for event in events:
             if isinstance(event, DecisionRead) and event.half_hint > hint:

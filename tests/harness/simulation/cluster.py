@@ -175,6 +175,12 @@ class SimulatedReader:
     def half_read_to(self) -> int:
         return self._half_position
 
+    def op_end(self) -> int:
+        return self._op.stable_end
+
+    def op_read_to(self) -> int:
+        return self._op_position
+
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         cluster = self._cluster
         cluster.timeline.count["halves read back"] += len(half_offsets)

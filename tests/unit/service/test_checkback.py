@@ -15,7 +15,7 @@ from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, TOO_OLD, LateDecision, Parked, read_parked
-from harness.twin import PARKED, Twin, identity, turn_until_idle
+from harness.twin import PARKED, RecordingReader, Twin, identity, turn_until_idle
 
 if TYPE_CHECKING:
     from halfhitch.service.owner import PartitionOwner
@@ -61,6 +61,45 @@ def checked_once(twin: Twin, owner: PartitionOwner) -> Check:
     pass_time(twin, owner, 7)
     assert numbers(twin) == [1]
     return twin.gate.sent[0]
+
+
+class _Behind(RecordingReader):
+    """A reader that gets nothing of the op log for a while."""
+
+    def set_behind(self, *, behind: bool) -> None:
+        assert self._cursors is not None
+        self._cursors[1].is_held = behind
+
+
+def test_nobody_is_asked_while_the_op_log_is_not_read_to_its_end() -> None:
+    twin = twin_with_producers()
+    reader = _Behind(twin.kafka, twin.calls)
+    owner = twin.working_owner(reader=reader)
+    twin.half("T1", value=b"one")
+    twin.half("T2", value=b"two")
+    turn_until_idle(owner)
+    reader.set_behind(behind=True)
+    twin.commit("T1")
+    pass_time(twin, owner, 20)
+    assert twin.gate.sent == []
+    reader.set_behind(behind=False)
+    pass_time(twin, owner, 1)
+    assert [check.identity for check in twin.gate.sent] == [identity("T2")]
+    assert twin.values() == [b"one"]
+
+
+def test_nobody_is_asked_while_the_end_of_the_op_log_cannot_be_learned() -> None:
+    twin = twin_with_producers()
+    owner = twin.working_owner()
+    twin.half("T1", value=b"one")
+    turn_until_idle(owner)
+    twin.kafka.faults.is_away = True
+    twin.clock.advance(7)
+    owner.turn(0.0)
+    assert twin.gate.sent == []
+    twin.kafka.faults.is_away = False
+    pass_time(twin, owner, 1)
+    assert numbers(twin) == [1]
 
 
 def test_an_undecided_transaction_is_checked_after_its_immunity_and_not_before() -> None:

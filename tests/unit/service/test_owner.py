@@ -506,6 +506,28 @@ def test_commits_keep_their_order_when_the_op_log_is_read_ahead_of_the_half_log(
     assert twin.values() == [b"first", b"second"]
 
 
+def test_commits_keep_their_order_while_a_copy_made_for_a_check_is_not_read_back() -> None:
+    twin = Twin()
+    twin.gate.room = 10
+    reader = _Blind(twin.kafka, twin.calls)
+    owner = twin.working_owner(reader=reader)
+    twin.half("first", value=b"first")
+    finish(owner)
+    twin.clock.advance(4.0)
+    twin.half("second", value=b"second")
+    finish(owner)
+    twin.clock.advance(4.0)
+    reader.set_blind(blind=True)
+    finish(owner)
+    assert [check.identity for check in twin.gate.sent] == [identity("first")]
+    twin.commit("first", hints=[0])
+    twin.commit("second", hints=[1])
+    finish(owner)
+    reader.set_blind(blind=False)
+    finish(owner)
+    assert twin.values() == [b"first", b"second"]
+
+
 def test_a_hint_beyond_the_end_of_the_half_log_holds_nothing_up() -> None:
     twin = Twin()
     owner = twin.working_owner()

@@ -57,7 +57,7 @@ class KafkaPartitionReader:
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._half_at_end = self._op_at_end = False
-        self._half_read_to = 0
+        self._half_read_to = self._op_read_to = 0
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """See ports.PartitionReader."""
@@ -76,7 +76,7 @@ class KafkaPartitionReader:
         half_start = self._start(self._half, half_position)
         op_start = self._start(self._op, op_position)
         self._half_at_end = self._op_at_end = False
-        self._half_read_to = half_start
+        self._half_read_to, self._op_read_to = half_start, op_start
         self._consumer.assign(
             [TopicPartition(*self._half, half_start), TopicPartition(*self._op, op_start)]
         )
@@ -133,6 +133,8 @@ class KafkaPartitionReader:
                     op.append(message)
         if half:
             self._half_read_to = max(self._half_read_to, half[-1].offset() + 1)
+        if op:
+            self._op_read_to = max(self._op_read_to, op[-1].offset() + 1)
         return ReadBatch(half, op, self._half_at_end, self._op_at_end)
 
     def _event(self, message: Any) -> None:
@@ -144,6 +146,7 @@ class KafkaPartitionReader:
                 self._half_read_to = max(self._half_read_to, message.offset())
             else:
                 self._op_at_end = True
+                self._op_read_to = max(self._op_read_to, message.offset())
         elif code in _LOG_IS_GONE:
             raise TopologyError(
                 f"{message.topic()}-{message.partition()} cannot be read where it was left: "
@@ -158,18 +161,19 @@ class KafkaPartitionReader:
 
     def half_end(self) -> int:
         """See ports.PartitionReader."""
-        progress()
-        try:
-            _, high = self._consumer.get_watermark_offsets(TopicPartition(*self._half), _ANSWER_S)
-        except KafkaException as error:
-            raise KafkaUnavailable(
-                f"the end of {self._half[0]} is not known: {describe(error)}"
-            ) from error
-        return int(high)
+        return self._bounds(self._half)[1]
+
+    def op_end(self) -> int:
+        """See ports.PartitionReader."""
+        return self._bounds(self._op)[1]
 
     def half_read_to(self) -> int:
         """See ports.PartitionReader."""
         return self._half_read_to
+
+    def op_read_to(self) -> int:
+        """See ports.PartitionReader."""
+        return self._op_read_to
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""

@@ -126,6 +126,15 @@ class MemoryPartitionReader:
         """See ports.PartitionReader."""
         return self._begun()[0].position
 
+    def op_end(self) -> int:
+        """See ports.PartitionReader."""
+        self._refuse_when_away()
+        return self._kafka.log(*self._op).stable_end
+
+    def op_read_to(self) -> int:
+        """See ports.PartitionReader."""
+        return self._begun()[1].position
+
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""
         self._refuse_when_away()

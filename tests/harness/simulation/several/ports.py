@@ -138,6 +138,12 @@ class SeveralReader:
     def half_read_to(self) -> int:
         return self._half_position
 
+    def op_end(self) -> int:
+        return self._op.stable_end
+
+    def op_read_to(self) -> int:
+        return self._op_position
+
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         world, log = self._world, self._half
         world.travel("reading halves back")
