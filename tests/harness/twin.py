@@ -99,6 +99,21 @@ class RecordingReader(MemoryPartitionReader):
         super().close()
 
 
+class BlindReader(RecordingReader):
+    """A reader that cannot fetch one of the logs for a while; 0 is the half log, 1 the op log."""
+
+    def set_blind(self, *, blind: bool, log: int = 0) -> None:
+        """From now on."""
+        assert self._cursors is not None
+        self._cursors[log].is_held = blind
+
+    @property
+    def op_position(self) -> int:
+        """Of the next op record to be read."""
+        assert self._cursors is not None
+        return self._cursors[1].position
+
+
 class RecordingWriter(MemoryPartitionWriter):
     """Writes down what is called; `before_fence` runs at the start of each fence."""
 

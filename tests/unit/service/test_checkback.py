@@ -15,7 +15,7 @@ from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, TOO_OLD, LateDecision, Parked, read_parked
-from harness.twin import PARKED, RecordingReader, Twin, identity, turn_until_idle
+from harness.twin import PARKED, BlindReader, Twin, identity, turn_until_idle
 
 if TYPE_CHECKING:
     from halfhitch.service.owner import PartitionOwner
@@ -63,26 +63,18 @@ def checked_once(twin: Twin, owner: PartitionOwner) -> Check:
     return twin.gate.sent[0]
 
 
-class _Behind(RecordingReader):
-    """A reader that gets nothing of the op log for a while."""
-
-    def set_behind(self, *, behind: bool) -> None:
-        assert self._cursors is not None
-        self._cursors[1].is_held = behind
-
-
 def test_nobody_is_asked_while_the_op_log_is_not_read_to_its_end() -> None:
     twin = twin_with_producers()
-    reader = _Behind(twin.kafka, twin.calls)
+    reader = BlindReader(twin.kafka, twin.calls)
     owner = twin.working_owner(reader=reader)
     twin.half("T1", value=b"one")
     twin.half("T2", value=b"two")
     turn_until_idle(owner)
-    reader.set_behind(behind=True)
+    reader.set_blind(blind=True, log=1)
     twin.commit("T1")
     pass_time(twin, owner, 20)
     assert twin.gate.sent == []
-    reader.set_behind(behind=False)
+    reader.set_blind(blind=False, log=1)
     pass_time(twin, owner, 1)
     assert [check.identity for check in twin.gate.sent] == [identity("T2")]
     assert twin.values() == [b"one"]

@@ -18,7 +18,7 @@ from halfhitch.wire.half import HalfRecord, system_headers
 from harness.twin import (
     GROUP,
     INSTANCE,
-    RecordingReader,
+    BlindReader,
     RecordingWriter,
     Twin,
     identity,
@@ -473,100 +473,6 @@ def test_watermarks_that_somebody_else_has_moved_are_a_reason_to_take_over_anew(
     assert twin.written_values() == [b"value"] * 2
 
 
-# -- two logs ------------------------------------------------------------------------------------
-
-
-class _Blind(RecordingReader):
-    """A reader that cannot fetch the half log for a while."""
-
-    def set_blind(self, *, blind: bool) -> None:
-        assert self._cursors is not None
-        self._cursors[0].is_held = blind
-
-    @property
-    def op_position(self) -> int:
-        assert self._cursors is not None
-        return self._cursors[1].position
-
-
-def test_commits_keep_their_order_when_the_op_log_is_read_ahead_of_the_half_log() -> None:
-    twin = Twin()
-    reader = _Blind(twin.kafka, twin.calls)
-    owner = twin.working_owner(reader=reader)
-    twin.half("second", value=b"second")
-    finish(owner)
-    reader.set_blind(blind=True)
-    twin.half("first", value=b"first")
-    twin.commit("first", hints=[1])
-    twin.commit("second", hints=[0])
-    finish(owner)
-    assert twin.written_values() == []
-    reader.set_blind(blind=False)
-    finish(owner)
-    assert twin.values() == [b"first", b"second"]
-
-
-def test_commits_keep_their_order_while_a_copy_made_for_a_check_is_not_read_back() -> None:
-    twin = Twin()
-    twin.gate.room = 10
-    reader = _Blind(twin.kafka, twin.calls)
-    owner = twin.working_owner(reader=reader)
-    twin.half("first", value=b"first")
-    finish(owner)
-    twin.clock.advance(4.0)
-    twin.half("second", value=b"second")
-    finish(owner)
-    twin.clock.advance(4.0)
-    reader.set_blind(blind=True)
-    finish(owner)
-    assert [check.identity for check in twin.gate.sent] == [identity("first")]
-    twin.commit("first", hints=[0])
-    twin.commit("second", hints=[1])
-    finish(owner)
-    reader.set_blind(blind=False)
-    finish(owner)
-    assert twin.values() == [b"first", b"second"]
-
-
-def test_a_hint_beyond_the_end_of_the_half_log_holds_nothing_up() -> None:
-    twin = Twin()
-    owner = twin.working_owner()
-    twin.half("T1")
-    twin.commit("nobody", hints=[10**12])
-    twin.commit("T1", hints=[0])
-    finish(owner)
-    assert twin.values() == [b"value"]
-
-
-def test_a_hint_at_a_marker_in_the_half_log_holds_nothing_up() -> None:
-    twin = Twin()
-    owner = twin.working_owner()
-    twin.half("T1")
-    stranger = twin.kafka.begin("stranger", twin.kafka.init_producer("stranger"))
-    twin.kafka.append(twin.kafka.half_topic, 0, None, b"x", [], stranger)
-    twin.kafka.abort(stranger)
-    twin.commit("nobody", hints=[2])
-    twin.commit("T1", hints=[0])
-    finish(owner)
-    assert twin.values() == [b"value"]
-
-
-def test_while_halves_cannot_be_read_the_op_log_is_not_read_into_memory() -> None:
-    twin = Twin()
-    reader = _Blind(twin.kafka, twin.calls, read_max=100)
-    owner = twin.working_owner(reader=reader)
-    reader.set_blind(blind=True)
-    twin.half("T1")
-    for _ in range(2_000):
-        twin.commit("T1", hints=[0])
-    for _ in range(50):
-        owner.turn(0.0)
-    assert reader.op_position <= 1_000
-    reader.set_blind(blind=False)
-    finish(owner)
-    assert twin.values() == [b"value"]
-
-
 # -- strangers -----------------------------------------------------------------------------------
 
 
@@ -605,7 +511,7 @@ def test_a_decision_without_a_half_is_dropped_after_a_while_and_counted() -> Non
 
 def test_a_decision_is_not_dropped_while_the_half_log_cannot_be_read_to_its_end() -> None:
     twin = Twin()
-    reader = _Blind(twin.kafka, twin.calls)
+    reader = BlindReader(twin.kafka, twin.calls)
     owner = twin.working_owner(reader=reader)
     reader.set_blind(blind=True)
     twin.half("T1")
