@@ -25,7 +25,7 @@ from typing import Final, TextIO
 
 logger = logging.getLogger(__name__)
 
-HUNG_S: Final = 60.0
+HUNG_S: Final = 30.0
 #: So often in `hung_s` the timer is set back.
 _ROUNDS: Final = 8
 #: What faulthandler's own end gives, too.

@@ -179,6 +179,18 @@ def the_horizon_outlasts_a_kafka_transaction(settings: Settings) -> str | None:
     return None
 
 
+def the_watchdog_outlasts_a_kafka_transaction(settings: Settings) -> str | None:
+    """A commit may rightly take as long as Kafka lets the Kafka transaction be."""
+    hung_s, limit_ms = settings.owner.hung_call_s, settings.owner.transaction_timeout_ms
+    if hung_s and hung_s * 1000 < limit_ms + 10_000:
+        return (
+            f"owner.hung_call_s ({hung_s} s) must be ten seconds longer than "
+            f"owner.transaction_timeout_ms ({limit_ms} ms), or a commit that is merely slow would "
+            f"end the process: set it to {limit_ms // 1000 + 10} or more, or to 0 (never)."
+        )
+    return None
+
+
 def the_callback_may_be_called(settings: Settings) -> str | None:
     """The sidecar posts there by itself: an address nobody meant to give it is a hole."""
     checks = settings.checks
@@ -278,6 +290,7 @@ RULES: tuple[Rule, ...] = (
     a_body_fits_into_a_batch,
     the_cache_holds_a_batch,
     the_horizon_outlasts_a_kafka_transaction,
+    the_watchdog_outlasts_a_kafka_transaction,
     the_callback_may_be_called,
     the_callback_token_fits_a_header,
     redis_url_can_be_read,

@@ -225,7 +225,7 @@ class OwnerSettings(Group, frozen=True, kw_only=True):
             description="A call into Kafka's client that hangs for so long ends the process, with "
             "a traceback, so that it is restarted; 0: never.",
         ),
-    ] = 60
+    ] = 30
     static_membership: Annotated[
         bool,
         Meta(

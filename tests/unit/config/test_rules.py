@@ -95,6 +95,11 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("ledger.horizon_s", "owner.transaction_timeout_ms", "120"),
     ),
     (
+        rules.the_watchdog_outlasts_a_kafka_transaction,
+        {"owner.hung_call_s": 30, "owner.transaction_timeout_ms": 60_000},
+        ("owner.hung_call_s", "owner.transaction_timeout_ms", "70"),
+    ),
+    (
         rules.the_callback_may_be_called,
         {"checks.url": "127.0.0.1:8080/checks"},
         ("checks.url", "http://127.0.0.1:8080/halfhitch/checks"),
@@ -166,7 +171,8 @@ FINE: list[Mapping[str, object]] = [
     {"topics.allow": "shop.*,orders-?,[ab]x"},
     {"messages.bytes_max": 65_536, "owner.batch_bytes_max": 65_536},
     {"owner.payload_cache_bytes": 4_000_000},
-    {"ledger.horizon_s": 61, "owner.transaction_timeout_ms": 60_000},
+    {"ledger.horizon_s": 61, "owner.transaction_timeout_ms": 60_000, "owner.hung_call_s": 70},
+    {"owner.transaction_timeout_ms": 60_000, "owner.hung_call_s": 0},
     {"kafka.options": {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}},
     {"kafka.options": {"security.protocol": "SSL", "ssl.cipher.suites": "x"}},
     {"checks.url": "http://localhost:1/?a=b", "checks.url_token": "t"},
