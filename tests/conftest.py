@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,6 +30,14 @@ class GivenKafka:
     """A Kafka that somebody else runs; all a test may ask of it is where it is."""
 
     bootstrap: str
+
+
+def pytest_configure() -> None:
+    # A shell without job control starts what runs in the background with these ignored, and it is
+    # inherited by every process a test starts: none of them could be interrupted.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

@@ -90,8 +90,9 @@ def ensure(
         partition_count = known_count
     missing = [topic for topic in names.all if layouts[topic] is None]
     _refuse_a_lost_twin(admin, names, layouts, wait_s)
+    created: tuple[str, ...] = ()
     if missing:
-        _create(
+        created = _create(
             admin,
             names,
             missing,
@@ -109,9 +110,7 @@ def ensure(
     )
     # Another instance may have created them meanwhile, with another number.
     layouts = topic_layouts(admin, names.all, wait_s)
-    return Ensured(
-        tuple(missing), _common_count(names, layouts) or partition_count, tuple(findings)
-    )
+    return Ensured(created, _common_count(names, layouts) or partition_count, tuple(findings))
 
 
 def repair(
@@ -214,7 +213,8 @@ def _create(
     replication_factor: int,
     message_bytes_max: int,
     wait_s: float,
-) -> None:
+) -> tuple[str, ...]:
+    """Gives those that were not there; a description may be behind, and others start, too."""
     cluster = answer(admin.describe_cluster(request_timeout=wait_s), wait_s, "describe the cluster")
     broker_count = len(cluster.nodes)
     if broker_count < replication_factor:
@@ -238,9 +238,13 @@ def _create(
         for topic in missing
     ]
     futures = admin.create_topics(wanted, operation_timeout=wait_s, request_timeout=wait_s)
+    created = []
     for topic, future in futures.items():
         # Two instances that start at once both create; whoever comes second is content.
         answer(future, wait_s, f"create the topic {topic}", KafkaError.TOPIC_ALREADY_EXISTS)
+        if future.exception() is None:
+            created.append(topic)
+    return tuple(created)
 
 
 def _ends(admin: AdminClient, topic: str, count: int, wait_s: float) -> list[int]:
