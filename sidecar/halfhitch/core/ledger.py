@@ -70,7 +70,8 @@ class Ledger(Accounts):
 
     def half(self, event: HalfRead) -> None:
         """A half record; whatever it turns out to be, it is needed until a done mark names it."""
-        invariant(self._step is None, "a half was fed while a step is out")
+        if self._step is not None:
+            invariant(condition=False, sentence="a half was fed while a step is out")
         transaction = self._by_identity.get(event.identity)
         if transaction is None:
             ending = self._finished.ending(event.identity)
@@ -102,7 +103,8 @@ class Ledger(Accounts):
 
     def decision(self, event: DecisionRead) -> None:
         """A decision: the first one of its transaction wins."""
-        invariant(self._step is None, "a decision was fed while a step is out")
+        if self._step is not None:
+            invariant(condition=False, sentence="a decision was fed while a step is out")
         self._finished.advance(event.stored_at_ms, event.op_offset)
         self._marks.op_read(event.op_offset)
         transaction = self._by_identity.get(event.identity)
@@ -117,7 +119,8 @@ class Ledger(Accounts):
 
     def done(self, event: DoneRead) -> None:
         """A done mark: of our own step, or (on replay) of an owner before us."""
-        invariant(self._step is None, "a done mark was fed while a step is out")
+        if self._step is not None:
+            invariant(condition=False, sentence="a done mark was fed while a step is out")
         identity = event.identity
         self._finished.advance(event.stored_at_ms, event.op_offset)
         if event.ending == COPIED:
@@ -353,7 +356,6 @@ class Ledger(Accounts):
         transaction.decide(resolution, covered_count, op_offset)
         self._decided_count += 1
         self._marks.decided(transaction)
-        self.checks.decided(transaction)
         if transaction.is_whole:
             transaction.move(_DECIDED_WHOLE)
             self._ready.append(transaction)

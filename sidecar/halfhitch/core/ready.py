@@ -37,7 +37,7 @@ class Ready(deque[Transaction]):
                 continue  # finished by a done mark while it waited here, or put aside
             transaction.move(_PLANNED)
             chosen.append(transaction)
-            messages += transaction.message_count
+            messages += 1 if transaction.further is None else transaction.message_count
             size_bytes += transaction.size_bytes
         return chosen
 

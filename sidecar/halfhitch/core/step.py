@@ -68,12 +68,16 @@ def assemble(
     conflicts: list[ConflictMark] = []
     for transaction in transactions:
         identity, ending = transaction.identity, transaction.ending
-        done.append(DoneMark(identity, ending, transaction.half_offsets()))
-        if transaction.resolution is _PARK or transaction.parked:
+        half_offsets = transaction.half_offsets()
+        done.append(DoneMark(identity, ending, half_offsets))
+        resolution = transaction.resolution
+        if resolution is _PARK or transaction.parked:
             forwards.append([half_offset for _, half_offset in transaction.messages()])
-        elif transaction.resolution is _COMMIT:
-            forwards.append(list(transaction.covered()))
-        if ending > 0 and (uncovered := transaction.uncovered()):
+        elif resolution is _COMMIT:
+            first = transaction.first
+            is_single = transaction.further is None and first >= 0
+            forwards.append([first] if is_single else list(transaction.covered()))
+        if ending > 0 and transaction.further and (uncovered := transaction.uncovered()):
             op_offset = transaction.decided_op_offset
             conflicts.append(ConflictMark(identity, ConflictKind.UNCOVERED, op_offset, uncovered))
     conflicts.extend(contrary)

@@ -26,6 +26,7 @@ from halfhitch.core.transaction import State, Transaction
 
 #: States in which the halves need nothing more once the step under way is committed.
 _SETTLED: Final = frozenset({State.COPYING, State.WRITING, State.WRITTEN, State.FINISHED})
+_WRITING: Final = State.WRITING
 #: States in which they need nothing more whatever comes.
 _ENDED: Final = frozenset({State.WRITTEN, State.FINISHED})
 #: A queue is cleared when it has grown by this many, and to twice what it held after the last time.
@@ -99,7 +100,7 @@ class Watermarks:
     def done_read(self, op_offset: OpOffset, half_offsets: Sequence[HalfOffset]) -> None:
         """A done mark was read."""
         self.op_position = op_offset + 1
-        highest = max(half_offsets, default=-1)
+        highest = half_offsets[0] if len(half_offsets) == 1 else max(half_offsets, default=-1)
         if highest >= self.half_position:
             # Only what was read before can be done. A stranger's mark that names an offset of the
             # far future must not hold the op watermark for ever.
@@ -130,8 +131,10 @@ class Watermarks:
             order.popleft()
         for half_offset in order:
             transaction = needed.get(half_offset)
-            if transaction is not None and transaction.state not in _SETTLED:
-                return half_offset
+            if transaction is not None:
+                state = transaction.state
+                if state is not _WRITING and state not in _SETTLED:  # nearly all are the former
+                    return half_offset
         return self.half_position
 
     def _op_watermark(self, half: int, memory: int, lowest: int) -> int:

@@ -67,6 +67,7 @@ class Forwarder:
         result: list[TargetRecord] = []
         owners: list[Identity] = []
         commits = iter(step.forwards)
+        condemned = self._condemned
         for place, transaction in enumerate(step.transactions):
             resolution = transaction.resolution
             if resolution is not _COMMIT and resolution is not _PARK:
@@ -77,15 +78,20 @@ class Forwarder:
                 why = _why_given_up(transaction, self._check_count_max)
             if why is None:
                 records, detail = self._forwards(halves, payload)
-                detail = self._condemned.get(transaction.identity, detail)
+                if condemned:
+                    detail = condemned.get(transaction.identity, detail)
                 if detail is not None:
                     step.park(place)
                     why = UNDELIVERABLE, detail
             if why is not None:
                 self._tell(transaction.identity, why[1])
                 records = [self._parked(o, payload[o], why, transaction) for o in halves]
-            result += records
-            owners += [transaction.identity] * len(records)
+            if len(records) == 1:
+                result.append(records[0])
+                owners.append(transaction.identity)
+            else:
+                result += records
+                owners += [transaction.identity] * len(records)
         self._owners = owners
         return result
 

@@ -40,6 +40,9 @@ from halfhitch.wire.half import Garbage
 
 logger = logging.getLogger(__name__)
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_ROLLBACK: Final = Resolution.ROLLBACK
+
 #: So often Kafka is asked whether early decisions can be dropped; they wait a minute anyway.
 _EARLY_ASK_S: Final = 5.0
 #: With so many op records waiting for halves the op log is read no further; one more read of it may
@@ -280,8 +283,9 @@ class PartitionOwner:
             ledger.pass_half(half_offset)
             return 1
         ledger.half(event)
-        self._newest_half_ms = max(self._newest_half_ms, event.stored_at_ms)
-        self._last_half_ms = event.stored_at_ms
+        self._last_half_ms = stored_ms = event.stored_at_ms
+        if stored_ms > self._newest_half_ms:
+            self._newest_half_ms = stored_ms
         self._payloads.put(half_offset, payload)
         return 0
 
@@ -322,9 +326,12 @@ class PartitionOwner:
         while self._waiting and not self._is_ahead(ledger, self._waiting[0][1]):
             op_offset, events = self._waiting.popleft()
             for event in events:
-                ledger.op(event)
-                if isinstance(event, DoneRead):  # a predecessor's: ours are gone already
-                    self._payloads.let_go(event.half_offsets)
+                if isinstance(event, DecisionRead):
+                    ledger.decision(event)
+                else:
+                    ledger.op(event)
+                    if isinstance(event, DoneRead):  # a predecessor's: ours are gone already
+                        self._payloads.let_go(event.half_offsets)
             if not events:
                 ledger.pass_op(op_offset)
 
@@ -364,7 +371,7 @@ class PartitionOwner:
             targets = forwards + self.checkback.records(step, payload)
         ops = op_wire.write_step(step.all_done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
-        dropped = sum(1 for t in step.transactions if t.resolution is Resolution.ROLLBACK)
+        dropped = sum(1 for t in step.transactions if t.resolution is _ROLLBACK)
         self._observer.kafka_transaction(
             self.partition,
             result.outcome.value,
@@ -417,8 +424,7 @@ class PartitionOwner:
             )
 
     def _after(self, step: Step) -> None:
-        for mark in step.all_done:
-            self._payloads.let_go(mark.half_offsets)
+        self._payloads.let_go([o for mark in step.all_done for o in mark.half_offsets])
         for conflict in step.conflicts:
             self._observer.conflict(conflict.kind, 1)
         self._on_done(self.partition, step.done)

@@ -35,7 +35,7 @@ def payload_of(record: StoredRecord) -> Payload:
     key, value, headers = record.key(), record.value(), record.headers() or []
     size_bytes = len(key or b"") + len(value or b"")
     for name, header in headers:
-        size_bytes += len(name) + len(header or b"")
+        size_bytes += len(name) + len(header) if header else len(name)
     return Payload(key, value, headers, size_bytes)
 
 
@@ -50,7 +50,11 @@ class PayloadCache:
     def put(self, half_offset: int, payload: Payload) -> None:
         """Keep it, and let the oldest go while there is too much."""
         self._payloads[half_offset] = payload
-        self._size_bytes += payload.size_bytes + _OVERHEAD_BYTES
+        self._size_bytes = size_bytes = self._size_bytes + payload.size_bytes + _OVERHEAD_BYTES
+        if size_bytes > self._budget_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
         while self._size_bytes > self._budget_bytes and self._payloads:
             self._size_bytes -= self._payloads.popitem(last=False)[1].size_bytes + _OVERHEAD_BYTES
 

@@ -1,7 +1,7 @@
 """Which topics a message may go to. Asked at the door, and again when a message is forwarded."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
@@ -19,15 +19,13 @@ class TopicPolicy:
     def __init__(self, *, internal_topics: Sequence[str], allow: Sequence[str]) -> None:
         self._internal = frozenset(internal_topics)
         self._allow = tuple(allow)
-        self._cached = lru_cache(maxsize=4_096)(self._refusal)
-
-    def refusal(self, topic: str) -> str | None:
-        """Why the topic may not be written to, or None when it may."""
-        return self._cached(topic)
+        #: Why the topic may not be written to, or None when it may. No method: asked for each
+        #: message, and the cache alone answers without running Python code.
+        self.refusal: Callable[[str], str | None] = lru_cache(maxsize=4_096)(self._refusal)
 
     def check(self, topic: str) -> None:
         """Raise ForbiddenTopic when the topic may not be written to."""
-        reason = self._cached(topic)
+        reason = self.refusal(topic)
         if reason is not None:
             raise ForbiddenTopic(reason)
 

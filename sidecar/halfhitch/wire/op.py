@@ -54,6 +54,9 @@ _ENTRY_REST_BYTES: Final = 80
 VALUE_BYTES_MAX: Final = 900_000
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+#: NewTypes, so that no entry has to be turned into them: each would be a call at run time.
+_Group = Annotated[ProducerGroup, msgspec.Meta(min_length=1, max_length=255)]
+_Id = Annotated[TransactionId, msgspec.Meta(min_length=1, max_length=255)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 _Covered = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX + 1)]
 _Ending = Annotated[int, msgspec.Meta(ge=COPIED, le=INDEX_MAX + 1)]
@@ -63,8 +66,8 @@ _LogOffset = Annotated[int, msgspec.Meta(ge=0)]
 class DecisionEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """One transaction's decision."""
 
-    producer_group: _Text
-    transaction_id: _Text
+    producer_group: _Group
+    transaction_id: _Id
     covered_count: _Covered
     offset_count: _Count
     source: ResolutionSource
@@ -74,8 +77,8 @@ class DecisionEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
 class DoneEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """These halves need nothing more, because their transaction ended so."""
 
-    producer_group: _Text
-    transaction_id: _Text
+    producer_group: _Group
+    transaction_id: _Id
     ending: _Ending
     offset_count: _Count
 
@@ -83,8 +86,8 @@ class DoneEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class ConflictEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Something lost against the winning decision."""
 
-    producer_group: _Text
-    transaction_id: _Text
+    producer_group: _Group
+    transaction_id: _Id
     kind: ConflictKind
     losing_op_offset: _LogOffset
     offset_count: _Count
@@ -93,8 +96,8 @@ class ConflictEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
 class NoteEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What an operator did that is no decision."""
 
-    producer_group: _Text
-    transaction_id: _Text
+    producer_group: _Group
+    transaction_id: _Id
     action: _Text
     operator: str
     reason: str
@@ -125,7 +128,7 @@ def write(
     tag: bytes, entries: Sequence[Entry], half_offsets: Iterable[int]
 ) -> tuple[bytes, Headers]:
     """Value and headers of one op record; `half_offsets` of all entries in their order."""
-    value = "".join([f"{half_offset}," for half_offset in half_offsets]).encode()
+    value = b"".join([b"%d," % half_offset for half_offset in half_offsets])
     return value, [(names.TAGS, tag), (names.HALFHITCH, _VERSION + _encode(entries))]
 
 
@@ -157,11 +160,6 @@ def write_step(
     return records
 
 
-def _entry_bytes(identity: Identity, offset_count: int) -> int:
-    """No entry takes more: JSON writes some characters with six bytes, an offset takes twenty."""
-    return 6 * (len(identity[0]) + len(identity[1])) + 20 * offset_count + _ENTRY_REST_BYTES
-
-
 _Mark = TypeVar("_Mark", DoneMark, ConflictMark)
 
 
@@ -171,7 +169,10 @@ def _cut(marks: Sequence[_Mark]) -> Iterator[Sequence[_Mark]]:
     size_bytes = 0
     for mark in marks:
         for piece in _pieces(mark) if len(mark.half_offsets) > OFFSETS_MAX else (mark,):
-            piece_bytes = _entry_bytes(piece.identity, len(piece.half_offsets))
+            # No entry takes more: JSON writes some characters with six bytes, an offset twenty.
+            group, transaction_id = piece.identity
+            piece_bytes = 6 * (len(group) + len(transaction_id)) + _ENTRY_REST_BYTES
+            piece_bytes += 20 * len(piece.half_offsets)
             if run and (len(run) >= MARKS_MAX or size_bytes + piece_bytes > RECORD_BYTES_MAX):
                 yield run
                 run, size_bytes = [], 0
@@ -223,32 +224,34 @@ def _read_entries(
     resolution = _RESOLUTION_OF_TAG.get(tag or b"")
     if resolution is not None:
         for decision in _decode_decisions(body):
-            hints = half_offsets[position : position + decision.offset_count]
-            position += decision.offset_count
+            count = decision.offset_count
+            hints = half_offsets[position : position + count]
+            position += count
             result.append(
                 DecisionRead(
                     op_offset,
                     stored_at_ms,
-                    _identity(decision),
+                    (decision.producer_group, decision.transaction_id),
                     resolution,
                     decision.covered_count,
                     decision.source,
-                    max(hints, default=-1),
+                    hints[0] if len(hints) == 1 else max(hints, default=-1),
                 )
             )
     elif tag == TAG_DONE:
         for done in _decode_done(body):
-            taken = tuple(half_offsets[position : position + done.offset_count])
-            position += done.offset_count
-            result.append(DoneRead(op_offset, stored_at_ms, _identity(done), done.ending, taken))
+            count = done.offset_count
+            taken = tuple(half_offsets[position : position + count])
+            position += count
+            identity = (done.producer_group, done.transaction_id)
+            result.append(DoneRead(op_offset, stored_at_ms, identity, done.ending, taken))
     elif tag == TAG_CONFLICT:
         for lost in _decode_conflicts(body):
             taken = tuple(half_offsets[position : position + lost.offset_count])
             position += lost.offset_count
+            identity = (lost.producer_group, lost.transaction_id)
             losing = OpOffset(lost.losing_op_offset)
-            result.append(
-                ConflictRead(op_offset, stored_at_ms, _identity(lost), lost.kind, losing, taken)
-            )
+            result.append(ConflictRead(op_offset, stored_at_ms, identity, lost.kind, losing, taken))
     elif tag == TAG_NOTE:
         _decode_notes(body)
     else:
@@ -256,10 +259,6 @@ def _read_entries(
     if position != len(half_offsets):
         raise ValueError(f"entries speak of {position} offsets, the value has {len(half_offsets)}")
     return result
-
-
-def _identity(entry: Entry) -> tuple[ProducerGroup, TransactionId]:
-    return ProducerGroup(entry.producer_group), TransactionId(entry.transaction_id)
 
 
 def _read_offsets(value: bytes) -> list[HalfOffset]:
@@ -272,4 +271,4 @@ def _read_offsets(value: bytes) -> list[HalfOffset]:
     for part in parts:
         if not part.isdigit() or len(part) > DIGITS_MAX:
             raise ValueError(f"not a half offset: {part[:DIGITS_MAX]!r}")
-    return [HalfOffset(int(part)) for part in parts]
+    return list(map(int, parts))  # type: ignore[arg-type]  # a NewType is a call at run time
