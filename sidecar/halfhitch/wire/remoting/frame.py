@@ -1,0 +1,370 @@
+"""Frames: the stream cut into requests, and answers and requests of ours made bytes.
+
+A frame is a length, a header in one of two forms (JSON, or the binary one called ROCKETMQ) and a
+body. Limits are checked before anything is kept: a length that is too large is refused when its
+four bytes are here, and never more is held than has arrived. The named fields of a binary header
+stay bytes until somebody asks for them: the two requests of a transaction are read without
+(`sending`, `ending`).
+
+Nothing here knows what a code means.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.faults import FrameError, RemotingError
+from halfhitch.wire.remoting.shapes import Shapes
+
+#: Of everything after the length field, as RocketMQ's own servers have it.
+FRAME_BYTES_MAX: Final = 16_777_216
+#: Properties may have 32,767 bytes, six times that when JSON escapes them, and there is the rest.
+HEADER_BYTES_MAX: Final = 262_144
+#: The first byte of a TLS handshake record. As the first byte of a frame it would be a length far
+#: beyond the limit, so one look tells the two apart.
+TLS_FIRST_BYTE: Final = 0x16
+
+
+class Form(IntEnum):
+    """How a header is written. An answer takes the form of its request."""
+
+    JSON = 0
+    BINARY = 1
+
+
+class Frame(msgspec.Struct, eq=False):
+    """A request or an answer. Made by `Frames`, or by `request` for one of ours."""
+
+    code: int
+    opaque: int  # answers carry their request's
+    flag: int
+    language: int
+    version: int
+    remark: str | None
+    body: bytes
+    form: Form
+    raw_fields: bytes = b""  # of a binary header, as they came
+    known_fields: dict[str, str] | None = None
+    shapes: Shapes | None = None  # of its connection
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The named fields. RemotingError when their bytes make no sense."""
+        known = self.known_fields
+        if known is None:
+            known = self.known_fields = read_fields(self.raw_fields)
+        return known
+
+    @property
+    def is_response(self) -> bool:
+        return self.flag & codes.RESPONSE_FLAG != 0
+
+    @property
+    def is_one_way(self) -> bool:
+        """Nobody waits for an answer."""
+        return self.flag & codes.ONE_WAY_FLAG != 0
+
+
+class _JsonHeader(msgspec.Struct):
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: str | int | None = None
+    version: int = 0
+    remark: str | None = None
+    extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815
+
+
+_BINARY: Final = Form.BINARY
+_JSON: Final = Form.JSON
+_LENGTH: Final = Struct(">i")
+#: length, form and header length, code, language, version, opaque, flag, remark length, and the
+#: length of the fields if there is no remark.
+_HEAD: Final = Struct(">iIhbhiiii")
+_HEAD_BYTES: Final = _HEAD.size
+#: Of a binary header without remark and fields.
+_EMPTY_HEADER_BYTES: Final = 21
+_FIXED: Final = Struct(">hbhiii")
+_PLAIN_MARK: Final = (1 << 24) + _EMPTY_HEADER_BYTES
+_PLAIN_FIELDS_BYTES_MAX: Final = HEADER_BYTES_MAX - _EMPTY_HEADER_BYTES
+_INT32_MAX: Final = 2**31 - 1
+_KEY_BYTES_MAX: Final = 2**15 - 1
+_JSON_DECODER: Final = msgspec.json.Decoder(_JsonHeader)
+_JSON_ENCODER: Final = msgspec.json.Encoder()
+_LANGUAGE_NUMBERS: Final = {name: number for number, name in enumerate(codes.LANGUAGES)}
+
+
+def starts_tls(data: bytes) -> bool:
+    """Whether the first bytes of a connection open a TLS handshake instead of a frame."""
+    return data[:1] == b"\x16"
+
+
+class Frames:
+    """One direction of one connection: bytes in as they arrive, whole frames out.
+
+    The same bytes give the same frames however they were cut. When the stream turns out to be
+    broken, the frames before that are still given; `broken` says why, and so does the next `feed`.
+    """
+
+    __slots__ = ("_frame_bytes_max", "_held", "_needed_bytes", "_shapes", "broken")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._held = bytearray()  # bounded: of a length that was checked
+        self._needed_bytes = 0
+        self._shapes = Shapes()
+        self.broken: FrameError | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of an unfinished frame is here."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that these bytes complete, in order. FrameError: close the connection."""
+        if self.broken is not None:
+            raise self.broken
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed_bytes:
+                return []
+            data = bytes(self._held)
+            self._held = bytearray()  # bounded: of a length that was checked
+        frames: list[Frame] = []
+        try:
+            self._cut(data, frames)
+        except FrameError as error:
+            self.broken = error
+            if not frames:
+                raise
+        return frames
+
+    def _cut(self, data: bytes, frames: list[Frame]) -> None:
+        at, size = 0, len(data)
+        while True:
+            left = size - at
+            if left >= _HEAD_BYTES:
+                (
+                    length, mark, code, language, version, opaque, flag, remark_bytes, fields_bytes,
+                ) = _HEAD.unpack_from(data, at)  # fmt: skip
+                end = at + 4 + length
+                if (
+                    mark - fields_bytes == _PLAIN_MARK
+                    and remark_bytes == 0
+                    and 0 <= fields_bytes <= _PLAIN_FIELDS_BYTES_MAX
+                    and fields_bytes + 25 <= length <= self._frame_bytes_max
+                    and end <= size
+                ):
+                    body_at = at + _HEAD_BYTES + fields_bytes
+                    frames.append(
+                        Frame(
+                            code, opaque, flag, language, version, None, data[body_at:end],
+                            _BINARY, data[at + _HEAD_BYTES : body_at], None, self._shapes,
+                        )
+                    )  # fmt: skip
+                    at = end
+                    continue
+            if left < 4:
+                self._needed_bytes = 4
+                break
+            (length,) = _LENGTH.unpack_from(data, at)
+            if not 4 <= length <= self._frame_bytes_max:
+                raise FrameError(
+                    f"a frame of {length} bytes: 4 to {self._frame_bytes_max} are allowed; "
+                    "is this a RocketMQ client?"
+                )
+            if left < 4 + length:
+                self._needed_bytes = 4 + length
+                break
+            frames.append(_frame(data[at + 4 : at + 4 + length]))
+            at += 4 + length
+        if at < size:
+            self._held += data[at:]
+
+
+def _frame(content: bytes) -> Frame:
+    """Any frame, without its length field."""
+    form = content[0]
+    header_bytes = int.from_bytes(content[1:4], "big")
+    if header_bytes > min(HEADER_BYTES_MAX, len(content) - 4):
+        raise FrameError(
+            f"a header of {header_bytes} bytes in a frame of {len(content)}: "
+            f"it must fit, and {HEADER_BYTES_MAX} are allowed"
+        )
+    header, body = content[4 : 4 + header_bytes], content[4 + header_bytes :]
+    if form == _JSON:
+        return _json_frame(header, body)
+    if form == _BINARY:
+        return _binary_frame(header, body)
+    raise FrameError(f"a header of form {form}: 0 (JSON) and 1 (ROCKETMQ) are known")
+
+
+def _binary_frame(header: bytes, body: bytes) -> Frame:
+    if len(header) < _EMPTY_HEADER_BYTES:
+        raise FrameError(f"a binary header of {len(header)} bytes: it ends before its fixed part")
+    code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
+    fields_at = _FIXED.size + remark_bytes + 4
+    if remark_bytes < 0 or fields_at > len(header):
+        raise FrameError(f"a remark of {remark_bytes} bytes in a header of {len(header)}")
+    try:
+        remark = header[_FIXED.size : fields_at - 4].decode()
+    except UnicodeDecodeError:
+        raise FrameError("a remark that is not UTF-8") from None
+    (fields_bytes,) = _LENGTH.unpack_from(header, fields_at - 4)
+    if fields_bytes != len(header) - fields_at:
+        raise FrameError(
+            f"fields of {fields_bytes} bytes where the header has {len(header) - fields_at} left"
+        )
+    return Frame(
+        code, opaque, flag, language, version, remark or None, body, _BINARY, header[fields_at:]
+    )
+
+
+def _json_frame(header: bytes, body: bytes) -> Frame:
+    try:
+        read = _JSON_DECODER.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"a JSON header that does not parse: {error}") from None
+    language = read.language
+    if not isinstance(language, int):
+        language = _LANGUAGE_NUMBERS.get(language or "", codes.ANSWERED_LANGUAGE)
+    fields: dict[str, str] = {}
+    for name, value in (read.extFields or {}).items():
+        if isinstance(value, str):
+            fields[name] = value
+        elif value is not None:  # some clients write numbers as numbers
+            fields[name] = msgspec.json.encode(value).decode()
+    for number in (read.code, read.opaque, read.flag, read.version):
+        if not -_INT32_MAX - 1 <= number <= _INT32_MAX:
+            raise FrameError(f"a JSON header with the number {number}: 32 bits are allowed")
+    return Frame(
+        read.code, read.opaque, read.flag, language, read.version, read.remark or None, body, _JSON,
+        b"", fields,
+    )  # fmt: skip
+
+
+def read_fields(raw: bytes) -> dict[str, str]:
+    """The named fields of a binary header. RemotingError for what does not parse."""
+    fields: dict[str, str] = {}
+    at, end = 0, len(raw)
+    while at < end:
+        key_at = at + 2
+        value_size_at = key_at + int.from_bytes(raw[at:key_at], "big")
+        value_at = value_size_at + 4
+        if value_at > end:
+            raise _broken_fields(at)
+        (value_bytes,) = _LENGTH.unpack_from(raw, value_size_at)
+        at = value_at + value_bytes
+        if value_bytes < 0 or at > end:
+            raise _broken_fields(key_at)
+        try:
+            fields[raw[key_at:value_size_at].decode()] = raw[value_at:at].decode()
+        except UnicodeDecodeError:
+            raise _broken_fields(key_at) from None
+    return fields
+
+
+def _broken_fields(at: int) -> RemotingError:
+    return RemotingError(
+        codes.INVALID_PARAMETER, f"the header fields do not parse from byte {at} on"
+    )
+
+
+def write_fields(fields: dict[str, str]) -> bytes:
+    """Named fields as a binary header carries them."""
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        key, content = name.encode(), value.encode()
+        if len(key) > _KEY_BYTES_MAX:
+            raise ValueError(f"a field name of {len(key)} bytes: {_KEY_BYTES_MAX} fit")
+        parts += (len(key).to_bytes(2, "big"), key, _LENGTH.pack(len(content)), content)
+    return b"".join(parts)
+
+
+def request(
+    code: int,
+    opaque: int,
+    fields: dict[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    flag: int = 0,
+    remark: str | None = None,
+    form: Form = Form.JSON,
+) -> Frame:
+    """A request of ours, to be encoded."""
+    return Frame(
+        code, opaque, flag, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION, remark, body, form,
+        b"", {} if fields is None else fields,
+    )  # fmt: skip
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    if frame.form is _BINARY:
+        return _encode_binary(frame)
+    header = {
+        "code": frame.code,
+        "language": language_name(frame.language),
+        "version": frame.version,
+        "opaque": frame.opaque,
+        "flag": frame.flag,
+        "extFields": frame.fields,
+        "serializeTypeCurrentRPC": "JSON",
+    }
+    if frame.remark:
+        header["remark"] = frame.remark
+    content = _JSON_ENCODER.encode(header)
+    size = len(content)
+    return b"".join((_SIZES.pack(4 + size + len(frame.body), size), content, frame.body))
+
+
+_SIZES: Final = Struct(">ii")
+
+
+def _encode_binary(frame: Frame) -> bytes:
+    known = frame.known_fields
+    fields = frame.raw_fields if known is None else write_fields(known)
+    remark = (frame.remark or "").encode()
+    size = _EMPTY_HEADER_BYTES + len(remark) + len(fields)
+    parts = (
+        _SIZES.pack(4 + size + len(frame.body), 1 << 24 | size),
+        _FIXED.pack(
+            frame.code, frame.language, frame.version, frame.opaque, frame.flag, len(remark)
+        ),
+        remark,
+        _LENGTH.pack(len(fields)),
+        fields,
+        frame.body,
+    )
+    return b"".join(parts)
+
+
+def language_name(number: int) -> str:
+    """As the JSON form spells it; OTHER for one that is not known here."""
+    if 0 <= number < len(codes.LANGUAGES):
+        return codes.LANGUAGES[number]
+    return codes.LANGUAGES[codes.ANSWERED_LANGUAGE]
+
+
+def reply(
+    asked: Frame,
+    code: int,
+    remark: str | None = None,
+    fields: dict[str, str] | None = None,
+    body: bytes = b"",
+) -> bytes:
+    """The bytes that answer a request: its opaque, its form."""
+    return encode(
+        request(
+            code,
+            asked.opaque,
+            fields,
+            body,
+            flag=codes.RESPONSE_FLAG,
+            remark=remark,
+            form=asked.form,
+        )
+    )
