@@ -3,7 +3,7 @@
 The one place that knows both the settings and the concrete classes. Start order: engine (which
 may still be looking for Kafka), admin door, data door. Stop order: the data door drains while all
 behind it still works, then the engine gives its partitions up, then the admin door goes, so that
-probes can watch the whole stop.
+probes can watch the whole stop. The RocketMQ door starts after and stops with the data door.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from typing import Final
 import msgspec
 
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
+from halfhitch.composition_rocketmq import rocketmq_door
 from halfhitch.config import Settings
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.admin.door import AdminDoor
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.server import HttpDoor
+from halfhitch.doors.rocketmq import RocketmqDoor
 from halfhitch.engine import Engine, EngineOptions
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability import logging as log_setup
@@ -45,6 +47,7 @@ class App:
         self.engine = Engine(engine_options(settings, create_topics=create_topics), self.metrics)
         self._lag: asyncio.Task[None] | None = None
         self.http: HttpDoor | None = None
+        self.rocketmq: RocketmqDoor | None = None
         self.admin: AdminDoor | None = None
 
     async def start(self) -> None:
@@ -77,6 +80,9 @@ class App:
                 on_request=self.metrics.http_request,
             )
             await self.http.start()
+            if settings.rocketmq.enabled:
+                self.rocketmq = rocketmq_door(settings, engine, self.metrics)
+                await self.rocketmq.start()
         except BaseException:
             await self.stop()
             raise
@@ -84,8 +90,10 @@ class App:
 
     async def stop(self) -> None:
         """Drain, give partitions up, close."""
-        if self.http is not None:
-            await self.http.stop(self._settings.drain.s_max)
+        drain_s = self._settings.drain.s_max
+        await asyncio.gather(
+            *(door.stop(drain_s) for door in (self.http, self.rocketmq) if door is not None)
+        )
         await self.engine.stop()
         if self._lag is not None:
             self._lag.cancel()
@@ -217,11 +225,10 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await app.start()
-    assert app.http is not None
     assert app.admin is not None
     logger.info(
         "serving on %s, admin on port %d",
-        " and ".join(_addresses(settings, app.http)),
+        " and ".join(_addresses(settings, app)),
         app.admin.port,
         extra={"action": "serving"},
     )
@@ -239,9 +246,15 @@ async def _serve(
     return 0
 
 
-def _addresses(settings: Settings, door: HttpDoor) -> list[str]:
+def _addresses(settings: Settings, app: App) -> list[str]:
+    door = app.http
+    assert door is not None
     addresses = [] if door.port is None else [f"http://{settings.http.host}:{door.port}"]
-    return addresses + ([] if door.unix_path is None else [f"unix:{door.unix_path}"])
+    if door.unix_path is not None:
+        addresses.append(f"unix:{door.unix_path}")
+    if app.rocketmq is not None:
+        addresses.append(f"rocketmq://{settings.rocketmq.host}:{app.rocketmq.port}")
+    return addresses
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

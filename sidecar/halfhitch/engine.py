@@ -50,9 +50,11 @@ from halfhitch.service.decisions import DecisionLog
 from halfhitch.service.operations import OperationsParts, OperationsService
 from halfhitch.service.owner import PartitionOwner
 from halfhitch.service.ownership import Ownership
+from halfhitch.service.parts import Inquiry, Parts
 from halfhitch.service.payloads import PayloadCache
+from halfhitch.service.target_topics import TargetTopics
 from halfhitch.service.topics import TopicPolicy
-from halfhitch.service.transactions import Inquiry, Parts, TransactionService
+from halfhitch.service.transactions import TransactionService
 from halfhitch.service.visibility import Visibility
 from halfhitch.service.worker import PartitionWorker
 from halfhitch.wire.handle import HandleCodec
@@ -167,6 +169,7 @@ class Engine:
             )
         parts = self._parts(visibility)
         self.transactions = TransactionService(parts)
+        self.target_topics = TargetTopics(self._policy, self._catalog, parts.admission)
         self.operations = OperationsService(self._operations_parts(parts.inquiry))
         self._log.start()
         self.desk.start()

@@ -30,6 +30,22 @@ class RecordLog(Protocol):
         """Append an op record; the result is its op offset once all in-sync replicas have it."""
         ...
 
+    def append_message(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+    ) -> "Future[tuple[int, int]]":
+        """Append to a topic of the users, visible at once; gives partition and offset.
+
+        Without a partition: where a Java producer would send the key; keyless anywhere. It fails
+        with UnknownTopic or ForbiddenTopic too, and OutcomeUnknown does not mean that it may be
+        repeated: there is no id by which Kafka would know the message again.
+        """
+        ...
+
 
 class TopicCatalog(Protocol):
     """Which topics exist, cached: a prepare must not wait for metadata."""
@@ -40,6 +56,24 @@ class TopicCatalog(Protocol):
 
     async def refresh(self, topic: str) -> int | None:
         """Ask Kafka; None when the topic surely does not exist. Raises KafkaUnavailable."""
+        ...
+
+    async def all(self) -> dict[str, int]:
+        """Every topic there is, with its number of partitions. Raises KafkaUnavailable."""
+        ...
+
+    async def create(self, topic: str, partition_count: int) -> None:
+        """Make a topic of the users, unless it is there.
+
+        Raises KafkaUnavailable; ConfigurationError when Kafka refuses to.
+        """
+        ...
+
+    async def end_offset(self, topic: str, partition: int) -> int:
+        """The offset that the next record of a partition that exists gets.
+
+        Raises KafkaUnavailable.
+        """
         ...
 
 

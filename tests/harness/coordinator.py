@@ -11,7 +11,8 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.service.admission import Admission
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.decisions import DecisionLog
-from halfhitch.service.transactions import Parts, TransactionService
+from halfhitch.service.parts import Parts
+from halfhitch.service.transactions import TransactionService
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire.half import Garbage, HalfRecord, read_record
 from halfhitch.wire.handle import HandleCodec
@@ -28,7 +29,7 @@ KEYS = (b"k" * 32,)
 
 
 class Coordinator:
-    """service.transactions.Owners, Inquiry and OpTail, and the service over them.
+    """service.parts.Owners, Inquiry and OpTail, and the service over them.
 
     Owners turn only when the test lets them (`carry_out`), all in one thread.
     """

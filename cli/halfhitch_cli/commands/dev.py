@@ -31,6 +31,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _KAFKA_PORT = 9092
 _REDIS_PORT = 6379
+_ROCKETMQ_PORT = 9876
 _TOPIC = re.compile(r"([A-Za-z0-9._-]{1,249})(?::([0-9]{1,4}))?")
 _CREATE_WAIT_S = 30.0
 _ASK_READY_S = 0.1
@@ -149,7 +150,22 @@ def _settings(given: Given, key: str, *, bootstrap: str, redis_url: str) -> Sett
         instance__id="dev",
         topics__replication_factor=1,
         **quiet,
+        **_rocketmq(given),
     )
+
+
+def _rocketmq(given: Given) -> dict[str, object]:
+    """On unless it was said otherwise; the usual port, if nobody has it."""
+    chosen: dict[str, object] = {}
+    for key, value in (
+        ("enabled", True),
+        ("port", _ROCKETMQ_PORT if _free(_ROCKETMQ_PORT) else 0),
+        ("create_topics", True),
+    ):
+        env = f"HALFHITCH_ROCKETMQ_{key.upper()}"
+        if given.flags.get(f"rocketmq.{key}") is None and env not in os.environ:
+            chosen[f"rocketmq__{key}"] = value
+    return chosen
 
 
 def _free(port: int) -> tuple[int] | None:
@@ -196,6 +212,9 @@ async def _announce(app: "App", settings: Settings, place: _Place) -> None:
             admin_door=_url(settings.admin.host, app.admin.port),
             needs_token=bool(settings.auth.tokens),
             place=place,
+            rocketmq=None
+            if app.rocketmq is None
+            else f"{settings.rocketmq.host}:{app.rocketmq.port}",
         )
     )
     sys.stdout.flush()
@@ -206,7 +225,14 @@ def _url(host: str, port: int | None) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def banner(*, data_door: str, admin_door: str, needs_token: bool, place: _Place) -> str:
+def banner(
+    *,
+    data_door: str,
+    admin_door: str,
+    needs_token: bool,
+    place: _Place,
+    rocketmq: str | None = None,
+) -> str:
     """What a person needs to know, with commands that can be pasted as they are."""
     topic = next(iter(place.topics))
     token = '-H "Half-Token: $TOKEN" ' if needs_token else ""
@@ -219,6 +245,7 @@ def banner(*, data_door: str, admin_door: str, needs_token: bool, place: _Place)
         "",
         f"  data door   {data_door}",
         f"  admin door  {admin_door}  (/readyz, /metrics)",
+        *([f"  RocketMQ    {rocketmq}  (name server of RocketMQ producers)"] if rocketmq else []),
         f"  Kafka       {place.kafka.bootstrap}  (topics {', '.join(place.topics)})",
         f"  Redis       {place.redis.url}",
         f"  data        {place.folder}",
@@ -238,5 +265,7 @@ def banner(*, data_door: str, admin_door: str, needs_token: bool, place: _Place)
 
 
 app.command(cls=PlainCommand)(
-    settings_command(dev, only=("http", "admin", "auth", "log", "owner", "topics.partitions"))
+    settings_command(
+        dev, only=("http", "rocketmq", "admin", "auth", "log", "owner", "topics.partitions")
+    )
 )

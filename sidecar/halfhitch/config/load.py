@@ -34,6 +34,7 @@ _ENV_SERVICE_LINK = re.compile(
 )
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://.*")
 _CONFIG_BYTES_MAX = 1_048_576
+_ACCESS_KEYS_MAX = 1_000
 _SHOWN_CHARACTERS_MAX = 60
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _BY_ENV = {setting.env: setting for setting in SETTINGS}
@@ -246,7 +247,11 @@ def _bounds(annotated: Any) -> dict[str, Any]:
 
 def _read_secret_files(values: dict[str, Any], sources: dict[str, str]) -> None:
     """Secrets that a file holds take the place of the setting they stand for."""
-    for file_key, key in (("auth.token_file", "auth.tokens"), ("handle.key_file", "handle.key")):
+    for file_key, key, count_max in (
+        ("auth.token_file", "auth.tokens", 2),
+        ("handle.key_file", "handle.key", 2),
+        ("rocketmq.access_key_file", "rocketmq.access_keys", _ACCESS_KEYS_MAX),
+    ):
         path = values.get(file_key)
         if path is None:
             continue
@@ -256,10 +261,10 @@ def _read_secret_files(values: dict[str, Any], sources: dict[str, str]) -> None:
                 "set: keep one of them."
             )
         lines = _secret_lines(file_key, path)
-        if len(lines) > 2:
+        if len(lines) > count_max:
             raise ConfigurationError(
-                f"{file_key} names {str(path)!r}, which has {len(lines)} lines: keep one, "
-                "or two while rotating."
+                f"{file_key} names {str(path)!r}, which has {len(lines)} lines: keep "
+                + ("one, or two while rotating." if count_max == 2 else f"at most {count_max}.")
             )
         values[key] = tuple(Secret(line) for line in lines)
         sources[key] = f"file {path}"

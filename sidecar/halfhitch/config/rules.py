@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 
+from halfhitch.config.rocketmq import access_secrets, advertised_address
 from halfhitch.config.settings import Settings
 from halfhitch.errors import ConfigurationError
 
@@ -228,6 +229,27 @@ def the_policies_can_be_read(settings: Settings) -> str | None:
     return None
 
 
+def the_rocketmq_door_can_be_opened(settings: Settings) -> str | None:
+    """What its texts mean is found out now, not when the first client comes."""
+    rocketmq = settings.rocketmq
+    try:
+        access_secrets(rocketmq.access_keys)
+        advertised_address(rocketmq.advertised)
+    except ConfigurationError as error:
+        return error.message
+    if rocketmq.tls_cert is None and (rocketmq.tls_key is not None or rocketmq.tls_required):
+        return (
+            "rocketmq.tls_key or rocketmq.tls_required is set without rocketmq.tls_cert: name the "
+            "file with the certificate chain."
+        )
+    if not rocketmq.enabled or not rocketmq.port:
+        return None
+    for key, port in (("http.port", settings.http.port), ("admin.port", settings.admin.port)):
+        if port == rocketmq.port:
+            return f"rocketmq.port and {key} are both {port}: set rocketmq.port to another one."
+    return None
+
+
 def redis_url_can_be_read(settings: Settings) -> str | None:
     """Its forms: redis://, rediss:// (TLS), unix://, redis+sentinel://h1:26379,h2:26379/service/0
     and redis+cluster://h1:6379,h2:6379; the last two also as rediss+..."""
@@ -265,6 +287,13 @@ def handles_are_signed(settings: Settings) -> str | None:
 
 def open_doors_have_a_lock(settings: Settings) -> str | None:
     """Whoever reaches a door can end transactions or read their state."""
+    rocketmq = settings.rocketmq
+    if rocketmq.enabled and not rocketmq.access_keys and not is_loopback(rocketmq.host):
+        return (
+            f"rocketmq.host is {rocketmq.host}, which other machines reach, but "
+            "rocketmq.access_keys is not set: set it or rocketmq.access_key_file to pairs "
+            "access:secret, or set rocketmq.host to 127.0.0.1."
+        )
     if settings.auth.tokens:
         return None
     for key, host in (("http.host", settings.http.host), ("admin.host", settings.admin.host)):
@@ -295,6 +324,7 @@ RULES: tuple[Rule, ...] = (
     the_callback_token_fits_a_header,
     redis_url_can_be_read,
     the_policies_can_be_read,
+    the_rocketmq_door_can_be_opened,
 )
 #: True besides of settings for tools that talk to Kafka.
 TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)

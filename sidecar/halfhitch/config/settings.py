@@ -19,6 +19,7 @@ from msgspec import Meta
 from halfhitch.config.checks import ChecksSettings
 from halfhitch.config.group import Group, Seconds, Text
 from halfhitch.config.kafka_options import KafkaOptions
+from halfhitch.config.rocketmq import RocketmqSettings
 from halfhitch.config.secret import MASK, Secret
 
 _MEBIBYTE = 1_048_576
@@ -296,6 +297,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     redis: RedisSettings = RedisSettings()
     http: HttpSettings = HttpSettings()
+    rocketmq: RocketmqSettings = RocketmqSettings()
     messages: MessagesSettings = MessagesSettings()
     admin: AdminSettings = AdminSettings()
     auth: AuthSettings = AuthSettings()
@@ -335,6 +337,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.checks.url_token is not None:
             found.append(self.checks.url_token)
         texts = [secret.reveal() for secret in found]
+        # An access key alone is no secret; what follows it is.
+        for pair in self.rocketmq.access_keys:
+            texts += [pair.reveal(), pair.reveal().partition(":")[2]]
         if self.redis.url is not None:
             # The library may repeat the password without the rest of the address.
             url = self.redis.url.reveal()

@@ -1,19 +1,19 @@
-"""Every metric: its name, help, labels and buckets in one table, and the Observer that feeds it.
+"""The Observer that feeds the metrics of table.py.
 
-Owns METRICS and `Metrics`. Invariants: no metric exists outside the table; base units, `_total` on
-counters; label values come from closed sets, so that no caller can grow the output (an unknown
-value becomes "other"); of producer groups only the GROUPS_MAX with most pending transactions have
-a line of their own. The names keep RocketMQ's stems where the meaning is the same.
+Invariants: no metric exists outside the table; base units, `_total` on counters; label values come
+from closed sets, so that no caller can grow the output (an unknown value becomes "other"); of
+producer groups only the GROUPS_MAX with most pending transactions have a line of their own. The
+names keep RocketMQ's stems where the meaning is the same.
 
-It measures nothing itself: it is told. All its methods may be called on any thread.
+It measures nothing itself: it is told. All its methods may be called on any thread, but `prepared`
+and `ended`, which belong to the event loop's (see hot.py).
 """
 
 import platform
 import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -24,6 +24,9 @@ from prometheus_client.registry import Collector
 from halfhitch import __version__
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.errors import HalfHitchError
+from halfhitch.observability.hot import Buckets, Count, HotCounter, HotHistogram
+from halfhitch.observability.rocketmq import Numbers, RocketmqCollector
+from halfhitch.observability.table import METRICS
 from halfhitch.service.api import PartitionPhase, PartitionState
 from halfhitch.service.checking.api import CheckOutcome
 
@@ -31,13 +34,6 @@ from halfhitch.service.checking.api import CheckOutcome
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 OTHER = "other"
-
-_REQUEST_S = (
-    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
-    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
-_WAIT_S = (*_REQUEST_S[2:], 30.0, 60.0, 300.0)
-_REPLAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 #: Names of the data door's routes; `unmatched` is what it calls a request that has none.
 _ROUTES = (
@@ -60,152 +56,6 @@ GROUPS_MAX = 20
 _PARTITIONS = tuple(str(partition) for partition in range(1_000))
 
 _Child = TypeVar("_Child", Counter, Histogram)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One row of the table."""
-
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-
-def _counter(text: str, *labels: str) -> Metric:
-    return Metric("counter", text, labels)
-
-
-def _gauge(text: str, *labels: str) -> Metric:
-    return Metric("gauge", text, labels)
-
-
-def _histogram(text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
-    return Metric("histogram", text, labels, buckets)
-
-
-METRICS: dict[str, Metric] = {
-    # Doors.
-    "halfhitch_http_requests_total": _counter(
-        "Requests the data door has answered.", "route", "status"
-    ),
-    "halfhitch_http_request_seconds": _histogram(
-        "From the first byte of a request to its answer.", _REQUEST_S, "route"
-    ),
-    # The life of a transaction, as callers see it.
-    "halfhitch_prepared_transactions_total": _counter("Prepares that were acknowledged."),
-    "halfhitch_prepared_messages_total": _counter(
-        "Half messages stored by prepares that were acknowledged."
-    ),
-    "halfhitch_prepare_seconds": _histogram(
-        "From a prepare's arrival until all its halves are stored.", _REQUEST_S
-    ),
-    "halfhitch_prepare_refused_total": _counter("Prepares answered with an error.", "code"),
-    "halfhitch_decisions_total": _counter("Decisions that became durable.", "resolution", "source"),
-    "halfhitch_decide_seconds": _histogram(
-        "From an end's arrival until the decision is durable.", _REQUEST_S, "resolution"
-    ),
-    "halfhitch_end_refused_total": _counter("Ends answered with an error.", "code"),
-    "halfhitch_visible_latency_seconds": _histogram(
-        "From a stored commit until its messages were visible, on the broker's clock.", _WAIT_S
-    ),
-    # The check-back.
-    "halfhitch_checks_sent_total": _counter("Checks handed to a producer."),
-    "halfhitch_check_lag_seconds": _histogram(
-        "From the moment a check was due until it was handed to a producer.", _WAIT_S
-    ),
-    "halfhitch_check_outcomes_total": _counter("What became of checks.", "outcome"),
-    "halfhitch_checks_undelivered_total": _counter(
-        "Checks that did not surely reach a producer, and are sent again with the same number."
-    ),
-    "halfhitch_given_up_transactions_total": _counter(
-        "Undecided transactions given up, by what became of them and why.", "policy", "reason"
-    ),
-    "halfhitch_renewed_transactions_total": _counter(
-        "Old pending transactions stored anew without being checked."
-    ),
-    "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
-    "halfhitch_redis_up": _gauge(
-        "1 while Redis takes what is written, 0 while it does not; missing if none is configured."
-    ),
-    "halfhitch_redis_rebuilds_total": _counter(
-        "How often all doubts had to be written to Redis anew.", "reason"
-    ),
-    # What the owner of a half partition does.
-    "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
-    "halfhitch_rollback_messages_total": _counter("Half messages dropped, never to be seen."),
-    "halfhitch_parked_transactions_total": _counter(
-        "Committed transactions parked because a target will never take their messages."
-    ),
-    "halfhitch_kafka_transactions_total": _counter(
-        "Kafka transactions of the owner, by how they ended.", "partition", "outcome"
-    ),
-    "halfhitch_kafka_transaction_seconds": _histogram(
-        "From beginning a Kafka transaction to knowing its end.", _REQUEST_S, "outcome"
-    ),
-    "halfhitch_producers_recycled_total": _counter(
-        "The owner's producers replaced, since a request of theirs might still be on its way.",
-        "partition",
-    ),
-    "halfhitch_targets_away_total": _counter(
-        "How often a target topic took no messages in time; the others went on."
-    ),
-    "halfhitch_conflicts_total": _counter(
-        "Decisions or messages that lost against an earlier decision.", "kind"
-    ),
-    "halfhitch_unknown_decisions_total": _counter(
-        "Decisions dropped because nothing is known of their transaction."
-    ),
-    "halfhitch_garbage_records_total": _counter(
-        "Unreadable records passed over in an internal topic.", "log"
-    ),
-    "halfhitch_takeovers_total": _counter("Half partitions taken over.", "partition"),
-    "halfhitch_replay_seconds": _histogram(
-        "From being assigned a half partition until work begins.", _REPLAY_S
-    ),
-    "halfhitch_replayed_records_total": _counter("Records read again at takeovers."),
-    # Each owned half partition, asked at the time of the scrape.
-    "halfhitch_half_messages": _gauge(
-        "Transactions without a decision, in owned half partitions.", "partition"
-    ),
-    "halfhitch_pending_transactions": _gauge(
-        "Transactions without a decision, by producer group; the groups with fewest are `other`.",
-        "group",
-    ),
-    "halfhitch_oldest_undecided_age_seconds": _gauge(
-        "Age of the oldest transaction without a decision; 0 when there is none.", "partition"
-    ),
-    "halfhitch_due_checks": _gauge(
-        "Transactions whose next check is due and has not been sent.", "partition"
-    ),
-    "halfhitch_checks_in_flight": _gauge("Transactions with a check under way.", "partition"),
-    "halfhitch_decided_transactions": _gauge(
-        "Transactions decided but not yet carried out.", "partition"
-    ),
-    "halfhitch_early_decisions": _gauge(
-        "Decisions whose half message has not been seen yet.", "partition"
-    ),
-    "halfhitch_finished_transactions": _gauge(
-        "Finished transactions remembered to recognise duplicates.", "partition"
-    ),
-    "halfhitch_half_replay_records": _gauge(
-        "Half records a takeover would read again: position minus watermark.", "partition"
-    ),
-    "halfhitch_op_replay_records": _gauge(
-        "Op records a takeover would read again: position minus watermark.", "partition"
-    ),
-    "halfhitch_partition_owned": _gauge(
-        "1 while this instance works on the half partition, 0 while it only tries to.", "partition"
-    ),
-    "halfhitch_partition_phase": _gauge(
-        "1 for the phase an owned half partition is in, 0 for the others.", "partition", "phase"
-    ),
-    # The process; memory, CPU and garbage collection come from the library's own collectors.
-    "halfhitch_event_loop_lag_seconds": _gauge(
-        "How late the event loop last ran what was due: high when it is busy or blocked."
-    ),
-    "halfhitch_build_info": _gauge("Always 1; says what is running.", "version", "python"),
-}
 
 
 def error_codes() -> frozenset[str]:
@@ -309,20 +159,20 @@ class Metrics:
         prometheus_client.GCCollector(registry=self.registry)
         self._partition_gauges = _PartitionGauges()
         self.registry.register(self._partition_gauges)
+        self._rocketmq = RocketmqCollector()
+        self.registry.register(self._rocketmq)
         codes = error_codes()
-        resolutions = [_resolution_label(resolution) for resolution in Resolution]
         counter, histogram = self._counter, self._histogram
 
         self._requests = _Family(counter("halfhitch_http_requests_total"), _ROUTES, _STATUSES)
         self._request_s = _Family(histogram("halfhitch_http_request_seconds"), _ROUTES)
-        self._prepared = counter("halfhitch_prepared_transactions_total")
-        self._prepared_messages = counter("halfhitch_prepared_messages_total")
-        self._prepare_s = histogram("halfhitch_prepare_seconds")
+        self._prepared = self._hot_counter("halfhitch_prepared_transactions_total").line()
+        self._prepared_messages = self._hot_counter("halfhitch_prepared_messages_total").line()
+        self._prepare_s = self._hot_histogram("halfhitch_prepare_seconds").line()
         self._prepare_refused = _Family(counter("halfhitch_prepare_refused_total"), codes)
-        self._decisions = _Family(
-            counter("halfhitch_decisions_total"), resolutions, list(ResolutionSource)
-        )
-        self._decide_s = _Family(histogram("halfhitch_decide_seconds"), resolutions)
+        self._decisions = self._hot_counter("halfhitch_decisions_total")
+        self._decide_s = self._hot_histogram("halfhitch_decide_seconds")
+        self._ended: dict[tuple[Resolution, ResolutionSource], tuple[Count, Buckets]] = {}
         self._end_refused = _Family(counter("halfhitch_end_refused_total"), codes)
         self._visible_s = histogram("halfhitch_visible_latency_seconds")
         self._committed = counter("halfhitch_commit_messages_total")
@@ -369,6 +219,16 @@ class Metrics:
         row = METRICS[name]
         return Histogram(name, row.help, row.labels, registry=self.registry, buckets=row.buckets)
 
+    def _hot_counter(self, name: str) -> HotCounter:
+        found = HotCounter(name)
+        self.registry.register(found)
+        return found
+
+    def _hot_histogram(self, name: str) -> HotHistogram:
+        found = HotHistogram(name)
+        self.registry.register(found)
+        return found
+
     # ports.Observer
 
     def prepared(self, message_count: int, elapsed_s: float) -> None:
@@ -383,9 +243,13 @@ class Metrics:
 
     def ended(self, resolution: Resolution, source: ResolutionSource, elapsed_s: float) -> None:
         """A decision became durable."""
-        label = _resolution_label(resolution)
-        self._decisions(label, source).inc()
-        self._decide_s(label).observe(elapsed_s)
+        lines = self._ended.get((resolution, source))
+        if lines is None:
+            label = resolution.name.lower()
+            lines = self._decisions.line(label, source.value), self._decide_s.line(label)
+            self._ended[resolution, source] = lines
+        lines[0].inc()
+        lines[1].observe(elapsed_s)
 
     def end_refused(self, code: str) -> None:
         """An end was answered with this error code."""
@@ -483,6 +347,10 @@ class Metrics:
         self._requests(route, str(status)).inc()
         self._request_s(route).observe(elapsed_s)
 
+    def rocketmq(self, source: Callable[[], Numbers]) -> None:
+        """There is a RocketMQ door; `source` gives its numbers, on any thread."""
+        self._rocketmq.source = source
+
     def loop_lag(self, elapsed_s: float) -> None:
         """The event loop was this late."""
         self._loop_lag.set(elapsed_s)
@@ -494,7 +362,3 @@ class Metrics:
         """
         self._partition_gauges.states = partitions
         return generate_latest(self.registry)
-
-
-def _resolution_label(resolution: Resolution) -> str:
-    return resolution.name.lower()

@@ -5,11 +5,13 @@ Everything that can be refused is refused before the first half is stored.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from halfhitch.errors import (
     InvalidPartition,
     InvalidRequest,
+    KafkaUnavailable,
     MessageTooLarge,
     ReservedHeader,
     UnknownTopic,
@@ -55,21 +57,41 @@ class Admission:
         if first_index + len(messages) > INDEX_MAX + 1:
             raise InvalidRequest(f"a transaction takes at most {INDEX_MAX + 1} messages")
         for message in messages:
-            self._policy.check(message.topic)
-            count = self._catalog.partition_count(message.topic)
-            if count is None:
-                count = await self._catalog.refresh(message.topic)
-            if count is None:
-                raise UnknownTopic(
-                    f"topic {message.topic!r} does not exist; create it first (Half Hitch never "
-                    "creates the topics it forwards to)"
-                )
-            if message.partition is not None and not 0 <= message.partition < count:
-                raise InvalidPartition(
-                    f"topic {message.topic!r} has partitions 0 to {count - 1}, "
-                    f"not {message.partition}"
-                )
-            self._check_size(message)
+            if not self.check_message(message):
+                await self.learn(message.topic)
+                if not self.check_message(message):
+                    raise KafkaUnavailable(
+                        f"nothing is known of topic {message.topic!r} at the moment; try again"
+                    )
+
+    def check_message(self, message: OutgoingMessage) -> bool:
+        """Raises InvalidRequest and kin, MessageTooLarge.
+
+        False: nothing is known of its topic yet, so `learn` it and check again.
+        """
+        self._policy.check(message.topic)
+        count = self._catalog.partition_count(message.topic)
+        if count is None:
+            return False
+        if message.partition is not None and not 0 <= message.partition < count:
+            raise InvalidPartition(
+                f"topic {message.topic!r} has partitions 0 to {count - 1}, not {message.partition}"
+            )
+        self._check_size(message)
+        return True
+
+    async def learn(self, topic: str) -> int:
+        """How many partitions it has. Raises ForbiddenTopic, UnknownTopic, KafkaUnavailable."""
+        self._policy.check(topic)
+        count = self._catalog.partition_count(topic)
+        if count is None:
+            count = await self._catalog.refresh(topic)
+        if count is None:
+            raise UnknownTopic(
+                f"topic {topic!r} does not exist; create it first (Half Hitch never creates the "
+                "topics it forwards to)"
+            )
+        return count
 
     def _check_size(self, message: OutgoingMessage) -> None:
         size_bytes = len(message.key or b"") + len(message.value or b"")
@@ -77,10 +99,6 @@ class Admission:
             if len(message.headers) > HEADERS_MAX:
                 raise InvalidRequest(f"a message takes at most {HEADERS_MAX} headers")
             for name, value in message.headers:
-                if name in RESERVED or name.startswith(RESERVED_PREFIX):
-                    raise ReservedHeader(
-                        f"header {name!r} is one that Half Hitch writes itself; choose another name"
-                    )
                 size_bytes += _header_name_bytes(name) + len(value or b"")
         if size_bytes > self._message_bytes_max:
             raise MessageTooLarge(
@@ -89,12 +107,17 @@ class Admission:
             )
 
 
+@lru_cache(maxsize=4_096)  # the same few names come again and again
 def _header_name_bytes(name: str) -> int:
-    """Raises InvalidRequest for a name that Kafka's client would mishandle.
+    """Raises InvalidRequest for a name that is ours, or that Kafka's client would mishandle.
 
     It ends a name at the first NUL, so that `REAL_QID\\0` would become a header of ours, and it
     crashes the process on a name that is not UTF-8.
     """
+    if name in RESERVED or name.startswith(RESERVED_PREFIX):
+        raise ReservedHeader(
+            f"header {name!r} is one that Half Hitch writes itself; choose another name"
+        )
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
@@ -107,6 +130,8 @@ def _header_name_bytes(name: str) -> int:
 
 
 def _check_name(what: str, name: str) -> None:
+    if name.isascii() and name.isprintable() and 0 < len(name) <= ID_BYTES_MAX:
+        return  # as nearly all are
     try:
         length = len(name.encode())
     except UnicodeEncodeError:

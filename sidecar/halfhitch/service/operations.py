@@ -120,7 +120,7 @@ class HalfSearch(Protocol):
 
 
 class FirstDecision(Protocol):
-    """service.transactions.Inquiry."""
+    """service.parts.Inquiry."""
 
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int

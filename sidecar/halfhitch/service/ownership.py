@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    """service.transactions.Owners, and the membership's listener."""
+    """service.parts.Owners, and the membership's listener."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Ownership:
     # -- questions -------------------------------------------------------------------------------
 
     def preferred_partition(self, partition_count: int) -> int:
-        """See service.transactions.Owners. One owned partition rather than several in turn.
+        """See service.parts.Owners. One owned partition rather than several in turn.
 
         Kafka's client sends one produce request for each partition: records that go to one
         partition share requests, Kafka transactions and done marks.
@@ -105,13 +105,13 @@ class Ownership:
         return min(self.owned(), default=preferred)
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
-        """See service.transactions.Owners."""
+        """See service.parts.Owners."""
         worker = self._workers.get(partition)
         owner = worker.owner if worker is not None else None
         return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
 
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
-        """See service.transactions.Owners."""
+        """See service.parts.Owners."""
         worker = self._workers.get(partition)
         owner = worker.owner if worker is not None else None
         return (0, None, None) if owner is None else owner.checked(identity)
@@ -124,7 +124,7 @@ class Ownership:
             owner.checkback.report(report)
 
     def works(self, partition: int) -> bool:
-        """See service.transactions.Owners."""
+        """See service.parts.Owners."""
         worker = self._workers.get(partition)
         return worker is not None and worker.owner is not None
 

@@ -5,9 +5,8 @@ whoever owns the partition does the rest. The handle carries all that an end nee
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from halfhitch.core.model import (
     GIVEN_UP,
@@ -20,21 +19,15 @@ from halfhitch.core.model import (
     Standing,
     TransactionId,
 )
-from halfhitch.core.partitioning import half_partition
 from halfhitch.errors import (
     BackendError,
     ContraryDecision,
     HalfHitchError,
-    KafkaUnavailable,
     OutcomeUnknown,
-    RequestError,
-    TransactionGone,
     TransactionParked,
     VisibilityUnknown,
     WrongGroup,
 )
-from halfhitch.ports import Clock, Markers, Observer, RecordLog
-from halfhitch.service.admission import Admission
 from halfhitch.service.api import (
     STATE_AFTER,
     Ended,
@@ -43,25 +36,17 @@ from halfhitch.service.api import (
     TransactionState,
     TransactionView,
 )
-from halfhitch.service.decisions import Decision, DecisionLog, UnderWay
-from halfhitch.service.visibility import Visibility
-from halfhitch.wire.half import HalfRecord, system_headers
-from halfhitch.wire.handle import TOPICS_MAX, Handle, HandleCodec
+from halfhitch.service.deciding import DECIDED_AS, Deciding, contrary, given_up, gone
+from halfhitch.service.parts import Parts
+from halfhitch.service.preparing import Preparing
+from halfhitch.service.singles import Singles
+from halfhitch.wire.handle import TOPICS_MAX, Handle
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
 _PARK: Final = Resolution.PARK
 _ROLLBACK: Final = Resolution.ROLLBACK
 
-_DECIDED_AS: Final = {
-    Standing.COMMITTING: Resolution.COMMIT,
-    Standing.COMMITTED: Resolution.COMMIT,
-    Standing.PARKED: Resolution.COMMIT,
-    Standing.ROLLING_BACK: Resolution.ROLLBACK,
-    Standing.ROLLED_BACK: Resolution.ROLLBACK,
-    Standing.GIVING_UP: Resolution.PARK,
-    Standing.GIVEN_UP: Resolution.PARK,
-}
 #: What a done mark says, for those that nothing is left to do for.
 _CARRIED_OUT: Final = {
     Standing.COMMITTED: 1,
@@ -71,74 +56,19 @@ _CARRIED_OUT: Final = {
 }
 
 
-class Owners(Protocol):
-    """The half partitions this instance owns."""
-
-    def preferred_partition(self, partition_count: int) -> int:
-        """Where a message goes that may go anywhere."""
-        ...
-
-    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
-        """What the owner here knows; UNKNOWN also when the partition is not worked on here.
-
-        None: it was read here and ended longer ago than is remembered.
-        """
-        ...
-
-    def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
-        """Of a pending transaction: check count, seconds until the next, the last answer."""
-        ...
-
-    def works(self, partition: int) -> bool:
-        """Whether this instance owns the partition and has taken it over."""
-        ...
-
-
-class Inquiry(Protocol):
-    """Looks a transaction up in the logs, for instances that do not own its partition."""
-
-    async def look_up(
-        self, partition: int, identity: Identity, half_offset: int
-    ) -> tuple[Resolution | None, bool]:
-        """First decision, if any, and whether it is carried out. Raises TransactionGone."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the service is made of."""
-
-    log: RecordLog
-    decisions: DecisionLog
-    admission: Admission
-    owners: Owners
-    visibility: Visibility
-    inquiry: Inquiry
-    markers: Markers
-    handles: HandleCodec
-    observer: Observer
-    clock: Clock
-    new_id: Callable[[], str]
-    instance: str
-    visible_wait_s: float
-    #: Told of every end: a check of this transaction need not wait any longer. None: it was decided
-    #: before, whatever this caller says.
-    on_decided: Callable[[Identity, Resolution | None, ResolutionSource], None]
-    #: Told of every group that prepares.
-    on_group: Callable[[str], None]
-
-
 class TransactionService:
     """service.api.Transactions over the logs."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._log = parts.log
-        self._partition_count = 0
+        self._preparing = Preparing(parts)
+        self._deciding = Deciding(parts)
+        #: The same for doors that cannot afford a coroutine for each request.
+        self.singles = Singles(parts, self._preparing, self._deciding)
 
     def open(self, partition_count: int) -> None:
         """The internal topics are verified: prepares are taken from now on."""
-        self._partition_count = partition_count
+        self._preparing.open(partition_count)
 
     # -- prepare ---------------------------------------------------------------------------------
 
@@ -156,13 +86,13 @@ class TransactionService:
         try:
             parts.admission.check_names(producer_group, transaction_id, immunity_s)
             await parts.admission.check_messages(messages, 0)
-            partition = self._partition(messages[0].key, transaction_id)
+            partition = self._preparing.partition_of(messages[0].key, transaction_id)
             identity = (
                 ProducerGroup(producer_group),
                 TransactionId(transaction_id or parts.new_id()),
             )
             if transaction_id is not None:
-                self._refuse_rolled_back(partition, identity)
+                self._deciding.refuse_rolled_back(partition, identity)
             half_offsets = await self._store(
                 partition,
                 identity,
@@ -187,9 +117,9 @@ class TransactionService:
         identity = _identity(known)
         try:
             await parts.admission.check_messages(messages, len(known.half_offsets))
-            decided = self._decided(known, identity)
+            decided = self._deciding.decided(known, identity)
             if decided is _PARK:
-                raise _given_up(identity)
+                raise given_up(identity)
             if decided is not None:
                 raise ContraryDecision(
                     f"transaction {identity[1]} is already {STATE_AFTER[decided].value}; no "
@@ -209,23 +139,6 @@ class TransactionService:
         grown = Handle(known.partition, *identity, known.half_offsets + stored, topics)
         return Prepared(identity[1], parts.handles.encode(grown))
 
-    def _partition(self, first_key: bytes | None, transaction_id: str | None) -> int:
-        count = self._partition_count
-        if count == 0:
-            raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
-        partition = half_partition(first_key, transaction_id, count)
-        return self._parts.owners.preferred_partition(count) if partition is None else partition
-
-    def _refuse_rolled_back(self, partition: int, identity: Identity) -> None:
-        """A prepare under an id that was rolled back would be acknowledged and then dropped."""
-        standing = self._parts.owners.standing(partition, identity, -1)
-        if standing is not None and _DECIDED_AS.get(standing) is _ROLLBACK:
-            raise ContraryDecision(
-                f"transaction {identity[1]} is already rolled back; prepare again under a new id",
-                decided=TransactionState.ROLLED_BACK.value,
-                requested=TransactionState.PENDING.value,
-            )
-
     async def _store(
         self,
         partition: int,
@@ -236,29 +149,17 @@ class TransactionService:
         *,
         caller_knows_id: bool,
     ) -> tuple[int, ...]:
-        group, transaction_id = identity
-        born_ms = self._parts.clock.wall_ms()
-        instance, append = self._parts.instance, self._log.append_half
-        futures = []
-        for index, message in enumerate(messages, first_index):
-            record = HalfRecord(
-                transaction_id,
-                group,
-                index,
-                born_ms,
-                instance,
-                message.topic,
-                message.partition,
-                immunity_s,
-            )
-            headers = system_headers(record) + message.headers
-            futures.append(append(partition, message.key, message.value, headers))
+        born_ms, append = self._parts.clock.wall_ms(), self._preparing.append
+        futures = [
+            append(partition, identity, message, index, immunity_s, born_ms)
+            for index, message in enumerate(messages, first_index)
+        ]
         if len(futures) == 1:
             try:
                 return (await futures[0],)
             except HalfHitchError as error:
                 if not caller_knows_id and isinstance(error, OutcomeUnknown):
-                    self._disown(partition, identity, first_index + 1, ())
+                    self._preparing.disown(partition, identity, first_index + 1, ())
                 raise
         results = await asyncio.gather(*futures, return_exceptions=True)
         stored = tuple(r for r in results if isinstance(r, int))
@@ -269,24 +170,9 @@ class TransactionService:
         # be refused again, leaves a torso that nobody will ever end: end it now.
         definite = [f for f in failures if not isinstance(f, BackendError)]
         if first_index == 0 and (definite or not caller_knows_id):
-            self._disown(partition, identity, len(messages), stored)
+            self._preparing.disown(partition, identity, len(messages), stored)
         unknown = [f for f in failures if isinstance(f, OutcomeUnknown)]
         raise (definite or unknown or failures)[0]
-
-    def _disown(
-        self, partition: int, identity: Identity, covered_count: int, stored: tuple[int, ...]
-    ) -> None:
-        """Roll back what may have been stored; without waiting, and without a second failure."""
-        decision = Decision(
-            identity,
-            _ROLLBACK,
-            covered_count,
-            stored,
-            ResolutionSource.PRODUCER,
-            "prepare failed",
-        )
-        future = self._parts.decisions.append(partition, decision)
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # -- end -------------------------------------------------------------------------------------
 
@@ -312,49 +198,20 @@ class TransactionService:
                     f"not {producer_group!r}"
                 )
             identity = _identity(known)
-            op_offset = await self._decide(known, identity, resolution, source, reason)
+            begun = self._deciding.begin(known, identity, resolution, source, reason)
+            op_offset = 0
+            if begun is not None:
+                op_offset = await begun.stored
+                begun.check()
             parts.on_decided(identity, resolution, source)
             visible = wait_visible and await self._carried_out(
                 known, identity, resolution, op_offset
             )
         except HalfHitchError as error:
-            parts.observer.end_refused(error.code)
-            if identity is not None and isinstance(error, RequestError):
-                parts.on_decided(
-                    identity, None, source
-                )  # by somebody else: nothing to ask any more
+            self._deciding.refused(identity, source, error)
             raise
         parts.observer.ended(resolution, source, parts.clock.monotonic_s() - began_s)
         return Ended(identity[1], STATE_AFTER[resolution], visible)
-
-    async def _decide(
-        self,
-        known: Handle,
-        identity: Identity,
-        resolution: Resolution,
-        source: ResolutionSource,
-        reason: str | None,
-    ) -> int:
-        """Make the decision durable; gives its op offset, 0 when an equal one lay there before."""
-        parts = self._parts
-        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
-        if standing is None:
-            raise _gone(identity)
-        decided = _DECIDED_AS.get(standing)
-        if decided is resolution:
-            return 0
-        rival = parts.decisions.under_way(known.partition, identity)
-        count = len(known.half_offsets)
-        decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
-        # A decision that is known to lose is stored all the same: the owner puts it on record.
-        op_offset = await parts.decisions.append(known.partition, decision)
-        if decided is _PARK:
-            raise _given_up(identity)
-        if decided is not None:
-            raise _contrary(identity, decided, resolution)
-        if rival is not None and rival.resolution is not resolution:
-            _refuse_loser(identity, rival, resolution)
-        return op_offset
 
     async def _carried_out(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
@@ -380,10 +237,10 @@ class TransactionService:
         finally:
             parts.visibility.give_up(partition, identity, news)
         if ending == GIVEN_UP:
-            raise _given_up(identity)
+            raise given_up(identity)
         won = _ROLLBACK if ending == ROLLED_BACK else _COMMIT
         if won is not resolution:
-            raise _contrary(identity, won, resolution)
+            raise contrary(identity, won, resolution)
         if ending == PARKED:
             raise TransactionParked(
                 f"transaction {identity[1]} is committed, but one of its topics does not take the "
@@ -407,8 +264,8 @@ class TransactionService:
         if owners.works(known.partition):
             standing = owners.standing(known.partition, identity, first)
             if standing is None:
-                raise _gone(identity)
-            decided, carried_out = _DECIDED_AS.get(standing), standing in _CARRIED_OUT
+                raise gone(identity)
+            decided, carried_out = DECIDED_AS.get(standing), standing in _CARRIED_OUT
             is_parked = standing in (Standing.PARKED, Standing.GIVEN_UP)
         else:
             is_parked = False  # told as committed and not visible: the logs say where it lies
@@ -427,15 +284,6 @@ class TransactionService:
             *owners.checked(known.partition, identity),
         )
 
-    def _decided(self, known: Handle, identity: Identity) -> Resolution | None:
-        """The decision as far as it is known here at once."""
-        parts = self._parts
-        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
-        if standing is None:
-            raise _gone(identity)
-        rival = parts.decisions.under_way(known.partition, identity)
-        return _DECIDED_AS.get(standing) or (None if rival is None else rival.resolution)
-
 
 def _topics(messages: Sequence[OutgoingMessage], before: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The distinct topics; too many to carry are carried as none: nobody waits for them then."""
@@ -447,38 +295,3 @@ def _topics(messages: Sequence[OutgoingMessage], before: tuple[str, ...] = ()) -
 
 def _identity(handle: Handle) -> Identity:
     return ProducerGroup(handle.producer_group), TransactionId(handle.transaction_id)
-
-
-def _given_up(identity: Identity) -> TransactionParked:
-    return TransactionParked(
-        f"transaction {identity[1]} was given up before: its messages lie on the parked topic. "
-        "This decision is on record and counts when an operator puts it back (halfhitch parked "
-        "resume)"
-    )
-
-
-def _gone(identity: Identity) -> TransactionGone:
-    return TransactionGone(
-        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
-    )
-
-
-def _refuse_loser(identity: Identity, rival: UnderWay, requested: Resolution) -> None:
-    """Our decision is stored, but a contrary one was under way before it."""
-    if rival.is_stored:
-        raise _contrary(identity, rival.resolution, requested)
-    if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
-        first, later = STATE_AFTER[rival.resolution].value, STATE_AFTER[requested].value
-        raise OutcomeUnknown(
-            f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
-            f"before it ({first}) has reached the log: ask for its status"
-        )
-
-
-def _contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
-    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
-    return ContraryDecision(
-        f"transaction {identity[1]} is {first}: that decision came first and stands",
-        decided=first,
-        requested=later,
-    )

@@ -144,6 +144,26 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {"kafka.bootstrap": None},
         ("kafka.bootstrap", "HALFHITCH_KAFKA_BOOTSTRAP", "127.0.0.1:9092"),
     ),
+    (
+        rules.the_rocketmq_door_can_be_opened,
+        {"rocketmq.access_keys": "shop:long-enough-secret,points"},
+        ("rocketmq.access_keys", "access:secret", "keygen"),
+    ),
+    (
+        rules.the_rocketmq_door_can_be_opened,
+        {"rocketmq.advertised": "http://shop"},
+        ("rocketmq.advertised", "halfhitch.shop.svc:9876"),
+    ),
+    (
+        rules.the_rocketmq_door_can_be_opened,
+        {"rocketmq.tls_required": True},
+        ("rocketmq.tls_required", "rocketmq.tls_cert"),
+    ),
+    (
+        rules.the_rocketmq_door_can_be_opened,
+        {"rocketmq.enabled": True, "rocketmq.port": 8340},
+        ("rocketmq.port", "http.port"),
+    ),
     (rules.handles_are_signed, {"handle.key": None}, ("handle.key", "keygen")),
     (
         rules.open_doors_have_a_lock,
@@ -155,6 +175,11 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {"admin.host": "10.1.2.3"},
         ("admin.host", "auth.tokens", "127.0.0.1"),
     ),
+    (
+        rules.open_doors_have_a_lock,
+        {"rocketmq.enabled": True, "rocketmq.host": "0.0.0.0", "auth.tokens": TOKEN},
+        ("rocketmq.host", "rocketmq.access_keys", "127.0.0.1"),
+    ),
 ]
 
 #: Just on the good side of the rules with a bound.
@@ -164,6 +189,12 @@ FINE: list[Mapping[str, object]] = [
     {"http.host": "localhost", "admin.host": "127.0.0.2"},
     {"http.host": "::1"},
     {"handle.key": "k" * 16},
+    {"rocketmq.host": "0.0.0.0"},
+    {"rocketmq.enabled": True, "rocketmq.port": 0},
+    {"rocketmq.enabled": True, "rocketmq.host": "::", "rocketmq.access_keys": "a:12345678"},
+    {"rocketmq.advertised": "[fd00::1]:9876"},
+    {"rocketmq.advertised": "halfhitch"},
+    {"rocketmq.tls_cert": "cert.pem", "rocketmq.tls_required": True},
     {"http.port": 0, "admin.port": 0},
     {"http.port": 8341, "http.host": "127.0.0.2"},
     {"http.socket": "/" + "s" * 106},

@@ -20,6 +20,8 @@ PLAIN_NUMBERS = {
     "topics.replication_factor",
     "checks.backoff",
     "checks.jitter",
+    "rocketmq.port",
+    "rocketmq.create_partitions",
 }
 
 

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from halfhitch import __version__
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.doors.http.router import ROUTES
+from halfhitch.doors.rocketmq import Snapshot
 from halfhitch.errors import ForbiddenTopic
 from halfhitch.observability.metrics import GROUPS_MAX, METRICS, Metrics, error_codes
 from halfhitch.ports import Observer
@@ -61,6 +62,7 @@ def exercise(metrics: Metrics) -> None:
     metrics.resumed(4)
     metrics.redis(True)
     metrics.redis_rebuilt("wiped")
+    metrics.rocketmq(lambda: Snapshot({("send", 0): 9, ("send", 2): 1}, {"overloaded": 3}, 4, 5, 6))
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -108,6 +110,12 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_takeovers_total", "partition=1"] == 1
     assert found["halfhitch_replayed_records_total", ""] == 8
     assert found["halfhitch_http_requests_total", "route=prepare,status=201"] == 1
+    assert found["halfhitch_rocketmq_requests_total", "code=0,request=send"] == 9
+    assert found["halfhitch_rocketmq_requests_total", "code=2,request=send"] == 1
+    assert found["halfhitch_rocketmq_failed_oneway_ends_total", "code=overloaded"] == 3
+    assert found["halfhitch_rocketmq_connections", ""] == 4
+    assert found["halfhitch_rocketmq_producers", ""] == 5
+    assert found["halfhitch_rocketmq_in_flight_requests", ""] == 6
     assert found["halfhitch_event_loop_lag_seconds", ""] == 0.25
     assert found["halfhitch_checks_sent_total", ""] == 1
     assert found["halfhitch_check_lag_seconds_sum", ""] == 0.75

@@ -4,16 +4,22 @@ import asyncio
 import logging
 import time
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
 
-from halfhitch.adapters.kafka.admin import topic_configs
+from halfhitch.adapters.kafka.admin import answer, topic_configs
+from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.inspection import smaller_targets, too_small
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
 
 logger = logging.getLogger(__name__)
 
 _ASK_S = 4.0
+_CREATE_S = 10.0
 #: After this a count is asked for again in the background: topics may gain partitions.
 _FRESH_S = 60.0
 #: A topic that was just found missing is not asked for again at once.
@@ -51,6 +57,19 @@ class KafkaTopicCatalog:
         if missing_since is not None and time.monotonic() - missing_since < _MISSING_S:
             return None
         return await asyncio.shield(self._asking.get(topic) or self._ask(topic))
+
+    async def all(self) -> dict[str, int]:
+        """See ports.TopicCatalog."""
+        return await asyncio.to_thread(self._blocking_all)
+
+    async def create(self, topic: str, partition_count: int) -> None:
+        """See ports.TopicCatalog. As many copies as the brokers' default says."""
+        await asyncio.to_thread(self._blocking_create, topic, partition_count)
+        self._missing.pop(topic, None)
+
+    async def end_offset(self, topic: str, partition: int) -> int:
+        """See ports.TopicCatalog."""
+        return await asyncio.to_thread(self._blocking_end_offset, topic, partition)
 
     def _ask(self, topic: str) -> "asyncio.Task[int | None]":
         task = asyncio.ensure_future(self._fetch(topic))
@@ -108,6 +127,28 @@ class KafkaTopicCatalog:
                 return None
             raise KafkaUnavailable(f"Kafka cannot tell about topic {topic!r}: {found.error.str()}")
         return len(found.partitions)
+
+    def _blocking_all(self) -> dict[str, int]:
+        try:
+            found = self._admin.list_topics(timeout=_ASK_S).topics
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
+        return {name: len(t.partitions) for name, t in found.items() if t.error is None}
+
+    def _blocking_create(self, topic: str, partition_count: int) -> None:
+        wanted = NewTopic(topic, partition_count, -1)
+        (future,) = self._admin.create_topics([wanted], operation_timeout=_CREATE_S).values()
+        answer(future, _CREATE_S, f"create the topic {topic}", KafkaError.TOPIC_ALREADY_EXISTS)
+
+    def _blocking_end_offset(self, topic: str, partition: int) -> int:
+        where = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        (future,) = self._admin.list_offsets(where, request_timeout=_ASK_S).values()
+        try:
+            return int(future.result(_ASK_S + 1.0).offset)
+        except TimeoutError:
+            raise KafkaUnavailable("Kafka does not answer in time; try again") from None
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
 
 
 def _ignore_failure(task: "asyncio.Task[int | None]") -> None:

@@ -51,6 +51,8 @@ def record_producer(common: Config, *, delivery_ms: int, message_bytes_max: int)
             "message.max.bytes": message_bytes_max,
             "queue.buffering.max.messages": 100_000,
             "queue.buffering.max.kbytes": 131_072,
+            # Of plain messages that are fixed to no partition: as a Java producer would.
+            "partitioner": "murmur2_random",
             "topic.metadata.propagation.max.ms": 2_000,
         },
         logger=logger,

@@ -4,7 +4,15 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from halfhitch.errors import HalfHitchError, KafkaUnavailable, MessageTooLarge, OutcomeUnknown
+from halfhitch.errors import (
+    ForbiddenTopic,
+    HalfHitchError,
+    InvalidPartition,
+    KafkaUnavailable,
+    MessageTooLarge,
+    OutcomeUnknown,
+    UnknownTopic,
+)
 
 #: The broker (or the client) refused the record: surely not stored, and the next try is refused
 #: too.
@@ -60,6 +68,25 @@ def append_error(error: KafkaError, topic: str) -> HalfHitchError:
     return OutcomeUnknown(
         f"Kafka did not confirm the record for {topic!r} in time ({error.str()}); repeat the "
         "request with the same transaction id: that is safe whether or not it was stored"
+    )
+
+
+def message_error(error: KafkaError, topic: str) -> HalfHitchError:
+    """Why an append to a topic of the users failed; nothing would know a repeated one again."""
+    code = error.code()
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return ForbiddenTopic(
+            f"Kafka does not let Half Hitch write to {topic!r}: give it the right"
+        )
+    if code in TOPIC_REFUSED:
+        return UnknownTopic(f"topic {topic!r} does not exist (any more); create it first")
+    if code == KafkaError._UNKNOWN_PARTITION:
+        return InvalidPartition(f"topic {topic!r} has no such partition: {error.str()}")
+    if code in TOO_LARGE or code in _SURELY_NOT_STORED:
+        return append_error(error, topic)
+    return OutcomeUnknown(
+        f"Kafka did not confirm the message for {topic!r} in time ({error.str()}): it may or may "
+        "not be stored, and sending it again may store it twice"
     )
 
 

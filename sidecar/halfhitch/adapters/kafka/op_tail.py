@@ -164,7 +164,7 @@ class KafkaOpTail:
 
 
 class KafkaInquiry:
-    """service.transactions.Inquiry: reads the op log from the half's own time on."""
+    """service.parts.Inquiry: reads the op log from the half's own time on."""
 
     def __init__(
         self, make_consumer: Callable[[], Consumer], *, half_topic: str, op_topic: str
@@ -176,7 +176,7 @@ class KafkaInquiry:
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        """See service.transactions.Inquiry. Takes a thread for as long as it reads."""
+        """See service.parts.Inquiry. Takes a thread for as long as it reads."""
         return await asyncio.to_thread(self._look_up, partition, identity, half_offset)
 
     def _look_up(

@@ -1,4 +1,4 @@
-"""Appends to the half and op topics from the event loop.
+"""Appends from the event loop: to the half and op topics, and plain messages to users' topics.
 
 Records of one partition gather while others of it are on their way, and leave together. An
 idempotent producer may have five messages of a partition in flight; handed more, its broker thread
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from halfhitch.adapters.kafka.errors import append_error, describe
+from halfhitch.adapters.kafka.errors import append_error, describe, message_error
 from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, Overloaded
 from halfhitch.ports import KafkaHeaders
@@ -36,8 +36,13 @@ _POLL_S = 0.2
 #: More than this waiting for one partition is refused: Kafka does not keep up.
 _WAITING_MAX: Final = 50_000
 
-Result = int | HalfHitchError
-_Waiting = tuple["asyncio.Future[int]", bytes | None, bytes | None, KafkaHeaders]
+#: Kafka's client takes it for: choose one.
+_ANY_PARTITION: Final = -1
+
+Result = int | tuple[int, int] | HalfHitchError
+#: Of one record: its offset, or partition and offset where nobody knows the partition beforehand.
+_Answer = asyncio.Future[Any]
+_Waiting = tuple[_Answer, bytes | None, bytes | None, KafkaHeaders]
 
 
 @dataclass(slots=True)
@@ -46,9 +51,14 @@ class _Lane:
 
     topic: str
     partition: int
+    is_plain: bool = False  # a topic of the users
     waiting: list[_Waiting] = field(default_factory=list)
     in_flight: int = 0
     is_due: bool = False  # it will be sent when the loop comes round
+
+    def error(self, error: KafkaError) -> HalfHitchError:
+        """Why an append failed."""
+        return (message_error if self.is_plain else append_error)(error, self.topic)
 
 
 class KafkaRecordLog:
@@ -62,7 +72,7 @@ class KafkaRecordLog:
         self._op_topic = op_topic
         self._producer: Any = make_producer()  # the stubs forbid null header values, Kafka does not
         # Bounded by what is in flight.
-        self._reports: deque[tuple[_Lane, asyncio.Future[int], Result]] = deque()
+        self._reports: deque[tuple[_Lane, _Answer, Result]] = deque()
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
@@ -104,6 +114,18 @@ class KafkaRecordLog:
         """See ports.RecordLog."""
         return self._append(self._op_topic, partition, None, value, headers)
 
+    def append_message(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+    ) -> "asyncio.Future[tuple[int, int]]":
+        """See ports.RecordLog."""
+        where = _ANY_PARTITION if partition is None else partition
+        return self._append(topic, where, key, value, headers, is_plain=True)
+
     def _append(
         self,
         topic: str,
@@ -111,12 +133,14 @@ class KafkaRecordLog:
         key: bytes | None,
         value: bytes | None,
         headers: KafkaHeaders,
-    ) -> "asyncio.Future[int]":
+        *,
+        is_plain: bool = False,
+    ) -> "asyncio.Future[Any]":
         assert self._loop is not None, "start() first"
-        future: asyncio.Future[int] = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._lanes.get((topic, partition))
         if lane is None:
-            lane = self._lanes[topic, partition] = _Lane(topic, partition)
+            lane = self._lanes[topic, partition] = _Lane(topic, partition, is_plain)
         if len(lane.waiting) >= _WAITING_MAX:
             future.set_exception(_overloaded())
             return future
@@ -142,18 +166,21 @@ class KafkaRecordLog:
             except BufferError:
                 future.set_exception(_overloaded())
             except KafkaException as error:
-                future.set_exception(append_error(error.args[0], topic))
+                future.set_exception(lane.error(error.args[0]))
 
     def _delivered(
-        self, lane: _Lane, future: "asyncio.Future[int]", error: KafkaError | None, message: Any
+        self, lane: _Lane, future: _Answer, error: KafkaError | None, message: Any
     ) -> None:
         """On the polling thread; must not raise (librdkafka would lose the report)."""
         if error is None:
-            self._reports.append((lane, future, message.offset()))
+            result: Result = message.offset()
+            if lane.is_plain:
+                result = (message.partition(), message.offset())
+            self._reports.append((lane, future, result))
             return
         if error.fatal():
             self._broken.set()
-        self._reports.append((lane, future, append_error(error, message.topic() or "?")))
+        self._reports.append((lane, future, lane.error(error)))
 
     def _poll(self) -> None:
         assert self._loop is not None
@@ -189,10 +216,10 @@ class KafkaRecordLog:
                 self._send_soon(self._loop, lane)
             if future.done():  # whoever waited has gone
                 continue
-            if isinstance(result, int):
-                future.set_result(result)
-            else:
+            if isinstance(result, HalfHitchError):
                 future.set_exception(result)
+            else:
+                future.set_result(result)
 
     def probe(self) -> None:
         """Raise KafkaUnavailable unless the brokers answer; blocks, call it on a thread."""

@@ -187,6 +187,14 @@ class MemoryKafka:
         logs = self._topics.get(topic)
         return None if logs is None else len(logs)
 
+    def topics(self) -> dict[str, int]:
+        """All of them, with their numbers of partitions."""
+        return {topic: len(logs) for topic, logs in self._topics.items()}
+
+    def choose_partition(self, topic: str, key: bytes | None) -> int:
+        """Where a record goes that nobody has fixed to a partition."""
+        return 0 if key is None else crc32(key) % (self.partition_count(topic) or 1)
+
     def log(self, topic: str, partition: int) -> MemoryLog:
         """One partition; TopologyError when it does not exist."""
         logs = self._topics.get(topic, ())
@@ -235,8 +243,7 @@ class MemoryKafka:
         """Append one record; gives its offset."""
         with self.changed:
             if partition is None:
-                count = self.partition_count(topic) or 1
-                partition = 0 if key is None else crc32(key) % count
+                partition = self.choose_partition(topic, key)
             log = self.log(topic, partition)
             if kafka_transaction is not None:
                 kafka_transaction.logs.append(log)

@@ -6,10 +6,17 @@ next round); there is no queue that could be full, and no cache of topics that c
 
 from asyncio import Future, get_running_loop
 from collections.abc import Iterable
+from functools import partial
 
 from halfhitch.adapters.memory.faults import AppendFault
 from halfhitch.adapters.memory.kafka import MemoryKafka
-from halfhitch.errors import HalfHitchError, KafkaUnavailable, MessageTooLarge, OutcomeUnknown
+from halfhitch.errors import (
+    HalfHitchError,
+    KafkaUnavailable,
+    MessageTooLarge,
+    OutcomeUnknown,
+    UnknownTopic,
+)
 from halfhitch.ports import KafkaHeaders
 
 
@@ -28,6 +35,26 @@ class MemoryRecordLog:
     def append_op(self, partition: int, value: bytes, headers: KafkaHeaders) -> "Future[int]":
         """See ports.RecordLog."""
         return self._append(self._kafka.op_topic, partition, None, value, headers)
+
+    def append_message(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+    ) -> "Future[tuple[int, int]]":
+        """See ports.RecordLog."""
+        future: Future[tuple[int, int]] = get_running_loop().create_future()
+        count = self._kafka.partition_count(topic)
+        if count is None:
+            future.set_exception(UnknownTopic(f"topic {topic!r} does not exist"))
+            return future
+        if partition is None:
+            partition = self._kafka.choose_partition(topic, key)
+        appended = self._append(topic, partition, key, value, headers)
+        appended.add_done_callback(partial(_answer_message, future, partition))
+        return future
 
     def _append(
         self,
@@ -64,6 +91,18 @@ def _answer(future: "Future[int]", result: int | HalfHitchError) -> None:
         future.set_exception(result)
 
 
+def _answer_message(
+    future: "Future[tuple[int, int]]", partition: int, appended: "Future[int]"
+) -> None:
+    if future.done():
+        return
+    error = appended.exception()
+    if error is None:
+        future.set_result((partition, appended.result()))
+    else:
+        future.set_exception(error)
+
+
 def _error(fault: AppendFault, topic: str) -> HalfHitchError:
     if fault is AppendFault.TOO_LARGE:
         return MessageTooLarge(f"the record for {topic!r} is too large; send a smaller message")
@@ -93,6 +132,25 @@ class MemoryTopicCatalog:
         if count is not None:
             self._counts[topic] = count
         return count
+
+    async def all(self) -> dict[str, int]:
+        """See ports.TopicCatalog."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        return self._kafka.topics()
+
+    async def create(self, topic: str, partition_count: int) -> None:
+        """See ports.TopicCatalog."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        if self._kafka.partition_count(topic) is None:
+            self._kafka.create_topic(topic, partition_count)
+
+    async def end_offset(self, topic: str, partition: int) -> int:
+        """See ports.TopicCatalog."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        return self._kafka.log(topic, partition).end
 
 
 class MemoryMarkers:

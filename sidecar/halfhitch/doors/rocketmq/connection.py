@@ -1,0 +1,474 @@
+"""One connection of a RocketMQ client: frames in, answers out, in whatever order they are ready.
+
+Remoting answers carry the number of their request, so many requests of a connection are worked on
+at once, and nothing waits behind another. There is no task for a request on the hot path: the
+service calls back, and the answers of one round of the loop leave in one write.
+
+Invariants:
+
+- Whatever bytes arrive, no exception reaches the event loop: each failure is an answer, or the end
+  of the connection with one line in the log.
+- Who does not read gets no more work done: while the write buffer is full, or too many requests
+  are in flight, nothing is read.
+- A request once begun is carried out even if its client is gone; only its answer is dropped.
+- The desk is told of every producer group once, and that it is gone before the connection is.
+
+Deadlines are looked after by one sweep of the door, not by timers.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from halfhitch.doors.rocketmq.dispatch import Dispatcher
+from halfhitch.doors.rocketmq.limits import Limits
+from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
+from halfhitch.doors.rocketmq.load import Load
+from halfhitch.doors.rocketmq.offsets import Address
+from halfhitch.service.checking.api import CheckDesk
+from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.faults import FrameError
+from halfhitch.wire.remoting.frame import Frame, Frames, starts_tls
+from halfhitch.wire.remoting.ids import MessageIds
+from halfhitch.wire.remoting.messages import Host
+
+logger = logging.getLogger(__name__)
+
+_TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", None)
+_OPAQUE_MAX: Final = 2**31 - 1
+_NOWHERE: Final = ("0.0.0.0", 0)  # noqa: S104 - what is told of a peer that has no IP address
+#: A TLS record that says "handshake failure", for clients that want what is not configured here.
+_TLS_REFUSAL: Final = b"\x15\x03\x03\x00\x02\x02\x28"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all connections of a door share."""
+
+    dispatcher: Dispatcher
+    desk: CheckDesk | None
+    questioning: Questioning
+    limits: Limits
+    load: Load
+    loop: asyncio.AbstractEventLoop
+    #: host, or host:port, that clients are told; None: what they dialled.
+    advertised: tuple[str, int | None] | None
+    requires_tls: bool
+
+
+class Connection(asyncio.Protocol):
+    """The door's side of one connection."""
+
+    __slots__ = (
+        "_address",
+        "_closing_since_s",
+        "_dispatcher",
+        "_frames",
+        "_held_bytes",
+        "_in_flight",
+        "_is_first",
+        "_is_over",
+        "_is_reading_paused",
+        "_is_write_paused",
+        "_limits",
+        "_links",
+        "_load",
+        "_loop",
+        "_opaque",
+        "_out",
+        "_peer",
+        "_receiving_since_s",
+        "_seen_s",
+        "_stalled_since_s",
+        "_surroundings",
+        "_transport",
+        "_was_active",
+    )
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._dispatcher = surroundings.dispatcher
+        self._limits = surroundings.limits
+        self._load = surroundings.load
+        self._loop = surroundings.loop
+        self._frames = Frames(surroundings.limits.frame_bytes_max)
+        self._held_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._peer: Host = _NOWHERE
+        self._address: Address | None = None
+        self._links: dict[str, RemotingLink] = {}
+        self._out: list[bytes] = []
+        self._in_flight = 0
+        self._opaque = 0
+        self._is_first = True
+        self._is_over = False  # nothing is read or answered any more
+        self._is_reading_paused = False
+        self._is_write_paused = False
+        self._was_active = False  # since the last sweep
+        # Moments on the loop's clock.
+        self._seen_s = surroundings.loop.time()
+        self._stalled_since_s = 0.0
+        self._receiving_since_s: float | None = None
+        self._closing_since_s: float | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast("asyncio.Transport", transport)  # uvloop's are not of that class
+        self._transport = stream
+        stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        load = self._load
+        self._peer = _ip_host(stream.get_extra_info("peername"))
+        self._notice_half_open(stream)
+        is_full = len(load.connections) >= self._limits.connection_count_max
+        load.connections.add(self)
+        load.stats.connection_count += 1
+        if is_full:
+            self._end(
+                f"there are {self._limits.connection_count_max} connections already: let clients "
+                "share theirs, or raise rocketmq.connections_max"
+            )
+        elif load.is_draining:
+            self._close()
+        elif self._surroundings.requires_tls and stream.get_extra_info("ssl_object") is None:
+            self._end("it does not speak TLS, which rocketmq.tls_required asks for")
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self._was_active = True
+        if self._is_first:
+            self._is_first = False
+            if starts_tls(data) and not self._is_encrypted():
+                self._refuse_tls()
+                return
+        frames = self._frames
+        try:
+            for frame in frames.feed(data):
+                self._take(frame)
+        except FrameError as error:
+            self._end(f"what it sends cannot be read: {error}")
+            return
+        except Exception:
+            logger.exception(
+                "reading from a RocketMQ client failed; please report this",
+                extra={"action": "rocketmq_bug"},
+            )
+            self._end("a fault of Half Hitch")
+            return
+        if frames.broken is not None:
+            self._end(f"what it sends cannot be read: {frames.broken}")
+            return
+        held_bytes = frames.held_bytes
+        if held_bytes or self._held_bytes:
+            self._hold(held_bytes)
+
+    def eof_received(self) -> bool:
+        """No client half-closes: it is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
+        self._is_over = True
+        self._transport = None
+        self._out.clear()
+        self._forget_links()
+        load = self._load
+        load.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        if self in load.connections:
+            load.connections.discard(self)
+            load.stats.connection_count -= 1
+        if load.is_draining:
+            load.drained_some()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._stalled_since_s = self._loop.time()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._read_on()
+
+    # Requests and answers (dispatch.Asker).
+
+    def _take(self, frame: Frame) -> None:
+        if frame.flag & codes.RESPONSE_FLAG:
+            return  # we ask nothing that is answered so
+        answer = self._dispatcher.handle(frame, self)
+        if answer is not None:
+            self._write(answer)
+
+    @property
+    def address(self) -> Address:
+        """Where the client at the other end reaches us."""
+        found = self._address
+        if found is None:
+            found = self._address = self._found_address()
+        return found
+
+    def begin(self) -> None:
+        """A request is answered by one `finish`, later or just before."""
+        self._in_flight += 1
+        self._load.stats.in_flight_count += 1
+        if self._in_flight >= self._limits.pipelined_count_max:
+            self._pause_reading()
+
+    def finish(self, frame: Frame, content: bytes) -> None:
+        """The answer to a request that has begun."""
+        self._in_flight -= 1
+        self._load.stats.in_flight_count -= 1
+        if content and not frame.flag & codes.ONE_WAY_FLAG:
+            self._write(content)
+        if self._is_reading_paused:
+            self._read_on()
+
+    def work(self, frame: Frame, work: Awaitable[bytes]) -> None:
+        """Answer with what this gives; for requests that are rare."""
+        task = asyncio.ensure_future(self._worked(frame, work))
+        self._load.tasks.add(task)
+        task.add_done_callback(self._work_done)
+
+    async def _worked(self, frame: Frame, work: Awaitable[bytes]) -> None:
+        try:
+            content: bytes | None = await work
+        except Exception as error:  # noqa: BLE001 (a client waits for an answer)
+            content = self._dispatcher.refuse(frame, error)
+        else:
+            self._load.stats.answered(frame.code, codes.SUCCESS)
+        self.finish(frame, content or b"")
+
+    def _work_done(self, task: asyncio.Task[None]) -> None:
+        self._load.tasks.discard(task)
+        if self._load.is_draining:
+            self._load.drained_some()
+
+    def _write(self, content: bytes) -> None:
+        out = self._out
+        if not out:
+            self._loop.call_soon(self._flush)
+        out.append(content)
+
+    def _flush(self) -> None:
+        out = self._out
+        transport = self._transport
+        if not out or transport is None or transport.is_closing():
+            out.clear()
+            return
+        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+
+    # Producer groups, and what is asked of them (links.Way).
+
+    def register(self, producer_group: str, *, has_namespace_field: bool) -> None:
+        """Checks of the group may be asked over this connection."""
+        desk = self._surroundings.desk
+        if producer_group in self._links or desk is None or self._is_over:
+            return
+        if self._load.is_draining:
+            return
+        if len(self._links) >= self._limits.group_count_max:
+            logger.warning(
+                "%s has more than %d producer groups: %r gets no checks over it",
+                _shown(self._peer),
+                self._limits.group_count_max,
+                producer_group,
+                extra={"action": "rocketmq_too_many_groups"},
+            )
+            return
+        link = RemotingLink(
+            self,
+            producer_group,
+            _shown(self._peer),
+            peer=self._peer,
+            address=self.address,
+            has_namespace_field=has_namespace_field,
+            questioning=self._surroundings.questioning,
+        )
+        self._links[producer_group] = link
+        self._load.stats.producer_count += 1
+        try:
+            desk.connect(link)
+        except Exception:
+            logger.exception("registering a producer failed", extra={"action": "rocketmq_bug"})
+
+    def unregister(self, producer_group: str) -> None:
+        """They may not any more."""
+        link = self._links.pop(producer_group, None)
+        desk = self._surroundings.desk
+        if link is None or desk is None:
+            return
+        self._load.stats.producer_count -= 1
+        try:
+            desk.disconnect(link)
+        except Exception:
+            logger.exception("a producer's farewell failed", extra={"action": "rocketmq_bug"})
+
+    def _forget_links(self) -> None:
+        for producer_group in list(self._links):
+            self.unregister(producer_group)
+
+    def can_ask(self) -> bool:
+        """Whether a check can be sent now."""
+        transport = self._transport
+        return not (
+            self._is_over
+            or self._is_write_paused
+            or transport is None
+            or transport.is_closing()
+            or self._load.is_draining
+        )
+
+    def ask(self, content: bytes) -> None:
+        """Send a request of ours."""
+        self._write(content)
+
+    def next_opaque(self) -> int:
+        """Counted apart from the client's own numbers."""
+        self._opaque = (self._opaque + 1) & _OPAQUE_MAX
+        return self._opaque
+
+    # What the door calls.
+
+    def sweep(self, now_s: float) -> None:
+        """End what has been silent, slow or stalled too long."""
+        limits = self._limits
+        if self._was_active:
+            self._was_active = False
+            self._seen_s = now_s
+        if self._closing_since_s is not None:
+            if now_s - self._closing_since_s > limits.write_stall_s:
+                self.abort()
+        elif self._is_write_paused:
+            if now_s - self._stalled_since_s > limits.write_stall_s:
+                self._say(f"it has read nothing for {limits.write_stall_s:g} s")
+                self.abort()
+        elif self._receiving_since_s is not None and not self._is_reading_paused:
+            if now_s - self._receiving_since_s > limits.receive_s:
+                self._end(f"a frame was not complete after {limits.receive_s:g} s")
+        elif self._in_flight == 0:
+            silence_s = limits.last_word_s if self._load.is_draining else limits.idle_s
+            if now_s - self._seen_s > silence_s:
+                self._close()
+
+    def start_draining(self) -> None:
+        """No checks any more; the sweep closes it once it is silent."""
+        self._forget_links()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._is_over = True
+        self._forget_links()
+        if self._transport is not None:
+            self._closing_since_s = self._loop.time()
+            self._transport.abort()
+
+    # Reading, and the end.
+
+    def _hold(self, held_bytes: int) -> None:
+        """An unfinished frame takes memory; all of them together are bounded."""
+        load = self._load
+        load.held_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+        if not held_bytes:
+            self._receiving_since_s = None
+        elif self._receiving_since_s is None:
+            self._receiving_since_s = self._loop.time()
+        if load.held_bytes > self._limits.held_bytes_max:
+            self._end("too many unfinished frames are held for all connections together")
+
+    def _pause_reading(self) -> None:
+        transport = self._transport
+        if transport is not None and not self._is_reading_paused and not transport.is_closing():
+            self._is_reading_paused = True
+            transport.pause_reading()
+
+    def _read_on(self) -> None:
+        has_room = self._in_flight * 2 <= self._limits.pipelined_count_max
+        transport = self._transport
+        if self._is_reading_paused and has_room and not self._is_write_paused:
+            self._is_reading_paused = False
+            if self._receiving_since_s is not None:
+                self._receiving_since_s = self._loop.time()  # the wait was ours
+            if transport is not None and not transport.is_closing():
+                transport.resume_reading()
+
+    def _is_encrypted(self) -> bool:
+        transport = self._transport
+        return transport is not None and transport.get_extra_info("ssl_object") is not None
+
+    def _refuse_tls(self) -> None:
+        if self._transport is not None:
+            self._transport.write(_TLS_REFUSAL)
+        self._end(
+            "it wants TLS, and no certificate is configured: set rocketmq.tls_cert and "
+            "rocketmq.tls_key, or tls.enable=false in the client"
+        )
+
+    def _end(self, reason: str) -> None:
+        self._say(reason)
+        self._close()
+
+    def _say(self, reason: str) -> None:
+        logger.warning(
+            "the connection of RocketMQ client %s is closed: %s",
+            _shown(self._peer),
+            reason,
+            extra={"action": "rocketmq_connection_closed"},
+        )
+
+    def _close(self) -> None:
+        if self._is_over:
+            return
+        self._flush()
+        self._is_over = True
+        self._forget_links()
+        self._closing_since_s = self._loop.time()
+        if self._transport is not None:
+            self._transport.close()
+
+    # Addresses.
+
+    def _found_address(self) -> Address:
+        transport = self._transport
+        local = _ip_host(transport.get_extra_info("sockname") if transport is not None else None)
+        host, port = local
+        advertised = self._surroundings.advertised
+        if advertised is not None:
+            host, port = advertised[0], advertised[1] or port
+        try:
+            ip = str(ipaddress.ip_address(host))
+        except ValueError:
+            ip = local[0]
+        text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return Address(text, (ip, port), MessageIds(ip, port))
+
+    def _notice_half_open(self, transport: asyncio.Transport) -> None:
+        # Without it a producer whose machine is gone would count as live until it falls silent,
+        # and checks that are written to it as delivered.
+        found = transport.get_extra_info("socket")
+        if found is None or _TCP_USER_TIMEOUT is None:
+            return
+        try:
+            found.setsockopt(
+                socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, int(self._limits.unacknowledged_s * 1000)
+            )
+        except OSError:
+            pass  # the connection is broken already, or the platform refuses: as without it
+
+
+def _ip_host(name: object) -> Host:
+    """Address and port of one side; scope and flow of IPv6 left out."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return _NOWHERE
+    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address), int(name[1])
+
+
+def _shown(host: Host) -> str:
+    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"

@@ -1,0 +1,69 @@
+"""What the door counts: plain numbers, for a metric call for each request would cost too much.
+
+Written on the event loop only. Readers on other threads take copies (`snapshot`).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from halfhitch.wire.remoting import codes
+
+#: What a client asks, by the name of its metric label.
+REQUEST_NAMES: Final = {
+    codes.SEND_MESSAGE: "send",
+    codes.SEND_MESSAGE_V2: "send",
+    codes.SEND_BATCH_MESSAGE: "send_batch",
+    codes.END_TRANSACTION: "end_transaction",
+    codes.HEART_BEAT: "heart_beat",
+    codes.UNREGISTER_CLIENT: "unregister",
+    codes.GET_ROUTE_INFO_BY_TOPIC: "route",
+    codes.GET_ALL_TOPIC_LIST_FROM_NAME_SERVER: "topic_list",
+    codes.GET_BROKER_CLUSTER_INFO: "cluster",
+    codes.GET_MAX_OFFSET: "max_offset",
+    codes.UPDATE_AND_CREATE_TOPIC: "create_topic",
+}
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The numbers of one moment."""
+
+    requests: dict[tuple[str, int], int]  # by request and the code of its answer
+    failed_one_way_ends: dict[str, int]  # by the code of the error
+    connection_count: int
+    producer_count: int  # producer groups of connections
+    in_flight_count: int
+
+
+@dataclass(slots=True)
+class Stats:
+    """The door's numbers."""
+
+    requests: dict[tuple[int, int], int] = field(default_factory=dict)
+    failed_one_way_ends: dict[str, int] = field(default_factory=dict)
+    connection_count: int = 0
+    producer_count: int = 0
+    in_flight_count: int = 0
+
+    def answered(self, request_code: int, response_code: int) -> None:
+        """One request has its answer, even if nobody waits for it."""
+        key = (request_code, response_code)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    def end_failed(self, error_code: str) -> None:
+        """A decision could not be stored, and its producer does not know: a check will ask."""
+        self.failed_one_way_ends[error_code] = self.failed_one_way_ends.get(error_code, 0) + 1
+
+    def snapshot(self) -> Snapshot:
+        """A copy with names; requests of other kinds are one line."""
+        requests: dict[tuple[str, int], int] = {}
+        for (request_code, response_code), count in self.requests.copy().items():
+            key = (REQUEST_NAMES.get(request_code, "other"), response_code)
+            requests[key] = requests.get(key, 0) + count
+        return Snapshot(
+            requests,
+            self.failed_one_way_ends.copy(),
+            self.connection_count,
+            self.producer_count,
+            self.in_flight_count,
+        )

@@ -1,0 +1,169 @@
+"""The table of all metrics: name, help, labels and buckets. No metric exists outside it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+_REQUEST_S = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
+    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+_WAIT_S = (*_REQUEST_S[2:], 30.0, 60.0, 300.0)
+_REPLAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(text: str, *labels: str) -> Metric:
+    return Metric("counter", text, labels)
+
+
+def _gauge(text: str, *labels: str) -> Metric:
+    return Metric("gauge", text, labels)
+
+
+def _histogram(text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric("histogram", text, labels, buckets)
+
+
+METRICS: dict[str, Metric] = {
+    # Doors.
+    "halfhitch_http_requests_total": _counter(
+        "Requests the data door has answered.", "route", "status"
+    ),
+    "halfhitch_http_request_seconds": _histogram(
+        "From the first byte of a request to its answer.", _REQUEST_S, "route"
+    ),
+    "halfhitch_rocketmq_requests_total": _counter(
+        "Requests the RocketMQ door has answered or, one-way, carried out.", "request", "code"
+    ),
+    "halfhitch_rocketmq_failed_oneway_ends_total": _counter(
+        "Decisions of RocketMQ producers that failed without their knowing; checks repair them.",
+        "code",
+    ),
+    "halfhitch_rocketmq_connections": _gauge("Connections of RocketMQ clients."),
+    "halfhitch_rocketmq_producers": _gauge(
+        "Producer groups of these connections, each of them a way to ask."
+    ),
+    "halfhitch_rocketmq_in_flight_requests": _gauge("Requests of the RocketMQ door under way."),
+    # The life of a transaction, as callers see it.
+    "halfhitch_prepared_transactions_total": _counter("Prepares that were acknowledged."),
+    "halfhitch_prepared_messages_total": _counter(
+        "Half messages stored by prepares that were acknowledged."
+    ),
+    "halfhitch_prepare_seconds": _histogram(
+        "From a prepare's arrival until all its halves are stored.", _REQUEST_S
+    ),
+    "halfhitch_prepare_refused_total": _counter("Prepares answered with an error.", "code"),
+    "halfhitch_decisions_total": _counter("Decisions that became durable.", "resolution", "source"),
+    "halfhitch_decide_seconds": _histogram(
+        "From an end's arrival until the decision is durable.", _REQUEST_S, "resolution"
+    ),
+    "halfhitch_end_refused_total": _counter("Ends answered with an error.", "code"),
+    "halfhitch_visible_latency_seconds": _histogram(
+        "From a stored commit until its messages were visible, on the broker's clock.", _WAIT_S
+    ),
+    # The check-back.
+    "halfhitch_checks_sent_total": _counter("Checks handed to a producer."),
+    "halfhitch_check_lag_seconds": _histogram(
+        "From the moment a check was due until it was handed to a producer.", _WAIT_S
+    ),
+    "halfhitch_check_outcomes_total": _counter("What became of checks.", "outcome"),
+    "halfhitch_checks_undelivered_total": _counter(
+        "Checks that did not surely reach a producer, and are sent again with the same number."
+    ),
+    "halfhitch_given_up_transactions_total": _counter(
+        "Undecided transactions given up, by what became of them and why.", "policy", "reason"
+    ),
+    "halfhitch_renewed_transactions_total": _counter(
+        "Old pending transactions stored anew without being checked."
+    ),
+    "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
+    "halfhitch_redis_up": _gauge(
+        "1 while Redis takes what is written, 0 while it does not; missing if none is configured."
+    ),
+    "halfhitch_redis_rebuilds_total": _counter(
+        "How often all doubts had to be written to Redis anew.", "reason"
+    ),
+    # What the owner of a half partition does.
+    "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
+    "halfhitch_rollback_messages_total": _counter("Half messages dropped, never to be seen."),
+    "halfhitch_parked_transactions_total": _counter(
+        "Committed transactions parked because a target will never take their messages."
+    ),
+    "halfhitch_kafka_transactions_total": _counter(
+        "Kafka transactions of the owner, by how they ended.", "partition", "outcome"
+    ),
+    "halfhitch_kafka_transaction_seconds": _histogram(
+        "From beginning a Kafka transaction to knowing its end.", _REQUEST_S, "outcome"
+    ),
+    "halfhitch_producers_recycled_total": _counter(
+        "The owner's producers replaced, since a request of theirs might still be on its way.",
+        "partition",
+    ),
+    "halfhitch_targets_away_total": _counter(
+        "How often a target topic took no messages in time; the others went on."
+    ),
+    "halfhitch_conflicts_total": _counter(
+        "Decisions or messages that lost against an earlier decision.", "kind"
+    ),
+    "halfhitch_unknown_decisions_total": _counter(
+        "Decisions dropped because nothing is known of their transaction."
+    ),
+    "halfhitch_garbage_records_total": _counter(
+        "Unreadable records passed over in an internal topic.", "log"
+    ),
+    "halfhitch_takeovers_total": _counter("Half partitions taken over.", "partition"),
+    "halfhitch_replay_seconds": _histogram(
+        "From being assigned a half partition until work begins.", _REPLAY_S
+    ),
+    "halfhitch_replayed_records_total": _counter("Records read again at takeovers."),
+    # Each owned half partition, asked at the time of the scrape.
+    "halfhitch_half_messages": _gauge(
+        "Transactions without a decision, in owned half partitions.", "partition"
+    ),
+    "halfhitch_pending_transactions": _gauge(
+        "Transactions without a decision, by producer group; the groups with fewest are `other`.",
+        "group",
+    ),
+    "halfhitch_oldest_undecided_age_seconds": _gauge(
+        "Age of the oldest transaction without a decision; 0 when there is none.", "partition"
+    ),
+    "halfhitch_due_checks": _gauge(
+        "Transactions whose next check is due and has not been sent.", "partition"
+    ),
+    "halfhitch_checks_in_flight": _gauge("Transactions with a check under way.", "partition"),
+    "halfhitch_decided_transactions": _gauge(
+        "Transactions decided but not yet carried out.", "partition"
+    ),
+    "halfhitch_early_decisions": _gauge(
+        "Decisions whose half message has not been seen yet.", "partition"
+    ),
+    "halfhitch_finished_transactions": _gauge(
+        "Finished transactions remembered to recognise duplicates.", "partition"
+    ),
+    "halfhitch_half_replay_records": _gauge(
+        "Half records a takeover would read again: position minus watermark.", "partition"
+    ),
+    "halfhitch_op_replay_records": _gauge(
+        "Op records a takeover would read again: position minus watermark.", "partition"
+    ),
+    "halfhitch_partition_owned": _gauge(
+        "1 while this instance works on the half partition, 0 while it only tries to.", "partition"
+    ),
+    "halfhitch_partition_phase": _gauge(
+        "1 for the phase an owned half partition is in, 0 for the others.", "partition", "phase"
+    ),
+    # The process; memory, CPU and garbage collection come from the library's own collectors.
+    "halfhitch_event_loop_lag_seconds": _gauge(
+        "How late the event loop last ran what was due: high when it is busy or blocked."
+    ),
+    "halfhitch_build_info": _gauge("Always 1; says what is running.", "version", "python"),
+}

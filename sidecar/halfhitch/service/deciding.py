@@ -1,0 +1,155 @@
+"""One decision on its way into the op log: what is known against it before, and after.
+
+Owns the rule of the first decision as far as it can be told at once. `Deciding.begin` asks what is
+known here and appends; once the append is durable `Begun.check` says whether the decision counts.
+Who waits in between, and how, is the caller's matter: a coroutine or a callback.
+"""
+
+from asyncio import Future
+from dataclasses import dataclass
+from typing import Final
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
+from halfhitch.errors import (
+    ContraryDecision,
+    HalfHitchError,
+    OutcomeUnknown,
+    RequestError,
+    TransactionGone,
+    TransactionParked,
+)
+from halfhitch.service.api import STATE_AFTER, TransactionState
+from halfhitch.service.decisions import Decision, UnderWay
+from halfhitch.service.parts import Parts
+from halfhitch.wire.handle import Handle
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PARK: Final = Resolution.PARK
+_ROLLBACK: Final = Resolution.ROLLBACK
+
+DECIDED_AS: Final = {
+    Standing.COMMITTING: Resolution.COMMIT,
+    Standing.COMMITTED: Resolution.COMMIT,
+    Standing.PARKED: Resolution.COMMIT,
+    Standing.ROLLING_BACK: Resolution.ROLLBACK,
+    Standing.ROLLED_BACK: Resolution.ROLLBACK,
+    Standing.GIVING_UP: Resolution.PARK,
+    Standing.GIVEN_UP: Resolution.PARK,
+}
+
+
+@dataclass(slots=True)
+class Begun:
+    """A decision that is being stored."""
+
+    identity: Identity
+    requested: Resolution
+    stored: "Future[int]"  # its op offset
+    decided: Resolution | None  # known here before it was asked for
+    rival: UnderWay | None  # was under way before it
+
+    def check(self) -> None:
+        """Once it is stored: raises when an earlier decision stands, or may stand."""
+        if self.decided is None and self.rival is None:
+            return
+        if self.decided is _PARK:
+            raise given_up(self.identity)
+        if self.decided is not None:
+            raise contrary(self.identity, self.decided, self.requested)
+        if self.rival is not None and self.rival.resolution is not self.requested:
+            _refuse_loser(self.identity, self.rival, self.requested)
+
+
+class Deciding:
+    """The rules of an end, for every door and for both ways of waiting."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def begin(
+        self,
+        known: Handle,
+        identity: Identity,
+        resolution: Resolution,
+        source: ResolutionSource,
+        reason: str | None = None,
+    ) -> Begun | None:
+        """Store the decision; None: an equal one stands already. Raises TransactionGone."""
+        partition, decisions = known.partition, self._parts.decisions
+        standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise gone(identity)
+        decided = DECIDED_AS.get(standing)
+        if decided is resolution:
+            return None
+        rival = decisions.under_way(partition, identity)
+        count = len(known.half_offsets)
+        decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
+        # A decision that is known to lose is stored all the same: the owner puts it on record.
+        return Begun(identity, resolution, decisions.append(partition, decision), decided, rival)
+
+    def decided(self, known: Handle, identity: Identity) -> Resolution | None:
+        """The decision as far as it is known here at once. Raises TransactionGone."""
+        parts = self._parts
+        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise gone(identity)
+        rival = parts.decisions.under_way(known.partition, identity)
+        return DECIDED_AS.get(standing) or (None if rival is None else rival.resolution)
+
+    def refuse_rolled_back(self, partition: int, identity: Identity) -> None:
+        """A prepare under an id that was rolled back would be acknowledged and then dropped."""
+        standing = self._parts.owners.standing(partition, identity, -1)
+        if standing is not None and DECIDED_AS.get(standing) is _ROLLBACK:
+            raise ContraryDecision(
+                f"transaction {identity[1]} is already rolled back; prepare again under a new id",
+                decided=TransactionState.ROLLED_BACK.value,
+                requested=TransactionState.PENDING.value,
+            )
+
+    def refused(
+        self, identity: Identity | None, source: ResolutionSource, error: HalfHitchError
+    ) -> None:
+        """An end is answered with this error."""
+        self._parts.observer.end_refused(error.code)
+        if identity is not None and isinstance(error, RequestError):
+            # Decided by somebody else: there is nothing to ask any more.
+            self._parts.on_decided(identity, None, source)
+
+
+def given_up(identity: Identity) -> TransactionParked:
+    """The error of whoever comes after it was given up."""
+    return TransactionParked(
+        f"transaction {identity[1]} was given up before: its messages lie on the parked topic. "
+        "This decision is on record and counts when an operator puts it back (halfhitch parked "
+        "resume)"
+    )
+
+
+def gone(identity: Identity) -> TransactionGone:
+    """The error of whoever comes too late to be told."""
+    return TransactionGone(
+        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
+    )
+
+
+def _refuse_loser(identity: Identity, rival: UnderWay, requested: Resolution) -> None:
+    """Our decision is stored, but a contrary one was under way before it."""
+    if rival.is_stored:
+        raise contrary(identity, rival.resolution, requested)
+    if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
+        first, later = STATE_AFTER[rival.resolution].value, STATE_AFTER[requested].value
+        raise OutcomeUnknown(
+            f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
+            f"before it ({first}) has reached the log: ask for its status"
+        )
+
+
+def contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
+    """The error of whoever comes second."""
+    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
+    return ContraryDecision(
+        f"transaction {identity[1]} is {first}: that decision came first and stands",
+        decided=first,
+        requested=later,
+    )

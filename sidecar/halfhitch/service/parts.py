@@ -1,0 +1,69 @@
+"""What the transaction service is made of, and what it asks of the owners and of the logs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
+from halfhitch.ports import Clock, Markers, Observer, RecordLog
+from halfhitch.service.admission import Admission
+from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.visibility import Visibility
+from halfhitch.wire.handle import HandleCodec
+
+
+class Owners(Protocol):
+    """The half partitions this instance owns."""
+
+    def preferred_partition(self, partition_count: int) -> int:
+        """Where a message goes that may go anywhere."""
+        ...
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        """What the owner here knows; UNKNOWN also when the partition is not worked on here.
+
+        None: it was read here and ended longer ago than is remembered.
+        """
+        ...
+
+    def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
+        """Of a pending transaction: check count, seconds until the next, the last answer."""
+        ...
+
+    def works(self, partition: int) -> bool:
+        """Whether this instance owns the partition and has taken it over."""
+        ...
+
+
+class Inquiry(Protocol):
+    """Looks a transaction up in the logs, for instances that do not own its partition."""
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        """First decision, if any, and whether it is carried out. Raises TransactionGone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service is made of."""
+
+    log: RecordLog
+    decisions: DecisionLog
+    admission: Admission
+    owners: Owners
+    visibility: Visibility
+    inquiry: Inquiry
+    markers: Markers
+    handles: HandleCodec
+    observer: Observer
+    clock: Clock
+    new_id: Callable[[], str]
+    instance: str
+    visible_wait_s: float
+    #: Told of every end: a check of this transaction need not wait any longer. None: it was decided
+    #: before, whatever this caller says.
+    on_decided: Callable[[Identity, Resolution | None, ResolutionSource], None]
+    #: Told of every group that prepares.
+    on_group: Callable[[str], None]

@@ -1,0 +1,74 @@
+"""One half message on its way into the half log: its partition, its headers, its append.
+
+What every prepare does, whichever door asks and however it waits; who is refused is admission's.
+"""
+
+from asyncio import Future
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.core.partitioning import half_partition
+from halfhitch.errors import KafkaUnavailable
+from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.decisions import Decision
+from halfhitch.service.parts import Parts
+from halfhitch.wire.half import HalfRecord, system_headers
+
+
+class Preparing:
+    """Closed until `open` says how many half partitions there are."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self.partition_count = 0
+
+    def open(self, partition_count: int) -> None:
+        """The internal topics are verified: prepares are taken from now on. 0: none any more."""
+        self.partition_count = partition_count
+
+    def partition_of(self, first_key: bytes | None, transaction_id: str | None) -> int:
+        """Where a transaction lives. Raises KafkaUnavailable while nothing is open."""
+        count = self.partition_count
+        if count == 0:
+            raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
+        partition = half_partition(first_key, transaction_id, count)
+        return self._parts.owners.preferred_partition(count) if partition is None else partition
+
+    def append(
+        self,
+        partition: int,
+        identity: Identity,
+        message: OutgoingMessage,
+        index: int,
+        immunity_s: int | None,
+        born_ms: int,
+    ) -> "Future[int]":
+        """Store one half; its half offset."""
+        group, transaction_id = identity
+        record = HalfRecord(
+            transaction_id,
+            group,
+            index,
+            born_ms,
+            self._parts.instance,
+            message.topic,
+            message.partition,
+            immunity_s,
+        )
+        headers = system_headers(record) + message.headers
+        return self._log.append_half(partition, message.key, message.value, headers)
+
+    def disown(
+        self, partition: int, identity: Identity, covered_count: int, stored: tuple[int, ...]
+    ) -> None:
+        """Roll back what may have been stored; without waiting, and without a second failure."""
+        decision = Decision(
+            identity,
+            Resolution.ROLLBACK,
+            covered_count,
+            stored,
+            ResolutionSource.PRODUCER,
+            "prepare failed",
+        )
+        future = self._parts.decisions.append(partition, decision)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
