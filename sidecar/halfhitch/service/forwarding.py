@@ -59,6 +59,8 @@ class Forwarder:
         self._check_count_max = check_count_max
         self._condemned: dict[Identity, str] = {}
         self._owners: list[Identity] = []  # of each record of the last step
+        #: Of those, how many go to their real topics.
+        self.forwarded_count = 0
         #: How many messages the next step may have: less while the culprit is looked for.
         self.messages_max = step_messages_max
 
@@ -67,6 +69,7 @@ class Forwarder:
         result: list[TargetRecord] = []
         owners: list[Identity] = []
         commits = iter(step.forwards)
+        parked_count = 0
         condemned = self._condemned
         for place, transaction in enumerate(step.transactions):
             resolution = transaction.resolution
@@ -86,6 +89,7 @@ class Forwarder:
             if why is not None:
                 self._tell(transaction.identity, why[1])
                 records = [self._parked(o, payload[o], why, transaction) for o in halves]
+                parked_count += len(records)
             if len(records) == 1:
                 result.append(records[0])
                 owners.append(transaction.identity)
@@ -93,6 +97,7 @@ class Forwarder:
                 result += records
                 owners += [transaction.identity] * len(records)
         self._owners = owners
+        self.forwarded_count = len(result) - parked_count
         return result
 
     def _forwards(

@@ -376,7 +376,7 @@ class PartitionOwner:
             self.partition,
             result.outcome.value,
             self._clock.monotonic_s() - began_s,
-            len(targets),
+            self._forwarder.forwarded_count,
             dropped,
         )
         if result.outcome is WriteOutcome.UNKNOWN:

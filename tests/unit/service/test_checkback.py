@@ -63,6 +63,12 @@ def checked_once(twin: Twin, owner: PartitionOwner) -> Check:
     return twin.gate.sent[0]
 
 
+def test_a_copy_made_for_a_check_is_not_counted_as_a_forwarded_message() -> None:
+    twin = twin_with_producers()
+    checked_once(twin, twin.working_owner())
+    assert [told[3] for told in twin.observer.of("kafka_transaction")] == [0]
+
+
 def test_nobody_is_asked_while_the_op_log_is_not_read_to_its_end() -> None:
     twin = twin_with_producers()
     reader = BlindReader(twin.kafka, twin.calls)
