@@ -321,8 +321,10 @@ def _judge_promptness(account: Account, story: Story, truth: Transaction) -> Non
     )
     interval_ms = int(max(rules.interval_ms, rules.interval_ms_max) * (1 + rules.jitter))
     # Ages may begin anew with the last takeover; the longest immunity is a minute. Permits are few,
-    # and a producer that hangs holds each of them for the whole time of an answer.
-    longest_ms = 60_000 + (rules.count_max + 5) * (interval_ms + 20_000)
+    # perhaps one, and a producer that hangs holds it for the whole time of an answer: then they are
+    # all asked one after the other.
+    in_turn_ms = life.plan.transaction_count * (rules.count_max + 1) * 15_000
+    longest_ms = 60_000 + max((rules.count_max + 5) * (interval_ms + 20_000), in_turn_ms)
     since_ms = max(life.calm_ms, began_ms, life.takeover_ms[-1])
     late_ms = ended_ms - since_ms - longest_ms
     assert late_ms <= 0, f"I3: {story.identity[1]} is decided {late_ms} ms too late"
