@@ -1,7 +1,8 @@
 """Runs scenarios one after the other on one stage, keeps every result, writes the report.
 
 Owns the course of a scenario (warm up, fault, go on, quiet, decided, judged), the limits of
-recovery, and the record `results.jsonl`: one line for each run, never changed afterwards.
+recovery, and the record `results.jsonl`: one line for each run. Lines of a scenario are taken out
+only when it begins anew after a repair.
 """
 
 from __future__ import annotations
