@@ -139,9 +139,9 @@ def _figures(runs: list[Run], limits_s: dict[str, float]) -> list[str]:
         f"{len(runs)} runs: {len(single)} single-fault scenarios, {mixes} mixes; {red_count} red.",
     ]
     lines.append(
-        "This is the state after repairs, no statistic: a scenario that was red begins anew once its"
-        " cause was found and repaired (the changelog names the repairs), and runs that missed a"
-        " limit of time while the machine was busy with something else are repeated."
+        "This is the state after repairs, no statistic: a scenario that was red begins anew once"
+        " its cause was found and repaired (the changelog names the repairs), and runs that missed"
+        " a limit of time while the machine was busy with something else are repeated."
     )
     lines += [
         (
