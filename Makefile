@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations simulate faults check format bench bench-before lock clean
+.PHONY: help setup demo test mutations simulate faults check format conformance bench bench-before bench-rocketmq lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -53,11 +53,17 @@ format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, then docs/conformance.md (needs mvn, javac)
+	$(BIN)/python tests/conformance
+
 bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, beside raw Kafka
 	$(BIN)/python tests/benchmarks
 
 bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternately
 	$(BIN)/python tests/benchmarks --only engine,http --before $(REV)
+
+bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
+	$(BIN)/python tests/benchmarks/rocketmq $(ARGS)
 
 lock: ## newest versions into requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \

@@ -1,0 +1,1 @@
+"""Half Hitch and the real RocketMQ, seen through RocketMQ's own Java client."""
