@@ -40,6 +40,19 @@ def compiling_s(java_pid: int) -> float:
     return spent_s
 
 
+def thread_cpu_s(pid: int) -> dict[str, float]:
+    """By the name of the thread; threads of one name together, ended ones left out."""
+    spent_s: dict[str, float] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+            own_s = int((task / "schedstat").read_text().split()[0]) / 1e9
+        except OSError:
+            continue  # the thread has just ended
+        spent_s[name] = spent_s.get(name, 0.0) + own_s
+    return spent_s
+
+
 def machine_busy_s() -> float:
     """Time of all processors that was not idle; time that a hypervisor took away counts."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
@@ -54,6 +67,11 @@ def rss_mib(pid: int) -> tuple[float, float]:
         int(status.split(f"{name}:", 1)[1].split(None, 1)[0]) for name in ("VmRSS", "VmHWM")
     )
     return now / 1024, peak / 1024
+
+
+def anonymous_mib(pid: int) -> float:
+    """Resident memory that no file backs: without the log files that a broker has mapped."""
+    return int(Path(f"/proc/{pid}/status").read_text().split("RssAnon:", 1)[1].split()[0]) / 1024
 
 
 def forget_peak(pid: int) -> None:

@@ -17,3 +17,11 @@ def test_the_exact_clock_shows_what_this_process_has_used():
     assert spent_s >= 0.05
     # Other threads of this process may have worked as well, but not for long.
     assert abs(usage.exact_cpu_s(os.getpid()) - usage.cpu_s(os.getpid())) < 1.0
+
+
+def test_the_threads_of_a_process_have_used_what_it_has():
+    own_s = time.process_time()
+    while time.process_time() - own_s < 0.05:
+        pass
+    threads_s = usage.thread_cpu_s(os.getpid())
+    assert 0.05 <= sum(threads_s.values()) <= usage.exact_cpu_s(os.getpid()) + 0.01
