@@ -57,18 +57,29 @@ class Singles:
         transaction_id: str | None,
         immunity_s: int | None,
         answer: OnPrepared,
+        *,
+        place: bytes | None = None,
     ) -> None:
-        """Store one message, invisible. Errors as of service.api.Transactions.prepare."""
+        """Store one message, invisible. Errors as of service.api.Transactions.prepare.
+
+        `place` decides on the half partition instead of key and id; a function of the id alone.
+        """
         parts = self._parts
         try:
             parts.admission.check_names(producer_group, transaction_id, immunity_s)
             if not parts.admission.check_message(message):
                 again = partial(
-                    self.prepare, producer_group, message, transaction_id, immunity_s, answer
+                    self.prepare,
+                    producer_group,
+                    message,
+                    transaction_id,
+                    immunity_s,
+                    answer,
+                    place=place,
                 )
                 self._learn(message.topic, again, partial(self._prepare_refused, answer))
                 return
-            self._store(producer_group, message, transaction_id, immunity_s, answer)
+            self._store(producer_group, message, transaction_id, immunity_s, answer, place)
         except HalfHitchError as error:
             self._prepare_refused(answer, error)
 
@@ -79,9 +90,10 @@ class Singles:
         transaction_id: str | None,
         immunity_s: int | None,
         answer: OnPrepared,
+        place: bytes | None,
     ) -> None:
         parts, preparing = self._parts, self._preparing
-        partition = preparing.partition_of(message.key, transaction_id)
+        partition = preparing.partition_of(place or message.key, transaction_id)
         identity = ProducerGroup(producer_group), TransactionId(transaction_id or parts.new_id())
         if transaction_id is not None:
             self._deciding.refuse_rolled_back(partition, identity)

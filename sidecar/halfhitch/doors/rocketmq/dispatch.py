@@ -27,6 +27,7 @@ from halfhitch.wire.remoting.ending import read_end
 from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.frame import Frame, reply
 from halfhitch.wire.remoting.heartbeats import read_heartbeat, read_unregister
+from halfhitch.wire.remoting.ids import maker_of
 from halfhitch.wire.remoting.sending import Send, read_batch, read_send, sent_reply
 
 logger = logging.getLogger(__name__)
@@ -182,12 +183,14 @@ class Dispatcher:
         # Before the first heartbeat, which comes a second after the start: else nobody could be
         # asked what became of this message.
         asker.register(group, has_namespace_field=send.namespace is not None)
+        transaction_id = properties.get(_TRANSACTION_KEY)
         self._singles.prepare(
             group,
             message,
-            properties.get(_TRANSACTION_KEY),
+            transaction_id,
             messages.immunity_s(properties),
             partial(self._stored, frame, asker, queue_id),
+            place=None if transaction_id is None else maker_of(transaction_id).encode(),
         )
         return None
 

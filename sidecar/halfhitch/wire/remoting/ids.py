@@ -2,7 +2,7 @@
 
 Address of the store, port and position, all in capitals. Clients read the position back out of it
 when they end a transaction, so an id of ours must always have this form. Ids that clients make
-(UNIQ_KEY) are opaque and not read anywhere.
+(UNIQ_KEY) are opaque; their beginning, which stays the same in a process, is told apart by length.
 """
 
 import ipaddress
@@ -15,6 +15,9 @@ from halfhitch.wire.remoting.faults import RemotingError
 _END: Final = Struct(">iq")
 _POSITION_MASK: Final = 2**64 - 1
 _DIGITS_TO_ADDRESS_BYTES: Final = {32: 4, 56: 16}
+#: Digits at the end of a client's id that are not the same for all messages of its process: time
+#: and counter, after address, process number and a hash; newer ids have longer ones.
+_DIGITS_OF_MESSAGE: Final = {32: 12, 56: 12, 34: 16}
 
 
 class MessageIds:
@@ -52,3 +55,9 @@ def read_message_id(message_id: str) -> tuple[str, int, int]:
         ) from None
     port, commit_log_offset = _END.unpack_from(content, size)
     return str(ipaddress.ip_address(content[:size])), port, commit_log_offset
+
+
+def maker_of(unique_key: str) -> str:
+    """What the ids of one client process begin with; of another form: the whole id."""
+    digits = _DIGITS_OF_MESSAGE.get(len(unique_key))
+    return unique_key if digits is None else unique_key[:-digits]

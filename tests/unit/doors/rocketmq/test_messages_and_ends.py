@@ -32,7 +32,7 @@ async def test_a_half_message_is_stored_invisible_under_the_clients_own_id(
     sent = await client.half(GROUP, "orders", b"hello", properties, unique="U1", e="2")
     assert (sent.code, sent.fields["queueId"], sent.fields["transactionId"]) == (0, "2", "U1")
     ((record, half),) = stage.it.halves()
-    partition = half_partition(b"k1 k2", "U1", PARTITION_COUNT)
+    partition = half_partition(None, "U1", PARTITION_COUNT)
     assert (record.partition, record.offset()) == (partition, 0)
     assert (sent.state_offset, sent.commit_log_offset) == (0, partition << 48)
     assert len(sent.fields["msgId"]) == 32
@@ -46,6 +46,19 @@ async def test_a_half_message_is_stored_invisible_under_the_clients_own_id(
         "color": "blau ü".encode(),
     }
     assert stage.stored() == []
+
+
+async def test_the_messages_of_one_client_process_share_a_half_partition(
+    stage: Any, client: RemotingClient
+) -> None:
+    process = "7F0000011A2B18B4AAC2"
+    for n in range(8):
+        properties = {"KEYS": f"order-{n}"}
+        await client.half(GROUP, "orders", b"m", properties, unique=f"{process}{n:012X}")
+    assert len({record.partition for record, _ in stage.it.halves()}) == 1
+    for n in range(8):
+        await client.half(GROUP, "orders", b"m", unique=f"7F000001{n:04X}18B4AAC2{1:012X}")
+    assert len({record.partition for record, _ in stage.it.halves()}) > 1
 
 
 @pytest.mark.parametrize("form", list(Form))

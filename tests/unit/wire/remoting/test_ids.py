@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.wire.remoting.faults import RemotingError
-from halfhitch.wire.remoting.ids import MessageIds, read_message_id
+from halfhitch.wire.remoting.ids import MessageIds, maker_of, read_message_id
 
 GOLDEN = [
     ("127.0.0.1", 10_911, 4_823_216_684, "7F00000100002A9F000000011F7C722C"),
@@ -38,3 +38,25 @@ def test_other_texts_are_no_ids(text: str) -> None:
 def test_an_address_must_be_one() -> None:
     with pytest.raises(ValueError, match="localhost"):
         MessageIds("localhost", 9_876)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "maker"),
+    [
+        # address, process, class loader | time, counter
+        ("7F0000011A2B18B4AAC20000A1B20001", "7F0000011A2B18B4AAC20000A1B30002", 20),
+        (
+            "20010DB80000000000000000000000011A2B18B4AAC20000A1B20001",
+            "20010DB80000000000000000000000011A2B18B4AAC2000FFFFF0F0F",
+            44,
+        ),
+        # version, hardware address, process | time, counter
+        ("0102030405060708090A0B0C0D0E0F1011", "010203040506070809FFFFFFFFFFFFFFFF", 18),
+    ],
+)
+def test_ids_of_one_client_process_begin_alike(first: str, second: str, maker: int) -> None:
+    assert maker_of(first) == maker_of(second) == first[:maker]
+
+
+def test_an_id_of_another_form_stands_for_itself() -> None:
+    assert maker_of("order-17") == "order-17"
