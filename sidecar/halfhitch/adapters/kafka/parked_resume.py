@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 #: Payloads that are in memory at a time; a single message may be larger.
 _CHUNK_BYTES: Final = 16 * 1_048_576
 _ABORT_S: Final = 10.0
-#: What closing a fenced producer may raise: the binding also returns with an error still set.
+#: What calls of a fenced producer may raise: the binding also returns with an error still set.
 CLOSE_ERRORS: Final = (KafkaException, RuntimeError, SystemError)
 _DECISIONS: Final = (Resolution.COMMIT.value, Resolution.ROLLBACK.value)
 
@@ -181,7 +181,12 @@ class Resumption:
 
     def _flush(self, producer: Producer) -> None:
         left_s = self._give_up_s - time.monotonic()
-        still_there = producer.flush(max(0.0, left_s)) if left_s > 0 else 1
+        try:
+            still_there = producer.flush(max(0.0, left_s)) if left_s > 0 else 1
+        except (RuntimeError, SystemError) as error:
+            raise KafkaUnavailable(
+                f"nothing was put back: somebody else resumes at the same time ({error}); try again"
+            ) from error
         if self._failure is not None:
             raise KafkaException(self._failure)
         if still_there:
@@ -213,6 +218,8 @@ class Resumption:
                 if reason.retriable() and time.monotonic() < give_up_s:
                     continue
                 raise OutcomeUnknown(describe(error)) from error
+            except (RuntimeError, SystemError) as error:
+                raise OutcomeUnknown(f"Kafka's client says nothing ({error})") from error
             return
 
     def close(self) -> None:
@@ -226,9 +233,9 @@ class Resumption:
             producer.purge()
             if not self._is_committing:
                 producer.abort_transaction(_ABORT_S)
-        except KafkaException as error:
+        except CLOSE_ERRORS as error:
             # None was open, or Kafka is away: then the next producer's epoch ends it.
-            logger.debug("no abort: %s", describe(error))
+            logger.debug("no abort: %s", error)
 
 
 def _life(parking: Parking, fence: int) -> bytes:
