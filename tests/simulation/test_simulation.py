@@ -6,26 +6,17 @@ A seed that shows what was wrong once is kept in REGRESSIONS, with what it was.
 
 from __future__ import annotations
 
-import logging
-import os
-import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.simulation.ending import lived
+from harness.simulation.lives import Lives, silence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEED_COUNT = int(os.environ.get("HALFHITCH_SEEDS", "2000"))
-FIRST_SEED = int(os.environ.get("HALFHITCH_FIRST_SEED", "0"))
-IS_TRACED = SEED_COUNT == 1
-#: With fewer lives chance decides what happens in them.
-_TELLING_COUNT = 1_000
-#: Lines of the trace of a red seed that are shown; the last ones tell most.
-_LINES_MAX = 400
+LIVES = Lives(lived, variable="HALFHITCH_SEEDS", seed_count=2_000, telling_count=1_000)
 
 REGRESSIONS = {
     11: "a broker's clock was set back: decisions were taken for those of an earlier transaction",
@@ -94,69 +85,19 @@ MUST_HAPPEN = {
 
 @pytest.fixture(autouse=True)
 def _silence() -> Iterator[None]:
-    """The owner says what goes wrong, and here everything does."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
-def told(seed: int) -> str:
-    """What happened in a red life, for people."""
-    try:
-        lived(seed, is_traced=True)
-    except BaseException as error:  # noqa: BLE001 - whatever it was, it is shown
-        life = error.life  # type: ignore[attr-defined]
-        lines = life.timeline.lines or []
-        left_out = max(0, len(lines) - _LINES_MAX)
-        return "\n".join(
-            [
-                f"seed {seed} is red: make simulate SEED={seed}",
-                str(life.plan),
-                *([f"... {left_out} lines before"] if left_out else []),
-                *lines[-_LINES_MAX:],
-                f"{type(error).__name__}: {error}",
-            ]
-        )
-    return f"seed {seed} is red only when it is not traced: it is not deterministic"
-
-
-def live_all(seeds: range) -> Counter[str]:
-    """All of them; the first that is red fails the test with its trace."""
-    count: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            life = lived(seed, is_traced=IS_TRACED)
-            count.update(life.timeline.count)
-            print(*(life.timeline.lines or ()), sep="\n", end="")
-        except Exception:  # noqa: BLE001 - told anew
-            pytest.fail(told(seed), pytrace=False)
-    return count
+    with silence():
+        yield
 
 
 @pytest.mark.timeout(7_200)
 def test_every_invariant_holds_in_every_life() -> None:
-    began_s = time.process_time()
-    count = live_all(range(FIRST_SEED, FIRST_SEED + SEED_COUNT))
-    elapsed_s = time.process_time() - began_s
-    print(f"{SEED_COUNT} lives in {elapsed_s:.0f} s of one core, {SEED_COUNT / elapsed_s:.1f}/s")
-    for name, times in sorted(count.items()):
-        print(f"{times:9d}  {name}")
-    if SEED_COUNT < _TELLING_COUNT:
-        return
-    rare = {
-        name: (count[name], per_thousand * SEED_COUNT // 1_000)
-        for name, per_thousand in MUST_HAPPEN.items()
-        if count[name] < per_thousand * SEED_COUNT // 1_000
-    }
-    assert not rare, f"too rare to show anything (found, wanted): {rare}"
+    LIVES.hold(MUST_HAPPEN)
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
 def test_what_was_red_once(seed: int) -> None:
-    live_all(range(seed, seed + 1))
+    LIVES.live_all(range(seed, seed + 1))
 
 
 def test_the_same_seed_is_the_same_life() -> None:
-    once, again = lived(7, is_traced=True), lived(7, is_traced=True)
-    assert once.timeline.lines == again.timeline.lines
-    assert once.timeline.count == again.timeline.count
+    LIVES.are_the_same_again(7)

@@ -23,7 +23,6 @@ from halfhitch.core.model import (
 )
 from halfhitch.errors import (
     BackendError,
-    ContraryDecision,
     HalfHitchError,
     InvalidRequest,
     OutcomeUnknown,
@@ -44,6 +43,7 @@ from halfhitch.service.api import (
     UndecidedPage,
 )
 from halfhitch.service.checking import inbox
+from halfhitch.service.deciding import contrary
 from halfhitch.service.decisions import Decision, UnderWay
 from halfhitch.wire.parked_fold import Parking
 
@@ -263,7 +263,7 @@ class OperationsService:
         if rival is None or rival.resolution is resolution:
             return
         if rival.is_stored:
-            raise _contrary(identity, rival.resolution, resolution)
+            raise contrary(identity, rival.resolution, resolution)
         if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
             raise OutcomeUnknown(
                 f"the decision for {identity[1]} is stored, but a contrary one was under way "
@@ -283,7 +283,7 @@ class OperationsService:
             raise _is_parked(identity)
         decided = None if standing is None else _DECIDED_AS.get(standing)
         if decided is not None and decided is not resolution:
-            raise _contrary(identity, decided, resolution)
+            raise contrary(identity, decided, resolution)
         return decided is resolution
 
     async def _found_elsewhere(self, identity: Identity) -> FoundHalves:
@@ -323,7 +323,7 @@ class OperationsService:
         if first is Resolution.PARK:
             raise _is_parked(identity)
         if first is not None and first is not resolution:
-            raise _contrary(identity, first, resolution)
+            raise contrary(identity, first, resolution)
 
     # -- check -----------------------------------------------------------------------------------
 
@@ -488,13 +488,4 @@ def _is_parked(identity: Identity) -> HalfHitchError:
     return TransactionParked(
         f"transaction {identity[1]} was given up and lies on the parked topic: put it back with "
         "`halfhitch parked resume`, then it can be decided"
-    )
-
-
-def _contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
-    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
-    return ContraryDecision(
-        f"transaction {identity[1]} is {first}: that decision came first and stands",
-        decided=first,
-        requested=later,
     )

@@ -6,7 +6,7 @@ fixes is fixed and wins over them.
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
@@ -143,6 +143,19 @@ def resume_producer(
     )
 
 
+#: Whoever reads logs to judge by them: committed records only, every end seen, no silent jump from
+#: a position that is gone, and nothing joined, stored or created.
+JUDGING: Final[Mapping[str, Any]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+}
+
+
 def log_consumer(common: Config, *, group: str) -> Consumer:
     """Reads half and op records by hand-made assignment; never joins the group, never commits.
 
@@ -152,14 +165,8 @@ def log_consumer(common: Config, *, group: str) -> Consumer:
     return Consumer(
         {
             **common,
+            **JUDGING,
             "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-            "check.crcs": True,
             # Paced by the load: an idle owner is answered at the first byte; while it is busy with
             # a Kafka transaction its queue is not empty and no fetch goes out.
             "fetch.min.bytes": 1,

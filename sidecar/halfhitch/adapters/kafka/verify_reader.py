@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from halfhitch.adapters.kafka.admin import answer, topic_configs
+from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
@@ -48,14 +49,8 @@ def verify_consumer(config: Mapping[str, Any], *, group: str) -> Consumer:
     return Consumer(
         {
             **config,
+            **JUDGING,
             "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-            "check.crcs": True,
             "queued.max.messages.kbytes": 65_536,
             "fetch.wait.max.ms": 50,
         },

@@ -109,37 +109,18 @@ class HttpDoor:
             raise
 
     async def stop(self, drain_s: float = 10.0) -> None:
-        """Take no more connections, answer what was begun, close; after `drain_s` close anyway.
-
-        What is then still in flight is cancelled: its caller learns nothing, which is the truth.
-        """
+        """Take no more connections, answer what was begun, close; after `drain_s` close anyway."""
         if self._unix_listener is not None:
             self._unix_listener.remove()
             self._unix_listener = None
         for server in self._servers:
             server.close()
-        load = self._load
-        load.is_draining = True
-        for connection in list(load.connections):
-            connection.start_draining()
-        load.drained_some()
         try:
-            await asyncio.wait_for(load.when_empty.wait(), max(drain_s, 0))
-        except TimeoutError:
-            pass  # the rest is ended below
+            await self._load.drain(drain_s, [self._sweeper])
         finally:
-            await self._end_all()
+            await self._closed()
 
-    async def _end_all(self) -> None:
-        load = self._load
-        for connection in list(load.connections):
-            connection.abort()
-        tasks = set(load.tasks)
-        if self._sweeper is not None:
-            tasks.add(self._sweeper)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _closed(self) -> None:
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()

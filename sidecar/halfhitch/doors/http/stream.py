@@ -23,10 +23,10 @@ Invariants:
 import asyncio
 import logging
 import re
-import socket
 from typing import Final
 
 from halfhitch.core.model import ProducerGroup
+from halfhitch.doors.half_open import notice_half_open
 from halfhitch.doors.http.errors import (
     ChecksNotServed,
     MalformedRequest,
@@ -54,7 +54,6 @@ _NAME_CHARACTERS_MAX: Final = 100
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LINE_BREAKS: Final = b"\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
-_TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", None)
 
 
 class Streams:
@@ -180,7 +179,7 @@ class CheckStream(asyncio.Protocol):
         """Write the head, and be live."""
         self._load.connections.add(self)
         self._load.stream_count += 1
-        self._notice_half_open()
+        notice_half_open(self._transport, self._limits.unacknowledged_s)
         head = STREAM_HEAD if self._is_chunked else STREAM_HEAD_10
         self._transport.write(head + self._framed(HEARTBEAT_LINE))
         self._is_connected = True
@@ -305,21 +304,6 @@ class CheckStream(asyncio.Protocol):
             self._desk.disconnect(self)
         except Exception:  # noqa: BLE001 (nothing may keep the connection from being closed)
             _log.exception("disconnecting failed", extra={"action": "check_stream_end_failed"})
-
-    def _notice_half_open(self) -> None:
-        # Without it the kernel would go on repeating what is not acknowledged for a quarter of
-        # an hour, and a producer that is gone would count as live all the while.
-        found = self._transport.get_extra_info("socket")
-        is_tcp = found is not None and found.family in (socket.AF_INET, socket.AF_INET6)
-        if is_tcp and _TCP_USER_TIMEOUT is not None:
-            try:
-                found.setsockopt(
-                    socket.IPPROTO_TCP,
-                    _TCP_USER_TIMEOUT,
-                    int(self._limits.unacknowledged_s * 1000),
-                )
-            except OSError:
-                pass  # the connection is broken already, or the platform refuses: as without it
 
 
 def out_of_step() -> HalfHitchError:

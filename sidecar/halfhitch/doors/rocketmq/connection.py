@@ -19,11 +19,11 @@ Deadlines are looked after by one sweep of the door, not by timers.
 import asyncio
 import ipaddress
 import logging
-import socket
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, cast
 
+from halfhitch.doors.half_open import notice_half_open
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
@@ -38,7 +38,6 @@ from halfhitch.wire.remoting.messages import Host
 
 logger = logging.getLogger(__name__)
 
-_TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", None)
 _OPAQUE_MAX: Final = 2**31 - 1
 _NOWHERE: Final = ("0.0.0.0", 0)  # noqa: S104 - what is told of a peer that has no IP address
 #: A TLS record that says "handshake failure", for clients that want what is not configured here.
@@ -123,7 +122,7 @@ class Connection(asyncio.Protocol):
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         load = self._load
         self._peer = _ip_host(stream.get_extra_info("peername"))
-        self._notice_half_open(stream)
+        notice_half_open(stream, self._limits.unacknowledged_s)
         is_full = len(load.connections) >= self._limits.connection_count_max
         load.connections.add(self)
         load.stats.connection_count += 1
@@ -446,19 +445,6 @@ class Connection(asyncio.Protocol):
             ip = local[0]
         text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return Address(text, (ip, port), MessageIds(ip, port))
-
-    def _notice_half_open(self, transport: asyncio.Transport) -> None:
-        # Without it a producer whose machine is gone would count as live until it falls silent,
-        # and checks that are written to it as delivered.
-        found = transport.get_extra_info("socket")
-        if found is None or _TCP_USER_TIMEOUT is None:
-            return
-        try:
-            found.setsockopt(
-                socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, int(self._limits.unacknowledged_s * 1000)
-            )
-        except OSError:
-            pass  # the connection is broken already, or the platform refuses: as without it
 
 
 def _ip_host(name: object) -> Host:

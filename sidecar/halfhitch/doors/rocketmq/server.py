@@ -150,28 +150,12 @@ class RocketmqDoor:
             self._server.close()
         if self._peeking is not None:
             self._peeking.close()
-        load = self._load
-        load.is_draining = True
-        for connection in list(load.connections):
-            connection.start_draining()
-        load.drained_some()
         try:
-            await asyncio.wait_for(load.when_empty.wait(), max(drain_s, 0))
-        except TimeoutError:
-            pass  # the rest is ended below
+            await self._load.drain(drain_s, [self._sweeper])
         finally:
-            await self._end_all()
+            await self._closed()
 
-    async def _end_all(self) -> None:
-        load = self._load
-        for connection in list(load.connections):
-            connection.abort()
-        tasks = set(load.tasks)
-        if self._sweeper is not None:
-            tasks.add(self._sweeper)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _closed(self) -> None:
         if self._server is not None:
             await self._server.wait_closed()
         self._server = self._peeking = self._port = None
