@@ -87,7 +87,7 @@ class TwinRedis(_Indexes):
         index = MemoryDoubtIndex(
             self.redis,
             instance=instance,
-            on_post=lambda kind, body: taken.append((kind, body)),
+            on_post=lambda kind, body, _: taken.append((kind, body)),
             observer=seen,
         )
         return await self.started(instance, index)
@@ -127,7 +127,7 @@ class RealRedis(_Indexes):
             settings.pop("url"),
             instance=instance,
             observer=seen,
-            on_post=lambda kind, body: taken.append((kind, body)),
+            on_post=settings.pop("on_post", lambda kind, body, _: taken.append((kind, body))),
             **settings,
         )
         started = await self.started(instance, index)

@@ -115,9 +115,10 @@ class BlindReader(RecordingReader):
 
 
 class RecordingWriter(MemoryPartitionWriter):
-    """Writes down what is called; `before_fence` runs at the start of each fence."""
+    """Writes down what is called; `before_fence` and `before_write` run at the start of each."""
 
     before_fence: Callable[[], object] | None = None
+    before_write: Callable[[], object] | None = None
 
     def __init__(self, kafka: MemoryKafka, calls: list[str], **options: Any) -> None:
         super().__init__(kafka, **options)
@@ -137,6 +138,8 @@ class RecordingWriter(MemoryPartitionWriter):
         op_watermark: int,
     ) -> WriteResult:
         self.calls.append("write")
+        if self.before_write is not None:
+            self.before_write()
         return super().write(targets, ops, half_watermark, op_watermark)
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:

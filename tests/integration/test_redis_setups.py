@@ -42,7 +42,7 @@ class Pair:
             cluster="test",
             instance=instance,
             observer=seen,
-            on_post=lambda kind, body: self.inbox.append((kind, body)),
+            on_post=lambda kind, body, _: self.inbox.append((kind, body)),
         )
 
     async def stop(self) -> None:

@@ -506,3 +506,16 @@ async def test_a_receiver_that_raises_still_gets_the_next_one(
         sender.post("b", "check", body)
     await eventually(lambda: len(inbox) == 2)
     assert "cannot handle this" in caplog.text
+
+
+async def test_what_has_lain_in_an_inbox_tells_its_age(redis: RealRedis) -> None:
+    """A check that a stopped instance finds when it goes on may be decided by then."""
+    ages: dict[bytes, float] = {}
+    await redis.index("a", on_post=lambda _, body, age_s: ages.__setitem__(body, age_s))
+    seconds, _ = redis.client.time()
+    for age_s in (60, 7, 0):
+        body = f"{age_s} s".encode()
+        redis.client.xadd("hh:test:inbox:a", {"k": "check", "b": body}, f"{seconds - age_s}000-0")
+    await eventually(lambda: b"0 s" in ages)
+    assert set(ages) == {b"7 s", b"0 s"}, "of a minute ago: nobody waits for it"
+    assert 7.0 <= ages[b"7 s"] < 12.0

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from time import sleep
 from typing import Annotated, Any
 
 import typer
@@ -100,7 +101,7 @@ def watch(
             looks += 1
             if looks == count:
                 return OK
-            time.sleep(every_s)
+            sleep(every_s)
     except KeyboardInterrupt:
         return OK
 

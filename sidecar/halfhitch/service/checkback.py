@@ -42,6 +42,8 @@ _REPORTS_MAX: Final = 1_000_000
 #: So long an answer for the op log's end is good enough; beyond the other it is asked for again.
 _CURRENT_S: Final = 0.25
 _GOAL_S: Final = 1.0
+#: A check whose step took longer than this waits until decisions are known again.
+_STALE_S: Final = 2.0
 
 
 class CheckBack:
@@ -212,8 +214,15 @@ class CheckBack:
 
     def sent_after(self, step: Step) -> None:
         """The step is committed: its numbers are in the log, now they may be delivered."""
-        questions, self._questions_out, self._held = self._questions_out, [], {}
-        if questions:
+        questions = self._questions_out
+        if questions and self._clock.monotonic_s() - self._current_until_s > _STALE_S:
+            # Kafka was slow or we stood still, and a decision may have come meanwhile.
+            self.put_back()
+            self._reports.extend(
+                CheckReport(q.identity, q.number, CheckOutcome.UNDELIVERED, "") for q in questions
+            )
+        elif questions:
+            self._questions_out, self._held = [], {}
             reached("before_check_sent")
             self._gate.send(questions)
             reached("after_check_sent")

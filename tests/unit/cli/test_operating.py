@@ -148,7 +148,7 @@ def test_watch_looks_so_often_and_ends_well_with_ctrl_c(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tx.time, "sleep", interrupt)
+    monkeypatch.setattr(tx, "sleep", interrupt)  # of this module: others threads sleep too
     code, out, _ = run("tx", "watch")
     assert (code, out.count("2 undecided")) == (0, 1)
 

@@ -15,7 +15,7 @@ from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, TOO_OLD, LateDecision, Parked, read_parked
-from harness.twin import PARKED, BlindReader, Twin, identity, turn_until_idle
+from harness.twin import PARKED, BlindReader, RecordingWriter, Twin, identity, turn_until_idle
 
 if TYPE_CHECKING:
     from halfhitch.service.owner import PartitionOwner
@@ -83,6 +83,26 @@ def test_nobody_is_asked_while_the_op_log_is_not_read_to_its_end() -> None:
     reader.set_blind(blind=False, log=1)
     pass_time(twin, owner, 1)
     assert [check.identity for check in twin.gate.sent] == [identity("T2")]
+    assert twin.values() == [b"one"]
+
+
+def test_who_is_decided_while_the_step_with_his_check_is_out_is_not_asked() -> None:
+    """A process that is stopped in the middle of a Kafka transaction goes on as if nothing were."""
+    twin = twin_with_producers()
+    writer = RecordingWriter(twin.kafka, twin.calls)
+    owner = twin.working_owner(writer=writer)
+    twin.half("T1", value=b"one")
+    twin.half("T2", value=b"two")
+    turn_until_idle(owner)
+
+    def stopped() -> None:
+        writer.before_write = None
+        twin.commit("T1")
+        twin.clock.advance(9)
+
+    writer.before_write = stopped
+    pass_time(twin, owner, 10)
+    assert [(c.identity, c.number) for c in twin.gate.sent] == [(identity("T2"), 1)]
     assert twin.values() == [b"one"]
 
 

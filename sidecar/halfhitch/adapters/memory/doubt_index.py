@@ -15,7 +15,7 @@ from halfhitch.core.model import Identity
 from halfhitch.errors import RedisUnavailable
 from halfhitch.ports import Doubt, Observer
 
-OnPost = Callable[[str, bytes], None]
+OnPost = Callable[[str, bytes, float], None]
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class MemoryDoubtIndex:
     def take(self, kind: str, body: bytes) -> None:
         """For other instances: hand it over on our loop."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._on_post, kind, body)
+            self._loop.call_soon_threadsafe(self._on_post, kind, body, 0.0)
 
 
 def _delivered(doubt: Doubt, before: Doubt | None) -> int:

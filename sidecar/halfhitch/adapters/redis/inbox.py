@@ -28,7 +28,8 @@ _PAUSE_S_MAX: Final = 1.0
 _LOOP_S_MAX: Final = 30.0
 _KIND_BYTES_MAX: Final = 64
 
-OnPost = Callable[[str, bytes], None]
+#: Kind, body, and for how many seconds it has lain in the inbox, by Redis's clock.
+OnPost = Callable[[str, bytes, float], None]
 Entry = tuple[bytes, str, bytes]
 
 
@@ -110,13 +111,13 @@ class InboxReader:
         entries, ids = _entries(answer)
         if not ids:
             return
-        oldest_ms = self._now_ms() - ENTRY_AGE_S * 1000
+        now_ms = self._now_ms()
         wanted = [
-            (kind, body)
+            (kind, body, age_s)
             for entry_id, kind, body in entries
             if entry_id not in self._handed_over
             and len(body) <= self._body_bytes_max
-            and _time_ms(entry_id) >= oldest_ms
+            and (age_s := max(0, now_ms - _time_ms(entry_id)) / 1000) <= ENTRY_AGE_S
         ]
         self._hand_over(wanted)
         self._handed_over = ids
@@ -125,7 +126,7 @@ class InboxReader:
                 raise deleted
         self._handed_over = []
 
-    def _hand_over(self, wanted: list[tuple[str, bytes]]) -> None:
+    def _hand_over(self, wanted: list[tuple[str, bytes, float]]) -> None:
         if not wanted or self._loop is None or self._stopping.is_set():
             return
         self._taken.clear()
@@ -136,11 +137,11 @@ class InboxReader:
             return
         self._taken.wait(_LOOP_S_MAX)
 
-    def _deliver(self, wanted: list[tuple[str, bytes]]) -> None:
+    def _deliver(self, wanted: list[tuple[str, bytes, float]]) -> None:
         self._taken.set()
-        for kind, body in wanted:
+        for kind, body, age_s in wanted:
             try:
-                self._on_post(kind, body)
+                self._on_post(kind, body, age_s)
             except Exception:
                 logger.exception("an entry of the inbox could not be handled")
 

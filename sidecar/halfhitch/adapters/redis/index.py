@@ -39,7 +39,7 @@ class RedisIndex:
 
     cluster: keeps several installations on one Redis apart; part of every key.
     instance: this instance's name, the same that others know it by.
-    on_post: gets (kind, body) of everything that other instances `post` to this one.
+    on_post: gets (kind, body, age_s) of everything that other instances `post` to this one.
     kept_s: how long a doubt stays in Redis without being written again; longer than the age limit.
     """
 

@@ -439,12 +439,13 @@ class Delivery:
 
     # -- other instances -------------------------------------------------------------------------
 
-    def asked(self, asker: str, check: Check) -> None:
-        """Another instance wants it delivered to the producers here."""
+    def asked(self, asker: str, check: Check, age_s: float = 0.0) -> None:
+        """Another instance wants it delivered to the producers here, and has wanted it so long."""
         question = Question(check, self._clock.monotonic_s(), asker=asker)
         self._questions.add(question)
         self._foreign_count += 1
-        if self._foreign_count > _FOREIGN_FACTOR * self._limits.in_flight_max:
+        is_stale = age_s > self._limits.inbox_age_s  # we were stopped; it may be decided by now
+        if is_stale or self._foreign_count > _FOREIGN_FACTOR * self._limits.in_flight_max:
             self._finish(question, CheckOutcome.UNDELIVERED)
         else:
             self._ask(question)

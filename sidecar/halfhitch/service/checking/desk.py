@@ -148,13 +148,13 @@ class Desk:
         """See CheckDesk."""
         return self._delivery.settle(identity, outcome)
 
-    def on_inbox(self, kind: str, body: bytes) -> None:
-        """A message of another instance, or of an operator through one. Never raises."""
+    def on_inbox(self, kind: str, body: bytes, age_s: float = 0.0) -> None:
+        """A message of another instance, or of an operator, posted `age_s` ago. Never raises."""
         if self._is_stopped:
             return
         try:
             if kind == inbox.CHECK:
-                self._delivery.asked(*inbox.read_check(body))
+                self._delivery.asked(*inbox.read_check(body), age_s)
             elif kind == inbox.REPORT:
                 self._delivery.reported(inbox.read_report(body))
             elif kind == inbox.FORGET:

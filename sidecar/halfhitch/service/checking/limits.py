@@ -13,6 +13,8 @@ class DeskLimits:
     answer_s: float = 10.0
     #: How much longer another instance may take to report.
     inbox_grace_s: float = 3.0
+    #: What has lain longer in an inbox is not delivered any more.
+    inbox_age_s: float = 2.0
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
     sweep_s: float = 0.25
     #: A group that nobody has spoken of for so long is forgotten.

@@ -273,3 +273,35 @@ async def test_a_producer_has_no_more_checks_at_once_than_it_wants() -> None:
         assert len(link.ids) == min(5, number + 3)
     assert one.sink.outcomes() == [COMMIT] * 5
     assert one.permits() == (0, 0)
+
+
+async def test_a_check_that_lay_in_the_inbox_of_a_stopped_instance_goes_another_way() -> None:
+    """Found by a fault run: asked six seconds after the commit, by an instance that woke up."""
+    world = World()
+    one, two, three = world.desk(ONE), world.desk(TWO), world.desk(THREE)
+    stopped, live = two.link(), three.link()
+    await one.ask(check())
+    instance, kind, body = world.posts.pop(0)
+    woken = world.desks[instance].desk
+    woken.on_inbox(kind, body, 7.0)
+    assert (stopped.ids, live.ids) == ([], [])
+    world.deliver()
+    world.deliver()
+    await turn()
+    assert sorted([*stopped.ids, *live.ids]) == ["T1"]
+    assert world.desks[instance].sink.reports == []
+
+
+async def test_a_check_that_lay_in_an_inbox_and_is_decided_by_now_reaches_nobody() -> None:
+    world = World()
+    one, two = world.desk(ONE), world.desk(TWO)
+    link = two.link()
+    await one.ask(check())
+    _, kind, body = world.posts.pop(0)
+    one.desk.forget([IDENTITY])
+    await turn()
+    two.desk.on_inbox(kind, body, 7.0)
+    world.deliver()
+    world.deliver()
+    assert link.ids == []
+    assert one.sink.outcomes() == [DECIDED]
