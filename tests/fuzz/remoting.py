@@ -25,6 +25,7 @@ with atheris.instrument_imports(include=["halfhitch.wire.remoting"]):
         ids,
         messages,
         properties,
+        requests,
         routing,
         sending,
         signature,
@@ -55,7 +56,7 @@ END = {
     "msgId": "FD00", "tranStateTableOffset": "2", "commitOrRollback": "8", "transactionId": "FD00",
     "fromTransactionCheck": "false",
 }  # fmt: skip
-BINARY = frame.Form.BINARY
+BINARY = requests.Form.BINARY
 KNOWN = b"".join(
     frame.encode(frame.request(code, 1, fields, form=BINARY))
     for code, fields in ((codes.SEND_MESSAGE_V2, SEND), (codes.END_TRANSACTION, END))
@@ -69,17 +70,17 @@ def outcome(read, asked):
         return error.response_code, error.remark
 
 
-def told(seen: frame.Frame) -> tuple[object, ...]:
+def told(seen: requests.Frame) -> tuple[object, ...]:
     fields = outcome(lambda asked: asked.fields, seen)
     return seen.code, seen.opaque, seen.flag, seen.remark, fields, seen.body, seen.form
 
 
-def read_all(stream: bytes, cut: int) -> tuple[list[frame.Frame], str]:
+def read_all(stream: bytes, cut: int) -> tuple[list[requests.Frame], str]:
     """On a connection that has seen the usual requests before."""
     frames = frame.Frames()
     for usual in frames.feed(KNOWN):
         READERS[0 if usual.code == codes.SEND_MESSAGE_V2 else 2](usual)
-    seen: list[frame.Frame] = []
+    seen: list[requests.Frame] = []
     try:
         for part in (stream[:cut], stream[cut:]):
             seen += frames.feed(part)
@@ -107,7 +108,7 @@ def one_input(content: bytes) -> None:
     assert [told(one) for one in seen] == [told(one) for one in cut]
     assert broken == cut_broken
     for one in seen:
-        alone = frame.Frame(
+        alone = requests.Frame(
             one.code, one.opaque, one.flag, one.language, one.version, one.remark, one.body,
             one.form, one.raw_fields, None if one.form is BINARY else one.fields,
         )  # fmt: skip

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.checking import Check, read_check
-from halfhitch.wire.remoting.frame import Form, Frame, Frames, encode, request
+from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.ids import read_message_id
 from halfhitch.wire.remoting.messages import EncodedMessage, decode_message
 from halfhitch.wire.remoting.properties import write_properties
+from halfhitch.wire.remoting.requests import Form, Frame
 from halfhitch.wire.remoting.signature import sign
 
 if TYPE_CHECKING:

@@ -27,7 +27,9 @@ from halfhitch.wire.remoting import (
     signature,
 )
 from halfhitch.wire.remoting.faults import FrameError, RemotingError
-from halfhitch.wire.remoting.frame import Form, Frame, Frames
+from halfhitch.wire.remoting.fields import write_fields
+from halfhitch.wire.remoting.frame import Frames
+from halfhitch.wire.remoting.requests import Form, Frame
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31) + 1, 2**31 - 1)
@@ -215,7 +217,7 @@ def like(draw: st.DrawFn, usual: dict[str, str]) -> bytes:
         else:
             name = draw(st.sampled_from(["ns", "nsd", "Signature", "bname", "q"]))
             pairs.insert(draw(place), (name, draw(st.sampled_from(["true", "ns", ""]))))
-    raw = b"".join(frame.write_fields({name: value}) for name, value in pairs)
+    raw = b"".join(write_fields({name: value}) for name, value in pairs)
     broken = draw(st.sampled_from([None, None, None, "byte", "cut"]))
     at = draw(st.integers(0, len(raw) - 1)) if broken else 0
     if broken == "byte":
@@ -246,14 +248,14 @@ def same_both_ways(code: int, read: object, raws: list[bytes]) -> None:
 @settings(max_examples=300)
 @given(st.lists(like(SEND_USUAL), min_size=1, max_size=8))
 def test_a_send_is_read_the_short_way_as_in_full(raws: list[bytes]) -> None:
-    usual = frame.write_fields(SEND_USUAL)
+    usual = write_fields(SEND_USUAL)
     same_both_ways(codes.SEND_MESSAGE_V2, sending.read_send, [usual, *raws, usual])
 
 
 @settings(max_examples=300)
 @given(st.lists(like(END_USUAL), min_size=1, max_size=8))
 def test_an_end_is_read_the_short_way_as_in_full(raws: list[bytes]) -> None:
-    usual = frame.write_fields(END_USUAL)
+    usual = write_fields(END_USUAL)
     same_both_ways(codes.END_TRANSACTION, ending.read_end, [usual, *raws, usual])
 
 

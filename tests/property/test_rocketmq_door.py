@@ -15,7 +15,8 @@ from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
 from halfhitch.service.admission import Admission
 from halfhitch.service.target_topics import TargetTopics
 from halfhitch.wire.remoting.faults import FrameError
-from halfhitch.wire.remoting.frame import Form, Frames, encode, request
+from halfhitch.wire.remoting.frame import Frames, encode, request
+from halfhitch.wire.remoting.requests import Form
 from harness.coordinator import Coordinator
 from harness.fake_desk import FakeDesk
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from halfhitch.doors.rocketmq.errors import NoPermission
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import Frame
 from halfhitch.wire.remoting.signature import access_key, verify
 
 

@@ -25,10 +25,11 @@ from halfhitch.wire import headers
 from halfhitch.wire.remoting import codes, ending
 from halfhitch.wire.remoting.ending import read_end
 from halfhitch.wire.remoting.faults import RemotingError
-from halfhitch.wire.remoting.frame import Frame, reply
+from halfhitch.wire.remoting.frame import reply
 from halfhitch.wire.remoting.heartbeats import read_heartbeat, read_unregister
 from halfhitch.wire.remoting.ids import maker_of
-from halfhitch.wire.remoting.sending import Send, read_batch, read_send, sent_reply
+from halfhitch.wire.remoting.requests import Frame, Send
+from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
 
 logger = logging.getLogger(__name__)
 

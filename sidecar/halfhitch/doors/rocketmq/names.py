@@ -10,7 +10,7 @@ from typing import Final
 
 from halfhitch.wire.remoting import namespaces
 from halfhitch.wire.remoting.fields import optional_text, yes
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import Frame
 
 _DOT: Final = "."
 

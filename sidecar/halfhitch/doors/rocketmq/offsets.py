@@ -10,10 +10,10 @@ from typing import Final
 
 from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.ending import End
 from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.ids import MessageIds
 from halfhitch.wire.remoting.messages import Host
+from halfhitch.wire.remoting.requests import End
 
 _PARTITION_SHIFT: Final = 48
 _OFFSET_MASK: Final = (1 << _PARTITION_SHIFT) - 1

@@ -13,7 +13,8 @@ from halfhitch.errors import ForbiddenTopic, UnknownTopic
 from halfhitch.service.target_topics import TargetTopics
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.fields import int32, text
-from halfhitch.wire.remoting.frame import Frame, reply
+from halfhitch.wire.remoting.frame import reply
+from halfhitch.wire.remoting.requests import Frame
 from halfhitch.wire.remoting.routing import (
     cluster_body,
     max_offset_fields,

@@ -7,7 +7,8 @@ import msgspec
 
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.fields import int64
-from halfhitch.wire.remoting.frame import Form, Frame, encode, request
+from halfhitch.wire.remoting.frame import encode, request
+from halfhitch.wire.remoting.requests import Form, Frame
 
 
 class Check(msgspec.Struct):

@@ -7,32 +7,15 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final
 
-import msgspec
-
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.fields import int32, int64, invalid, optional_text, text, yes
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import End, Frame
 from halfhitch.wire.remoting.shapes import LIKE_MAX, PIECE_BYTES_MAX, EndShape, Shapes, keep, spans
 
 #: What `commit_or_rollback` may be.
 UNKNOWN: Final = codes.TRANSACTION_NOT
 COMMIT: Final = codes.TRANSACTION_COMMIT
 ROLLBACK: Final = codes.TRANSACTION_ROLLBACK
-
-
-class End(msgspec.Struct):
-    """What a request to end a transaction says."""
-
-    producer_group: str
-    commit_or_rollback: int  # COMMIT, ROLLBACK or UNKNOWN, nothing else
-    from_check: bool
-    state_offset: int  # tranStateTableOffset: echoed from the answer to the half, or from a check
-    commit_log_offset: int
-    message_id: str  # the client's, or that of the half when the client made none; may be empty
-    transaction_id: str | None
-    topic: str | None  # 5.x; in the answer to a check whatever topic the check named
-    broker_name: str | None
-    namespace: str | None
 
 
 def read_end(frame: Frame) -> End:

@@ -9,14 +9,15 @@ stay bytes until somebody asks for them: the two requests of a transaction are r
 Nothing here knows what a code means.
 """
 
-from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 import msgspec
 
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.faults import FrameError, RemotingError
+from halfhitch.wire.remoting.faults import FrameError
+from halfhitch.wire.remoting.fields import write_fields
+from halfhitch.wire.remoting.requests import Form, Frame, JsonHeader
 from halfhitch.wire.remoting.shapes import Shapes
 
 #: Of everything after the length field, as RocketMQ's own servers have it.
@@ -26,56 +27,6 @@ HEADER_BYTES_MAX: Final = 262_144
 #: The first byte of a TLS handshake record. As the first byte of a frame it would be a length far
 #: beyond the limit, so one look tells the two apart.
 TLS_FIRST_BYTE: Final = 0x16
-
-
-class Form(IntEnum):
-    """How a header is written. An answer takes the form of its request."""
-
-    JSON = 0
-    BINARY = 1
-
-
-class Frame(msgspec.Struct, eq=False):
-    """A request or an answer. Made by `Frames`, or by `request` for one of ours."""
-
-    code: int
-    opaque: int  # answers carry their request's
-    flag: int
-    language: int
-    version: int
-    remark: str | None
-    body: bytes
-    form: Form
-    raw_fields: bytes = b""  # of a binary header, as they came
-    known_fields: dict[str, str] | None = None
-    shapes: Shapes | None = None  # of its connection
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The named fields. RemotingError when their bytes make no sense."""
-        known = self.known_fields
-        if known is None:
-            known = self.known_fields = read_fields(self.raw_fields)
-        return known
-
-    @property
-    def is_response(self) -> bool:
-        return self.flag & codes.RESPONSE_FLAG != 0
-
-    @property
-    def is_one_way(self) -> bool:
-        """Nobody waits for an answer."""
-        return self.flag & codes.ONE_WAY_FLAG != 0
-
-
-class _JsonHeader(msgspec.Struct):
-    code: int
-    opaque: int = 0
-    flag: int = 0
-    language: str | int | None = None
-    version: int = 0
-    remark: str | None = None
-    extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815
 
 
 _BINARY: Final = Form.BINARY
@@ -91,8 +42,7 @@ _FIXED: Final = Struct(">hbhiii")
 _PLAIN_MARK: Final = (1 << 24) + _EMPTY_HEADER_BYTES
 _PLAIN_FIELDS_BYTES_MAX: Final = HEADER_BYTES_MAX - _EMPTY_HEADER_BYTES
 _INT32_MAX: Final = 2**31 - 1
-_KEY_BYTES_MAX: Final = 2**15 - 1
-_JSON_DECODER: Final = msgspec.json.Decoder(_JsonHeader)
+_JSON_DECODER: Final = msgspec.json.Decoder(JsonHeader)
 _JSON_ENCODER: Final = msgspec.json.Encoder()
 _LANGUAGE_NUMBERS: Final = {name: number for number, name in enumerate(codes.LANGUAGES)}
 
@@ -244,44 +194,6 @@ def _json_frame(header: bytes, body: bytes) -> Frame:
         read.code, read.opaque, read.flag, language, read.version, read.remark or None, body, _JSON,
         b"", fields,
     )  # fmt: skip
-
-
-def read_fields(raw: bytes) -> dict[str, str]:
-    """The named fields of a binary header. RemotingError for what does not parse."""
-    fields: dict[str, str] = {}
-    at, end = 0, len(raw)
-    while at < end:
-        key_at = at + 2
-        value_size_at = key_at + int.from_bytes(raw[at:key_at], "big")
-        value_at = value_size_at + 4
-        if value_at > end:
-            raise _broken_fields(at)
-        (value_bytes,) = _LENGTH.unpack_from(raw, value_size_at)
-        at = value_at + value_bytes
-        if value_bytes < 0 or at > end:
-            raise _broken_fields(key_at)
-        try:
-            fields[raw[key_at:value_size_at].decode()] = raw[value_at:at].decode()
-        except UnicodeDecodeError:
-            raise _broken_fields(key_at) from None
-    return fields
-
-
-def _broken_fields(at: int) -> RemotingError:
-    return RemotingError(
-        codes.INVALID_PARAMETER, f"the header fields do not parse from byte {at} on"
-    )
-
-
-def write_fields(fields: dict[str, str]) -> bytes:
-    """Named fields as a binary header carries them."""
-    parts: list[bytes] = []
-    for name, value in fields.items():
-        key, content = name.encode(), value.encode()
-        if len(key) > _KEY_BYTES_MAX:
-            raise ValueError(f"a field name of {len(key)} bytes: {_KEY_BYTES_MAX} fit")
-        parts += (len(key).to_bytes(2, "big"), key, _LENGTH.pack(len(content)), content)
-    return b"".join(parts)
 
 
 def request(

@@ -3,7 +3,7 @@
 import msgspec
 
 from halfhitch.wire.remoting.fields import invalid, optional_text, text
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import Frame
 
 #: A client with more groups than this is not one of RocketMQ's.
 GROUP_COUNT_MAX = 1_000

@@ -7,7 +7,7 @@ import msgspec
 
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.fields import int32, text
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import Frame
 
 
 class QueuePlace(msgspec.Struct):

@@ -8,44 +8,16 @@ from operator import methodcaller
 from struct import Struct
 from typing import Final
 
-import msgspec
-
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.fields import int32, int64, invalid, optional_text, text, yes
-from halfhitch.wire.remoting.frame import Form, Frame, reply
+from halfhitch.wire.remoting.frame import reply
 from halfhitch.wire.remoting.properties import PROPERTIES_BYTES_MAX, read_properties
+from halfhitch.wire.remoting.requests import BatchedMessage, Form, Frame, Send
 from halfhitch.wire.remoting.shapes import PIECE_BYTES_MAX, Shapes, keep, spans
 
 #: More messages than this in one batch are refused: each costs more than its bytes.
 BATCH_COUNT_MAX: Final = 10_000
-
-
-class Send(msgspec.Struct):
-    """What a request to send says besides who asked."""
-
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_queue_count: int
-    queue_id: int
-    sys_flag: int
-    born_ms: int
-    flag: int
-    properties: dict[str, str]
-    reconsume_count: int
-    batch: bool
-    broker_name: str | None
-    namespace: str | None  # of clients that name it apart from the topic
-    body: bytes
-
-
-class BatchedMessage(msgspec.Struct):
-    """One message of a batch; topic, queue and group are the batch's."""
-
-    flag: int
-    properties: dict[str, str]
-    body: bytes
 
 
 _LONG_NAMES: Final = {
@@ -97,6 +69,8 @@ def _read_known(frame: Frame, shapes: Shapes) -> Send | None:
     raw = frame.raw_fields
     queue_at = raw.find(_QUEUE_ID)
     born_at = raw.find(_BORN, queue_at) + 7
+    if not 0 <= queue_at < born_at:
+        return None  # compiled, a slice must not end before it begins
     flag_at = born_at + _BORN_DIGITS
     size_at = flag_at + _FLAG_BYTES
     born = raw[born_at:flag_at]

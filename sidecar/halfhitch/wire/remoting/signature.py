@@ -11,7 +11,7 @@ from typing import Final
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.fields import optional_text
-from halfhitch.wire.remoting.frame import Frame
+from halfhitch.wire.remoting.requests import Frame
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"

@@ -13,7 +13,7 @@ from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.core.partitioning import half_partition
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.frame import Form
+from halfhitch.wire.remoting.requests import Form
 from harness.coordinator import PARTITION_COUNT
 from harness.remoting_client import Sent
 

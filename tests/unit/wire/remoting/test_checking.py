@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from halfhitch.wire.remoting.checking import Check, check_request, read_check
-from halfhitch.wire.remoting.frame import Form, Frames, request
+from halfhitch.wire.remoting.frame import Frames, request
+from halfhitch.wire.remoting.requests import Form
 
 
 def test_a_check_carries_what_its_answer_echoes() -> None:

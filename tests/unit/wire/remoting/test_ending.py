@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.ending import COMMIT, ROLLBACK, UNKNOWN, End, read_end
+from halfhitch.wire.remoting.ending import COMMIT, ROLLBACK, UNKNOWN, read_end
 from halfhitch.wire.remoting.faults import RemotingError
-from halfhitch.wire.remoting.frame import Form, Frame, Frames, encode, request, write_fields
+from halfhitch.wire.remoting.fields import write_fields
+from halfhitch.wire.remoting.frame import Frames, encode, request
+from halfhitch.wire.remoting.requests import End, Form, Frame
 from halfhitch.wire.remoting.shapes import LIKE_MAX, PIECE_BYTES_MAX
 
 UNIQUE = "FD000000000000000000000000000002029B30946E096AB30E640003"

@@ -8,7 +8,9 @@ import pytest
 
 from halfhitch.wire.remoting import codes, frame
 from halfhitch.wire.remoting.faults import FrameError, RemotingError
-from halfhitch.wire.remoting.frame import Form, Frame, Frames
+from halfhitch.wire.remoting.fields import read_fields, write_fields
+from halfhitch.wire.remoting.frame import Frames
+from halfhitch.wire.remoting.requests import Form, Frame
 
 #: One request to end a transaction, written by the Java client in both forms.
 END_JSON = (
@@ -60,7 +62,7 @@ def test_the_binary_form_is_written_as_java_writes_it() -> None:
 
 
 def test_a_frame_without_remark_takes_the_short_way() -> None:
-    raw = frame.write_fields({"a": "b"})
+    raw = write_fields({"a": "b"})
     (seen,) = Frames().feed(binary(fixed(fields=raw), b"body"))
     assert seen.raw_fields == raw
     assert seen.known_fields is None
@@ -203,9 +205,9 @@ def test_fields_that_do_not_parse_are_one_requests_trouble(raw: bytes, at: int) 
 
 
 def test_a_field_name_has_a_limit() -> None:
-    assert frame.read_fields(frame.write_fields({"x" * 32_767: ""})) == {"x" * 32_767: ""}
+    assert read_fields(write_fields({"x" * 32_767: ""})) == {"x" * 32_767: ""}
     with pytest.raises(ValueError, match="32768 bytes"):
-        frame.write_fields({"x" * 32_768: ""})
+        write_fields({"x" * 32_768: ""})
 
 
 @pytest.mark.parametrize("content", [END_JSON, END_BINARY])

@@ -9,17 +9,10 @@ import pytest
 
 from halfhitch.wire.remoting import codes, sending
 from halfhitch.wire.remoting.faults import RemotingError
-from halfhitch.wire.remoting.frame import (
-    Form,
-    Frame,
-    Frames,
-    encode,
-    read_fields,
-    reply,
-    request,
-    write_fields,
-)
-from halfhitch.wire.remoting.sending import BatchedMessage, Send, read_batch, read_send, sent_reply
+from halfhitch.wire.remoting.fields import read_fields, write_fields
+from halfhitch.wire.remoting.frame import Frames, encode, reply, request
+from halfhitch.wire.remoting.requests import BatchedMessage, Form, Frame, Send
+from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
 from halfhitch.wire.remoting.shapes import PIECE_BYTES_MAX, PIECES_MAX
 
 UNIQUE = "FD000000000000000000000000000002029B30946E096AB30E560002"

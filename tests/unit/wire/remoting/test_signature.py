@@ -6,7 +6,8 @@ import pytest
 
 from halfhitch.wire.remoting import codes, signature
 from halfhitch.wire.remoting.faults import RemotingError
-from halfhitch.wire.remoting.frame import Frame, request
+from halfhitch.wire.remoting.frame import request
+from halfhitch.wire.remoting.requests import Frame
 
 
 def signed(fields: dict[str, str], *, skipped: str = "", secret: str = "secret") -> Frame:
