@@ -20,13 +20,9 @@ in a done mark they are the fact. Reading is strict and total: any record gives 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from halfhitch.core.model import (
-    COPIED,
-    ConflictKind,
     ConflictMark,
     ConflictRead,
     DecisionRead,
@@ -35,14 +31,22 @@ from halfhitch.core.model import (
     HalfOffset,
     Identity,
     OpOffset,
-    ProducerGroup,
     Resolution,
-    ResolutionSource,
     TimestampMs,
-    TransactionId,
 )
 from halfhitch.wire import headers as names
-from halfhitch.wire.half import DIGITS_MAX, INDEX_MAX, Garbage, Headers, unknown_version
+from halfhitch.wire.half import DIGITS_MAX, Garbage, Headers, unknown_version
+from halfhitch.wire.op_entries import (
+    ConflictEntry,
+    DecisionEntry,
+    DoneEntry,
+    NoteEntry,
+    decode_conflicts,
+    decode_decisions,
+    decode_done,
+    decode_notes,
+    encode,
+)
 
 #: What one record takes at most; Kafka's own limit is a little above a million bytes.
 MARKS_MAX: Final = 1_000
@@ -53,55 +57,19 @@ _ENTRY_REST_BYTES: Final = 80
 #: A longer value is not ours.
 VALUE_BYTES_MAX: Final = 900_000
 
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-#: NewTypes, so that no entry has to be turned into them: each would be a call at run time.
-_Group = Annotated[ProducerGroup, msgspec.Meta(min_length=1, max_length=255)]
-_Id = Annotated[TransactionId, msgspec.Meta(min_length=1, max_length=255)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-_Covered = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX + 1)]
-_Ending = Annotated[int, msgspec.Meta(ge=COPIED, le=INDEX_MAX + 1)]
-_LogOffset = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class DecisionEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """One transaction's decision."""
-
-    producer_group: _Group
-    transaction_id: _Id
-    covered_count: _Covered
-    offset_count: _Count
-    source: ResolutionSource
-    reason: str | None = None
-
-
-class DoneEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """These halves need nothing more, because their transaction ended so."""
-
-    producer_group: _Group
-    transaction_id: _Id
-    ending: _Ending
-    offset_count: _Count
-
-
-class ConflictEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Something lost against the winning decision."""
-
-    producer_group: _Group
-    transaction_id: _Id
-    kind: ConflictKind
-    losing_op_offset: _LogOffset
-    offset_count: _Count
-
-
-class NoteEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What an operator did that is no decision."""
-
-    producer_group: _Group
-    transaction_id: _Id
-    action: _Text
-    operator: str
-    reason: str
-
+__all__ = [
+    "ConflictEntry",
+    "DecisionEntry",
+    "DoneEntry",
+    "Entry",
+    "NoteEntry",
+    "OpRead",
+    "read",
+    "tag_of",
+    "write",
+    "write_note",
+    "write_step",
+]
 
 Entry = DecisionEntry | DoneEntry | ConflictEntry | NoteEntry
 OpRead = DecisionRead | DoneRead | ConflictRead
@@ -111,12 +79,6 @@ TAG_CONFLICT: Final = b"x"
 TAG_NOTE: Final = b"o"
 _RESOLUTION_OF_TAG: Final = {resolution.value.encode(): resolution for resolution in Resolution}
 _VERSION: Final = str(names.RECORD_VERSION).encode()
-
-_encode = msgspec.json.Encoder().encode
-_decode_decisions = msgspec.json.Decoder(list[DecisionEntry]).decode
-_decode_done = msgspec.json.Decoder(list[DoneEntry]).decode
-_decode_notes = msgspec.json.Decoder(list[NoteEntry]).decode
-_decode_conflicts = msgspec.json.Decoder(list[ConflictEntry]).decode
 
 
 def tag_of(resolution: Resolution) -> bytes:
@@ -129,7 +91,7 @@ def write(
 ) -> tuple[bytes, Headers]:
     """Value and headers of one op record; `half_offsets` of all entries in their order."""
     value = b"".join([b"%d," % half_offset for half_offset in half_offsets])
-    return value, [(names.TAGS, tag), (names.HALFHITCH, _VERSION + _encode(entries))]
+    return value, [(names.TAGS, tag), (names.HALFHITCH, _VERSION + encode(entries))]
 
 
 def write_note(
@@ -223,7 +185,7 @@ def _read_entries(
     position = 0
     resolution = _RESOLUTION_OF_TAG.get(tag or b"")
     if resolution is not None:
-        for decision in _decode_decisions(body):
+        for decision in decode_decisions(body):
             count = decision.offset_count
             hints = half_offsets[position : position + count]
             position += count
@@ -239,21 +201,21 @@ def _read_entries(
                 )
             )
     elif tag == TAG_DONE:
-        for done in _decode_done(body):
+        for done in decode_done(body):
             count = done.offset_count
             taken = tuple(half_offsets[position : position + count])
             position += count
             identity = (done.producer_group, done.transaction_id)
             result.append(DoneRead(op_offset, stored_at_ms, identity, done.ending, taken))
     elif tag == TAG_CONFLICT:
-        for lost in _decode_conflicts(body):
+        for lost in decode_conflicts(body):
             taken = tuple(half_offsets[position : position + lost.offset_count])
             position += lost.offset_count
             identity = (lost.producer_group, lost.transaction_id)
             losing = OpOffset(lost.losing_op_offset)
             result.append(ConflictRead(op_offset, stored_at_ms, identity, lost.kind, losing, taken))
     elif tag == TAG_NOTE:
-        _decode_notes(body)
+        decode_notes(body)
     else:
         raise ValueError(f"unknown tag {tag!r}")
     if position != len(half_offsets):
