@@ -265,7 +265,7 @@ class WriteOutcome(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class TargetRecord:
     """One record for a target topic."""
 
@@ -274,6 +274,20 @@ class TargetRecord:
     key: bytes | None
     value: bytes | None
     headers: KafkaHeaders
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.headers = headers
 
 
 @dataclass(slots=True)

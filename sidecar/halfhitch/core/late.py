@@ -10,9 +10,8 @@ There is nothing to forward any more, but each of them needs a done mark:
 Such a mark travels through steps as a transaction without a resolution.
 """
 
-from collections import deque
-
 from halfhitch.core.model import HalfOffset, Identity, OpOffset, TimestampMs
+from halfhitch.core.ready import Ready
 from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.core.watermarks import Watermarks
 
@@ -20,7 +19,7 @@ from halfhitch.core.watermarks import Watermarks
 class LateMarks:
     """Makes them, and puts them into the ledger's queue of what is ready."""
 
-    def __init__(self, ready: deque[Transaction], watermarks: Watermarks) -> None:
+    def __init__(self, ready: Ready, watermarks: Watermarks) -> None:
         self._ready = ready
         self._watermarks = watermarks
         # Bounded by the memory of the finished: only what is remembered can be repeated.

@@ -44,7 +44,7 @@ class ConflictKind(StrEnum):
     UNCOVERED = "uncovered"  # a half message that the winning commit does not cover
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class HalfRead:
     """A half message was read from the half log (one message of one transaction)."""
 
@@ -62,8 +62,38 @@ class HalfRead:
     born: "Resolution | None" = None  # put back: decided already, covering so many messages
     born_count: int = 0
 
+    def __init__(
+        self,
+        half_offset: HalfOffset,
+        stored_at_ms: TimestampMs,
+        identity: Identity,
+        index: int,
+        size_bytes: int,
+        immunity_ms: int = -1,
+        check_count: int = 0,
+        first_stored_ms: int = -1,
+        first_half_offset: int = -1,
+        resumed_count: int = 0,
+        fence: int = -1,
+        born: "Resolution | None" = None,
+        born_count: int = 0,
+    ) -> None:
+        self.half_offset = half_offset
+        self.stored_at_ms = stored_at_ms
+        self.identity = identity
+        self.index = index
+        self.size_bytes = size_bytes
+        self.immunity_ms = immunity_ms
+        self.check_count = check_count
+        self.first_stored_ms = first_stored_ms
+        self.first_half_offset = first_half_offset
+        self.resumed_count = resumed_count
+        self.fence = fence
+        self.born = born
+        self.born_count = born_count
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, init=False)
 class DecisionRead:
     """A decision was read from the op log (tag c or r)."""
 
@@ -75,8 +105,26 @@ class DecisionRead:
     source: ResolutionSource
     half_hint: int = -1  # highest half offset that the record names for it
 
+    def __init__(
+        self,
+        op_offset: OpOffset,
+        stored_at_ms: TimestampMs,
+        identity: Identity,
+        resolution: Resolution,
+        covered_count: int,
+        source: ResolutionSource,
+        half_hint: int = -1,
+    ) -> None:
+        self.op_offset = op_offset
+        self.stored_at_ms = stored_at_ms
+        self.identity = identity
+        self.resolution = resolution
+        self.covered_count = covered_count
+        self.source = source
+        self.half_hint = half_hint
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, init=False)
 class DoneRead:
     """A done mark was read from the op log (tag d): these half offsets need nothing more."""
 
@@ -85,6 +133,20 @@ class DoneRead:
     identity: Identity
     ending: int  # messages committed, ROLLED_BACK or PARKED
     half_offsets: tuple[HalfOffset, ...]
+
+    def __init__(
+        self,
+        op_offset: OpOffset,
+        stored_at_ms: TimestampMs,
+        identity: Identity,
+        ending: int,
+        half_offsets: tuple[HalfOffset, ...],
+    ) -> None:
+        self.op_offset = op_offset
+        self.stored_at_ms = stored_at_ms
+        self.identity = identity
+        self.ending = ending
+        self.half_offsets = half_offsets
 
 
 @dataclass(slots=True)
@@ -107,13 +169,23 @@ GIVEN_UP = -2  # nobody could say what became of it: kept on the parked topic, u
 COPIED = -3
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class DoneMark:
     """To be written: one transaction needs nothing more for these half offsets."""
 
     identity: Identity
     ending: int
     half_offsets: list[HalfOffset]
+
+    def __init__(
+        self,
+        identity: Identity,
+        ending: int,
+        half_offsets: list[HalfOffset],
+    ) -> None:
+        self.identity = identity
+        self.ending = ending
+        self.half_offsets = half_offsets
 
 
 @dataclass(slots=True)

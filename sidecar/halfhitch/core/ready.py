@@ -10,7 +10,7 @@ transaction the first does; so an old place is either passed over or comes too l
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from halfhitch.core.transaction import State, Transaction, Trigger
@@ -21,18 +21,34 @@ _PLANNED: Final = Trigger.PLANNED
 _READY: Final = State.READY
 
 
-class Ready(deque[Transaction]):
+class Ready:
     """See the module's text; bounded by what is unfinished."""
 
-    __slots__ = ()
+    def __init__(self, transactions: Iterable[Transaction] = ()) -> None:
+        # Not a base class, or it could not be compiled. Bounded by what is unfinished.
+        self._queue: deque[Transaction] = deque(transactions)
+
+    def append(self, transaction: Transaction) -> None:
+        """It is the last one now."""
+        self._queue.append(transaction)
+
+    def extendleft(self, transactions: Iterable[Transaction]) -> None:
+        """Each of these becomes the first one, in turn."""
+        self._queue.extendleft(transactions)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._queue)
 
     def choose(self, message_count_max: int, bytes_max: int) -> list[Transaction]:
         """Take the next ones for a step. At least one, however large."""
         chosen: list[Transaction] = []
         messages = size_bytes = 0
-        popleft = self.popleft
-        while self and (not chosen or (messages < message_count_max and size_bytes < bytes_max)):
-            transaction = popleft()
+        queue = self._queue
+        while queue and (not chosen or (messages < message_count_max and size_bytes < bytes_max)):
+            transaction = queue.popleft()
             if transaction.state is not _READY:
                 continue  # finished by a done mark while it waited here, or put aside
             transaction.move(_PLANNED)
@@ -43,11 +59,12 @@ class Ready(deque[Transaction]):
 
     def look(self, message_count_max: int, bytes_max: int) -> list[Transaction]:
         """Whom `choose` would take; nobody is moved."""
-        while self and self[0].state is not _READY:
-            self.popleft()
+        queue = self._queue
+        while queue and queue[0].state is not _READY:
+            queue.popleft()
         found: dict[Transaction, None] = {}
         messages = size_bytes = 0
-        for transaction in self:
+        for transaction in queue:
             if found and (messages >= message_count_max or size_bytes >= bytes_max):
                 break
             if transaction.state is _READY and transaction not in found:
@@ -73,4 +90,4 @@ class Ready(deque[Transaction]):
         back = [t for t in transactions if t.state is _ASIDE]
         for transaction in back:
             transaction.move(Trigger.TAKEN_BACK)
-        self.extendleft(reversed(back))
+        self._queue.extendleft(reversed(back))

@@ -32,7 +32,7 @@ STATE_AFTER = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class OutgoingMessage:
     """One message of a transaction, as the caller wants it to appear on its topic."""
 
@@ -41,6 +41,20 @@ class OutgoingMessage:
     value: bytes | None
     headers: UserHeaders
     partition: int | None = None  # fixed by the caller; else chosen by key as a Java producer would
+
+    def __init__(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: UserHeaders,
+        partition: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.partition = partition
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ DECIDED_AS: Final = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Begun:
     """A decision that is being stored."""
 
@@ -47,6 +47,20 @@ class Begun:
     stored: "Future[int]"  # its op offset
     decided: Resolution | None  # known here before it was asked for
     rival: UnderWay | None  # was under way before it
+
+    def __init__(
+        self,
+        identity: Identity,
+        requested: Resolution,
+        stored: "Future[int]",
+        decided: Resolution | None,
+        rival: UnderWay | None,
+    ) -> None:
+        self.identity = identity
+        self.requested = requested
+        self.stored = stored
+        self.decided = decided
+        self.rival = rival
 
     def check(self) -> None:
         """Once it is stored: raises when an earlier decision stands, or may stand."""

@@ -23,7 +23,7 @@ _BATCH_MAX: Final = op_wire.MARKS_MAX
 _ENTRIES_BYTES_MAX: Final = 500_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Decision:
     """One decision to be made durable."""
 
@@ -34,23 +34,59 @@ class Decision:
     source: ResolutionSource
     reason: str | None = None
 
+    def __init__(
+        self,
+        identity: Identity,
+        resolution: Resolution,
+        covered_count: int,
+        half_offsets: tuple[int, ...],
+        source: ResolutionSource,
+        reason: str | None = None,
+    ) -> None:
+        self.identity = identity
+        self.resolution = resolution
+        self.covered_count = covered_count
+        self.half_offsets = half_offsets
+        self.source = source
+        self.reason = reason
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, init=False)
 class UnderWay:
     """A decision that was asked for before and has not been confirmed yet."""
 
     resolution: Resolution
     #: How it went, once known. Records of one partition arrive in the order of asking: whoever was
     #: asked later and is confirmed can look here.
-    is_stored: bool | None = None
-    error: BaseException | None = None
+    is_stored: bool | None
+    error: BaseException | None
+
+    def __init__(
+        self,
+        resolution: Resolution,
+        is_stored: bool | None = None,  # noqa: FBT001 - a field
+        error: BaseException | None = None,
+    ) -> None:
+        self.resolution = resolution
+        self.is_stored = is_stored
+        self.error = error
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class _Item:
     decision: Decision
     future: "Future[int]"
     under_way: UnderWay
+
+    def __init__(
+        self,
+        decision: Decision,
+        future: "Future[int]",
+        under_way: UnderWay,
+    ) -> None:
+        self.decision = decision
+        self.future = future
+        self.under_way = under_way
 
     @property
     def entry_bytes_max(self) -> int:

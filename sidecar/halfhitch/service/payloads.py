@@ -16,7 +16,7 @@ from halfhitch.ports import KafkaHeaders, PartitionReader, StoredRecord
 _OVERHEAD_BYTES: Final = 1_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Payload:
     """A half record without its place."""
 
@@ -24,6 +24,18 @@ class Payload:
     value: bytes | None
     headers: KafkaHeaders
     size_bytes: int
+
+    def __init__(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: KafkaHeaders,
+        size_bytes: int,
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.size_bytes = size_bytes
 
 
 class PayloadLostError(KafkaUnavailable):

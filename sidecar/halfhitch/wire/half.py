@@ -63,7 +63,7 @@ class Garbage:
     is_newer: bool = False  # of a later version: not garbage to whoever wrote it
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class HalfRecord:
     """Everything a half record says besides key and value."""
 
@@ -84,6 +84,40 @@ class HalfRecord:
     fence: int = 0  # once put back: the op offset of the note that says so
     born: Resolution | None = None  # once put back: as what it had been decided before
     born_count: int = 0  # and how many messages that covers
+
+    def __init__(
+        self,
+        transaction_id: str,
+        producer_group: str,
+        index: int,
+        born_ms: int,
+        instance: str,
+        target_topic: str,
+        target_partition: int | None = None,
+        immunity_s: int | None = None,
+        check_count: int = 0,
+        first_half_offset: int | None = None,
+        first_stored_ms: int | None = None,
+        resumed_count: int = 0,
+        fence: int = 0,
+        born: Resolution | None = None,
+        born_count: int = 0,
+    ) -> None:
+        self.transaction_id = transaction_id
+        self.producer_group = producer_group
+        self.index = index
+        self.born_ms = born_ms
+        self.instance = instance
+        self.target_topic = target_topic
+        self.target_partition = target_partition
+        self.immunity_s = immunity_s
+        self.check_count = check_count
+        self.first_half_offset = first_half_offset
+        self.first_stored_ms = first_stored_ms
+        self.resumed_count = resumed_count
+        self.fence = fence
+        self.born = born
+        self.born_count = born_count
 
 
 def system_headers(record: HalfRecord) -> Headers:
@@ -263,13 +297,23 @@ def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garba
         return Garbage(half_offset, "a system header does not parse")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Forward:
     """Where a committed half goes and with which headers."""
 
     target_topic: str
     target_partition: int | None
     headers: Headers
+
+    def __init__(
+        self,
+        target_topic: str,
+        target_partition: int | None,
+        headers: Headers,
+    ) -> None:
+        self.target_topic = target_topic
+        self.target_partition = target_partition
+        self.headers = headers
 
 
 def read_forward(half_offset: int, headers: Headers | None) -> Forward | Garbage:

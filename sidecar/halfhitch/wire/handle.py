@@ -32,7 +32,7 @@ TOPICS_MAX: Final = 16
 KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Handle:
     """The content of a handle."""
 
@@ -41,6 +41,20 @@ class Handle:
     transaction_id: str
     half_offsets: tuple[int, ...]
     topics: tuple[str, ...] = ()  # distinct, as far as they are carried
+
+    def __init__(
+        self,
+        partition: int,
+        producer_group: str,
+        transaction_id: str,
+        half_offsets: tuple[int, ...],
+        topics: tuple[str, ...] = (),
+    ) -> None:
+        self.partition = partition
+        self.producer_group = producer_group
+        self.transaction_id = transaction_id
+        self.half_offsets = half_offsets
+        self.topics = topics
 
 
 class HandleCodec:

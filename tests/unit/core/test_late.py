@@ -1,17 +1,16 @@
 """What comes after the end: a mark for each copy, one mark for all who ask again."""
 
-from collections import deque
-
 from halfhitch.core.late import LateMarks
 from halfhitch.core.model import ROLLED_BACK, HalfOffset, OpOffset
-from halfhitch.core.transaction import State, Transaction, Trigger
+from halfhitch.core.ready import Ready
+from halfhitch.core.transaction import State, Trigger
 from halfhitch.core.watermarks import Watermarks
 from harness.ledger_script import identity_of
 
 
 class World:
     def __init__(self) -> None:
-        self.ready: deque[Transaction] = deque()
+        self.ready = Ready()
         self.watermarks = Watermarks(100, 50)
         self.late = LateMarks(self.ready, self.watermarks)
 
@@ -54,7 +53,7 @@ def test_whoever_asks_after_the_mark_was_read_gets_another() -> None:
     world = World()
     world.late.repeat(identity_of("T1"), 1, OpOffset(45))
     world.late.done_read(identity_of("T1"))
-    assert world.ready[0].state is State.FINISHED
+    assert next(iter(world.ready)).state is State.FINISHED
     world.late.repeat(identity_of("T1"), 1, OpOffset(46))
     assert [mark.state for mark in world.ready] == [State.FINISHED, State.READY]
 
@@ -68,7 +67,7 @@ def test_a_mark_read_that_nobody_asked_for_changes_nothing() -> None:
 def test_a_question_is_read_again_by_a_replay_until_it_is_answered() -> None:
     world = World()
     world.late.repeat(identity_of("T1"), 1, OpOffset(39))
-    mark = world.ready[0]
+    mark = next(iter(world.ready))
     for trigger in (Trigger.PLANNED, Trigger.CONFIRMED):
         assert world.op_watermark() == 39
         mark.move(trigger)

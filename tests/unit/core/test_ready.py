@@ -68,7 +68,7 @@ def test_who_is_chosen_by_name_and_aborted_keeps_his_place_before_the_others() -
     ready = queue_of(one, two)
     for transaction in ready.take([one]):
         transaction.move(Trigger.ABORTED)
-        ready.appendleft(transaction)
+        ready.extendleft([transaction])
     assert everything(ready) == ["T1", "T2"]
 
 

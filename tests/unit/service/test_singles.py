@@ -159,7 +159,7 @@ async def test_a_bug_behind_the_door_is_an_answer_too() -> None:
     async def broken(topic: str) -> int:
         raise RuntimeError("broken")
 
-    it.service._parts.admission.learn = broken  # type: ignore[method-assign]
+    it.service._parts.admission._catalog.refresh = broken  # type: ignore[method-assign]
     error = await prepared(it)
     assert type(error) is HalfHitchError
     assert "RuntimeError" in error.message
