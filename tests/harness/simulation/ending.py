@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from halfhitch.core.model import ResolutionSource
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.parked import LateDecision, read_parked
+from harness.attributes import attributes
 from harness.simulation.account import judge
 from harness.simulation.cluster import HALF, OP, PARKED, TARGETS
 from harness.simulation.life import HORIZON_MS, Life
@@ -40,7 +42,7 @@ def _nothing_is_left(life: Life) -> None:
     ledger, owner = life.ledger, life.owner
     assert owner is not None
     for part in (ledger, ledger.checks):
-        for name, value in vars(part).items():
+        for name, value in attributes(part).items():
             if isinstance(value, deque | list | dict | set):
                 assert not value, f"left behind in {type(part).__name__}.{name}: {value}"
     counts = ledger.checks.counts()
@@ -105,6 +107,6 @@ def _check_memory(ledger: Ledger) -> None:
 def _commit_one(life: Life, name: str) -> None:
     record = HalfRecord(name, "after", 0, 0, "i-1", TARGETS[0])
     half_offset = life.cluster.append(HALF, None, b"", system_headers(record))
-    entry = op_wire.DecisionEntry("after", name, 1, 1, op_wire.ResolutionSource.PRODUCER)
+    entry = op_wire.DecisionEntry("after", name, 1, 1, ResolutionSource.PRODUCER)
     value, headers = op_wire.write(b"c", [entry], [half_offset])
     life.cluster.append(OP, None, value, headers)

@@ -4,6 +4,7 @@ import pytest
 
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import PARKED, ROLLED_BACK
+from harness.attributes import attributes
 from harness.ledger_script import LedgerScript, identity_of
 
 RULES = CheckRules(jitter=0.0)
@@ -267,10 +268,10 @@ def test_what_is_said_of_an_older_number_says_nothing(is_counted: bool, is_lost:
     script.pass_time(INTERVAL_MS)
     script.carried_out(permits=1)
     transaction = script.transaction("T1")
-    before = {name: getattr(transaction, name) for name in type(transaction).__slots__}
+    before = attributes(transaction)
     for number in (0, 1, 3):
         script.report("T1", number, is_counted=is_counted, is_lost=is_lost)
-    assert before == {name: getattr(transaction, name) for name in before}
+    assert attributes(transaction) == before
     script.report("T1", 2)
     assert transaction.is_delivered
 

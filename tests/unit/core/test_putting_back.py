@@ -17,7 +17,7 @@ from halfhitch.core.model import (
     Standing,
     TimestampMs,
 )
-from halfhitch.core.transaction import Transaction
+from harness.attributes import attributes
 from harness.ledger_script import LedgerScript, identity_of
 
 RULES = CheckRules(jitter=0.0)
@@ -113,9 +113,7 @@ def test_live_and_on_replay_the_new_life_is_the_same(
         transaction.aged_from_ms = transaction.decided_op_offset = 0  # type: ignore[assignment]
         transaction.is_told = False
         transaction.wake_ms = -1
-    assert [getattr(ours, name) for name in Transaction.__slots__] == [
-        getattr(theirs, name) for name in Transaction.__slots__
-    ]
+    assert attributes(ours) == attributes(theirs)
     assert script.ledger.counts[:3] == heir.ledger.counts[:3]
 
 

@@ -13,6 +13,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.errors import InvariantViolation
+from harness.attributes import attributes
 from harness.ledger_script import identity_of
 
 #: Written down a second time on purpose: a change of the table must be meant.
@@ -56,10 +57,6 @@ def decided(transaction: Transaction, resolution: Resolution, covered_count: int
     return transaction
 
 
-def everything(transaction: Transaction) -> dict[str, object]:
-    return {name: getattr(transaction, name) for name in Transaction.__slots__}
-
-
 @pytest.mark.parametrize(("state", "trigger"), list(LEGAL))
 def test_a_legal_trigger_leads_where_the_table_says(state: str, trigger: str) -> None:
     transaction = begun(State[state])
@@ -71,10 +68,10 @@ def test_a_legal_trigger_leads_where_the_table_says(state: str, trigger: str) ->
 def test_an_illegal_trigger_raises_and_changes_nothing(state: State, trigger: Trigger) -> None:
     transaction = with_halves(0, 1, 1)
     transaction.state = state
-    before = everything(transaction)
+    before = attributes(transaction)
     with pytest.raises(InvariantViolation, match=f"{trigger.name} in state {state.name}"):
         transaction.move(trigger)
-    assert everything(transaction) == before
+    assert attributes(transaction) == before
 
 
 def test_what_is_finished_stays_finished() -> None:

@@ -77,17 +77,17 @@ class KafkaRecordLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._broken = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="record-log", daemon=True)
+        self._poller = threading.Thread(target=self._poll, name="record-log", daemon=True)
 
     def start(self) -> None:
         """Begin polling; call on the event loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._poller.start()
 
     @property
     def is_alive(self) -> bool:
         """False when the thread has died: nothing is acknowledged, and only a restart helps."""
-        return self._thread.is_alive()
+        return self._poller.is_alive()
 
     async def stop(self, drain_s: float) -> None:
         """Wait for what is in flight, at most `drain_s`, then stop the thread."""
@@ -98,7 +98,7 @@ class KafkaRecordLog:
             await asyncio.sleep(0.01)
         await asyncio.to_thread(self._producer.flush, drain_s)
         self._stopping.set()
-        await asyncio.to_thread(self._thread.join, _POLL_S * 5)
+        await asyncio.to_thread(self._poller.join, _POLL_S * 5)
         self._deliver()
         await asyncio.to_thread(self._producer.close)
 

@@ -32,9 +32,10 @@ from halfhitch.doors.rocketmq.offsets import Address
 from halfhitch.service.checking.api import CheckDesk
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
-from halfhitch.wire.remoting.frame import Frame, Frames, starts_tls
+from halfhitch.wire.remoting.frame import Frames, starts_tls
 from halfhitch.wire.remoting.ids import MessageIds
 from halfhitch.wire.remoting.messages import Host
+from halfhitch.wire.remoting.requests import Frame
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,12 @@ class Surroundings:
     requires_tls: bool
 
 
-class Connection(asyncio.Protocol):
-    """The door's side of one connection."""
+class Connection:
+    """The door's side of one connection.
+
+    An asyncio.Protocol by its methods only: a class that inherits from an interpreted one would
+    stay half interpreted where this module is compiled.
+    """
 
     __slots__ = (
         "_address",

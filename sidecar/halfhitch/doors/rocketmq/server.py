@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from halfhitch.doors.rocketmq.access import AccessControl
 from halfhitch.doors.rocketmq.connection import Connection, Surroundings
@@ -116,7 +116,9 @@ class RocketmqDoor:
         )
         self._look()
         try:
-            await self._listen(loop, partial(Connection, surroundings))
+            # It has a protocol's methods, and loops ask for no more.
+            factory = cast("Callable[[], asyncio.Protocol]", partial(Connection, surroundings))
+            await self._listen(loop, factory)
         except (OSError, OverflowError) as error:
             await self.stop(0)
             raise ConfigurationError(
@@ -126,7 +128,7 @@ class RocketmqDoor:
         self._sweeper = asyncio.create_task(self._sweep(), name="rocketmq-door-sweep")
 
     async def _listen(
-        self, loop: asyncio.AbstractEventLoop, factory: Callable[[], Connection]
+        self, loop: asyncio.AbstractEventLoop, factory: Callable[[], asyncio.Protocol]
     ) -> None:
         options = self._options
         if options.tls is None:
