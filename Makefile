@@ -4,10 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+COMPILED_TESTS := $(addprefix tests/,unit/core unit/wire unit/service unit/doors property scenarios simulation/test_simulation.py)
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations simulate faults check format conformance bench bench-before bench-rocketmq lock clean
+.PHONY: help setup demo test mutations simulate faults check format conformance bench bench-before bench-rocketmq \
+	bench-compiled compiled test-compiled lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -64,6 +66,20 @@ bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternat
 
 bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
 	$(BIN)/python tests/benchmarks/rocketmq $(ARGS)
+
+bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
+	$(BIN)/python tests/benchmarks/twins $(ARGS)
+
+# Not with pip, which would build the wheel twice, the first time for its metadata.
+compiled: $(STAMP) ## the hot path in C, ready to run, in build/compiled (mypyc; minutes; needs a C compiler)
+	test -x build/tools/bin/pyproject-build || { $(PYTHON) -m venv build/tools && \
+		build/tools/bin/python -m pip install --quiet --disable-pip-version-check build; }
+	rm -rf build/compiled build/compiled-wheel
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 build/tools/bin/pyproject-build --wheel --outdir build/compiled-wheel .
+	$(BIN)/python -m zipfile -e build/compiled-wheel/*.whl build/compiled
+
+test-compiled: $(STAMP) ## what the tests say of the compiled hot path (after `make compiled`)
+	PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m pytest -q --compiled $(COMPILED_TESTS)
 
 lock: ## newest versions into requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \

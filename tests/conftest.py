@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import halfhitch
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
 
 if TYPE_CHECKING:
@@ -38,6 +39,26 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--compiled", action="store_true", help="of the compiled hot path (make test-compiled)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_wanted = config.getoption("--compiled")
+    if is_wanted is not halfhitch.is_compiled():
+        raise pytest.UsageError(
+            "the hot path is not the compiled one: run `make compiled`, then `make test-compiled`"
+            if is_wanted
+            else "the hot path is the compiled one, and that was not asked for with --compiled"
+        )
+    for item in items:
+        marker = item.get_closest_marker("interpreted")
+        if is_wanted and marker is not None:
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
 def pytest_report_header() -> str:

@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def version_line() -> str:
     """What --version shows."""
-    from halfhitch import __version__
+    from halfhitch import __version__, is_compiled
 
-    return f"halfhitch {__version__}"
+    return f"halfhitch {__version__}{' (compiled)' if is_compiled() else ''}"
 
 
 def _explain(error: Exception) -> int | None:

@@ -26,6 +26,14 @@ __all__ = [
 ]
 
 
+def is_compiled() -> bool:
+    """Whether the hot path here is the one in C (`make compiled`); what it does is the same."""
+    from importlib.util import find_spec
+
+    spec = find_spec("halfhitch.core.ledger")
+    return spec is not None and not str(spec.origin).endswith(".py")
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
         import halfhitch.client

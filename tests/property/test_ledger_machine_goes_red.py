@@ -472,6 +472,7 @@ def is_red(scenario: str) -> bool:
         return True
 
 
+@pytest.mark.interpreted("takes parts of the ledger away, which only an interpreted one allows")
 @pytest.mark.parametrize("mutation", RARE, ids=lambda mutation: mutation.__name__)
 def test_a_scenario_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     assert not is_red(RARE[mutation])

@@ -149,6 +149,7 @@ def test_a_loser_that_does_not_wait_here_changes_nothing() -> None:
     assert decisions.first_op_offset == 1
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_a_flood_is_noticed_and_nothing_of_it_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early, "EARLY_MAX", 2)
     decisions = waiting(decision("T1", 1))

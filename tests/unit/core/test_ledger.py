@@ -260,6 +260,7 @@ def test_an_uncovered_on_record_says_nothing_about_a_contrary_decision() -> None
     assert on_record(script.planned().conflicts) == [contrary("T1", losing)]
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_a_flood_of_contrary_decisions_is_spread_over_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -334,6 +335,7 @@ def test_a_strangers_decision_holds_the_op_watermark_until_it_is_forgotten_and_c
     assert script.planned().op_watermark > 4
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_reading_the_op_log_stops_while_too_many_decisions_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

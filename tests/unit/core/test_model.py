@@ -74,4 +74,4 @@ def test_a_half_that_says_no_more_is_a_first_copy_with_the_default_immunity() ->
     "kind", [kind for kind in vars(model).values() if isinstance(kind, type) and is_dataclass(kind)]
 )
 def test_values_made_for_each_record_carry_no_dictionary(kind: type) -> None:
-    assert not hasattr(kind.__new__(kind), "__dict__")
+    assert kind.__dictoffset__ == 0

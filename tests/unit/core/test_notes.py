@@ -52,6 +52,7 @@ def test_two_transactions_may_share_an_op_record() -> None:
     assert [note.identity[1] for note in found.for_step()] == ["T1", "T2"]
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_a_step_writes_so_many_and_the_rest_must_be_found_by_a_replay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -99,6 +99,7 @@ def test_one_that_is_put_to_sleep_again_while_others_are_woken_is_not_woken_twic
     assert sleepers.live == 3
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_the_dropped_ones_are_swept_away_when_they_are_many_and_the_majority(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -119,6 +120,7 @@ def test_the_dropped_ones_are_swept_away_when_they_are_many_and_the_majority(
     assert (sleepers._buckets, sleepers._keys) == ({}, [])
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_a_majority_of_living_ones_is_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "_DROPPED_MAX", 10)
     sleepers = Timers()
@@ -133,6 +135,7 @@ def test_a_majority_of_living_ones_is_not_swept(monkeypatch: pytest.MonkeyPatch)
     assert len(woken(sleepers, 5_000)) == 100
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_done_each_is_woken_once_and_not_before_its_last_time(
     seed: int, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def test_a_group_of_which_nobody_waits_has_no_queue() -> None:
     assert queues.fresh == {}
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_the_decided_do_not_pile_up_where_nobody_takes_them_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

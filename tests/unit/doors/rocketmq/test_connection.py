@@ -13,7 +13,8 @@ import pytest
 from halfhitch.doors.rocketmq import Limits, server_context
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.frame import Form, encode, request
+from halfhitch.wire.remoting.frame import encode, request
+from halfhitch.wire.remoting.requests import Form
 from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S
 
@@ -102,6 +103,7 @@ async def test_many_requests_of_a_connection_are_worked_on_at_once(stage: Any) -
     assert len(stage.it.halves()) == 100
 
 
+@pytest.mark.interpreted("takes a method away, which only an interpreted class allows")
 async def test_a_bug_is_an_answer_and_a_line_with_its_trace(
     stage: Any, client: RemotingClient, caplog: pytest.LogCaptureFixture
 ) -> None:
