@@ -27,7 +27,7 @@ from benchmarks.rocketmq.load import Load
 from benchmarks.rocketmq.plan import HALF_HITCH, LOADS, ROCKETMQ, read_plan
 from benchmarks.rocketmq.printed import Schedule
 from benchmarks.rocketmq.reading import RunReader
-from benchmarks.rocketmq.sides import HalfHitchSide, RocketMQSide
+from benchmarks.rocketmq.sides import HalfHitchSide, RocketMQSide, version
 from halfhitch.embedded import unwind_on_sigterm
 from harness import rocketmq
 
@@ -158,7 +158,8 @@ def main() -> int:
     if plan.report is not None:
         page.write(json.loads(plan.report.read_text()))
         return 0
-    facts = {**machine.facts(), "rocketmq": rocketmq.VERSION}
+    facts = {**machine.facts(), "halfhitch": version(plan), "rocketmq": rocketmq.VERSION}
+    print(f"Half Hitch {facts['halfhitch']}", file=sys.stderr)
     path = _BUILD / f"bench-rocketmq-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     try:
         with ExitStack() as stack:

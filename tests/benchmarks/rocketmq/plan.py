@@ -19,6 +19,7 @@ LOADS: Final = {
     "commit": (),
     "mix": ("-su", "0.01", "-sr", "0.05", "-cu", "0.2", "-cr", "0.1"),
 }
+COMPILED: Final = Path(__file__).resolve().parents[3] / "build" / "compiled"
 #: The benchmark prints nothing before its tenth second.
 _WARM_UP_S_MIN: Final = 10.0
 
@@ -42,6 +43,8 @@ class Plan:
     half_partitions: int
     owner_apart: bool
     settings: tuple[str, ...]  # more of Half Hitch's, as NAME=VALUE
+    #: Half Hitch from build/compiled, its hot path in C.
+    is_compiled: bool
     is_profile: bool
     is_record: bool
     #: Make the page from this file of results instead of measuring.
@@ -61,6 +64,10 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         parser.error(f"--warm-up must be {_WARM_UP_S_MIN:g} or more: nothing is printed before")
     if any("=" not in setting for setting in given.set):
         parser.error("--set takes NAME=VALUE, such as owner.batch_count_max=2000")
+    if given.compiled and not any(COMPILED.glob("halfhitch/**/*.so")):
+        parser.error("--compiled needs build/compiled: `make compiled` makes it")
+    if given.record and given.compiled:
+        parser.error("the record is of what is shipped, which is not compiled")
     if given.record and given.only is not None:
         parser.error("--record needs both sides")
     return Plan(
@@ -78,6 +85,7 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         half_partitions=given.partitions,
         owner_apart=given.owner == "apart",
         settings=tuple(given.set),
+        is_compiled=given.compiled,
         is_profile=given.profile,
         is_record=given.record,
         report=given.report_only,
@@ -107,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--partitions", type=int, default=4, metavar="N", help="half partitions (4)")
     add("--owner", choices=("inside", "apart"), default="inside", help="apart: a second process")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="Half Hitch's settings")
+    add("--compiled", action="store_true", help="Half Hitch with its hot path in C (make compiled)")
     add("--profile", action="store_true", help="figures of each second; py-spy if it is there")
     add("--record", action="store_true", help="write the record and docs/performance.md")
     add("--report-only", type=Path, metavar="JSON", help="only make the page, from this file")

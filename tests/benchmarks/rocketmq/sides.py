@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -19,7 +20,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from benchmarks.children import BenchmarkError, plain_environment
-from benchmarks.rocketmq.plan import HALF_HITCH, ROCKETMQ
+from benchmarks.rocketmq.plan import COMPILED, HALF_HITCH, ROCKETMQ
 from halfhitch.adapters.kafka.topic_checks import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, ServerProcess
 from halfhitch.embedded.ports import HeldPorts
@@ -37,6 +38,7 @@ _SETTLED_S = 120.0
 _STOP_S = 20.0
 _QUIET_S = 3.0
 _PREFIX = "bench-"
+_HALF_HITCH = (sys.executable, "-m", "halfhitch_cli")
 
 
 class Side(Protocol):
@@ -219,9 +221,9 @@ class HalfHitchSide:
         }
         return ServerProcess(
             f"halfhitch serve ({name})",
-            [sys.executable, "-m", "halfhitch_cli", "serve"],
+            [*_HALF_HITCH, "serve"],
             log=self._folder / f"{name}.log",
-            environment=plain_environment(**environment),
+            environment=_environment(self._plan, **environment),
         )
 
     def _is_ready(self) -> bool:
@@ -245,6 +247,23 @@ class HalfHitchSide:
     def _say_logs(self) -> str:
         logs = "\n".join(process.log_tail() for process in self._running.values())
         return f"Half Hitch's readiness; it said:\n{logs}\nSo readiness"
+
+
+def version(plan: Plan) -> str:
+    """Of Half Hitch as it will be run, in its own words."""
+    told = subprocess.run(
+        [*_HALF_HITCH, "--version"],
+        env=_environment(plan),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return told.stdout.strip().removeprefix("halfhitch ")
+
+
+def _environment(plan: Plan, **more: str) -> dict[str, str]:
+    first = {"PYTHONPATH": str(COMPILED)} if plan.is_compiled else {}
+    return plain_environment(**first, **more)
 
 
 def _answer(url: str) -> bytes | None:
