@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.rocketmq import page, picture, results
+from benchmarks.rocketmq import plan as plan_module
 from benchmarks.rocketmq.account import COMMIT, ROLLBACK, UNKNOWN, Account, Told, fate
 from benchmarks.rocketmq.load import Printed
 from benchmarks.rocketmq.plan import HALF_HITCH, ROCKETMQ, read_plan
@@ -290,9 +291,20 @@ def test_a_quick_run_is_short_unless_told_otherwise():
 @pytest.mark.parametrize(
     "words",
     [["--only", "kafka"], ["--loads", "x"], ["--warm-up", "5"], ["--set", "x"],
-     ["--record", "--only", "rocketmq"]],
+     ["--record", "--only", "rocketmq"], ["--record", "--compiled"]],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_carried_out_is_refused(words, capsys):
     with pytest.raises(SystemExit):
         read_plan(words)
     assert "error:" in capsys.readouterr().err
+
+
+def test_compiled_is_run_what_was_compiled(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plan_module, "COMPILED", tmp_path)
+    with pytest.raises(SystemExit):
+        read_plan(["--compiled"])
+    assert "make compiled" in capsys.readouterr().err
+    (tmp_path / "halfhitch" / "core").mkdir(parents=True)
+    (tmp_path / "halfhitch" / "core" / "ledger.cpython-311.so").touch()
+    assert read_plan(["--compiled"]).is_compiled
+    assert not read_plan([]).is_compiled

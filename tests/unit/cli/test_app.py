@@ -57,6 +57,13 @@ def test_version(capsys: Capture) -> None:
     assert capsys.readouterr().out == shown
 
 
+def test_the_version_of_a_compiled_one_says_so(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halfhitch, "is_compiled", lambda: True)
+    assert run(capsys, "--version") == (0, f"halfhitch {halfhitch.__version__} (compiled)\n", "")
+
+
 @pytest.mark.parametrize("arguments", [(), ("topics",)])
 def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
     arguments: tuple[str, ...], capsys: Capture
