@@ -73,8 +73,13 @@ class Deciding:
         resolution: Resolution,
         source: ResolutionSource,
         reason: str | None = None,
+        *,
+        is_awaited: bool = True,
     ) -> Begun | None:
-        """Store the decision; None: an equal one stands already. Raises TransactionGone."""
+        """Store the decision; None: an equal one stands already. Raises TransactionGone.
+
+        `is_awaited`: somebody waits for the answer.
+        """
         partition, decisions = known.partition, self._parts.decisions
         standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
         if standing is None:
@@ -86,7 +91,8 @@ class Deciding:
         count = len(known.half_offsets)
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
-        return Begun(identity, resolution, decisions.append(partition, decision), decided, rival)
+        stored = decisions.append(partition, decision, is_awaited=is_awaited)
+        return Begun(identity, resolution, stored, decided, rival)
 
     def decided(self, known: Handle, identity: Identity) -> Resolution | None:
         """The decision as far as it is known here at once. Raises TransactionGone."""

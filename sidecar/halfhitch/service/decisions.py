@@ -1,9 +1,12 @@
 """Decisions on their way into the op log: those of the same moment share one record.
 
 While one record of a partition is on its way, the next decisions gather; they leave together when
-it is confirmed. At low load a decision leaves at once, at high load hundreds share a record, and no
-timer is needed. One record in flight for each partition also fixes the order: what was asked first
-lies first.
+it is confirmed. At low load a decision leaves at once, at high load hundreds share a record. One
+record in flight for each partition also fixes the order: what was asked first lies first.
+
+A decision whose answer nobody awaits (a RocketMQ client ends its transactions one-way) does not set
+off a record for _GATHER_S, so that at middling load such decisions share one too. It goes along
+with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
 counts is known only when the first has arrived or failed: see `UnderWay`.
@@ -21,6 +24,12 @@ from halfhitch.wire import op as op_wire
 _BATCH_MAX: Final = op_wire.MARKS_MAX
 #: Of ids and reasons in one record: with the offsets well below a topic's usual megabyte.
 _ENTRIES_BYTES_MAX: Final = 500_000
+
+
+#: A wait that no caller feels, and several times as long as a record takes.
+_GATHER_S: Final = 0.004
+#: So many do not wait: the record is large enough.
+_GATHERED_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -66,6 +75,8 @@ class _Lane:
 
     waiting: list[_Item] = field(default_factory=list)
     in_flight: int = 0
+    is_awaited: bool = False  # one of those that wait
+    is_gathering: bool = False  # a timer runs
     under_way: dict[Identity, UnderWay] = field(default_factory=dict)
 
 
@@ -76,7 +87,9 @@ class DecisionLog:
         self._log = log
         self._lanes: dict[int, _Lane] = {}
 
-    def append(self, partition: int, decision: Decision) -> "Future[int]":
+    def append(
+        self, partition: int, decision: Decision, *, is_awaited: bool = True
+    ) -> "Future[int]":
         """Queue a decision; the future fails as ports.RecordLog says."""
         lane = self._lanes.get(partition)
         if lane is None:
@@ -85,8 +98,9 @@ class DecisionLog:
         item = _Item(decision, future, UnderWay(decision.resolution))
         lane.waiting.append(item)
         lane.under_way.setdefault(decision.identity, item.under_way)
+        lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
-            self._send(partition, lane)
+            self._send_or_gather(partition, lane)
         return future
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
@@ -94,9 +108,22 @@ class DecisionLog:
         lane = self._lanes.get(partition)
         return None if lane is None else lane.under_way.get(identity)
 
+    def _send_or_gather(self, partition: int, lane: _Lane) -> None:
+        if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:
+            self._send(partition, lane)
+        elif not lane.is_gathering:
+            lane.is_gathering = True
+            get_running_loop().call_later(_GATHER_S, self._gathered, partition, lane)
+
+    def _gathered(self, partition: int, lane: _Lane) -> None:
+        lane.is_gathering = False
+        if lane.waiting and lane.in_flight == 0:
+            self._send(partition, lane)
+
     def _send(self, partition: int, lane: _Lane) -> None:
         """One record for each run of equal tags, so that the log keeps the order of asking."""
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
+        lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
         offset_count = entries_bytes = 0
         for item in batch:
@@ -151,4 +178,4 @@ class DecisionLog:
             else:
                 future.set_exception(error)
         if lane.waiting and lane.in_flight == 0:
-            self._send(partition, lane)
+            self._send_or_gather(partition, lane)

@@ -9,6 +9,7 @@ import pytest
 from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
 from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.service import decisions as decisions_module
 from halfhitch.service.decisions import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -186,3 +187,44 @@ async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None
     assert isinstance(under_way.error, OutcomeUnknown)
     with pytest.raises(OutcomeUnknown):
         await first
+
+
+# -- decisions that nobody awaits ----------------------------------------------------------------
+
+
+async def test_decisions_that_nobody_awaits_share_a_record_without_one_in_flight() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision(f"T{n}"), is_awaited=False) for n in range(5)]
+    assert log.records() == []
+    assert log.decisions.under_way(0, identity("T3")) is not None
+    assert await asyncio.gather(*futures) == [0] * 5
+    assert log.records() == [[(f"T{n}", C) for n in range(5)]]
+
+
+async def test_one_that_is_awaited_takes_those_along_that_are_not() -> None:
+    log = Log()
+    unhurried = log.decisions.append(0, decision("T0"), is_awaited=False)
+    awaited = log.decisions.append(0, decision("T1"))
+    assert log.records() == [[("T0", C), ("T1", C)]]
+    assert await asyncio.gather(unhurried, awaited) == [0, 0]
+    later = log.decisions.append(0, decision("T2"), is_awaited=False)
+    assert len(log.records()) == 1, "hurry is over with the one that was in a hurry"
+    assert await later == 1
+
+
+async def test_behind_a_record_in_flight_only_an_awaited_one_hurries() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("T0"))
+    unhurried = log.decisions.append(0, decision("T1"), is_awaited=False)
+    await first
+    assert len(log.records()) == 1
+    awaited = log.decisions.append(0, decision("T2"), is_awaited=True)
+    assert await asyncio.gather(unhurried, awaited) == [1, 1]
+
+
+async def test_a_full_record_waits_for_nobody() -> None:
+    log = Log()
+    for n in range(decisions_module._GATHERED_MAX):
+        assert log.records() == []
+        log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
+    assert [len(record) for record in log.records()] == [decisions_module._GATHERED_MAX]

@@ -313,7 +313,8 @@ class Dispatcher:
                 self._desk.settle(identity, CheckOutcome.UNKNOWN)
             return reply(frame, codes.SUCCESS)
         source = _CHECK if end.from_check else _PRODUCER
-        self._singles.end(known, resolution, source, partial(self._ended, frame, asker))
+        ended = partial(self._ended, frame, asker)
+        self._singles.end(known, resolution, source, ended, is_awaited=not frame.is_one_way)
         return None
 
     def _ended(self, frame: Frame, asker: Asker, error: HalfHitchError | None) -> None:
