@@ -9,7 +9,9 @@ off a record for _GATHER_S, so that at middling load such decisions share one to
 with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
-counts is known only when the first has arrived or failed: see `UnderWay`.
+counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
+remembered for a second or two, until its owner has read it: a contrary end in between would be told
+that it counts.
 """
 
 from asyncio import Future, get_running_loop
@@ -20,12 +22,17 @@ from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.ports import RecordLog
 from halfhitch.wire import op as op_wire
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PARK: Final = Resolution.PARK
+
 #: More would make the record too large for its topic; the rest goes into the next one.
 _BATCH_MAX: Final = op_wire.MARKS_MAX
 #: Of ids and reasons in one record: with the offsets well below a topic's usual megabyte.
 _ENTRIES_BYTES_MAX: Final = 500_000
 
 
+#: An owner reads what was stored within a tenth of it.
+_RECENT_S: Final = 1.0
 #: A wait that no caller feels, and several times as long as a record takes.
 _GATHER_S: Final = 0.004
 #: So many do not wait: the record is large enough.
@@ -46,7 +53,7 @@ class Decision:
 
 @dataclass(slots=True)
 class UnderWay:
-    """A decision that was asked for before and has not been confirmed yet."""
+    """A decision that was asked for before and has perhaps not been read by its owner yet."""
 
     resolution: Resolution
     #: How it went, once known. Records of one partition arrive in the order of asking: whoever was
@@ -78,6 +85,21 @@ class _Lane:
     is_awaited: bool = False  # one of those that wait
     is_gathering: bool = False  # a timer runs
     under_way: dict[Identity, UnderWay] = field(default_factory=dict)
+    #: Stored since `renewed_s`, and in the time before that.
+    recent: dict[Identity, UnderWay] = field(default_factory=dict)
+    older: dict[Identity, UnderWay] = field(default_factory=dict)
+    renewed_s: float = 0.0
+
+    def first(self, identity: Identity) -> UnderWay | None:
+        """The first decision, as far as it is not forgotten."""
+        return self.older.get(identity) or self.recent.get(identity) or self.under_way.get(identity)
+
+    def forget(self, now_s: float) -> None:
+        """What the owner has read by now is his to know."""
+        passed_s = now_s - self.renewed_s
+        if passed_s > _RECENT_S:
+            self.older = self.recent if passed_s <= 2 * _RECENT_S else {}
+            self.recent, self.renewed_s = {}, now_s
 
 
 class DecisionLog:
@@ -94,19 +116,25 @@ class DecisionLog:
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane()
-        future: Future[int] = get_running_loop().create_future()
+        loop = get_running_loop()
+        future: Future[int] = loop.create_future()
         item = _Item(decision, future, UnderWay(decision.resolution))
         lane.waiting.append(item)
-        lane.under_way.setdefault(decision.identity, item.under_way)
+        lane.forget(loop.time())
+        if lane.first(decision.identity) is None:
+            lane.under_way[decision.identity] = item.under_way
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
         return future
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        """The first decision of this transaction that is not confirmed yet."""
+        """The first decision of this transaction that its owner has perhaps not read yet."""
         lane = self._lanes.get(partition)
-        return None if lane is None else lane.under_way.get(identity)
+        if lane is None:
+            return None
+        lane.forget(get_running_loop().time())
+        return lane.first(identity)
 
     def _send_or_gather(self, partition: int, lane: _Lane) -> None:
         if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:
@@ -171,6 +199,9 @@ class DecisionLog:
             item.under_way.is_stored, item.under_way.error = error is None, error
             if lane.under_way.get(identity) is item.under_way:
                 del lane.under_way[identity]
+                # Giving up is no contradiction to what comes later: see ledger._apply.
+                if error is None and item.decision.resolution is not _PARK:
+                    lane.recent[identity] = item.under_way
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue
             if error is None:

@@ -41,6 +41,11 @@ class Log:
         self.kafka = MemoryKafka(MemoryClock(), partition_count=partition_count)
         self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
 
+    def pass_time(self, seconds: float) -> None:
+        """For what is remembered."""
+        for lane in self.decisions._lanes.values():
+            lane.renewed_s -= seconds
+
     def records(self) -> list[list[tuple[str, Resolution]]]:
         """Id and resolution of each decision, record by record."""
         result = []
@@ -150,7 +155,7 @@ async def test_whoever_goes_away_does_not_take_the_decision_along() -> None:
 # -- what is under way ---------------------------------------------------------------------------
 
 
-async def test_a_decision_under_way_is_known_until_it_is_confirmed() -> None:
+async def test_a_decision_is_known_from_its_asking_until_its_owner_must_have_read_it() -> None:
     log = Log()
     assert log.decisions.under_way(0, identity("T1")) is None
     future = log.decisions.append(0, decision("T1", R))
@@ -160,8 +165,34 @@ async def test_a_decision_under_way_is_known_until_it_is_confirmed() -> None:
     assert log.decisions.under_way(0, identity("T2")) is None
     assert log.decisions.under_way(1, identity("T1")) is None
     await future
-    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T1")) is under_way
     assert under_way.is_stored is True
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T2", C))
+    assert log.decisions.under_way(0, identity("T1")) is under_way, "at most twice as long"
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T2")) is not None
+    log.pass_time(2.1)
+    assert log.decisions.under_way(0, identity("T2")) is None
+
+
+async def test_a_decision_that_came_second_is_never_taken_for_the_first() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", C))
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T1", R))
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_giving_up_contradicts_nothing_that_comes_later() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", Resolution.PARK))
+    assert log.decisions.under_way(0, identity("T1")) is None
 
 
 async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
@@ -172,7 +203,7 @@ async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
     assert under_way.resolution is C
     await asyncio.gather(*futures)
     assert under_way.is_stored is True
-    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T1")) is under_way
 
 
 async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:

@@ -86,6 +86,15 @@ async def test_a_contrary_end_right_behind_the_first_is_told_the_truth() -> None
     assert isinstance(answers[1], ContraryDecision)
 
 
+async def test_a_contrary_end_that_the_owner_cannot_know_of_yet_is_told_the_truth() -> None:
+    """Between the answer to the first and the moment when its owner has read it."""
+    it = Coordinator()
+    known = handle(await prepared(it))
+    assert await ended(it, known, C) is None
+    assert isinstance(await ended(it, known, R), ContraryDecision)
+    assert await ended(it, known, C) is None
+
+
 @pytest.mark.parametrize(
     ("sent", "kind"),
     [
