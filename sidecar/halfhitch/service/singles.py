@@ -169,6 +169,30 @@ class Singles:
         else:
             begun.stored.add_done_callback(partial(self._decided, begun, source, began_s, answer))
 
+    async def end_surely(
+        self, known: Handle, resolution: Resolution, source: ResolutionSource
+    ) -> None:
+        """`end`, and the truth about it even if the message was not read back yet.
+
+        Errors as of service.api.Transactions.end.
+        """
+        answered: Future[HalfHitchError | None] = asyncio.get_running_loop().create_future()
+        self.end(
+            known,
+            resolution,
+            source,
+            lambda error: None if answered.done() else answered.set_result(error),
+        )
+        error = await answered
+        if error is not None:
+            raise error
+        identity = ProducerGroup(known.producer_group), TransactionId(known.transaction_id)
+        try:
+            await self._deciding.confirm(known, identity, resolution)
+        except HalfHitchError as refusal:
+            self._deciding.refused(identity, source, refusal)
+            raise
+
     def _decided(
         self,
         begun: Begun,
