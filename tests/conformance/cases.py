@@ -112,11 +112,6 @@ CASES: dict[str, Case] = {
             "commit after rollback": _REFUSED,
             "rollback after commit": _REFUSED,
         },
-        # Known once it has been read back from the log, a moment after it was acknowledged; so is
-        # whose the message is. Until then such an end is acknowledged, and changes nothing.
-        varies=frozenset(
-            {"commit after rollback", "commit of another group", "rollback after commit"}
-        ),
     ),
     "message-in-check": Case(
         "what a check carries: body, tags, keys, properties, flag, ids, number",

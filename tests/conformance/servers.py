@@ -159,6 +159,11 @@ class Control:
         one_restart = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
+            def end_headers(self) -> None:
+                # Or Java's client keeps a connection that is closed by the time of the next order.
+                self.send_header("Connection", "close")
+                super().end_headers()
+
             def do_POST(self) -> None:
                 where = urlsplit(self.path)
                 asked = {name: found[0] for name, found in parse_qs(where.query).items()}

@@ -1,6 +1,8 @@
 """A few faults of the kit, in every run of the tests; all of them: `make faults`.
 
-One stage for all: three brokers, a Redis, and for each test fresh sidecars and applications.
+One stage for all: three brokers, a Redis, and for each test fresh sidecars and applications. The
+seed is the same each time, for this asks whether what held still holds; `make faults SEED=n` and
+HALFHITCH_TEST_FAULT_SEED look for what nobody has seen yet.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from faults.kit.scenarios import SCENARIOS, mix
 from faults.kit.stage import Stage
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterator
 
     from faults.kit.scenarios import Scenario
+
+SEED = int(os.environ.get("HALFHITCH_TEST_FAULT_SEED", "1"))
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -38,17 +41,16 @@ def stage() -> Iterator[Stage]:
         yield made
 
 
-def hold(stage: Stage, scenario: Scenario, seed: int) -> None:
+def hold(stage: Stage, scenario: Scenario) -> None:
     """Run it; a run in which nothing has happened is no success either."""
-    result = run_scenario(stage, scenario, seed)
-    assert result.verdict == "green", f"seed {seed}: {result.to_json()}"
+    result = run_scenario(stage, scenario, SEED)
+    assert result.verdict == "green", f"seed {SEED}: {result.to_json()}"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_promise_holds_through_one_fault(stage: Stage, name: str, rng: random.Random) -> None:
-    hold(stage, SCENARIOS[name], rng.randrange(1, 10_000))
+def test_every_promise_holds_through_one_fault(stage: Stage, name: str) -> None:
+    hold(stage, SCENARIOS[name])
 
 
-def test_every_promise_holds_through_a_mix_of_faults(stage: Stage, rng: random.Random) -> None:
-    seed = int(os.environ.get("HALFHITCH_TEST_MIX", rng.randrange(1, 10_000)))
-    hold(stage, mix(seed, count=3), seed)
+def test_every_promise_holds_through_a_mix_of_faults(stage: Stage) -> None:
+    hold(stage, mix(SEED, count=3))

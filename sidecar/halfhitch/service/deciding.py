@@ -11,6 +11,7 @@ from typing import Final
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.errors import (
+    BackendError,
     ContraryDecision,
     HalfHitchError,
     OutcomeUnknown,
@@ -26,6 +27,7 @@ from halfhitch.wire.handle import Handle
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _PARK: Final = Resolution.PARK
 _ROLLBACK: Final = Resolution.ROLLBACK
+_UNKNOWN: Final = Standing.UNKNOWN
 
 DECIDED_AS: Final = {
     Standing.COMMITTING: Resolution.COMMIT,
@@ -87,8 +89,13 @@ class Deciding:
         resolution: Resolution,
         source: ResolutionSource,
         reason: str | None = None,
+        *,
+        is_awaited: bool = True,
     ) -> Begun | None:
-        """Store the decision; None: an equal one stands already. Raises TransactionGone."""
+        """Store the decision; None: an equal one stands already. Raises TransactionGone.
+
+        `is_awaited`: somebody waits for the answer.
+        """
         partition, decisions = known.partition, self._parts.decisions
         standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
         if standing is None:
@@ -100,7 +107,30 @@ class Deciding:
         count = len(known.half_offsets)
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
-        return Begun(identity, resolution, decisions.append(partition, decision), decided, rival)
+        stored = decisions.append(partition, decision, is_awaited=is_awaited)
+        return Begun(identity, resolution, stored, decided, rival)
+
+    async def confirm(self, known: Handle, identity: Identity, resolution: Resolution) -> None:
+        """Of a stored decision: whether it counts, also where no owner here can tell.
+
+        Reads the logs then, so it is for those who ask seldom. Raises ContraryDecision,
+        TransactionParked, TransactionGone (there is no such transaction); OutcomeUnknown when the
+        logs cannot be read.
+        """
+        parts, half_offset = self._parts, known.half_offsets[0]
+        if parts.owners.standing(known.partition, identity, half_offset) is not _UNKNOWN:
+            return
+        try:
+            first, _ = await parts.inquiry.look_up(known.partition, identity, half_offset)
+        except BackendError as error:
+            raise OutcomeUnknown(
+                f"the decision for {identity[1]} is stored; whether it is the first one is not "
+                f"known ({error.message}): ask again"
+            ) from error
+        if first is _PARK:
+            raise given_up(identity)
+        if first is not None and first is not resolution:
+            raise contrary(identity, first, resolution)
 
     def decided(self, known: Handle, identity: Identity) -> Resolution | None:
         """The decision as far as it is known here at once. Raises TransactionGone."""

@@ -1,12 +1,17 @@
 """Decisions on their way into the op log: those of the same moment share one record.
 
 While one record of a partition is on its way, the next decisions gather; they leave together when
-it is confirmed. At low load a decision leaves at once, at high load hundreds share a record, and no
-timer is needed. One record in flight for each partition also fixes the order: what was asked first
-lies first.
+it is confirmed. At low load a decision leaves at once, at high load hundreds share a record. One
+record in flight for each partition also fixes the order: what was asked first lies first.
+
+A decision whose answer nobody awaits (a RocketMQ client ends its transactions one-way) does not set
+off a record for _GATHER_S, so that at middling load such decisions share one too. It goes along
+with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
-counts is known only when the first has arrived or failed: see `UnderWay`.
+counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
+remembered for a second or two, until its owner has read it: a contrary end in between would be told
+that it counts.
 """
 
 from asyncio import Future, get_running_loop
@@ -17,10 +22,21 @@ from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.ports import RecordLog
 from halfhitch.wire import op as op_wire
 
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PARK: Final = Resolution.PARK
+
 #: More would make the record too large for its topic; the rest goes into the next one.
 _BATCH_MAX: Final = op_wire.MARKS_MAX
 #: Of ids and reasons in one record: with the offsets well below a topic's usual megabyte.
 _ENTRIES_BYTES_MAX: Final = 500_000
+
+
+#: An owner reads what was stored within a tenth of it.
+_RECENT_S: Final = 1.0
+#: A wait that no caller feels, and several times as long as a record takes.
+_GATHER_S: Final = 0.004
+#: So many do not wait: the record is large enough.
+_GATHERED_MAX: Final = 64
 
 
 @dataclass(slots=True, init=False)
@@ -53,7 +69,7 @@ class Decision:
 
 @dataclass(slots=True, init=False)
 class UnderWay:
-    """A decision that was asked for before and has not been confirmed yet."""
+    """A decision that was asked for before and has perhaps not been read by its owner yet."""
 
     resolution: Resolution
     #: How it went, once known. Records of one partition arrive in the order of asking: whoever was
@@ -102,7 +118,24 @@ class _Lane:
 
     waiting: list[_Item] = field(default_factory=list)
     in_flight: int = 0
+    is_awaited: bool = False  # one of those that wait
+    is_gathering: bool = False  # a timer runs
     under_way: dict[Identity, UnderWay] = field(default_factory=dict)
+    #: Stored since `renewed_s`, and in the time before that.
+    recent: dict[Identity, UnderWay] = field(default_factory=dict)
+    older: dict[Identity, UnderWay] = field(default_factory=dict)
+    renewed_s: float = 0.0
+
+    def first(self, identity: Identity) -> UnderWay | None:
+        """The first decision, as far as it is not forgotten."""
+        return self.older.get(identity) or self.recent.get(identity) or self.under_way.get(identity)
+
+    def forget(self, now_s: float) -> None:
+        """What the owner has read by now is his to know."""
+        passed_s = now_s - self.renewed_s
+        if passed_s > _RECENT_S:
+            self.older = self.recent if passed_s <= 2 * _RECENT_S else {}
+            self.recent, self.renewed_s = {}, now_s
 
 
 class DecisionLog:
@@ -112,27 +145,49 @@ class DecisionLog:
         self._log = log
         self._lanes: dict[int, _Lane] = {}
 
-    def append(self, partition: int, decision: Decision) -> "Future[int]":
+    def append(
+        self, partition: int, decision: Decision, *, is_awaited: bool = True
+    ) -> "Future[int]":
         """Queue a decision; the future fails as ports.RecordLog says."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane()
-        future: Future[int] = get_running_loop().create_future()
+        loop = get_running_loop()
+        future: Future[int] = loop.create_future()
         item = _Item(decision, future, UnderWay(decision.resolution))
         lane.waiting.append(item)
-        lane.under_way.setdefault(decision.identity, item.under_way)
+        lane.forget(loop.time())
+        if lane.first(decision.identity) is None:
+            lane.under_way[decision.identity] = item.under_way
+        lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
-            self._send(partition, lane)
+            self._send_or_gather(partition, lane)
         return future
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        """The first decision of this transaction that is not confirmed yet."""
+        """The first decision of this transaction that its owner has perhaps not read yet."""
         lane = self._lanes.get(partition)
-        return None if lane is None else lane.under_way.get(identity)
+        if lane is None:
+            return None
+        lane.forget(get_running_loop().time())
+        return lane.first(identity)
+
+    def _send_or_gather(self, partition: int, lane: _Lane) -> None:
+        if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:
+            self._send(partition, lane)
+        elif not lane.is_gathering:
+            lane.is_gathering = True
+            get_running_loop().call_later(_GATHER_S, self._gathered, partition, lane)
+
+    def _gathered(self, partition: int, lane: _Lane) -> None:
+        lane.is_gathering = False
+        if lane.waiting and lane.in_flight == 0:
+            self._send(partition, lane)
 
     def _send(self, partition: int, lane: _Lane) -> None:
         """One record for each run of equal tags, so that the log keeps the order of asking."""
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
+        lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
         offset_count = entries_bytes = 0
         for item in batch:
@@ -180,6 +235,9 @@ class DecisionLog:
             item.under_way.is_stored, item.under_way.error = error is None, error
             if lane.under_way.get(identity) is item.under_way:
                 del lane.under_way[identity]
+                # Giving up is no contradiction to what comes later: see ledger._apply.
+                if error is None and item.decision.resolution is not _PARK:
+                    lane.recent[identity] = item.under_way
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue
             if error is None:
@@ -187,4 +245,4 @@ class DecisionLog:
             else:
                 future.set_exception(error)
         if lane.waiting and lane.in_flight == 0:
-            self._send(partition, lane)
+            self._send_or_gather(partition, lane)

@@ -30,6 +30,7 @@ from halfhitch.ports import (
 from halfhitch.service.checkback import CheckBack
 from halfhitch.service.detours import Detours
 from halfhitch.service.forwarding import Forwarder
+from halfhitch.service.pace import Pace
 from halfhitch.service.payloads import PayloadCache, payload_of
 from halfhitch.service.replay import replay
 from halfhitch.service.topics import TopicPolicy
@@ -118,6 +119,7 @@ class PartitionOwner:
         )
         self.checkback = make_checkback(self._payloads, reader)
         self._trimmer = Trimmer(writer, clock)
+        self.pace = Pace(clock.monotonic_s)
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
         # Entries of op records that speak of halves not read yet; see _feed_waiting.
@@ -188,7 +190,7 @@ class PartitionOwner:
         TopologyError (take over again).
         """
         ledger = self._working_ledger()
-        batch = self._reader.read(min(wait_s, 0.01) if self._waiting else wait_s)
+        batch = self.pace.read(self._reader, min(wait_s, 0.01) if self._waiting else wait_s)
         reached("after_read")
         self.checkback.tick(ledger)
         self._feed(ledger, batch.half, batch.op)
@@ -372,10 +374,12 @@ class PartitionOwner:
         ops = op_wire.write_step(step.all_done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
         dropped = sum(1 for t in step.transactions if t.resolution is _ROLLBACK)
+        took_s = self._clock.monotonic_s() - began_s
+        self.pace.stepped(len(step.transactions), took_s)
         self._observer.kafka_transaction(
             self.partition,
             result.outcome.value,
-            self._clock.monotonic_s() - began_s,
+            took_s,
             self._forwarder.forwarded_count,
             dropped,
         )
@@ -383,8 +387,7 @@ class PartitionOwner:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
             closing_in = self._forwarder.refused(step, result)
-            elapsed_s = self._clock.monotonic_s() - began_s
-            closing_in = self._detours.failed(forwards, result, elapsed_s) or closing_in
+            closing_in = self._detours.failed(forwards, result, took_s) or closing_in
             ledger.abort(step)
             self.checkback.put_back()
             self._fence_again()

@@ -135,11 +135,18 @@ class Singles:
     # -- end -------------------------------------------------------------------------------------
 
     def end(
-        self, known: Handle, resolution: Resolution, source: ResolutionSource, answer: OnEnded
+        self,
+        known: Handle,
+        resolution: Resolution,
+        source: ResolutionSource,
+        answer: OnEnded,
+        *,
+        is_awaited: bool = True,
     ) -> None:
         """Make a decision durable. Whether `known` speaks the truth is the door's to know.
 
-        Errors as of service.api.Transactions.end.
+        `is_awaited`: the answer goes to somebody who waits for it. Errors as of
+        service.api.Transactions.end.
         """
         began_s = self._now_s()
         identity = ProducerGroup(known.producer_group), TransactionId(known.transaction_id)
@@ -152,7 +159,7 @@ class Singles:
                     f"there is no half partition {known.partition}: the offsets are not of a "
                     "message that was prepared here"
                 )
-            begun = self._deciding.begin(known, identity, resolution, source)
+            begun = self._deciding.begin(known, identity, resolution, source, is_awaited=is_awaited)
         except HalfHitchError as error:
             self._deciding.refused(identity, source, error)
             answer(error)
@@ -161,6 +168,30 @@ class Singles:
             self._concluded(identity, resolution, source, began_s, answer)
         else:
             begun.stored.add_done_callback(partial(self._decided, begun, source, began_s, answer))
+
+    async def end_surely(
+        self, known: Handle, resolution: Resolution, source: ResolutionSource
+    ) -> None:
+        """`end`, and the truth about it even if the message was not read back yet.
+
+        Errors as of service.api.Transactions.end.
+        """
+        answered: Future[HalfHitchError | None] = asyncio.get_running_loop().create_future()
+        self.end(
+            known,
+            resolution,
+            source,
+            lambda error: None if answered.done() else answered.set_result(error),
+        )
+        error = await answered
+        if error is not None:
+            raise error
+        identity = ProducerGroup(known.producer_group), TransactionId(known.transaction_id)
+        try:
+            await self._deciding.confirm(known, identity, resolution)
+        except HalfHitchError as refusal:
+            self._deciding.refused(identity, source, refusal)
+            raise
 
     def _decided(
         self,

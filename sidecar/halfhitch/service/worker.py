@@ -112,6 +112,8 @@ class PartitionWorker:
     def _work(self, owner: PartitionOwner) -> None:
         wait_s = _TURN_WAIT_S
         while not self._stopping.is_set():
+            if owner.pace.rest_s:
+                self._stopping.wait(owner.pace.rest_s)
             try:
                 wait_s = 0.0 if owner.turn(wait_s) else _TURN_WAIT_S
             except StepFailedError as error:

@@ -9,6 +9,7 @@ import pytest
 from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
 from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.service import decisions as decisions_module
 from halfhitch.service.decisions import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -39,6 +40,11 @@ class Log:
     def __init__(self, partition_count: int = 1) -> None:
         self.kafka = MemoryKafka(MemoryClock(), partition_count=partition_count)
         self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
+
+    def pass_time(self, seconds: float) -> None:
+        """For what is remembered."""
+        for lane in self.decisions._lanes.values():
+            lane.renewed_s -= seconds
 
     def records(self) -> list[list[tuple[str, Resolution]]]:
         """Id and resolution of each decision, record by record."""
@@ -149,7 +155,7 @@ async def test_whoever_goes_away_does_not_take_the_decision_along() -> None:
 # -- what is under way ---------------------------------------------------------------------------
 
 
-async def test_a_decision_under_way_is_known_until_it_is_confirmed() -> None:
+async def test_a_decision_is_known_from_its_asking_until_its_owner_must_have_read_it() -> None:
     log = Log()
     assert log.decisions.under_way(0, identity("T1")) is None
     future = log.decisions.append(0, decision("T1", R))
@@ -159,8 +165,34 @@ async def test_a_decision_under_way_is_known_until_it_is_confirmed() -> None:
     assert log.decisions.under_way(0, identity("T2")) is None
     assert log.decisions.under_way(1, identity("T1")) is None
     await future
-    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T1")) is under_way
     assert under_way.is_stored is True
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T2", C))
+    assert log.decisions.under_way(0, identity("T1")) is under_way, "at most twice as long"
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T2")) is not None
+    log.pass_time(2.1)
+    assert log.decisions.under_way(0, identity("T2")) is None
+
+
+async def test_a_decision_that_came_second_is_never_taken_for_the_first() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", C))
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T1", R))
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_giving_up_contradicts_nothing_that_comes_later() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", Resolution.PARK))
+    assert log.decisions.under_way(0, identity("T1")) is None
 
 
 async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
@@ -171,7 +203,7 @@ async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
     assert under_way.resolution is C
     await asyncio.gather(*futures)
     assert under_way.is_stored is True
-    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T1")) is under_way
 
 
 async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
@@ -186,3 +218,44 @@ async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None
     assert isinstance(under_way.error, OutcomeUnknown)
     with pytest.raises(OutcomeUnknown):
         await first
+
+
+# -- decisions that nobody awaits ----------------------------------------------------------------
+
+
+async def test_decisions_that_nobody_awaits_share_a_record_without_one_in_flight() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision(f"T{n}"), is_awaited=False) for n in range(5)]
+    assert log.records() == []
+    assert log.decisions.under_way(0, identity("T3")) is not None
+    assert await asyncio.gather(*futures) == [0] * 5
+    assert log.records() == [[(f"T{n}", C) for n in range(5)]]
+
+
+async def test_one_that_is_awaited_takes_those_along_that_are_not() -> None:
+    log = Log()
+    unhurried = log.decisions.append(0, decision("T0"), is_awaited=False)
+    awaited = log.decisions.append(0, decision("T1"))
+    assert log.records() == [[("T0", C), ("T1", C)]]
+    assert await asyncio.gather(unhurried, awaited) == [0, 0]
+    later = log.decisions.append(0, decision("T2"), is_awaited=False)
+    assert len(log.records()) == 1, "hurry is over with the one that was in a hurry"
+    assert await later == 1
+
+
+async def test_behind_a_record_in_flight_only_an_awaited_one_hurries() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("T0"))
+    unhurried = log.decisions.append(0, decision("T1"), is_awaited=False)
+    await first
+    assert len(log.records()) == 1
+    awaited = log.decisions.append(0, decision("T2"), is_awaited=True)
+    assert await asyncio.gather(unhurried, awaited) == [1, 1]
+
+
+async def test_a_full_record_waits_for_nobody() -> None:
+    log = Log()
+    for n in range(decisions_module._GATHERED_MAX):
+        assert log.records() == []
+        log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
+    assert [len(record) for record in log.records()] == [decisions_module._GATHERED_MAX]

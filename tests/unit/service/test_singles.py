@@ -16,6 +16,8 @@ from halfhitch.errors import (
     KafkaUnavailable,
     MessageTooLarge,
     OutcomeUnknown,
+    TransactionGone,
+    TransactionParked,
     UnknownTopic,
 )
 from halfhitch.wire.handle import Handle
@@ -84,6 +86,50 @@ async def test_a_contrary_end_right_behind_the_first_is_told_the_truth() -> None
         await asyncio.sleep(0)
     assert answers[0] is None
     assert isinstance(answers[1], ContraryDecision)
+
+
+async def test_a_contrary_end_that_the_owner_cannot_know_of_yet_is_told_the_truth() -> None:
+    """Between the answer to the first and the moment when its owner has read it."""
+    it = Coordinator()
+    known = handle(await prepared(it))
+    assert await ended(it, known, C) is None
+    assert isinstance(await ended(it, known, R), ContraryDecision)
+    assert await ended(it, known, C) is None
+
+
+async def test_an_end_for_certain_asks_the_logs_only_where_no_owner_can_tell() -> None:
+    it = Coordinator()
+    known = handle(await prepared(it))
+    it.carry_out()
+    await it.service.singles.end_surely(known, C, PRODUCER)
+    it.carry_out()
+    with pytest.raises(ContraryDecision):
+        await it.service.singles.end_surely(known, R, PRODUCER)
+    assert it.looked_up == []
+    other = handle(await prepared(it, transaction_id="T2"))
+    it.look_up_answer = (C, False)
+    await it.service.singles.end_surely(other, C, PRODUCER)
+    assert it.looked_up == [(other.partition, (GROUP, "T2"), other.half_offsets[0])]
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        ((R, False), ContraryDecision),
+        ((Resolution.PARK, False), TransactionParked),
+        (TransactionGone("no such transaction"), TransactionGone),
+        (KafkaUnavailable("away"), OutcomeUnknown),
+    ],
+)
+async def test_an_end_for_certain_is_refused_when_the_logs_say_that_it_does_not_count(
+    found: Any, kind: type[HalfHitchError]
+) -> None:
+    it = Coordinator()
+    known = handle(await prepared(it))
+    it.look_up_answer = found
+    with pytest.raises(kind):
+        await it.service.singles.end_surely(known, C, PRODUCER)
+    assert it.observer.of("end_refused") == [(kind.code,)]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from halfhitch.ports import KafkaHeaders
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.singles import Singles
 from halfhitch.wire import headers
+from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting import codes, ending
 from halfhitch.wire.remoting.ending import read_end
 from halfhitch.wire.remoting.faults import RemotingError
@@ -314,7 +315,11 @@ class Dispatcher:
                 self._desk.settle(identity, CheckOutcome.UNKNOWN)
             return reply(frame, codes.SUCCESS)
         source = _CHECK if end.from_check else _PRODUCER
-        self._singles.end(known, resolution, source, partial(self._ended, frame, asker))
+        if frame.is_one_way:
+            ended = partial(self._ended, frame, asker)
+            self._singles.end(known, resolution, source, ended, is_awaited=False)
+        else:
+            asker.work(frame, self._end_surely(frame, known, resolution, source))
         return None
 
     def _ended(self, frame: Frame, asker: Asker, error: HalfHitchError | None) -> None:
@@ -322,8 +327,14 @@ class Dispatcher:
             self._failed(frame, asker, error)
             return
         self._stats.answered(codes.END_TRANSACTION, codes.SUCCESS)
-        content = b"" if frame.is_one_way else reply(frame, codes.SUCCESS)
-        asker.finish(frame, content)
+        asker.finish(frame, b"")
+
+    async def _end_surely(
+        self, frame: Frame, known: Handle, resolution: Resolution, source: ResolutionSource
+    ) -> bytes:
+        """RocketMQ's clients end one-way; a tool or a test that waits wants the truth."""
+        await self._singles.end_surely(known, resolution, source)
+        return reply(frame, codes.SUCCESS)
 
     def _end_failed(self, error: HalfHitchError) -> None:
         self._stats.end_failed(error.code)

@@ -11,6 +11,7 @@ import pytest
 from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.core.partitioning import half_partition
+from halfhitch.errors import TransactionGone
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.requests import Form
@@ -109,6 +110,16 @@ async def test_the_first_decision_stands_and_the_contrary_one_is_told_so(
     again = await client.half(GROUP, "orders", b"one", unique="U1")
     assert again.code == codes.ILLEGAL_OPERATION
     assert again.fields == {}
+
+
+async def test_an_end_by_another_group_right_behind_the_message_is_refused(
+    stage: Any, client: RemotingClient
+) -> None:
+    sent = await client.half(GROUP, "orders", b"one", unique="U1")
+    stage.it.look_up_answer = TransactionGone("there is no such transaction")
+    assert (await client.end_sync("another", sent, COMMIT)).code == codes.SYSTEM_ERROR
+    stage.it.carry_out()
+    assert stage.stored() == []
 
 
 async def test_a_message_without_an_id_of_its_own_gets_one(

@@ -1,0 +1,54 @@
+"""How an owner under load makes its steps larger, and so fewer.
+
+A step costs Kafka the same requests for ten transactions as for a thousand: partitions, offsets,
+the end, and a marker for each partition. At a few thousand transactions a second steps that follow
+one another at once take a third of the broker. So after a large step the owner rests for as long as
+the step took. Small steps are never followed by a rest: a lone message is forwarded at once.
+
+What lies in the consumer's queue after a rest is old, for Kafka's client fetches ahead only little
+(clients.py). Reading until both logs have brought something more spares everybody a whole step.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from halfhitch.ports import PartitionReader, ReadBatch
+
+#: Transactions in a step that is followed by a rest.
+LARGE_STEP: Final = 32
+#: A step that took longer than this had other reasons.
+REST_S_MAX: Final = 0.05
+#: For what has gathered meanwhile to arrive.
+_CATCH_UP_S: Final = 0.005
+
+
+class Pace:
+    """Belongs to one owner and its thread."""
+
+    __slots__ = ("_now_s", "rest_s")
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.rest_s = 0.0  # before the next turn
+
+    def stepped(self, transaction_count: int, took_s: float) -> None:
+        """A step was written."""
+        self.rest_s = min(took_s, REST_S_MAX) if transaction_count >= LARGE_STEP else 0.0
+
+    def read(self, reader: PartitionReader, wait_s: float) -> ReadBatch:
+        """What a turn begins with."""
+        batch = reader.read(wait_s)
+        if self.rest_s == 0.0:
+            return batch
+        self.rest_s = 0.0
+        half, op = [*batch.half], [*batch.op]
+        until_s = self._now_s() + _CATCH_UP_S
+        has_half = has_op = False
+        while not (has_half and has_op) and (left_s := until_s - self._now_s()) > 0:
+            batch = reader.read(left_s)
+            if not batch.half and not batch.op:
+                break
+            half += batch.half
+            op += batch.op
+            has_half, has_op = has_half or bool(batch.half), has_op or bool(batch.op)
+        return ReadBatch(half, op, batch.half_at_end, batch.op_at_end)
