@@ -220,6 +220,13 @@ class Door:
         service.open(_HALF_PARTITIONS)
         return service
 
+    async def _stored(self) -> None:
+        await asyncio.sleep(0)
+        self.producer.report()
+        self.log._deliver()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
     async def serve(self, pieces: list[bytes]) -> float:
         """Processor seconds for these requests and what follows of them."""
         await self._catalog.refresh("orders")
@@ -227,11 +234,10 @@ class Door:
         for piece in pieces:
             self.connection.data_received(piece)
             for _ in range(2):  # halves or decisions, and decisions that had to wait for these
-                await asyncio.sleep(0)
-                self.producer.report()
-                self.log._deliver()
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
+                await self._stored()
+        while self.stats.in_flight_count:  # the last decisions wait for more
+            await asyncio.sleep(0.001)
+            await self._stored()
         return time.thread_time() - began
 
 
