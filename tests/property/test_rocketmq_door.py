@@ -115,7 +115,7 @@ async def answers_to(pieces: list[bytes]) -> tuple[int, list[int]]:
         assert not is_whole
     finally:
         writer.close()
-        await door.stop(drain_s=0)
+        await door.stop(drain_s=5)
     assert failures == []
     assert door.snapshot().in_flight_count == 0
     return (expected if is_whole else -1), opaques

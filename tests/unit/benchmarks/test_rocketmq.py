@@ -291,7 +291,7 @@ def test_a_quick_run_is_short_unless_told_otherwise():
 @pytest.mark.parametrize(
     "words",
     [["--only", "kafka"], ["--loads", "x"], ["--warm-up", "5"], ["--set", "x"],
-     ["--record", "--only", "rocketmq"], ["--record", "--compiled"]],
+     ["--record", "--only", "rocketmq"]],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_carried_out_is_refused(words, capsys):
     with pytest.raises(SystemExit):

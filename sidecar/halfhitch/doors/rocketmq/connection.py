@@ -225,7 +225,10 @@ class Connection:
     def finish(self, frame: Frame, content: bytes) -> None:
         """The answer to a request that has begun."""
         self._in_flight -= 1
-        self._load.stats.in_flight_count -= 1
+        load = self._load
+        load.stats.in_flight_count -= 1
+        if load.is_draining:
+            load.drained_some()
         if content and not frame.flag & codes.ONE_WAY_FLAG:
             self._write(content)
         if self._is_reading_paused:

@@ -20,6 +20,11 @@ class Load(Holding):
         #: One-way ends that failed since the sweep last said so, and the last reason.
         self.failed_ends: tuple[int, HalfHitchError] | None = None
 
+    def drained_some(self) -> None:
+        """See Holding; a one-way end has no task, and the client may be gone by then."""
+        if self.stats.in_flight_count == 0:
+            super().drained_some()
+
     def end_failed(self, error: HalfHitchError) -> None:
         """Nobody hears of it; the sweep says it in the log, once for all of a moment."""
         count = 0 if self.failed_ends is None else self.failed_ends[0]

@@ -79,6 +79,20 @@ async def test_a_commit_makes_it_visible_and_a_rollback_does_not(
     assert names[-3:] == ["UNIQ_KEY", "PGROUP", "HALFHITCH"]
 
 
+async def test_a_one_way_end_is_stored_before_the_door_has_stopped_though_its_client_is_gone(
+    stage: Any, client: RemotingClient
+) -> None:
+    sent = await client.half(GROUP, "orders", b"one", unique="U1")
+    client.end(GROUP, sent, COMMIT)
+    door = stage.doors[0]
+    await stage.until(
+        lambda: door.snapshot().in_flight_count or stage.it.decided(), "the end to arrive"
+    )
+    await client.__aexit__(None, None, None)
+    await door.stop(drain_s=5)
+    assert len(stage.it.decided()) == 1
+
+
 async def test_any_connection_may_end_and_a_repeated_end_is_answered_alike(
     stage: Any, client: RemotingClient
 ) -> None:
