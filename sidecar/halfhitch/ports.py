@@ -5,7 +5,7 @@ KafkaUnavailable when the record is surely not stored, OutcomeUnknown when nobod
 """
 
 from asyncio import Future
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -416,6 +416,10 @@ class DoubtIndex(Protocol):
     async def owner(self, partition: int) -> str | None:
         """The instance that owns it, as far as Redis says. Raises RedisUnavailable."""
         ...
+
+
+#: Told of what another instance has posted: kind, body, and for how many seconds it has lain there.
+OnPost = Callable[[str, bytes, float], None]
 
 
 class Presence(Protocol):

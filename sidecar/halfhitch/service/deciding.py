@@ -21,7 +21,7 @@ from halfhitch.errors import (
 )
 from halfhitch.service.api import STATE_AFTER, TransactionState
 from halfhitch.service.decisions import Decision, UnderWay
-from halfhitch.service.parts import Parts
+from halfhitch.service.parts import Inquiry, Parts
 from halfhitch.wire.handle import Handle
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
@@ -120,13 +120,9 @@ class Deciding:
         parts, half_offset = self._parts, known.half_offsets[0]
         if parts.owners.standing(known.partition, identity, half_offset) is not _UNKNOWN:
             return
-        try:
-            first, _ = await parts.inquiry.look_up(known.partition, identity, half_offset)
-        except BackendError as error:
-            raise OutcomeUnknown(
-                f"the decision for {identity[1]} is stored; whether it is the first one is not "
-                f"known ({error.message}): ask again"
-            ) from error
+        first = await first_decision(
+            parts.inquiry, known.partition, identity, half_offset, advice="ask again"
+        )
         if first is _PARK:
             raise given_up(identity)
         if first is not None and first is not resolution:
@@ -159,6 +155,20 @@ class Deciding:
         if identity is not None and isinstance(error, RequestError):
             # Decided by somebody else: there is nothing to ask any more.
             self._parts.on_decided(identity, None, source)
+
+
+async def first_decision(
+    inquiry: Inquiry, partition: int, identity: Identity, half_offset: int, *, advice: str
+) -> Resolution | None:
+    """The one that counts, by the logs. TransactionGone; OutcomeUnknown if they cannot be read."""
+    try:
+        first, _ = await inquiry.look_up(partition, identity, half_offset)
+    except BackendError as error:
+        raise OutcomeUnknown(
+            f"the decision for {identity[1]} is stored; whether it is the first one is not "
+            f"known ({error.message}): {advice}"
+        ) from error
+    return first
 
 
 def given_up(identity: Identity) -> TransactionParked:

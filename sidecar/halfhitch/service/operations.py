@@ -43,8 +43,9 @@ from halfhitch.service.api import (
     UndecidedPage,
 )
 from halfhitch.service.checking import inbox
-from halfhitch.service.deciding import contrary
+from halfhitch.service.deciding import contrary, first_decision
 from halfhitch.service.decisions import Decision, UnderWay
+from halfhitch.service.parts import Inquiry
 from halfhitch.wire.parked_fold import Parking
 
 logger = logging.getLogger(__name__)
@@ -119,16 +120,6 @@ class HalfSearch(Protocol):
         ...
 
 
-class FirstDecision(Protocol):
-    """service.parts.Inquiry."""
-
-    async def look_up(
-        self, partition: int, identity: Identity, half_offset: int
-    ) -> tuple[Resolution | None, bool]:
-        """First decision in the log, if any, and whether it is carried out."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsParts:
     """What operations are made of. Without Redis `index` and `presence` are None."""
@@ -136,7 +127,7 @@ class OperationsParts:
     owners: PendingOwners
     decisions: DecisionSink
     halves: HalfSearch
-    inquiry: FirstDecision
+    inquiry: Inquiry
     parked: ParkedStore
     index: DoubtIndex | None
     presence: Presence | None
@@ -310,16 +301,15 @@ class OperationsService:
     ) -> None:
         """Another instance carries it out: the log says whether ours was the first decision."""
         try:
-            first, _ = await self._parts.inquiry.look_up(
-                found.partition, identity, found.half_offsets[0]
+            first = await first_decision(
+                self._parts.inquiry,
+                found.partition,
+                identity,
+                found.half_offsets[0],
+                advice="look with `halfhitch tx show`",
             )
         except TransactionGone:
             raise _not_found(identity) from None
-        except BackendError as error:
-            raise OutcomeUnknown(
-                f"the decision for {identity[1]} is stored; whether it is the first one is not "
-                f"known ({error.message}): look with `halfhitch tx show`"
-            ) from error
         if first is Resolution.PARK:
             raise _is_parked(identity)
         if first is not None and first is not resolution:

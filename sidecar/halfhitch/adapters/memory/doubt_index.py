@@ -8,14 +8,12 @@ instance then asks for everything anew.
 
 import copy
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from halfhitch.core.model import Identity
 from halfhitch.errors import RedisUnavailable
-from halfhitch.ports import Doubt, Observer
-
-OnPost = Callable[[str, bytes, float], None]
+from halfhitch.ports import Doubt, Observer, OnPost
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from halfhitch.adapters.redis import connect
 from halfhitch.adapters.redis.address import RedisAddress
 from halfhitch.adapters.redis.keys import Keys
+from halfhitch.ports import OnPost
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ _PAUSE_S_MAX: Final = 1.0
 _LOOP_S_MAX: Final = 30.0
 _KIND_BYTES_MAX: Final = 64
 
-#: Kind, body, and for how many seconds it has lain in the inbox, by Redis's clock.
-OnPost = Callable[[str, bytes, float], None]
 Entry = tuple[bytes, str, bytes]
 
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 from halfhitch.adapters.redis import connect, doubts
 from halfhitch.adapters.redis.address import parse
 from halfhitch.adapters.redis.asker import Asker
-from halfhitch.adapters.redis.inbox import InboxReader, OnPost
+from halfhitch.adapters.redis.inbox import InboxReader
 from halfhitch.adapters.redis.keys import KEPT_S, identity_of, keys_of, member_of
 from halfhitch.adapters.redis.outbox import Outbox
 from halfhitch.adapters.redis.presence import PresenceTable
 from halfhitch.adapters.redis.writer import Writer
 from halfhitch.core.model import Identity
 from halfhitch.errors import RedisUnavailable
-from halfhitch.ports import Doubt, Observer
+from halfhitch.ports import Doubt, Observer, OnPost
 
 _STOP_S: Final = 1.0
 _LIST_PAGE: Final = 200
