@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test mutations simulate faults check format conformance bench bench-before bench-rocketmq \
-	bench-compiled compiled test-compiled lock clean
+	bench-compiled compiled test-compiled native lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -69,6 +69,13 @@ bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hit
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
 	$(BIN)/python tests/benchmarks/twins $(ARGS)
+
+# Into a folder of its own: what is not asked for is not found, and everything runs without it.
+native: ## the hot requests of RocketMQ's clients on native threads, in build/native (a minute; needs Rust)
+	@command -v cargo >/dev/null || { echo "make native needs Rust's cargo (rustup.rs, or Debian's cargo 1.88 or newer)"; exit 1; }
+	cargo build --quiet --release --locked --manifest-path native/Cargo.toml --target-dir build/cargo
+	mkdir -p build/native
+	cp build/cargo/release/libhalfhitch_native.$(if $(filter Darwin,$(shell uname)),dylib,so) build/native/halfhitch_native.abi3.so
 
 # Not with pip, which would build the wheel twice, the first time for its metadata.
 compiled: $(STAMP) ## the hot path in C, ready to run, in build/compiled (mypyc; minutes; needs a C compiler)

@@ -63,9 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def version_line() -> str:
     """What --version shows."""
-    from halfhitch import __version__, is_compiled
+    from halfhitch import __version__, is_compiled, is_native
 
-    return f"halfhitch {__version__}{' (compiled)' if is_compiled() else ''}"
+    extras = ["compiled"] * is_compiled() + ["native"] * is_native()
+    return f"halfhitch {__version__}" + (f" ({', '.join(extras)})" if extras else "")
 
 
 def _explain(error: Exception) -> int | None:

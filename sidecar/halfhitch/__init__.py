@@ -34,6 +34,13 @@ def is_compiled() -> bool:
     return spec is not None and not str(spec.origin).endswith(".py")
 
 
+def is_native() -> bool:
+    """Whether halfhitch-native is here (`make native`); what it does is the same."""
+    from importlib.util import find_spec
+
+    return find_spec("halfhitch_native") is not None
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
         import halfhitch.client

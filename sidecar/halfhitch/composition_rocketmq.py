@@ -1,17 +1,39 @@
 """The RocketMQ door out of the settings."""
 
+import logging
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from typing import Final
+
+from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
 from halfhitch.config import Settings
 from halfhitch.config.rocketmq import access_secrets, advertised_address
 from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions, server_context
+from halfhitch.doors.rocketmq.express import Express, Native
 from halfhitch.engine import Engine
+from halfhitch.errors import HalfHitchError
 from halfhitch.observability.metrics import Metrics
+from halfhitch.ports import Observer
+from halfhitch.wire.remoting import codes
+
+logger = logging.getLogger(__name__)
+
+_REPLY_START: Final = Struct(">hbh").pack(
+    codes.SUCCESS, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION
+)
 
 
 def rocketmq_door(settings: Settings, engine: Engine, metrics: Metrics) -> RocketmqDoor:
     """Wired, not started. Raises ConfigurationError."""
     chosen = settings.rocketmq
     tls = None if chosen.tls_cert is None else server_context(chosen.tls_cert, chosen.tls_key)
+    limits = Limits(
+        body_bytes_max=settings.messages.bytes_max,
+        connection_count_max=chosen.connections_max,
+        in_flight_count_max=chosen.in_flight_max,
+    )
     door = RocketmqDoor(
         engine.transactions.singles,
         engine.target_topics,
@@ -29,11 +51,55 @@ def rocketmq_door(settings: Settings, engine: Engine, metrics: Metrics) -> Rocke
             create_topics=chosen.create_topics,
             create_partitions=chosen.create_partitions,
         ),
-        limits=Limits(
-            body_bytes_max=settings.messages.bytes_max,
-            connection_count_max=chosen.connections_max,
-            in_flight_count_max=chosen.in_flight_max,
-        ),
+        limits=limits,
+        # Each request must be signed, and the native way does not look at signatures.
+        express=None if chosen.access_keys else native_way(engine, metrics, limits, carrier.load()),
     )
     metrics.rocketmq(door.snapshot)
     return door
+
+
+def native_way(
+    engine: Engine, observer: Observer, limits: Limits, make: Callable[..., Native] | None
+) -> Express | None:
+    """For requests that `make` (halfhitch-native's) can carry out; None where it does not fit."""
+    if make is None:
+        return None
+    appends = engine.appends()
+    library, options = carrier.library(), carrier.native_options(appends.config)
+    if library is None or options is None:
+        logger.info(
+            "halfhitch-native is not used: %s",
+            "this build of confluent-kafka has no librdkafka of its own"
+            if library is None
+            else "kafka.options ask for what calls back into Python",
+            extra={"action": "native_unused"},
+        )
+        return None
+
+    def error_of(code: int, number: int) -> HalfHitchError:
+        topic = appends.op_topic if code == codes.END_TRANSACTION else appends.half_topic
+        return carrier.native_error(number, topic)
+
+    express = Express(
+        partial(
+            make,
+            library,
+            options,
+            half_topic=appends.half_topic,
+            op_topic=appends.op_topic,
+            instance=appends.instance,
+            reply_start=_REPLY_START,
+            frame_bytes_max=limits.frame_bytes_max,
+            body_bytes_max=limits.body_bytes_max,
+            message_bytes_max=appends.message_bytes_max,
+        ),
+        observer=observer,
+        partition_count=appends.partition_count,
+        target_partitions=appends.target_partitions,
+        is_asking=lambda: engine.desk.is_asking,
+        error_of=error_of,
+        log=carrier.native_log,
+    )
+    appends.decisions.elsewhere = express.first_decision
+    return express

@@ -35,7 +35,7 @@ from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
-from halfhitch.engine_clients import EngineClients
+from halfhitch.engine_clients import Appends, EngineClients
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
@@ -223,6 +223,19 @@ class Engine:
             clock=self._clock,
             partition_count=lambda: self._partition_count,
             check_count_max=self._options.owner_limits.check_rules.count_max,
+        )
+
+    def appends(self) -> Appends:
+        """For whoever else appends halves and decisions in this process."""
+        return Appends(
+            config=self._clients.record_config(),
+            instance=self._options.instance,
+            message_bytes_max=self._options.message_bytes_max,
+            half_topic=self._names.half,
+            op_topic=self._names.op,
+            partition_count=lambda: self._partition_count,
+            target_partitions=self._catalog.partition_count,
+            decisions=self._decisions,
         )
 
     async def _end_by_check(self, handle: str, resolution: Resolution) -> None:

@@ -1,11 +1,29 @@
 """Kafka's clients as an engine needs them: one method for each role, all from its options."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.topics import RECORD_OVERHEAD_BYTES, InternalTopics
 from halfhitch.engine_options import EngineOptions
+from halfhitch.service.decisions import DecisionLog
+
+
+@dataclass(frozen=True, slots=True)
+class Appends:
+    """What an append of halves and decisions has to keep to."""
+
+    config: clients.Config
+    instance: str
+    message_bytes_max: int
+    half_topic: str
+    op_topic: str
+    partition_count: Callable[[], int]  # of the half topic; 0 until Kafka was reached
+    target_partitions: Callable[[str], int | None]  # of a topic, as far as known
+    decisions: DecisionLog
 
 
 class EngineClients:
@@ -36,8 +54,12 @@ class EngineClients:
 
     def record_producer(self) -> Producer:
         """Halves and decisions."""
+        return Producer(dict(self.record_config()), logger=clients.logger)
+
+    def record_config(self) -> clients.Config:
+        """What a producer of halves and decisions is made of."""
         options = self._options
-        return clients.record_producer(
+        return clients.record_config(
             self._config(options.producer_options),
             delivery_ms=options.delivery_ms,
             message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,

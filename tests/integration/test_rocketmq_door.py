@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
 from halfhitch.composition import App
+from halfhitch.composition_rocketmq import native_way
 from halfhitch.config import load
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
+from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
 from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.remoting import codes
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_working
 from harness.kafka import fresh_name
+from harness.native import native, needs_native
 from harness.remoting_client import RemotingClient
 
 if TYPE_CHECKING:
@@ -36,11 +39,20 @@ def site(kafka: Any) -> Site:
     return made
 
 
+@pytest.fixture(autouse=True, params=["interpreted", pytest.param("native", marks=needs_native)])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways through the door."""
+    make = native.Native if request.param == "native" else None
+    monkeypatch.setattr(carrier, "load", lambda: make)
+    return str(request.param)
+
+
 @asynccontextmanager
 async def served(site: Site, **options: Any) -> AsyncIterator[tuple[Any, RocketmqDoor]]:
     """An engine with a RocketMQ door."""
     door_options = options.pop("door", {})
     async with site.engine(**options) as engine:
+        limits = Limits()
         door = RocketmqDoor(
             engine.transactions.singles,
             engine.target_topics,
@@ -48,6 +60,8 @@ async def served(site: Site, **options: Any) -> AsyncIterator[tuple[Any, Rocketm
             desk=engine.desk,
             unready_reasons=engine.unready_reasons,
             options=RocketmqOptions(port=0, **door_options),
+            limits=limits,
+            express=native_way(engine, site.observer, limits, carrier.load()),
         )
         await door.start()
         try:

@@ -15,6 +15,7 @@ that it counts.
 """
 
 from asyncio import Future, get_running_loop
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -143,6 +144,8 @@ class DecisionLog:
 
     def __init__(self, log: RecordLog) -> None:
         self._log = log
+        #: What else is under way, from whoever else appends decisions in this process.
+        self.elsewhere: Callable[[int, Identity], UnderWay | None] | None = None
         self._lanes: dict[int, _Lane] = {}
 
     def append(
@@ -166,11 +169,14 @@ class DecisionLog:
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
         """The first decision of this transaction that its owner has perhaps not read yet."""
+        found = None
         lane = self._lanes.get(partition)
-        if lane is None:
-            return None
-        lane.forget(get_running_loop().time())
-        return lane.first(identity)
+        if lane is not None:
+            lane.forget(get_running_loop().time())
+            found = lane.first(identity)
+        if found is None and self.elsewhere is not None:
+            found = self.elsewhere(partition, identity)
+        return found
 
     def _send_or_gather(self, partition: int, lane: _Lane) -> None:
         if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:

@@ -60,7 +60,8 @@ def figures(content: Mapping[str, Any], runs: Sequence[results.Run]) -> str:
             f"heap of each broker and of the client {plan['heap_mib']} MiB; "
             f"{plan['half_partitions']} half partitions, "
             + ("the owner in a process of its own" if plan["owner_apart"] else "one process")
-            + (", its hot path compiled." if plan.get("is_compiled") else ", nothing compiled.")
+            + (", its hot path compiled" if plan.get("is_compiled") else ", nothing compiled")
+            + (", its hot requests on native threads." if plan.get("is_native") else ".")
             + f" Other processes took at most {results.busy_percent(runs):.0f} % of the machine.",
             "",
             "![Transactions per second](performance.svg)",

@@ -20,6 +20,7 @@ LOADS: Final = {
     "mix": ("-su", "0.01", "-sr", "0.05", "-cu", "0.2", "-cr", "0.1"),
 }
 COMPILED: Final = Path(__file__).resolve().parents[3] / "build" / "compiled"
+NATIVE: Final = COMPILED.with_name("native")
 #: The benchmark prints nothing before its tenth second.
 _WARM_UP_S_MIN: Final = 10.0
 
@@ -45,6 +46,8 @@ class Plan:
     settings: tuple[str, ...]  # more of Half Hitch's, as NAME=VALUE
     #: Half Hitch from build/compiled, its hot path in C.
     is_compiled: bool
+    #: Half Hitch with build/native, its hot requests on native threads.
+    is_native: bool
     is_profile: bool
     is_record: bool
     #: Make the page from this file of results instead of measuring.
@@ -66,6 +69,8 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         parser.error("--set takes NAME=VALUE, such as owner.batch_count_max=2000")
     if given.compiled and not any(COMPILED.glob("halfhitch/**/*.so")):
         parser.error("--compiled needs build/compiled: `make compiled` makes it")
+    if given.native and not any(NATIVE.glob("*.so")):
+        parser.error("--native needs build/native: `make native` makes it")
     if given.record and given.only is not None:
         parser.error("--record needs both sides")
     return Plan(
@@ -84,6 +89,7 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         owner_apart=given.owner == "apart",
         settings=tuple(given.set),
         is_compiled=given.compiled,
+        is_native=given.native,
         is_profile=given.profile,
         is_record=given.record,
         report=given.report_only,
@@ -114,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--owner", choices=("inside", "apart"), default="inside", help="apart: a second process")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="Half Hitch's settings")
     add("--compiled", action="store_true", help="Half Hitch with its hot path in C (make compiled)")
+    add("--native", action="store_true", help="its hot requests on native threads (make native)")
     add("--profile", action="store_true", help="figures of each second; py-spy if it is there")
     add("--record", action="store_true", help="write the record and docs/performance.md")
     add("--report-only", type=Path, metavar="JSON", help="only make the page, from this file")

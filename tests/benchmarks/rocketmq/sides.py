@@ -20,7 +20,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from benchmarks.children import BenchmarkError, plain_environment
-from benchmarks.rocketmq.plan import COMPILED, HALF_HITCH, ROCKETMQ
+from benchmarks.rocketmq.plan import COMPILED, HALF_HITCH, NATIVE, ROCKETMQ
 from halfhitch.adapters.kafka.topic_checks import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, ServerProcess
 from halfhitch.embedded.ports import HeldPorts
@@ -262,7 +262,8 @@ def version(plan: Plan) -> str:
 
 
 def _environment(plan: Plan, **more: str) -> dict[str, str]:
-    first = {"PYTHONPATH": str(COMPILED)} if plan.is_compiled else {}
+    folders = [str(COMPILED)] * plan.is_compiled + [str(NATIVE)] * plan.is_native
+    first = {"PYTHONPATH": os.pathsep.join(folders)} if folders else {}
     return plain_environment(**first, **more)
 
 

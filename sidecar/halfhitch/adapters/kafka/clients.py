@@ -34,29 +34,26 @@ def base(bootstrap: str, client_id: str, options: Mapping[str, ConfigValue]) -> 
     }
 
 
-def record_producer(common: Config, *, delivery_ms: int, message_bytes_max: int) -> Producer:
+def record_config(common: Config, *, delivery_ms: int, message_bytes_max: int) -> Config:
     """Halves and decisions, by any instance.
 
     linger 0 with two requests in flight batches by itself: while two are under way the next one
     fills. Measured best at every concurrency; the default of five in flight makes tiny requests.
     """
-    return Producer(
-        {
-            **common,
-            "enable.idempotence": True,
-            "acks": "all",
-            "linger.ms": 0,
-            "max.in.flight": 2,
-            "message.timeout.ms": delivery_ms,
-            "message.max.bytes": message_bytes_max,
-            "queue.buffering.max.messages": 100_000,
-            "queue.buffering.max.kbytes": 131_072,
-            # Of plain messages that are fixed to no partition: as a Java producer would.
-            "partitioner": "murmur2_random",
-            "topic.metadata.propagation.max.ms": 2_000,
-        },
-        logger=logger,
-    )
+    return {
+        **common,
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "max.in.flight": 2,
+        "message.timeout.ms": delivery_ms,
+        "message.max.bytes": message_bytes_max,
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 131_072,
+        # Of plain messages that are fixed to no partition: as a Java producer would.
+        "partitioner": "murmur2_random",
+        "topic.metadata.propagation.max.ms": 2_000,
+    }
 
 
 class _Listening:

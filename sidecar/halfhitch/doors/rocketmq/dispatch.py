@@ -29,7 +29,7 @@ from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.frame import reply
 from halfhitch.wire.remoting.heartbeats import read_heartbeat, read_unregister
 from halfhitch.wire.remoting.ids import maker_of
-from halfhitch.wire.remoting.requests import Frame, Send
+from halfhitch.wire.remoting.requests import Form, Frame, Send
 from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,10 @@ class Asker(Protocol):
         """The answer to a request that has begun."""
         ...
 
+    def allow(self, send: Send, group: str, topic: str) -> None:
+        """A message of this kind was stored: the next ones may go the native way."""
+        ...
+
     def work(self, frame: Frame, work: Awaitable[bytes]) -> None:
         """Answer with what this gives, whenever that is; an error becomes an answer too."""
         ...
@@ -88,7 +92,9 @@ class Dispatcher:
         access: AccessControl,
         limits: Limits,
         load: Load,
+        has_express: bool = False,
     ) -> None:
+        self.has_express = has_express
         self._singles = singles
         self._desk = desk
         self._access = access
@@ -186,12 +192,13 @@ class Dispatcher:
         # asked what became of this message.
         asker.register(group, has_namespace_field=send.namespace is not None)
         transaction_id = properties.get(_TRANSACTION_KEY)
+        usual = send if self.has_express and frame.form is Form.BINARY else None
         self._singles.prepare(
             group,
             message,
             transaction_id,
             messages.immunity_s(properties),
-            partial(self._stored, frame, asker, queue_id),
+            partial(self._stored, frame, asker, queue_id, usual, group),
             place=None if transaction_id is None else maker_of(transaction_id).encode(),
         )
         return None
@@ -201,11 +208,15 @@ class Dispatcher:
         frame: Frame,
         asker: Asker,
         queue_id: int,
+        usual: Send | None,
+        group: str,
         result: tuple[int, int, str] | HalfHitchError,
     ) -> None:
         if isinstance(result, HalfHitchError):
             self._failed(frame, asker, result)
             return
+        if usual is not None and usual.namespace is None:
+            asker.allow(usual, group, names.kafka_topic(None, usual.topic))
         partition, half_offset, transaction_id = result
         message_id = asker.address.message_ids.make(commit_log_offset(partition, half_offset))
         content = sent_reply(frame, message_id, queue_id, half_offset, transaction_id)

@@ -16,6 +16,7 @@ from typing import Final, cast
 from halfhitch.doors.rocketmq.access import AccessControl
 from halfhitch.doors.rocketmq.connection import Connection, Surroundings
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
+from halfhitch.doors.rocketmq.express import Express
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.links import Questioning
 from halfhitch.doors.rocketmq.load import Load
@@ -63,7 +64,9 @@ class RocketmqDoor:
         unready_reasons: Callable[[], Sequence[str]] = list,
         options: RocketmqOptions | None = None,
         limits: Limits | None = None,
+        express: Express | None = None,
     ) -> None:
+        self._express = express
         self._options = options = options or RocketmqOptions()
         self._limits = limits = limits or Limits()
         self._desk = desk
@@ -83,6 +86,7 @@ class RocketmqDoor:
             access=AccessControl(options.access_secrets),
             limits=limits,
             load=self._load,
+            has_express=self._express is not None,
         )
         self._questioning = Questioning(options.broker_name, wall_ms, singles.read_handle)
         self._server: asyncio.Server | None = None
@@ -113,7 +117,10 @@ class RocketmqDoor:
             loop=loop,
             advertised=options.advertised,
             requires_tls=options.tls_required,
+            express=self._express,
         )
+        if self._express is not None:
+            self._express.start(self._load.stats)
         self._look()
         try:
             # It has a protocol's methods, and loops ask for no more.
@@ -155,6 +162,8 @@ class RocketmqDoor:
         try:
             await self._load.drain(drain_s, [self._sweeper])
         finally:
+            if self._express is not None:
+                await self._express.stop(drain_s)
             await self._closed()
 
     async def _closed(self) -> None:
@@ -181,6 +190,8 @@ class RocketmqDoor:
         load = self._load
         reasons = self._unready_reasons()
         load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
+        if self._express is not None:
+            self._express.look()
         if load.failed_ends is not None:
             count, error = load.failed_ends
             load.failed_ends = None

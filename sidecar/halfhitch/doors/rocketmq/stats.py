@@ -45,10 +45,11 @@ class Stats:
     producer_count: int = 0
     in_flight_count: int = 0
 
-    def answered(self, request_code: int, response_code: int) -> None:
-        """One request has its answer, even if nobody waits for it."""
-        key = (request_code, response_code)
-        self.requests[key] = self.requests.get(key, 0) + 1
+    def answered(self, request_code: int, response_code: int, count: int = 1) -> None:
+        """Requests have their answers, even if nobody waits for them."""
+        if count:
+            key = (request_code, response_code)
+            self.requests[key] = self.requests.get(key, 0) + count
 
     def end_failed(self, error_code: str) -> None:
         """A decision could not be stored, and its producer does not know: a check will ask."""

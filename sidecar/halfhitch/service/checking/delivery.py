@@ -71,7 +71,7 @@ class Delivery:
         self._clock = clock
         self._reports = reports
         self._limits = limits
-        self._questions = Questions()
+        self.questions = Questions()
         self._deadlines = Deadlines(limits.sweep_s)
         self.ways: dict[str, Ways] = {}
         self._links: dict[int, Link] = {}  # by id() of the producer link
@@ -117,7 +117,7 @@ class Delivery:
     def accept(self, check: Check, generation: int, accepted_s: float) -> None:
         """An owner here wants to know."""
         question = Question(check, accepted_s, generation)
-        self._questions.add(question)
+        self.questions.add(question)
         if self._is_stopped:
             self._finish(question, CheckOutcome.UNDELIVERED, is_telling=False)
         elif check.is_repeat and self._index is not None:
@@ -306,7 +306,7 @@ class Delivery:
     def settle(self, identity: Identity, outcome: CheckOutcome) -> bool:
         """See CheckDesk."""
         is_awaited = False
-        for question in self._questions.of(identity):
+        for question in self.questions.of(identity):
             # What is not out was not asked: an answer to an earlier check must not count for it.
             # At another instance it may be out, and the producer's own word come in at this one.
             if question.link is None and (question.instance == "" or outcome not in _ANSWERS):
@@ -325,7 +325,7 @@ class Delivery:
         """The questions are needless."""
         known = outcomes or repeat(CheckOutcome.DECIDED)
         for identity, outcome in zip(identities, known, strict=False):
-            for question in self._questions.of(identity):
+            for question in self.questions.of(identity):
                 self._tell_to_forget(question)
                 self._finish(question, outcome, is_telling=question.is_out)
 
@@ -389,7 +389,7 @@ class Delivery:
             self._freed(question)
         if question.is_waiting:
             self._unwait(question, ways)
-        self._questions.remove(question)
+        self.questions.remove(question)
         self._deadlines.drop(question)
         since_s = self._clock.monotonic_s() - question.sent_s if question.sent_s else 0.0
         report = CheckReport(check.identity, check.number, outcome, by, since_s)
@@ -442,7 +442,7 @@ class Delivery:
     def asked(self, asker: str, check: Check, age_s: float = 0.0) -> None:
         """Another instance wants it delivered to the producers here, and has wanted it so long."""
         question = Question(check, self._clock.monotonic_s(), asker=asker)
-        self._questions.add(question)
+        self.questions.add(question)
         self._foreign_count += 1
         is_stale = age_s > self._limits.inbox_age_s  # we were stopped; it may be decided by now
         if is_stale or self._foreign_count > _FOREIGN_FACTOR * self._limits.in_flight_max:
@@ -453,7 +453,7 @@ class Delivery:
     def reported(self, remote: inbox.RemoteReport) -> None:
         """What became of a check that another instance was to deliver."""
         report = remote.report
-        for question in self._questions.of(report.identity):
+        for question in self.questions.of(report.identity):
             if question.asker or question.check.number != report.number:
                 continue
             by = f"{report.by} at {remote.instance}"
@@ -471,7 +471,7 @@ class Delivery:
 
     def forgotten(self, asker: str, identity: Identity) -> None:
         """Another instance does not want to know any more."""
-        for question in self._questions.of(identity):
+        for question in self.questions.of(identity):
             if question.asker == asker:
                 self._finish(question, CheckOutcome.DECIDED, is_wanted=False)
 
@@ -487,7 +487,7 @@ class Delivery:
         self._is_stopped = True
         for task in list(self._lookups):
             task.cancel()
-        for question in self._questions.all():
+        for question in self.questions.all():
             is_lost = question.is_out or question.is_perhaps_delivered
             outcome = CheckOutcome.LOST if is_lost else CheckOutcome.UNDELIVERED
             self._finish(question, outcome, is_telling=False)

@@ -177,6 +177,11 @@ class Desk:
                 "an inbox message failed; please report this", extra={"action": "check_bug"}
             )
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a check has not ended yet."""
+        return bool(self._delivery.questions)
+
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:

@@ -83,6 +83,9 @@ class Questions:
             question = question.older
         return found
 
+    def __bool__(self) -> bool:
+        return bool(self._newest)
+
     def all(self) -> list[Question]:
         """Every one, in no order."""
         return [question for identity in self._newest for question in self.of(identity)]

@@ -138,7 +138,7 @@ async def test_what_has_ended_takes_no_memory_until_its_deadline() -> None:
         await one.ask(check(f"T{number}"))
         one.desk.settle(identity(f"T{number}"), UNKNOWN)
     delivery = one.desk._delivery
-    assert delivery._questions.all() == []
+    assert delivery.questions.all() == []
     assert delivery._deadlines._slots == {}
 
 

@@ -142,7 +142,7 @@ class Chaos:
             assert one.sink.counts() == wanted
             assert [one.permits(group) for group in GROUPS] == [(0, 0)] * len(GROUPS)
             delivery = one.desk._delivery
-            assert delivery._questions.all() == []
+            assert delivery.questions.all() == []
             assert delivery._deadlines._slots == {}
             assert delivery._crowded == {}
             assert delivery._lookups == set()

@@ -1,0 +1,408 @@
+//! Appends on their way and back: two threads, one that polls librdkafka and one that gathers.
+//!
+//! Locks are taken one at a time, and none is held while librdkafka is called.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::kafka::{ERR_FATAL, HALF, Listener, OP, Opaque, Producer};
+use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
+use crate::memory::Known;
+use crate::read;
+use crate::write;
+
+const POLL_MS: c_int = 100;
+const LINES_MAX: usize = 100;
+
+enum Pending {
+    Half(Box<HalfItem>),
+    Ends(Box<EndBatch>),
+}
+
+/// What one connection is to be told.
+pub struct Outbox {
+    pub id_prefix: String,
+    pub out: Vec<u8>,
+    pub finished: u32,
+}
+
+/// A request that could not be carried out: code, connection, opaque, librdkafka's error.
+pub type Failure = (i16, u64, i32, c_int);
+
+#[derive(Default)]
+pub struct Results {
+    pub connections: HashMap<u64, Outbox>,
+    /// Those with something to be told.
+    pub ready: Vec<u64>,
+    pub failures: Vec<Failure>,
+    pub prepared_s: Vec<f64>,
+    pub committed_s: Vec<f64>,
+    pub rolled_back_s: Vec<f64>,
+    pub lines: Vec<(i32, String, String)>,
+}
+
+#[derive(Default)]
+struct Lanes {
+    halves: Vec<HalfLane>,
+    ends: Vec<EndLane>,
+}
+
+pub struct Config {
+    pub library: String,
+    pub options: Vec<(String, String)>,
+    pub half_topic: String,
+    pub op_topic: String,
+    /// Code, language and version of every answer.
+    pub reply_start: [u8; 5],
+    /// A pipe: read from the first, write to the second.
+    pub wake: (c_int, c_int),
+}
+
+pub struct Carrier {
+    config: Config,
+    producer: Mutex<Option<Arc<Producer>>>,
+    lanes: Mutex<Lanes>,
+    gathering: Condvar,
+    pub results: Mutex<Results>,
+    is_signalled: AtomicBool,
+    is_stopping: AtomicBool,
+    is_broken: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    myself: OnceLock<usize>,
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Carrier {
+    pub fn start(config: Config) -> Result<Arc<Carrier>, String> {
+        let carrier = Arc::new(Carrier {
+            config,
+            producer: Mutex::new(None),
+            lanes: Mutex::new(Lanes::default()),
+            gathering: Condvar::new(),
+            results: Mutex::new(Results::default()),
+            is_signalled: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+            myself: OnceLock::new(),
+        });
+        let _ = carrier.myself.set(Arc::as_ptr(&carrier) as usize);
+        *lock(&carrier.producer) = Some(Arc::new(carrier.new_producer()?));
+        let mut threads = lock(&carrier.threads);
+        for (name, run) in [
+            ("hh-poll", Carrier::poll as fn(&Carrier)),
+            ("hh-gather", Carrier::gather as fn(&Carrier)),
+        ] {
+            let carrier = carrier.clone();
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            threads.push(thread.spawn(move || run(&carrier)).map_err(|error| error.to_string())?);
+        }
+        drop(threads);
+        Ok(carrier)
+    }
+
+    fn new_producer(&self) -> Result<Producer, String> {
+        let config = &self.config;
+        let topics = [config.half_topic.as_str(), config.op_topic.as_str()];
+        let myself = *self.myself.get().unwrap_or(&0) as *const Carrier;
+        Producer::new(&config.library, &config.options, topics, myself)
+    }
+
+    pub fn producer(&self) -> Option<Arc<Producer>> {
+        lock(&self.producer).clone()
+    }
+
+    /// So many half partitions; 0 takes nothing more.
+    pub fn open(&self, partition_count: usize) {
+        let now = Instant::now();
+        let mut lanes = lock(&self.lanes);
+        while lanes.halves.len() < partition_count {
+            lanes.halves.push(HalfLane::default());
+            lanes.ends.push(EndLane::new(now));
+        }
+    }
+
+    // What the loop asks for.
+
+    pub fn append(&self, producer: &Arc<Producer>, halves: Vec<Waiting>, ends: Vec<(i32, EndItem)>) {
+        let now = Instant::now();
+        let mut touched: Vec<i32> = Vec::new();
+        let mut due: Vec<Waiting> = Vec::new();
+        let mut batches: Vec<EndBatch> = Vec::new();
+        let mut is_gathering = false;
+        {
+            let mut lanes = lock(&self.lanes);
+            for waiting in halves {
+                let partition = waiting.item.partition;
+                if !touched.contains(&partition) {
+                    touched.push(partition);
+                }
+                lanes.halves[partition as usize].push(waiting);
+            }
+            for partition in touched.drain(..) {
+                due.append(&mut lanes.halves[partition as usize].due());
+            }
+            for (partition, item) in ends {
+                if !touched.contains(&partition) {
+                    touched.push(partition);
+                }
+                lanes.ends[partition as usize].push(item);
+            }
+            for partition in touched {
+                let lane = &mut lanes.ends[partition as usize];
+                let had_deadline = lane.deadline().is_some();
+                batches.append(&mut lane.due(partition, now, false));
+                is_gathering |= !had_deadline && lane.deadline().is_some();
+            }
+        }
+        if is_gathering {
+            self.gathering.notify_one();
+        }
+        self.send(producer, due, batches);
+    }
+
+    pub fn first_decision(&self, partition: usize, group: &str, transaction_id: &str) -> Option<Known> {
+        let mut lanes = lock(&self.lanes);
+        let lane = lanes.ends.get_mut(partition)?;
+        lane.memory.forget(Instant::now());
+        lane.memory.first(&memory_key(group, transaction_id))
+    }
+
+    fn send(&self, producer: &Arc<Producer>, halves: Vec<Waiting>, batches: Vec<EndBatch>) {
+        for Waiting { item, key, value, headers } in halves {
+            let partition = item.partition;
+            let private = Box::into_raw(Box::new(Pending::Half(item))) as Opaque;
+            let key = key.as_deref();
+            if let Err(code) = producer.append(HALF, partition, key, &value, headers, private) {
+                unsafe { self.delivered(private, code, -1) };
+            }
+        }
+        for batch in batches {
+            let partition = batch.partition;
+            let tag: &[u8] = if batch.items[0].is_commit { b"c" } else { b"r" };
+            let (value, entries) = write::decisions(&batch.items);
+            let headers = producer.headers([(&b"TAGS"[..], tag), (b"HALFHITCH", &entries)], 2);
+            let private = Box::into_raw(Box::new(Pending::Ends(Box::new(batch)))) as Opaque;
+            if let Err(code) = producer.append(OP, partition, None, &value, headers, private) {
+                unsafe { self.delivered(private, code, -1) };
+            }
+        }
+    }
+
+    // Threads.
+
+    fn poll(&self) {
+        while let Some(producer) = self.producer() {
+            producer.poll(POLL_MS);
+            self.go_on(&producer);
+            self.wake();
+            if self.is_broken.swap(false, Ordering::Relaxed) {
+                self.replace(producer);
+            }
+        }
+    }
+
+    /// After reports: what has waited for them.
+    fn go_on(&self, producer: &Arc<Producer>) {
+        let now = Instant::now();
+        let mut due: Vec<Waiting> = Vec::new();
+        let mut batches: Vec<EndBatch> = Vec::new();
+        let mut is_gathering = false;
+        {
+            let mut lanes = lock(&self.lanes);
+            for lane in &mut lanes.halves {
+                due.append(&mut lane.due());
+            }
+            for (partition, lane) in lanes.ends.iter_mut().enumerate() {
+                let had_deadline = lane.deadline().is_some();
+                batches.append(&mut lane.due(partition as i32, now, false));
+                is_gathering |= !had_deadline && lane.deadline().is_some();
+            }
+        }
+        if is_gathering {
+            self.gathering.notify_one();
+        }
+        self.send(producer, due, batches);
+    }
+
+    fn gather(&self) {
+        let mut lanes = lock(&self.lanes);
+        loop {
+            let all = self.is_stopping.load(Ordering::Relaxed);
+            let now = Instant::now();
+            let mut batches: Vec<EndBatch> = Vec::new();
+            for (partition, lane) in lanes.ends.iter_mut().enumerate() {
+                if all || lane.deadline().is_some_and(|deadline| deadline <= now) {
+                    batches.append(&mut lane.due(partition as i32, now, all));
+                }
+            }
+            if !batches.is_empty() {
+                drop(lanes);
+                let Some(producer) = self.producer() else { return };
+                self.send(&producer, Vec::new(), batches);
+                lanes = lock(&self.lanes);
+                continue;
+            }
+            if all && lock(&self.producer).is_none() {
+                return;
+            }
+            let first = lanes.ends.iter().filter_map(EndLane::deadline).min();
+            // Where a record is in flight at the deadline, its report will send what waits.
+            let wait = match first {
+                None if !all => Duration::from_secs(1),
+                Some(deadline) if deadline > now => deadline - now,
+                _ => Duration::from_millis(2),
+            };
+            lanes = match self.gathering.wait_timeout(lanes, wait) {
+                Ok((lanes, _)) => lanes,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// A fatal error of an idempotent producer is final for that producer only.
+    fn replace(&self, broken: Arc<Producer>) {
+        let line = "the native record producer met a fatal error and is replaced".to_owned();
+        self.logged(3, "FATAL".to_owned(), line);
+        match self.new_producer() {
+            Ok(producer) => *lock(&self.producer) = Some(Arc::new(producer)),
+            Err(reason) => {
+                self.logged(3, "FATAL".to_owned(), reason);
+                self.is_broken.store(true, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_secs(1));
+                return;
+            }
+        }
+        broken.purge();
+        broken.flush(1_000);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        {
+            let results = lock(&self.results);
+            if results.ready.is_empty() && results.failures.is_empty() && results.lines.is_empty() {
+                return;
+            }
+        }
+        if !self.is_signalled.swap(true, Ordering::AcqRel) {
+            let one = 1u64.to_ne_bytes();
+            unsafe { libc::write(self.config.wake.1, one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Before the results are taken: what comes later wakes again.
+    pub fn awake(&self) {
+        let mut room = [0u8; 8];
+        unsafe { libc::read(self.config.wake.0, room.as_mut_ptr().cast(), room.len()) };
+        self.is_signalled.store(false, Ordering::Release);
+    }
+
+    /// Wait for what is in flight, at most so long, and end the threads.
+    pub fn stop(&self, drain: Duration) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.gathering.notify_one();
+        let give_up = Instant::now() + drain;
+        while Instant::now() < give_up {
+            let lanes = lock(&self.lanes);
+            let count: usize = lanes.halves.iter().map(HalfLane::count).sum::<usize>()
+                + lanes.ends.iter().map(EndLane::count).sum::<usize>();
+            drop(lanes);
+            if count == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let producer = lock(&self.producer).take();
+        self.gathering.notify_one();
+        for thread in lock(&self.threads).drain(..) {
+            let _ = thread.join();
+        }
+        if let Some(producer) = producer {
+            producer.purge();
+            producer.flush(500);
+        }
+    }
+}
+
+impl Listener for Carrier {
+    unsafe fn delivered(&self, private: Opaque, err: c_int, offset: i64) {
+        let pending = unsafe { Box::from_raw(private as *mut Pending) };
+        if err == ERR_FATAL {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        match *pending {
+            Pending::Half(item) => {
+                lock(&self.lanes).halves[item.partition as usize].landed();
+                let mut results = lock(&self.results);
+                if err == 0 {
+                    results.stored(&item, offset, &self.config.reply_start);
+                } else {
+                    results.failures.push((read::SEND_V2, item.connection, item.opaque, err));
+                }
+            }
+            Pending::Ends(batch) => {
+                let now = Instant::now();
+                lock(&self.lanes).ends[batch.partition as usize].landed(&batch, err == 0, now);
+                lock(&self.results).ended(&batch, err, now);
+            }
+        }
+    }
+
+    fn logged(&self, level: i32, facility: String, line: String) {
+        let mut results = lock(&self.results);
+        if results.lines.len() < LINES_MAX {
+            results.lines.push((level, facility, line));
+        }
+    }
+}
+
+impl Results {
+    fn finish(&mut self, connection: u64) -> Option<&mut Outbox> {
+        let found = self.connections.get_mut(&connection)?;
+        if found.finished == 0 {
+            self.ready.push(connection);
+        }
+        found.finished += 1;
+        Some(found)
+    }
+
+    fn stored(&mut self, item: &HalfItem, offset: i64, start: &[u8; 5]) {
+        self.prepared_s.push(item.began.elapsed().as_secs_f64());
+        if let Some(outbox) = self.finish(item.connection) {
+            let Outbox { out, id_prefix, .. } = outbox;
+            let reply = write::Reply {
+                opaque: item.opaque,
+                id_prefix,
+                queue_id: item.queue_id,
+                position: write::position(item.partition, offset),
+                half_offset: offset,
+                transaction_id: &item.transaction_id,
+            };
+            write::stored_reply(out, start, &reply);
+        }
+    }
+
+    fn ended(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
+        for item in &batch.items {
+            if err != 0 {
+                self.failures.push((read::END, item.connection, item.opaque, err));
+                continue;
+            }
+            let passed_s = now.duration_since(item.began).as_secs_f64();
+            if item.is_commit {
+                self.committed_s.push(passed_s);
+            } else {
+                self.rolled_back_s.push(passed_s);
+            }
+            self.finish(item.connection);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The two requests of a transaction, read as the interpreted twin reads them; None sends a
+//! request to the twin, which knows every form, every option and every error.
+
+use crate::frame::{Fields, Frame};
+
+pub const SEND_V2: i16 = 310;
+pub const END: i16 = 37;
+const ONE_WAY: i32 = 2;
+const PROPERTIES_BYTES_MAX: usize = 32_767;
+const NAME_BYTES_MAX: usize = 255;
+const HEADERS_MAX: usize = 64;
+
+/// A half message of the usual kind.
+pub struct Send<'a> {
+    pub group: &'a [u8],
+    pub topic: &'a [u8],
+    pub queue_id: i32,
+    pub transaction_id: &'a str,
+    pub keys: Option<&'a [u8]>,
+    pub immunity_s: Option<&'a [u8]>,
+    /// Properties that become headers, in their order.
+    pub headers: Vec<(&'a [u8], &'a [u8])>,
+    /// Of key, value and user headers together.
+    pub size_bytes: usize,
+}
+
+/// One way, said by the producer on its own account.
+pub struct End<'a> {
+    pub group: &'a [u8],
+    pub transaction_id: &'a str,
+    pub is_commit: bool,
+    pub partition: i64,
+    pub half_offset: i64,
+}
+
+/// Fields by their letters: each at most once, and none that is not known here.
+pub fn send<'a>(frame: &Frame<'a>) -> Option<Send<'a>> {
+    if frame.flag != 0 {
+        return None;
+    }
+    let mut found: [Option<&'a [u8]>; 14] = [None; 14];
+    for field in Fields::of(frame.fields) {
+        let (name, value) = field?;
+        let place = match name {
+            [letter @ b'a'..=b'm'] => usize::from(letter - b'a'),
+            b"n" | b"bname" => 13,
+            _ => return None,
+        };
+        if found[place].replace(value).is_some() {
+            return None;
+        }
+    }
+    let [group, topic, _, queues, queue, sys, born, flag, properties, again, _, _, batch, _] = found;
+    let (group, topic, properties) = (group?, topic?, properties?);
+    if !matches!(sys?, b"4" | b"0")
+        || flag? != b"0"
+        || !is_number(born?)
+        || !is_small(queues.unwrap_or(b"0"))
+        || !is_small(again.unwrap_or(b"0"))
+        || batch.is_some_and(|yes| yes != b"false")
+        || properties.len() > PROPERTIES_BYTES_MAX
+    {
+        return None;
+    }
+    let queue_id = small(queue?)?;
+    read_properties(properties, group, topic, queue_id, frame.body)
+}
+
+fn read_properties<'a>(
+    raw: &'a [u8],
+    group: &'a [u8],
+    topic: &'a [u8],
+    queue_id: i32,
+    body: &[u8],
+) -> Option<Send<'a>> {
+    std::str::from_utf8(raw).ok()?;
+    let (mut transaction_id, mut keys, mut immunity_s) = (None, None, None);
+    let (mut is_transactional, mut has_group) = (false, false);
+    let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(8);
+    let mut size_bytes = body.len();
+    for piece in raw.strip_suffix(b"\x02").unwrap_or(raw).split(|byte| *byte == 2) {
+        let at = piece.iter().position(|byte| *byte == 1)?;
+        let (name, value) = (&piece[..at], &piece[at + 1..]);
+        if name.is_empty() || value.is_empty() {
+            return None;
+        }
+        match name {
+            b"UNIQ_KEY" => once(&mut transaction_id, value)?,
+            b"TRAN_MSG" if !is_transactional && value == b"true" => is_transactional = true,
+            b"PGROUP" if !has_group => has_group = true,
+            b"CHECK_IMMUNITY_TIME_IN_SECONDS" => {
+                let digits = value.iter().all(u8::is_ascii_digit);
+                if !digits || value.len() > 5 || (value.len() > 1 && value[0] == b'0') {
+                    return None;
+                }
+                once(&mut immunity_s, value)?;
+            }
+            _ => {
+                if !is_header(name) || headers.len() >= HEADERS_MAX {
+                    return None;
+                }
+                if headers.iter().any(|(other, _)| *other == name) {
+                    return None; // of two with one name the last counts, in the place of the first
+                }
+                if name == b"KEYS" {
+                    keys = Some(value);
+                    size_bytes += value.len();
+                }
+                size_bytes += name.len() + value.len();
+                headers.push((name, value));
+            }
+        }
+    }
+    let transaction_id = plain_name(transaction_id?)?;
+    is_transactional.then_some(Send {
+        group,
+        topic,
+        queue_id,
+        transaction_id,
+        keys,
+        immunity_s,
+        headers,
+        size_bytes,
+    })
+}
+
+/// Names that mean something to Half Hitch, or that it refuses, are the twin's.
+fn is_header(name: &[u8]) -> bool {
+    const TWINS: [&[u8]; 12] = [
+        b"DELAY",
+        b"TIMER_DELAY_MS",
+        b"TIMER_DELAY_SEC",
+        b"TIMER_DELIVER_MS",
+        b"REAL_TOPIC",
+        b"REAL_QID",
+        b"TRAN_MSG",
+        b"PGROUP",
+        b"TRANSACTION_CHECK_TIMES",
+        b"TRAN_PREPARED_QUEUE_OFFSET",
+        b"__transactionId__",
+        b"ROCKETMQ_FLAG",
+    ];
+    name.iter().all(|byte| (0x20..0x7f).contains(byte))
+        && !name.starts_with(b"HALFHITCH")
+        && !TWINS.contains(&name)
+}
+
+fn once<'a>(place: &mut Option<&'a [u8]>, value: &'a [u8]) -> Option<()> {
+    if place.replace(value).is_some() { None } else { Some(()) }
+}
+
+/// Request 37, one way and not out of a check.
+pub fn end<'a>(frame: &Frame<'a>) -> Option<End<'a>> {
+    if frame.flag != ONE_WAY {
+        return None;
+    }
+    let mut found: [Option<&'a [u8]>; 9] = [None; 9];
+    for field in Fields::of(frame.fields) {
+        let (name, value) = field?;
+        let place = match name {
+            b"producerGroup" => 0,
+            b"tranStateTableOffset" => 1,
+            b"commitLogOffset" => 2,
+            b"commitOrRollback" => 3,
+            b"fromTransactionCheck" => 4,
+            b"msgId" => 5,
+            b"transactionId" => 6,
+            b"topic" => 7,
+            b"bname" => 8,
+            _ => return None,
+        };
+        if found[place].replace(value).is_some() {
+            return None;
+        }
+    }
+    let [group, state, position, decided, checked, message, transaction, topic, broker] = found;
+    if checked.is_some_and(|yes| yes != b"false") {
+        return None;
+    }
+    for text in [topic, broker].into_iter().flatten() {
+        std::str::from_utf8(text).ok()?;
+    }
+    let half_offset = number(state?)?;
+    let position = number(position?)?;
+    if position & 0xffff_ffff_ffff != half_offset {
+        return None;
+    }
+    let named = transaction.filter(|id| !id.is_empty()).or(message)?;
+    std::str::from_utf8(message.unwrap_or(b"")).ok()?;
+    Some(End {
+        group: group?,
+        transaction_id: plain_name(named)?,
+        is_commit: match decided? {
+            b"8" => true,
+            b"12" => false,
+            _ => return None,
+        },
+        partition: position >> 48,
+        half_offset,
+    })
+}
+
+/// ASCII without control characters, and nothing that JSON writes differently.
+pub fn plain_name(raw: &[u8]) -> Option<&str> {
+    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
+    if raw.is_empty() || raw.len() > NAME_BYTES_MAX || !raw.iter().all(is_plain) {
+        return None;
+    }
+    std::str::from_utf8(raw).ok()
+}
+
+fn is_number(raw: &[u8]) -> bool {
+    !raw.is_empty() && raw.len() <= 18 && raw.iter().all(u8::is_ascii_digit)
+}
+
+fn is_small(raw: &[u8]) -> bool {
+    is_number(raw) && raw.len() <= 9
+}
+
+fn number(raw: &[u8]) -> Option<i64> {
+    if !is_number(raw) {
+        return None;
+    }
+    Some(raw.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+}
+
+fn small(raw: &[u8]) -> Option<i32> {
+    if is_small(raw) { number(raw)?.try_into().ok() } else { None }
+}

@@ -1,0 +1,1 @@
+"""Native threads for the hot path, where the package halfhitch-native is installed."""

@@ -1,0 +1,224 @@
+"""What the native carrier takes, it reads and writes as its twin in Python does, byte by byte."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halfhitch.core.partitioning import half_partition
+from halfhitch.doors.rocketmq import messages, names
+from halfhitch.doors.rocketmq.offsets import commit_log_offset, handle_of
+from halfhitch.service.admission import HEADERS_MAX, _check_name, _header_name_bytes
+from halfhitch.wire import op
+from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.ending import COMMIT, UNKNOWN, read_end
+from halfhitch.wire.remoting.frame import Frames, encode, request
+from halfhitch.wire.remoting.ids import MessageIds, maker_of
+from halfhitch.wire.remoting.requests import Form, Frame
+from halfhitch.wire.remoting.sending import read_send, sent_reply
+from harness.native import native, needs_native
+
+pytestmark = needs_native
+
+BORN_MS, INSTANCE, GROUP, TOPIC = 1_700_000_000_123, "shop-7", "pay;ments", "orders"
+REPLY_START = Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION)
+
+IDS = st.sampled_from(
+    ["U1", "7F00000100002A9F0000000000000000", "FD" * 28, "A" * 34, "u" * 255, "u" * 256, 'q"',
+     "\\", "é", "\x7f"]
+) | st.text(min_size=1, max_size=40)  # fmt: skip
+NAMES = st.sampled_from(
+    ["UNIQ_KEY", "TRAN_MSG", "PGROUP", "KEYS", "TAGS", "WAIT", "CHECK_IMMUNITY_TIME_IN_SECONDS",
+     "DELAY", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "REAL_TOPIC", "REAL_QID",
+     "HALFHITCH", "HALFHITCH_X", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET",
+     "__transactionId__", "ROCKETMQ_FLAG", "HALFHITCH_COPY", "INSTANCE_ID", "x\n", "ü"]
+) | st.text(max_size=8)  # fmt: skip
+VALUES = st.sampled_from(["", "true", "True", "0", "007", "30", "99999", "604801"]) | st.text(
+    max_size=12
+)
+NUMBERS = st.sampled_from(["0", "4", "1", "8", "12", "-1", "+1", "", "01", "99999999999", "x", "²"])
+LETTERS = st.sampled_from([*"abcdefghijklmn", "bname", "ns", "nsd", "zz"])
+USUAL = {"a": "p", "b": "t", "c": "TBW102", "d": "4", "e": "2", "f": "4", "g": "1700000000000",
+         "h": "0", "j": "0", "k": "false", "l": "0", "m": "false"}  # fmt: skip
+
+
+@st.composite
+def properties(draw: st.DrawFn) -> str:
+    pairs = [("UNIQ_KEY", draw(IDS)), ("TRAN_MSG", "true"), ("PGROUP", "p")]
+    pairs += draw(st.lists(st.tuples(NAMES, VALUES), max_size=4))
+    text = "".join([f"{name}\x01{value}\x02" for name, value in draw(st.permutations(pairs))])
+    return text[:-1] if draw(st.booleans()) else text
+
+
+@st.composite
+def halves(draw: st.DrawFn) -> bytes:
+    fields = {**USUAL, "i": draw(properties())}
+    fields.update(draw(st.dictionaries(LETTERS, NUMBERS | VALUES, max_size=2)))
+    flag = draw(st.sampled_from([0, 0, 0, 2]))
+    made = request(codes.SEND_MESSAGE_V2, draw(st.integers(0, 2**31 - 1)), fields,
+                   draw(st.binary(max_size=30)), flag=flag, form=Form.BINARY)  # fmt: skip
+    return damaged(draw, encode(made))
+
+
+@st.composite
+def ends(draw: st.DrawFn) -> bytes:
+    partition, offset = draw(st.integers(0, 40)), draw(st.integers(0, 10**9))
+    fields = {
+        "producerGroup": "p",
+        "tranStateTableOffset": str(offset + draw(st.sampled_from([0, 0, 0, 1]))),
+        "commitLogOffset": str(partition << 48 | offset),
+        "commitOrRollback": draw(st.sampled_from(["8", "12", "0", "4", "08"])),
+        "fromTransactionCheck": draw(st.sampled_from(["false", "", "true", "False", "no"])),
+        "msgId": draw(IDS | st.just("")),
+        "transactionId": draw(IDS | st.just("")),
+        "topic": "t",
+        "bname": "b",
+    }
+    for name in draw(st.sets(st.sampled_from(sorted(fields)), max_size=2)):
+        del fields[name]
+    if draw(st.sampled_from([False, False, True])):
+        fields[draw(st.sampled_from(["ns", "nsd", "x"]))] = draw(VALUES)
+    flag = draw(st.sampled_from([2, 2, 2, 0]))
+    made = request(codes.END_TRANSACTION, 7, fields, flag=flag, form=Form.BINARY)
+    return damaged(draw, encode(made))
+
+
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    bad = bytearray(content)
+    for _ in range(draw(st.sampled_from([0, 0, 0, 0, 1, 2]))):
+        bad[draw(st.integers(4, len(bad) - 1))] = draw(st.integers(0, 255))
+    return bytes(bad)
+
+
+def one_frame(whole: bytes) -> Frame:
+    (frame,) = Frames().feed(whole)
+    return frame
+
+
+def twin_of_half(whole: bytes) -> tuple[Any, ...]:
+    """What the interpreted door makes of it; raises what it would refuse."""
+    frame = one_frame(whole)
+    assert not frame.is_one_way
+    send = read_send(frame)
+    assert not send.batch
+    assert send.namespace is None
+    assert messages.is_transactional(send.sys_flag, send.properties)
+    messages.refuse_delay(send.properties, transactional=True)
+    message = messages.outgoing(
+        TOPIC, send.queue_id, send.flag, send.sys_flag, send.properties, send.body,
+        body_bytes_max=1_000, inflaters={},
+    )  # fmt: skip
+    transaction_id = send.properties["UNIQ_KEY"]
+    _check_name("the id", transaction_id)
+    assert len(message.headers) <= HEADERS_MAX
+    size_bytes = len(message.key or b"") + len(message.value or b"")
+    size_bytes += sum(
+        _header_name_bytes(name) + len(value or b"") for name, value in message.headers
+    )
+    immunity_s = messages.immunity_s(send.properties)
+    record = HalfRecord(
+        transaction_id, GROUP, 0, BORN_MS, INSTANCE, TOPIC, message.partition, immunity_s
+    )
+    headers = [(name.encode(), value) for name, value in system_headers(record) + message.headers]
+    return message.key, message.value, headers, message.partition, transaction_id, size_bytes
+
+
+@given(halves())
+def test_a_half_that_is_taken_becomes_the_same_record(whole: bytes) -> None:
+    taken = native.read_half(whole, BORN_MS, INSTANCE, GROUP, TOPIC)
+    if taken is not None:
+        assert taken == twin_of_half(whole)
+
+
+@given(ends())
+def test_an_end_that_is_taken_means_the_same(whole: bytes) -> None:
+    taken = native.read_end(whole)
+    if taken is None:
+        return
+    frame = one_frame(whole)
+    end = read_end(frame)
+    assert frame.is_one_way
+    assert not end.from_check
+    assert end.namespace is None
+    assert end.commit_or_rollback != UNKNOWN
+    known = handle_of(end, names.group_of(None, end.producer_group))
+    _check_name("the id", known.transaction_id)
+    assert taken == (
+        end.producer_group.encode(),
+        known.transaction_id,
+        end.commit_or_rollback == COMMIT,
+        known.partition,
+        known.half_offsets[0],
+    )
+
+
+@given(st.binary(max_size=80))
+def test_bytes_that_are_no_request_are_the_twins(data: bytes) -> None:
+    assert native.read_half(data, BORN_MS, INSTANCE, GROUP, TOPIC) is None
+    assert native.read_end(data) is None
+
+
+#: As Java's client of 5.x sends them, in the order in which it writes the fields.
+JAVA_HALF = {
+    **{name: USUAL[name] for name in "abcdefgh"},
+    "i": "KEYS\x01order-1\x02UNIQ_KEY\x017F00000100002A9F0000000000000001\x02WAIT\x01true\x02"
+    "TAGS\x01paid\x02PGROUP\x01p\x02TRAN_MSG\x01true\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x0130\x02",
+    **{name: USUAL[name] for name in "jklm"},
+    "n": "halfhitch",
+}
+JAVA_END = {
+    "bname": "halfhitch", "commitLogOffset": str(3 << 48 | 17), "commitOrRollback": "12",
+    "fromTransactionCheck": "false", "msgId": "7F00000100002A9F0000000000000001",
+    "producerGroup": "p", "topic": "t", "tranStateTableOffset": "17",
+    "transactionId": "7F00000100002A9F0000000000000001",
+}  # fmt: skip
+
+
+def test_what_javas_client_sends_is_taken() -> None:
+    half = request(codes.SEND_MESSAGE_V2, 1, JAVA_HALF, b"body", form=Form.BINARY)
+    taken = native.read_half(encode(half), BORN_MS, INSTANCE, GROUP, TOPIC)
+    assert taken == twin_of_half(encode(half))
+    assert taken[0] == b"order-1"
+    end = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, form=Form.BINARY)
+    assert native.read_end(encode(end)) == (b"p", JAVA_END["msgId"], False, 3, 17)
+
+
+PLAIN = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'),
+                min_size=1, max_size=60)  # fmt: skip
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.sampled_from(["10.0.0.1", "fe80::1"]),
+       st.integers(0, 2**31 - 1), st.integers(0, 4_000), st.integers(0, 2**48 - 1),
+       PLAIN)  # fmt: skip
+def test_an_answer_is_the_same(
+    opaque: int, host: str, queue_id: int, partition: int, half_offset: int, transaction_id: str
+) -> None:
+    ids = MessageIds(host, 9876)
+    asked = request(codes.SEND_MESSAGE_V2, opaque, form=Form.BINARY)
+    position = commit_log_offset(partition, half_offset)
+    made = native.stored_reply(
+        REPLY_START, opaque, ids.make(0)[:-16], queue_id, position, half_offset, transaction_id
+    )
+    expected = sent_reply(asked, ids.make(position), queue_id, half_offset, transaction_id)
+    assert bytes(made) == expected
+
+
+@given(st.lists(st.tuples(PLAIN, PLAIN, st.integers(0, 2**62)), min_size=1, max_size=5))
+def test_a_record_of_decisions_is_the_same(found: list[tuple[str, str, int]]) -> None:
+    entries: list[op.Entry] = [
+        op.DecisionEntry(group, transaction_id, 1, 1, "producer", None)  # type: ignore[arg-type]
+        for group, transaction_id, _ in found
+    ]
+    value, headers = op.write(b"c", entries, [offset for _, _, offset in found])
+    assert native.decisions(found) == (value, headers[1][1])
+
+
+@given(IDS, st.integers(1, 500))
+def test_a_transaction_lives_in_the_same_half_partition(transaction_id: str, count: int) -> None:
+    if transaction_id.isascii():  # others are the twin's
+        expected = half_partition(maker_of(transaction_id).encode(), transaction_id, count)
+        assert native.partition(transaction_id, count) == expected
