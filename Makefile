@@ -73,7 +73,7 @@ bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after 
 # Into a folder of its own: what is not asked for is not found, and everything runs without it.
 native: ## the hot requests of RocketMQ's clients on native threads, in build/native (a minute; needs Rust)
 	@command -v cargo >/dev/null || { echo "make native needs Rust's cargo (rustup.rs, or Debian's cargo 1.88 or newer)"; exit 1; }
-	cargo build --quiet --release --locked --manifest-path native/Cargo.toml --target-dir build/cargo
+	cargo build --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo
 	mkdir -p build/native
 	cp build/cargo/release/libhalfhitch_native.$(if $(filter Darwin,$(shell uname)),dylib,so) build/native/halfhitch_native.abi3.so
 

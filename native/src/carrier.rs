@@ -9,11 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::frame::Form;
 use crate::kafka::{ERR_FATAL, HALF, Listener, OP, Opaque, Producer};
 use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
 use crate::memory::Known;
 use crate::read;
-use crate::write;
+use crate::write::{self, ReplyStart};
 
 const POLL_MS: c_int = 100;
 const LINES_MAX: usize = 100;
@@ -30,8 +31,9 @@ pub struct Outbox {
     pub finished: u32,
 }
 
-/// A request that could not be carried out: code, connection, opaque, librdkafka's error.
-pub type Failure = (i16, u64, i32, c_int);
+/// A request that could not be carried out: code, connection, opaque, whether its header is JSON,
+/// librdkafka's error.
+pub type Failure = (i32, u64, i32, bool, c_int);
 
 #[derive(Default)]
 pub struct Results {
@@ -56,8 +58,7 @@ pub struct Config {
     pub options: Vec<(String, String)>,
     pub half_topic: String,
     pub op_topic: String,
-    /// Code, language and version of every answer.
-    pub reply_start: [u8; 5],
+    pub reply_start: ReplyStart,
     /// A pipe: read from the first, write to the second.
     pub wake: (c_int, c_int),
 }
@@ -345,7 +346,9 @@ impl Listener for Carrier {
                 if err == 0 {
                     results.stored(&item, offset, &self.config.reply_start);
                 } else {
-                    results.failures.push((read::SEND_V2, item.connection, item.opaque, err));
+                    let is_json = item.form == Form::Json;
+                    let failure = (read::SEND_V2, item.connection, item.opaque, is_json, err);
+                    results.failures.push(failure);
                 }
             }
             Pending::Ends(batch) => {
@@ -374,11 +377,12 @@ impl Results {
         Some(found)
     }
 
-    fn stored(&mut self, item: &HalfItem, offset: i64, start: &[u8; 5]) {
+    fn stored(&mut self, item: &HalfItem, offset: i64, start: &ReplyStart) {
         self.prepared_s.push(item.began.elapsed().as_secs_f64());
         if let Some(outbox) = self.finish(item.connection) {
             let Outbox { out, id_prefix, .. } = outbox;
             let reply = write::Reply {
+                form: item.form,
                 opaque: item.opaque,
                 id_prefix,
                 queue_id: item.queue_id,
@@ -393,7 +397,8 @@ impl Results {
     fn ended(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
         for item in &batch.items {
             if err != 0 {
-                self.failures.push((read::END, item.connection, item.opaque, err));
+                let is_json = item.form == Form::Json;
+                self.failures.push((read::END, item.connection, item.opaque, is_json, err));
                 continue;
             }
             let passed_s = now.duration_since(item.began).as_secs_f64();

@@ -1,19 +1,30 @@
 //! The stream cut into frames; binary headers without a remark are looked into, no others.
 
-/// length, form and header length, code, language, version, opaque, flag, remark length, fields
-/// length.
-const HEAD_BYTES: usize = 29;
-/// Of a binary header without remark and fields.
+use std::borrow::Cow;
+
+use crate::json;
+
+/// Of a binary header without remark and fields: code, language, version, opaque, flag, length of
+/// the remark, length of the fields.
 const EMPTY_HEADER_BYTES: usize = 21;
 const HEADER_BYTES_MAX: usize = 262_144;
+const JSON: u32 = 0;
 const BINARY: u32 = 1;
 
-/// A frame whose header has the binary form and no remark.
+/// How a header is written; an answer takes the form of its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Json,
+    Binary,
+}
+
+/// A whole frame of a usual kind: named fields that are text, no remark.
 pub struct Frame<'a> {
-    pub code: i16,
+    pub form: Form,
+    pub code: i32,
     pub opaque: i32,
     pub flag: i32,
-    pub fields: &'a [u8],
+    pub fields: Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>,
     pub body: &'a [u8],
 }
 
@@ -39,30 +50,40 @@ pub fn cut(data: &[u8], frame_bytes_max: usize) -> Cut {
     if data.len() < size { Cut::Partial(size) } else { Cut::Whole(size) }
 }
 
-/// The parts of one whole frame; None for every other form.
+/// The parts of one whole frame; None for what the twin has to look at.
 pub fn read(whole: &[u8]) -> Option<Frame<'_>> {
-    if whole.len() < HEAD_BYTES {
+    let mark = int(whole.get(..8)?, 4) as u32;
+    let header_bytes = (mark & 0x00ff_ffff) as usize;
+    if header_bytes > HEADER_BYTES_MAX || 8 + header_bytes > whole.len() {
         return None;
     }
-    let mark = int(whole, 4) as u32;
-    let header_bytes = (mark & 0x00ff_ffff) as usize;
-    let fields_bytes = int(whole, 25);
-    if mark >> 24 != BINARY
-        || int(whole, 21) != 0
-        || fields_bytes < 0
-        || header_bytes > HEADER_BYTES_MAX
-        || header_bytes != EMPTY_HEADER_BYTES + fields_bytes as usize
-        || 8 + header_bytes > whole.len()
+    let (header, body) = whole[8..].split_at(header_bytes);
+    match mark >> 24 {
+        BINARY => read_binary(header, body),
+        JSON => json::read(header, body),
+        _ => None,
+    }
+}
+
+fn read_binary<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
+    if header.len() < EMPTY_HEADER_BYTES
+        || int(header, 13) != 0
+        || usize::try_from(int(header, 17)).ok()? != header.len() - EMPTY_HEADER_BYTES
     {
         return None;
     }
-    let body_at = 8 + header_bytes;
+    let mut fields = Vec::with_capacity(16);
+    for field in (Fields { rest: &header[EMPTY_HEADER_BYTES..] }) {
+        let (name, value) = field?;
+        fields.push((Cow::Borrowed(name), Cow::Borrowed(value)));
+    }
     Some(Frame {
-        code: i16::from_be_bytes([whole[8], whole[9]]),
-        opaque: int(whole, 13),
-        flag: int(whole, 17),
-        fields: &whole[HEAD_BYTES..body_at],
-        body: &whole[body_at..],
+        form: Form::Binary,
+        code: i16::from_be_bytes([header[0], header[1]]).into(),
+        opaque: int(header, 5),
+        flag: int(header, 9),
+        fields,
+        body,
     })
 }
 
@@ -72,15 +93,11 @@ fn int(data: &[u8], at: usize) -> i32 {
 
 /// Names and values of a binary header, one after the other; None in the place of what does not
 /// parse, and nothing after it.
-pub struct Fields<'a> {
+struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    pub fn of(raw: &'a [u8]) -> Self {
-        Fields { rest: raw }
-    }
-
     fn piece(&mut self, size: usize) -> Option<&'a [u8]> {
         let (piece, rest) = self.rest.split_at_checked(size)?;
         self.rest = rest;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::frame::Form;
 use crate::kafka::RecordHeaders;
 use crate::memory::Memory;
 
@@ -17,6 +18,7 @@ const ENTRIES_BYTES_MAX: usize = 500_000;
 
 /// A half message and who asked for it.
 pub struct HalfItem {
+    pub form: Form,
     pub connection: u64,
     pub opaque: i32,
     pub queue_id: i32,
@@ -34,6 +36,7 @@ pub struct Waiting {
 }
 
 pub struct EndItem {
+    pub form: Form,
     pub connection: u64,
     pub opaque: i32,
     pub identity: (Arc<str>, String),

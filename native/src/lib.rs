@@ -5,6 +5,7 @@
 
 mod carrier;
 mod frame;
+mod json;
 mod kafka;
 mod lanes;
 mod memory;
@@ -21,9 +22,10 @@ use pyo3::types::PyBytes;
 use pyo3::wrap_pyfunction;
 
 use carrier::{Carrier, Config, Failure, Outbox, lock};
-use frame::Cut;
+use frame::{Cut, Form};
 use kafka::Producer;
 use lanes::{EndItem, HalfItem, Waiting, memory_key};
+use write::ReplyStart;
 
 /// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
@@ -94,12 +96,14 @@ impl Native {
         half_topic: String,
         op_topic: String,
         instance: String,
-        reply_start: [u8; 5],
+        reply_start: ([u8; 5], String, i32),
         wake: (i32, i32),
         frame_bytes_max: usize,
         body_bytes_max: usize,
         message_bytes_max: usize,
     ) -> PyResult<Native> {
+        let (binary, language, version) = reply_start;
+        let reply_start = ReplyStart { binary, language, version };
         let config = Config { library, options, half_topic, op_topic, reply_start, wake };
         Ok(Native {
             carrier: Carrier::start(config).map_err(PyRuntimeError::new_err)?,
@@ -320,6 +324,7 @@ impl Native {
         let headers = found.producer.headers(headers, count);
         found.halves.push(Waiting {
             item: Box::new(HalfItem {
+                form: frame.form,
                 connection,
                 opaque: frame.opaque,
                 queue_id: send.queue_id,
@@ -350,6 +355,7 @@ fn end(
         rolled_back[0].insert(memory_key(&group.name, end.transaction_id));
     }
     let item = EndItem {
+        form: frame.form,
         connection,
         opaque: frame.opaque,
         identity: (group.name.clone(), end.transaction_id.to_owned()),
@@ -400,7 +406,8 @@ fn read_end(whole: &[u8]) -> Option<(Vec<u8>, String, bool, i64, i64)> {
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn stored_reply(
-    start: [u8; 5],
+    start: ([u8; 5], String, i32),
+    is_json: bool,
     opaque: i32,
     id_prefix: &str,
     queue_id: i32,
@@ -409,7 +416,9 @@ fn stored_reply(
     transaction_id: &str,
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    let reply = write::Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id };
+    let form = if is_json { Form::Json } else { Form::Binary };
+    let start = ReplyStart { binary: start.0, language: start.1, version: start.2 };
+    let reply = write::Reply { form, opaque, id_prefix, queue_id, position, half_offset, transaction_id };
     write::stored_reply(&mut out, &start, &reply);
     out
 }
@@ -421,6 +430,7 @@ fn decisions(found: Vec<(String, String, i64)>) -> (Vec<u8>, Vec<u8>) {
     let items: Vec<EndItem> = found
         .into_iter()
         .map(|(group, id, half_offset)| EndItem {
+            form: Form::Binary,
             connection: 0,
             opaque: 0,
             identity: (group.into(), id),

@@ -1,10 +1,10 @@
 //! The two requests of a transaction, read as the interpreted twin reads them; None sends a
 //! request to the twin, which knows every form, every option and every error.
 
-use crate::frame::{Fields, Frame};
+use crate::frame::Frame;
 
-pub const SEND_V2: i16 = 310;
-pub const END: i16 = 37;
+pub const SEND_V2: i32 = 310;
+pub const END: i32 = 37;
 const ONE_WAY: i32 = 2;
 const PROPERTIES_BYTES_MAX: usize = 32_767;
 const NAME_BYTES_MAX: usize = 255;
@@ -34,19 +34,18 @@ pub struct End<'a> {
 }
 
 /// Fields by their letters: each at most once, and none that is not known here.
-pub fn send<'a>(frame: &Frame<'a>) -> Option<Send<'a>> {
+pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
     if frame.flag != 0 {
         return None;
     }
     let mut found: [Option<&'a [u8]>; 14] = [None; 14];
-    for field in Fields::of(frame.fields) {
-        let (name, value) = field?;
-        let place = match name {
+    for (name, value) in &frame.fields {
+        let place = match name.as_ref() {
             [letter @ b'a'..=b'm'] => usize::from(letter - b'a'),
             b"n" | b"bname" => 13,
             _ => return None,
         };
-        if found[place].replace(value).is_some() {
+        if found[place].replace(value.as_ref()).is_some() {
             return None;
         }
     }
@@ -150,14 +149,13 @@ fn once<'a>(place: &mut Option<&'a [u8]>, value: &'a [u8]) -> Option<()> {
 }
 
 /// Request 37, one way and not out of a check.
-pub fn end<'a>(frame: &Frame<'a>) -> Option<End<'a>> {
+pub fn end<'a>(frame: &'a Frame<'_>) -> Option<End<'a>> {
     if frame.flag != ONE_WAY {
         return None;
     }
     let mut found: [Option<&'a [u8]>; 9] = [None; 9];
-    for field in Fields::of(frame.fields) {
-        let (name, value) = field?;
-        let place = match name {
+    for (name, value) in &frame.fields {
+        let place = match name.as_ref() {
             b"producerGroup" => 0,
             b"tranStateTableOffset" => 1,
             b"commitLogOffset" => 2,
@@ -169,7 +167,7 @@ pub fn end<'a>(frame: &Frame<'a>) -> Option<End<'a>> {
             b"bname" => 8,
             _ => return None,
         };
-        if found[place].replace(value).is_some() {
+        if found[place].replace(value.as_ref()).is_some() {
             return None;
         }
     }

@@ -1,10 +1,12 @@
 //! Bytes that the interpreted twin would write too: answers, op records, ids.
 
+use crate::frame::Form;
 use crate::lanes::EndItem;
 use crate::read::Send;
 
 /// What the answer to a half message says. Texts are shorter than 128 bytes.
 pub struct Reply<'a> {
+    pub form: Form,
     pub opaque: i32,
     pub id_prefix: &'a str,
     pub queue_id: i32,
@@ -18,9 +20,42 @@ pub fn position(partition: i32, half_offset: i64) -> i64 {
     i64::from(partition) << 48 | half_offset
 }
 
-/// `start`: code, language and version.
-pub fn stored_reply(out: &mut Vec<u8>, start: &[u8; 5], reply: &Reply<'_>) {
-    let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id } = *reply;
+/// Code, language and version of every answer, and the two as JSON has them.
+pub struct ReplyStart {
+    pub binary: [u8; 5],
+    pub language: String,
+    pub version: i32,
+}
+
+pub fn stored_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
+    match reply.form {
+        Form::Binary => binary_reply(out, &start.binary, reply),
+        Form::Json => json_reply(out, start, reply),
+    }
+}
+
+fn json_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
+    use std::io::Write;
+    let ReplyStart { language, version, .. } = start;
+    let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id, .. } = *reply;
+    let begin = out.len();
+    out.extend_from_slice(&[0; 8]);
+    let _ = write!(
+        out,
+        concat!(
+            r#"{{"code":0,"language":"{}","version":{},"opaque":{},"flag":1,"extFields":"#,
+            r#"{{"msgId":"{}{:016X}","queueId":"{}","queueOffset":"{}","transactionId":"{}"}},"#,
+            r#""serializeTypeCurrentRPC":"JSON"}}"#
+        ),
+        language, version, opaque, id_prefix, position, queue_id, half_offset, transaction_id
+    );
+    let size = (out.len() - begin - 8) as u32;
+    out[begin..begin + 4].copy_from_slice(&(size + 4).to_be_bytes());
+    out[begin + 4..begin + 8].copy_from_slice(&size.to_be_bytes());
+}
+
+fn binary_reply(out: &mut Vec<u8>, start: &[u8; 5], reply: &Reply<'_>) {
+    let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id, .. } = *reply;
     let begin = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(start);

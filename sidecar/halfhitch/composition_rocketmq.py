@@ -17,11 +17,15 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.observability.metrics import Metrics
 from halfhitch.ports import Observer
 from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.frame import language_name
 
 logger = logging.getLogger(__name__)
 
-_REPLY_START: Final = Struct(">hbh").pack(
-    codes.SUCCESS, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION
+#: How an answer begins, and what of it JSON has as words.
+_REPLY_START: Final = (
+    Struct(">hbh").pack(codes.SUCCESS, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION),
+    language_name(codes.ANSWERED_LANGUAGE),
+    codes.ANSWERED_VERSION,
 )
 
 

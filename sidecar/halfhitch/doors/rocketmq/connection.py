@@ -318,11 +318,11 @@ class Connection:
         if self._is_reading_paused:
             self._read_on()
 
-    def failed(self, code: int, opaque: int, error: HalfHitchError) -> None:
+    def failed(self, code: int, opaque: int, form: Form, error: HalfHitchError) -> None:
         """One request could not be carried out."""
         self._express_count -= 1
         flag = codes.ONE_WAY_FLAG if code == codes.END_TRANSACTION else 0
-        frame = request(code, opaque, flag=flag, form=Form.BINARY)
+        frame = request(code, opaque, flag=flag, form=form)
         self.finish(frame, self._dispatcher.refuse(frame, error) or b"")
         if self._is_over:
             self._leave_express()

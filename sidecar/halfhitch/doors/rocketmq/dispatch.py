@@ -29,7 +29,7 @@ from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.frame import reply
 from halfhitch.wire.remoting.heartbeats import read_heartbeat, read_unregister
 from halfhitch.wire.remoting.ids import maker_of
-from halfhitch.wire.remoting.requests import Form, Frame, Send
+from halfhitch.wire.remoting.requests import Frame, Send
 from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class Dispatcher:
         # asked what became of this message.
         asker.register(group, has_namespace_field=send.namespace is not None)
         transaction_id = properties.get(_TRANSACTION_KEY)
-        usual = send if self.has_express and frame.form is Form.BINARY else None
+        usual = send if self.has_express and frame.code == codes.SEND_MESSAGE_V2 else None
         self._singles.prepare(
             group,
             message,

@@ -22,7 +22,7 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Observer
 from halfhitch.service.decisions import UnderWay
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.requests import Send
+from halfhitch.wire.remoting.requests import Form, Send
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +78,15 @@ class Native(Protocol):
         self,
     ) -> tuple[
         Sequence[tuple[int, int, bytes]],
-        Sequence[tuple[int, int, int, int]],
+        Sequence[tuple[int, int, int, bool, int]],
         Sequence[float],
         Sequence[float],
         Sequence[float],
         Sequence[tuple[int, str, str]],
     ]:
         """Since the last time: (connection, how many are finished, what to write); failures as
-        (request code, connection, opaque, error number); seconds that prepares, commits and
-        rollbacks took; log lines."""
+        (request code, connection, opaque, whether it is JSON, error number); seconds that prepares,
+        commits and rollbacks took; log lines."""
         ...
 
     def first_decision(
@@ -107,7 +107,7 @@ class Passenger(Protocol):
         """So many requests are finished, with these answers."""
         ...
 
-    def failed(self, code: int, opaque: int, error: HalfHitchError) -> None:
+    def failed(self, code: int, opaque: int, form: Form, error: HalfHitchError) -> None:
         """One request could not be carried out."""
         ...
 
@@ -238,7 +238,7 @@ class Express:
             passenger = self._passengers.get(number)
             if passenger is not None:
                 passenger.settled(count, content)
-        for code, number, opaque, error_number in failures:
+        for code, number, opaque, is_json, error_number in failures:
             error = self._error_of(code, error_number)
             if code == codes.END_TRANSACTION:
                 self._observer.end_refused(error.code)
@@ -246,7 +246,7 @@ class Express:
                 self._observer.prepare_refused(error.code)
             passenger = self._passengers.get(number)
             if passenger is not None:
-                passenger.failed(code, opaque, error)
+                passenger.failed(code, opaque, Form.JSON if is_json else Form.BINARY, error)
         for line in lines:
             self._log(*line)
 

@@ -1,0 +1,81 @@
+//! Headers in the form of JSON, as RocketMQ's clients write them unless told otherwise.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::Deserialize;
+
+use crate::frame::{Form, Frame};
+
+/// More than any request has.
+const FIELDS_MAX: usize = 40;
+
+#[derive(Deserialize)]
+struct Header<'a> {
+    code: i32,
+    opaque: i32,
+    #[serde(default)]
+    flag: i32,
+    #[serde(borrow, rename = "extFields")]
+    fields: Fields<'a>,
+}
+
+struct Fields<'a>(Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>);
+
+/// Borrowed where nothing is escaped.
+struct Text<'a>(Cow<'a, [u8]>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seen;
+        impl<'de> Visitor<'de> for Seen {
+            type Value = Text<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text.as_bytes())))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.as_bytes().to_vec())))
+            }
+        }
+        deserializer.deserialize_str(Seen)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seen;
+        impl<'de> Visitor<'de> for Seen {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("named texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::with_capacity(16);
+                while let Some((Text(name), Text(value))) = map.next_entry()? {
+                    if fields.len() == FIELDS_MAX {
+                        return Err(A::Error::custom("too many fields"));
+                    }
+                    fields.push((name, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Seen)
+    }
+}
+
+/// None for what the twin has to look at: values that are no texts, what does not parse.
+pub fn read<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
+    let found: Header<'a> = serde_json::from_slice(header).ok()?;
+    let Header { code, opaque, flag, fields } = found;
+    Some(Frame { form: Form::Json, code, opaque, flag, fields: fields.0, body })
+}
