@@ -27,7 +27,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to three minutes)
 	$(BIN)/halfhitch demo
 
-test: $(STAMP) ## all tests on real servers, with coverage
+test: $(STAMP) ## all tests on real servers, with coverage; the native way's too where Rust is installed
+	@! command -v cargo >/dev/null || $(MAKE) --no-print-directory native
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
@@ -50,10 +51,14 @@ check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path native/Cargo.toml
+	@! cargo clippy --version >/dev/null 2>&1 || \
+		cargo clippy --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo -- -D warnings
 
 format: $(STAMP) ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path native/Cargo.toml
 
 conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, then docs/conformance.md (needs mvn, javac)
 	$(BIN)/python tests/conformance

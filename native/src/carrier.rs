@@ -132,7 +132,12 @@ impl Carrier {
 
     // What the loop asks for.
 
-    pub fn append(&self, producer: &Arc<Producer>, halves: Vec<Waiting>, ends: Vec<(i32, EndItem)>) {
+    pub fn append(
+        &self,
+        producer: &Arc<Producer>,
+        halves: Vec<Waiting>,
+        ends: Vec<(i32, EndItem)>,
+    ) {
         let now = Instant::now();
         let mut touched: Vec<i32> = Vec::new();
         let mut due: Vec<Waiting> = Vec::new();
@@ -169,7 +174,12 @@ impl Carrier {
         self.send(producer, due, batches);
     }
 
-    pub fn first_decision(&self, partition: usize, group: &str, transaction_id: &str) -> Option<Known> {
+    pub fn first_decision(
+        &self,
+        partition: usize,
+        group: &str,
+        transaction_id: &str,
+    ) -> Option<Known> {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.ends.get_mut(partition)?;
         lane.memory.forget(Instant::now());

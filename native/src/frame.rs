@@ -18,13 +18,16 @@ pub enum Form {
     Binary,
 }
 
+/// Name and value, borrowed where nothing had to be unescaped.
+pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// A whole frame of a usual kind: named fields that are text, no remark.
 pub struct Frame<'a> {
     pub form: Form,
     pub code: i32,
     pub opaque: i32,
     pub flag: i32,
-    pub fields: Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>,
+    pub fields: Vec<Field<'a>>,
     pub body: &'a [u8],
 }
 
@@ -75,6 +78,7 @@ fn read_binary<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
     let mut fields = Vec::with_capacity(16);
     for field in (Fields { rest: &header[EMPTY_HEADER_BYTES..] }) {
         let (name, value) = field?;
+        std::str::from_utf8(value).ok()?;
         fields.push((Cow::Borrowed(name), Cow::Borrowed(value)));
     }
     Some(Frame {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use crate::frame::{Form, Frame};
+use crate::frame::{Field, Form, Frame};
 
 /// More than any request has.
 const FIELDS_MAX: usize = 40;
@@ -21,7 +21,7 @@ struct Header<'a> {
     fields: Fields<'a>,
 }
 
-struct Fields<'a>(Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>);
+struct Fields<'a>(Vec<Field<'a>>);
 
 /// Borrowed where nothing is escaped.
 struct Text<'a>(Cow<'a, [u8]>);
@@ -75,7 +75,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 
 /// None for what the twin has to look at: values that are no texts, what does not parse.
 pub fn read<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
-    let found: Header<'a> = serde_json::from_slice(header).ok()?;
+    let found: Header<'a> = serde_json::from_str(std::str::from_utf8(header).ok()?).ok()?;
     let Header { code, opaque, flag, fields } = found;
     Some(Frame { form: Form::Json, code, opaque, flag, fields: fields.0, body })
 }

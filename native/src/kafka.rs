@@ -263,7 +263,6 @@ impl Producer {
     pub fn purge(&self) {
         unsafe { (self.api.purge)(self.handle, PURGE_ALL) };
     }
-
 }
 
 impl Drop for Producer {

@@ -148,10 +148,10 @@ impl Native {
         partition_count: i32,
     ) {
         if let Some(incoming) = lock(&self.front).connections.get_mut(&connection) {
-            let found = incoming.groups.entry(group.as_bytes().to_vec()).or_insert_with(|| Group {
-                name: group_name.into(),
-                topics: HashMap::new(),
-            });
+            let found = incoming
+                .groups
+                .entry(group.as_bytes().to_vec())
+                .or_insert_with(|| Group { name: group_name.into(), topics: HashMap::new() });
             let topic = topic.as_bytes().to_vec();
             found.topics.insert(topic, Topic { kafka_topic, partition_count });
         }
@@ -368,6 +368,7 @@ fn end(
     Some(())
 }
 
+type ReadHalf = (Option<Vec<u8>>, Vec<u8>, Headers, i32, String, usize);
 type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// For tests that compare the twins: key, value and headers of the half record, queue id and
@@ -379,7 +380,7 @@ fn read_half(
     instance: &str,
     group_name: &str,
     kafka_topic: &str,
-) -> Option<(Option<Vec<u8>>, Vec<u8>, Headers, i32, String, usize)> {
+) -> Option<ReadHalf> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::SEND_V2)?;
     let send = read::send(&frame)?;
     let marker = write::marker(born_ms, instance);
@@ -418,7 +419,8 @@ fn stored_reply(
     let mut out = Vec::new();
     let form = if is_json { Form::Json } else { Form::Binary };
     let start = ReplyStart { binary: start.0, language: start.1, version: start.2 };
-    let reply = write::Reply { form, opaque, id_prefix, queue_id, position, half_offset, transaction_id };
+    let reply =
+        write::Reply { form, opaque, id_prefix, queue_id, position, half_offset, transaction_id };
     write::stored_reply(&mut out, &start, &reply);
     out
 }

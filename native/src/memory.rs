@@ -50,10 +50,10 @@ impl Memory {
     }
 
     pub fn end(&mut self, key: &str, is_stored: bool) {
-        if let Some((key, is_commit)) = self.under_way.remove_entry(key) {
-            if is_stored {
-                self.recent.insert(key, is_commit);
-            }
+        if let Some((key, is_commit)) = self.under_way.remove_entry(key)
+            && is_stored
+        {
+            self.recent.insert(key, is_commit);
         }
     }
 

@@ -49,9 +49,12 @@ pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
             return None;
         }
     }
-    let [group, topic, _, queues, queue, sys, born, flag, properties, again, _, _, batch, _] = found;
+    let [group, topic, _, queues, queue, sys, born, flag, properties, again, _, _, batch, _] =
+        found;
     let (group, topic, properties) = (group?, topic?, properties?);
-    if !matches!(sys?, b"4" | b"0")
+    if group.is_empty()
+        || topic.is_empty()
+        || !matches!(sys?, b"4" | b"0")
         || flag? != b"0"
         || !is_number(born?)
         || !is_small(queues.unwrap_or(b"0"))
@@ -72,7 +75,6 @@ fn read_properties<'a>(
     queue_id: i32,
     body: &[u8],
 ) -> Option<Send<'a>> {
-    std::str::from_utf8(raw).ok()?;
     let (mut transaction_id, mut keys, mut immunity_s) = (None, None, None);
     let (mut is_transactional, mut has_group) = (false, false);
     let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(8);
@@ -171,12 +173,9 @@ pub fn end<'a>(frame: &'a Frame<'_>) -> Option<End<'a>> {
             return None;
         }
     }
-    let [group, state, position, decided, checked, message, transaction, topic, broker] = found;
+    let [group, state, position, decided, checked, message, transaction, _, _] = found;
     if checked.is_some_and(|yes| yes != b"false") {
         return None;
-    }
-    for text in [topic, broker].into_iter().flatten() {
-        std::str::from_utf8(text).ok()?;
     }
     let half_offset = number(state?)?;
     let position = number(position?)?;
@@ -184,9 +183,8 @@ pub fn end<'a>(frame: &'a Frame<'_>) -> Option<End<'a>> {
         return None;
     }
     let named = transaction.filter(|id| !id.is_empty()).or(message)?;
-    std::str::from_utf8(message.unwrap_or(b"")).ok()?;
     Some(End {
-        group: group?,
+        group: group.filter(|name| !name.is_empty())?,
         transaction_id: plain_name(named)?,
         is_commit: match decided? {
             b"8" => true,
