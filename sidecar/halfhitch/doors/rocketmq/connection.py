@@ -30,14 +30,14 @@ from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address
-from halfhitch.errors import HalfHitchError
+from halfhitch.doors.rocketmq.ride import Ride
 from halfhitch.service.checking.api import CheckDesk
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
-from halfhitch.wire.remoting.frame import Frames, request, starts_tls
+from halfhitch.wire.remoting.frame import Frames, starts_tls
 from halfhitch.wire.remoting.ids import MessageIds
 from halfhitch.wire.remoting.messages import Host
-from halfhitch.wire.remoting.requests import Form, Frame, Send
+from halfhitch.wire.remoting.requests import Frame, Send
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +74,6 @@ class Connection:
         "_address",
         "_closing_since_s",
         "_dispatcher",
-        "_express",
-        "_express_count",
-        "_express_held_bytes",
-        "_express_number",
         "_frames",
         "_held_bytes",
         "_in_flight",
@@ -93,6 +89,7 @@ class Connection:
         "_out",
         "_peer",
         "_receiving_since_s",
+        "_ride",
         "_seen_s",
         "_stalled_since_s",
         "_surroundings",
@@ -108,10 +105,11 @@ class Connection:
         self._loop = surroundings.loop
         self._frames = Frames(surroundings.limits.frame_bytes_max)
         self._held_bytes = 0
-        self._express = surroundings.express
-        self._express_number = 0
-        self._express_count = 0  # of requests under way there
-        self._express_held_bytes = 0
+        self._ride = (
+            None
+            if surroundings.express is None
+            else Ride(surroundings.express, self, surroundings.dispatcher)
+        )
         self._transport: asyncio.Transport | None = None
         self._peer: Host = _NOWHERE
         self._address: Address | None = None
@@ -161,10 +159,10 @@ class Connection:
             if starts_tls(data) and not self._is_encrypted():
                 self._refuse_tls()
                 return
-        frames = self._frames
+        frames, ride = self._frames, self._ride
         try:
-            if self._express_number:
-                data = self._ride(data)
+            if ride is not None and ride.is_on:
+                data = ride.feed(data, self._load.room(self._limits, self._in_flight))
             for frame in frames.feed(data) if data else ():
                 self._take(frame)
         except FrameError as error:
@@ -180,7 +178,7 @@ class Connection:
         if frames.broken is not None:
             self._end(f"what it sends cannot be read: {frames.broken}")
             return
-        held_bytes = frames.held_bytes + self._express_held_bytes
+        held_bytes = frames.held_bytes + (0 if ride is None else ride.held_bytes)
         if held_bytes or self._held_bytes:
             self._hold(held_bytes)
 
@@ -193,7 +191,8 @@ class Connection:
         self._transport = None
         self._out.clear()
         self._forget_links()
-        self._leave_express()
+        if self._ride is not None:
+            self._ride.leave()
         load = self._load
         load.held_bytes -= self._held_bytes
         self._held_bytes = 0
@@ -238,12 +237,16 @@ class Connection:
 
     def finish(self, frame: Frame, content: bytes) -> None:
         """The answer to a request that has begun."""
-        self._in_flight -= 1
+        self.done(1, b"" if frame.flag & codes.ONE_WAY_FLAG else content)
+
+    def done(self, count: int, content: bytes) -> None:
+        """So many requests have ended, and this answers them."""
+        self._in_flight -= count
         load = self._load
-        load.stats.in_flight_count -= 1
+        load.stats.in_flight_count -= count
         if load.is_draining:
             load.drained_some()
-        if content and not frame.flag & codes.ONE_WAY_FLAG:
+        if content:
             self._write(content)
         if self._is_reading_paused:
             self._read_on()
@@ -268,70 +271,20 @@ class Connection:
         if self._load.is_draining:
             self._load.drained_some()
 
-    # Requests that go the native way (dispatch.Asker, express.Passenger).
+    # Requests that go the native way (dispatch.Asker, ride.Home).
 
     def allow(self, send: Send, group: str, topic: str) -> None:
         """The next ones like this one may go the native way."""
-        express = self._express
-        if express is None or self._is_over:
-            return
-        if not self._express_number:
-            if self._frames.held_bytes:
-                return  # the rest of that frame must come here too
-            self._express_number = express.connect(self, self.address.message_ids.make(0)[:-16])
-        if self._express_number:
-            express.allow(self._express_number, send, group, topic)
+        ride = self._ride  # the rest of a frame that is held here must come here too
+        if ride is not None and not self._is_over and not self._frames.held_bytes:
+            ride.allow(send, group, topic, self.address.message_ids.make(0))
 
-    def _ride(self, data: bytes) -> bytes:
-        """What the native carrier gives back."""
-        express, load, limits = self._express, self._load, self._limits
-        assert express is not None
-        room = 0
-        if load.refusal is None and not load.is_draining:
-            room = min(
-                limits.pipelined_count_max - self._in_flight,
-                limits.in_flight_count_max - load.stats.in_flight_count,
-            )
-        rest, count, self._express_held_bytes = express.feed(
-            self._express_number, data, max(0, room)
-        )
-        if count:
-            self._express_count += count
-            self._in_flight += count
-            load.stats.in_flight_count += count
-            if self._in_flight >= limits.pipelined_count_max:
-                self._pause_reading()
-        return b"" if rest is None else rest
-
-    def settled(self, count: int, content: bytes) -> None:
-        """So many requests are finished, with these answers."""
-        self._in_flight -= count
-        load = self._load
-        load.stats.in_flight_count -= count
-        self._express_count -= count
-        if self._is_over:
-            self._leave_express()
-        elif content:
-            self._write(content)
-        if load.is_draining:
-            load.drained_some()
-        if self._is_reading_paused:
-            self._read_on()
-
-    def failed(self, code: int, opaque: int, form: Form, error: HalfHitchError) -> None:
-        """One request could not be carried out."""
-        self._express_count -= 1
-        flag = codes.ONE_WAY_FLAG if code == codes.END_TRANSACTION else 0
-        frame = request(code, opaque, flag=flag, form=form)
-        self.finish(frame, self._dispatcher.refuse(frame, error) or b"")
-        if self._is_over:
-            self._leave_express()
-
-    def _leave_express(self) -> None:
-        """Once nothing is under way there: until then it counts for the drain."""
-        if self._express is not None and self._express_number and not self._express_count:
-            self._express.disconnect(self._express_number)
-            self._express_number = 0
+    def taken(self, count: int) -> None:
+        """See ride.Home."""
+        self._in_flight += count
+        self._load.stats.in_flight_count += count
+        if self._in_flight >= self._limits.pipelined_count_max:
+            self._pause_reading()
 
     def _write(self, content: bytes) -> None:
         out = self._out

@@ -1,6 +1,7 @@
 """What the door carries at this moment; shared by its connections, on the event loop's thread."""
 
 from halfhitch.doors.holding import Holding
+from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
 
@@ -19,6 +20,15 @@ class Load(Holding):
         self.refusal: HalfHitchError | None = None
         #: One-way ends that failed since the sweep last said so, and the last reason.
         self.failed_ends: tuple[int, HalfHitchError] | None = None
+
+    def room(self, limits: Limits, in_flight_count: int) -> int:
+        """How many requests a connection that has so many may take without asking further."""
+        if self.refusal is not None or self.is_draining:
+            return 0
+        return min(
+            limits.pipelined_count_max - in_flight_count,
+            limits.in_flight_count_max - self.stats.in_flight_count,
+        )
 
     def drained_some(self) -> None:
         """See Holding; a one-way end has no task, and the client may be gone by then."""
