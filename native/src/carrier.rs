@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::frame::Form;
-use crate::kafka::{ERR_FATAL, HALF, Listener, OP, Opaque, Producer};
+use crate::kafka::{ERR_FATAL, ERR_PURGED, HALF, Listener, OP, Opaque, Producer};
 use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
 use crate::memory::Known;
 use crate::read;
@@ -116,7 +116,12 @@ impl Carrier {
         Producer::new(&config.library, &config.options, topics, myself)
     }
 
-    pub fn producer(&self) -> Option<Arc<Producer>> {
+    /// None: nothing more is taken.
+    pub fn taking(&self) -> Option<Arc<Producer>> {
+        if self.is_stopping.load(Ordering::Relaxed) { None } else { self.producer() }
+    }
+
+    fn producer(&self) -> Option<Arc<Producer>> {
         lock(&self.producer).clone()
     }
 
@@ -256,8 +261,10 @@ impl Carrier {
             }
             if !batches.is_empty() {
                 drop(lanes);
-                let Some(producer) = self.producer() else { return };
-                self.send(&producer, Vec::new(), batches);
+                match self.producer() {
+                    Some(producer) => self.send(&producer, Vec::new(), batches),
+                    None => self.give_up(Vec::new(), batches),
+                }
                 lanes = lock(&self.lanes);
                 continue;
             }
@@ -283,7 +290,14 @@ impl Carrier {
         let line = "the native record producer met a fatal error and is replaced".to_owned();
         self.logged(3, "FATAL".to_owned(), line);
         match self.new_producer() {
-            Ok(producer) => *lock(&self.producer) = Some(Arc::new(producer)),
+            Ok(producer) => {
+                let producer = Arc::new(producer);
+                let mut place = lock(&self.producer);
+                if place.is_none() {
+                    return; // stopped meanwhile: the threads would never end
+                }
+                *place = Some(producer);
+            }
             Err(reason) => {
                 self.logged(3, "FATAL".to_owned(), reason);
                 self.is_broken.store(true, Ordering::Relaxed);
@@ -293,6 +307,8 @@ impl Carrier {
         }
         broken.purge();
         broken.flush(1_000);
+        // Its last reports say nothing of the new one.
+        self.is_broken.store(false, Ordering::Relaxed);
         self.wake();
     }
 
@@ -318,8 +334,11 @@ impl Carrier {
 
     /// Wait for what is in flight, at most so long, and end the threads.
     pub fn stop(&self, drain: Duration) {
-        self.is_stopping.store(true, Ordering::Relaxed);
-        self.gathering.notify_one();
+        {
+            let _lanes = lock(&self.lanes); // else the notice could fall just before the wait
+            self.is_stopping.store(true, Ordering::Relaxed);
+            self.gathering.notify_one();
+        }
         let give_up = Instant::now() + drain;
         while Instant::now() < give_up {
             let lanes = lock(&self.lanes);
@@ -339,6 +358,30 @@ impl Carrier {
         if let Some(producer) = producer {
             producer.purge();
             producer.flush(500);
+        }
+        // What has waited behind that is reported too.
+        loop {
+            let now = Instant::now();
+            let mut lanes = lock(&self.lanes);
+            let halves: Vec<Waiting> = lanes.halves.iter_mut().flat_map(HalfLane::due).collect();
+            let ends = lanes.ends.iter_mut().enumerate();
+            let batches: Vec<EndBatch> =
+                ends.flat_map(|(partition, lane)| lane.due(partition as i32, now, true)).collect();
+            drop(lanes);
+            if halves.is_empty() && batches.is_empty() {
+                return;
+            }
+            self.give_up(halves, batches);
+        }
+    }
+
+    /// Report as failed what was not handed over.
+    fn give_up(&self, halves: Vec<Waiting>, batches: Vec<EndBatch>) {
+        let halves = halves.into_iter().map(|waiting| Pending::Half(waiting.item));
+        let batches = batches.into_iter().map(|batch| Pending::Ends(Box::new(batch)));
+        for pending in halves.chain(batches) {
+            let private = Box::into_raw(Box::new(pending)) as Opaque;
+            unsafe { self.delivered(private, ERR_PURGED, -1) };
         }
     }
 }

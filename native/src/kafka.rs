@@ -55,6 +55,8 @@ const CONF_OK: c_int = 0;
 const PRODUCER: c_int = 0;
 const PURGE_ALL: c_int = 3;
 pub const ERR_FATAL: c_int = -150;
+/// Given up before it was sent.
+pub const ERR_PURGED: c_int = -152;
 
 type Report = unsafe extern "C" fn(*mut c_void, *const Message, Opaque);
 type Line = unsafe extern "C" fn(*const c_void, c_int, *const c_char, *const c_char);
@@ -123,7 +125,7 @@ unsafe extern "C" fn line<L: Listener>(
     facility: *const c_char,
     text: *const c_char,
 ) {
-    if let Some(opaque_of) = OPAQUE_OF.get() {
+    if let Some(opaque_of) = OPAQUE_OF.get().filter(|_| !handle.is_null()) {
         unsafe {
             let listener = &*(opaque_of(handle) as *const L);
             listener.logged(level, owned(facility), owned(text));

@@ -29,6 +29,7 @@ use write::ReplyStart;
 
 /// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
+const DRAIN_MAX: Duration = Duration::from_secs(86_400);
 
 struct Topic {
     kafka_topic: String,
@@ -147,6 +148,9 @@ impl Native {
         kafka_topic: String,
         partition_count: i32,
     ) {
+        if read::plain_name(group_name.as_bytes()).is_none() {
+            return; // op records have it inside JSON
+        }
         if let Some(incoming) = lock(&self.front).connections.get_mut(&connection) {
             let found = incoming
                 .groups
@@ -176,13 +180,15 @@ impl Native {
     ) -> (Option<Bound<'py, PyBytes>>, usize, usize) {
         let mut front = lock(&self.front);
         let Front { connections, partition_count, rolled_back, renewed } = &mut *front;
-        let producer = self.carrier.producer();
-        let (Some(incoming), Some(producer)) = (connections.get_mut(&connection), producer) else {
+        let Some(incoming) = connections.get_mut(&connection) else {
             return (Some(PyBytes::new(py, data)), 0, 0);
         };
-        if incoming.is_broken {
-            return (Some(PyBytes::new(py, data)), 0, 0);
-        }
+        let producer = self.carrier.taking().filter(|_| !incoming.is_broken);
+        let Some(producer) = producer else {
+            let mut rest = std::mem::take(&mut incoming.held); // what began here ends there
+            rest.extend_from_slice(data);
+            return (Some(PyBytes::new(py, &rest)), 0, 0);
+        };
         let held = if incoming.held.is_empty() {
             Vec::new()
         } else {
@@ -287,7 +293,8 @@ impl Native {
 
     /// Wait for what is in flight, at most so long, and end.
     fn stop(&self, py: Python<'_>, drain_s: f64) {
-        py.detach(|| self.carrier.stop(Duration::from_secs_f64(drain_s)));
+        let drain = Duration::try_from_secs_f64(drain_s.max(0.0)).unwrap_or(DRAIN_MAX);
+        py.detach(|| self.carrier.stop(drain.min(DRAIN_MAX)));
     }
 }
 
