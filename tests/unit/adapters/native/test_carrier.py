@@ -1,0 +1,419 @@
+"""halfhitch-native over a Kafka that is not there: nothing is lost, and nothing stays under way."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from halfhitch.adapters.native import carrier
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.frame import encode, request
+from halfhitch.wire.remoting.requests import Form
+from harness.native import native, needs_native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEADLINE_S = 15.0
+PREFIX = "0A00000100002694"
+REPLY_START = Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION)
+TIMED_OUT = -192
+PURGED = (-151, -152)
+PARTITIONS = 4
+
+
+# -- what the adapter makes of settings and numbers ----------------------------------------------
+
+
+def test_settings_are_told_as_librdkafka_writes_them() -> None:
+    config = {"enable.idempotence": True, "socket.keepalive.enable": False, "linger.ms": 0}
+    assert carrier.native_options({**config, "acks": "all"}) == [
+        ("enable.idempotence", "true"),
+        ("socket.keepalive.enable", "false"),
+        ("linger.ms", "0"),
+        ("acks", "all"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["oauth_cb", "sasl.oauthbearer.config", "sasl.oauthbearer.method"])
+def test_what_calls_back_into_python_does_not_fit(name: str) -> None:
+    assert carrier.native_options({"acks": "all", name: "x"}) is None
+
+
+def test_numbers_of_librdkafka_mean_what_they_mean_to_the_twin() -> None:
+    assert isinstance(carrier.native_error(-184, "half"), KafkaUnavailable)  # its queue is full
+    assert isinstance(carrier.native_error(TIMED_OUT, "half"), OutcomeUnknown)
+    assert isinstance(carrier.native_error(PURGED[1], "half"), OutcomeUnknown)
+    assert "half" in carrier.native_error(TIMED_OUT, "half").message
+
+
+# -- the carrier ---------------------------------------------------------------------------------
+
+
+class Carried:
+    """A carrier whose Kafka is not there, and what it has reported."""
+
+    def __init__(self, *, delivery_ms: int = 300, frame_bytes_max: int = 100_000) -> None:
+        library = carrier.library()
+        assert library is not None
+        self.pipe = os.pipe()
+        for end in self.pipe:
+            os.set_blocking(end, False)
+        options = {
+            "bootstrap.servers": "127.0.0.1:1",
+            "enable.idempotence": True,
+            "message.timeout.ms": delivery_ms,
+            "socket.timeout.ms": min(300, delivery_ms),
+            "socket.connection.setup.timeout.ms": 1_000,
+            "log_level": 0,
+        }
+        self.it: Any = native.Native(
+            library,
+            carrier.native_options(options),
+            half_topic="half",
+            op_topic="op",
+            instance="shop-7",
+            reply_start=REPLY_START,
+            wake=self.pipe,
+            frame_bytes_max=frame_bytes_max,
+            body_bytes_max=1_000,
+            message_bytes_max=10_000,
+        )
+        self.failures: list[tuple[int, int, int, int]] = []
+        self.it.open(PARTITIONS)
+
+    def join(self, connection: int, *, group: str = "p", topic: str = "t") -> None:
+        self.it.connect(connection, PREFIX)
+        self.it.allow(connection, group, topic, group, topic, 3)
+
+    def feed(self, connection: int, data: bytes, room: int = 1_000) -> tuple[bytes, int, int]:
+        rest, taken, held_bytes = self.it.feed(connection, data, room, True)
+        return rest or b"", taken, held_bytes
+
+    def take(self) -> None:
+        finished, failures, prepared, committed, rolled_back, _ = self.it.take()
+        assert (finished, prepared, committed, rolled_back) == ([], [], [], [])
+        self.failures += failures
+
+    def until_failed(self, count: int) -> None:
+        give_up_s = time.monotonic() + DEADLINE_S
+        while len(self.failures) < count:
+            left_s = give_up_s - time.monotonic()
+            assert left_s > 0, f"{len(self.failures)} of {count} were reported"
+            select.select([self.pipe[0]], [], [], left_s)
+            self.take()
+
+    def close(self) -> None:
+        self.it.stop(0)
+        for end in self.pipe:
+            os.close(end)
+
+
+@pytest.fixture
+def carried() -> Iterator[Carried]:
+    made = Carried()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def patient() -> Iterator[Carried]:
+    """One that waits for Kafka longer than any test."""
+    made = Carried(delivery_ms=60_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cutter() -> Iterator[Carried]:
+    """For streams of which nothing is taken; each test has connections of its own."""
+    made = Carried()
+    yield made
+    made.close()
+
+
+def half(opaque: int, unique: str, *, group: str = "p", topic: str = "t") -> bytes:
+    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{group}\x02"
+    fields = {"a": group, "b": topic, "c": "TBW102", "d": "4", "e": "2", "f": "4",
+              "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false", "l": "0",
+              "m": "false"}  # fmt: skip
+    return encode(request(codes.SEND_MESSAGE_V2, opaque, fields, b"body", form=Form.BINARY))
+
+
+def end(
+    opaque: int, unique: str, decided: int = 8, *, group: str = "p", partition: int = 1
+) -> bytes:
+    fields = {
+        "producerGroup": group,
+        "tranStateTableOffset": "17",
+        "commitLogOffset": str(partition << 48 | 17),
+        "commitOrRollback": str(decided),
+        "fromTransactionCheck": "false",
+        "msgId": unique,
+        "transactionId": unique,
+    }
+    return encode(
+        request(codes.END_TRANSACTION, opaque, fields, flag=codes.ONE_WAY_FLAG, form=Form.BINARY)
+    )
+
+
+@needs_native
+def test_every_request_that_was_taken_is_reported_when_kafka_is_away(carried: Carried) -> None:
+    carried.join(1)
+    halves = [half(n, f"U{n}") for n in range(50)]
+    ends = [end(50 + n, f"U{n}", 8 if n % 3 else 12) for n in range(50)]
+    assert carried.feed(1, b"".join(halves + ends)) == (b"", 100, 0)
+    carried.until_failed(100)
+    kinds = {(code, connection, opaque) for code, connection, opaque, _ in carried.failures}
+    assert kinds == {
+        *((codes.SEND_MESSAGE_V2, 1, n) for n in range(50)),
+        *((codes.END_TRANSACTION, 1, 50 + n) for n in range(50)),
+    }
+    assert len(carried.failures) == 100
+    assert {error for *_, error in carried.failures} == {TIMED_OUT}
+
+
+@needs_native
+def test_what_waits_behind_a_record_on_its_way_is_reported_too(carried: Carried) -> None:
+    carried.join(1)
+    assert carried.feed(1, half(1, "U1") + end(2, "U1"))[1] == 2
+    assert carried.feed(1, half(3, "U1") + end(4, "U1", 12))[1] == 2
+    carried.until_failed(4)
+    assert sorted(opaque for _, _, opaque, _ in carried.failures) == [1, 2, 3, 4]
+
+
+@needs_native
+def test_a_client_that_left_is_not_waited_for(carried: Carried) -> None:
+    carried.join(1)
+    carried.feed(1, half(1, "U1"))
+    carried.it.disconnect(1)
+    carried.until_failed(1)
+    assert carried.feed(1, half(2, "U2")) == (half(2, "U2"), 0, 0)
+
+
+@needs_native
+def test_the_first_decision_is_known_while_it_is_on_its_way_and_forgotten_when_it_failed(
+    carried: Carried,
+) -> None:
+    carried.join(1)
+    carried.feed(1, end(1, "U1", 12) + end(2, "U1", 8))
+    assert carried.it.first_decision(1, "p", "U1") == (False, False)
+    assert carried.it.first_decision(1, "p", "U2") is None
+    assert carried.it.first_decision(2, "p", "U1") is None
+    assert carried.it.first_decision(PARTITIONS, "p", "U1") is None
+    carried.until_failed(2)
+    assert carried.it.first_decision(1, "p", "U1") is None
+
+
+@needs_native
+def test_after_a_rollback_the_twin_is_asked_about_the_same_id(carried: Carried) -> None:
+    carried.join(1)
+    carried.feed(1, end(1, "U1", 12))
+    assert carried.feed(1, half(2, "U1")) == (half(2, "U1"), 0, 0)
+    assert carried.feed(1, half(3, "U2"))[1] == 1
+
+
+# -- stop ----------------------------------------------------------------------------------------
+
+
+@needs_native
+def test_stop_keeps_to_its_time_and_reports_what_it_gives_up(patient: Carried) -> None:
+    patient.join(1)
+    assert patient.feed(1, half(1, "U1") + end(2, "U1"))[1] == 2
+    began_s = time.monotonic()
+    patient.it.stop(0.2)
+    assert time.monotonic() - began_s < 5
+    patient.take()
+    assert sorted(opaque for _, _, opaque, _ in patient.failures) == [1, 2]
+    assert all(error in PURGED for *_, error in patient.failures)
+
+
+@needs_native
+def test_what_waits_behind_a_record_on_its_way_is_reported_by_stop(
+    patient: Carried,
+) -> None:
+    patient.join(1)
+    for opaque in (1, 2, 3):  # all for one partition: the later ones wait
+        assert patient.feed(1, half(opaque, "U1"))[1] == 1
+    for opaque in range(100, 300):  # more than gather: the first record leaves at once
+        assert patient.feed(1, end(opaque, f"U{opaque}", 8 if opaque % 2 else 12))[1] == 1
+    patient.it.stop(0)
+    patient.take()
+    assert sorted(opaque for _, _, opaque, _ in patient.failures) == [1, 2, 3, *range(100, 300)]
+
+
+@needs_native
+@pytest.mark.parametrize("drain_s", [-1.0, float("inf"), float("nan")])
+def test_a_time_that_is_none_does_not_end_the_process(carried: Carried, drain_s: float) -> None:
+    carried.it.stop(drain_s)
+    carried.it.stop(drain_s)
+
+
+@needs_native
+def test_after_stop_everything_is_given_back_and_so_is_what_was_held(carried: Carried) -> None:
+    carried.join(1)
+    first, second = half(1, "U1"), half(2, "U2")
+    assert carried.feed(1, first[:40]) == (b"", 0, 40)
+    carried.it.stop(0)
+    assert carried.feed(1, first[40:] + second[:9]) == (first + second[:9], 0, 0)
+    assert carried.feed(1, second[9:]) == (second[9:], 0, 0)
+    carried.take()
+    assert carried.failures == []
+
+
+# -- what is taken -------------------------------------------------------------------------------
+
+
+@needs_native
+def test_no_more_is_taken_than_there_is_room_for(carried: Carried) -> None:
+    carried.join(1)
+    frames = [half(1, "U1"), end(2, "U1"), half(3, "U3")]
+    assert carried.feed(1, b"".join(frames), room=0) == (b"".join(frames), 0, 0)
+    assert carried.feed(1, b"".join(frames), room=2) == (frames[2], 2, 0)
+
+
+@needs_native
+def test_without_room_an_unfinished_frame_is_held_and_given_back_whole(carried: Carried) -> None:
+    carried.join(1)
+    frame = half(1, "U1")
+    assert carried.feed(1, frame[:3], room=0) == (b"", 0, 3)
+    assert carried.feed(1, frame[3:50], room=0) == (b"", 0, 50)
+    assert carried.feed(1, frame[50:], room=0) == (frame, 0, 0)
+
+
+@needs_native
+def test_a_frame_that_began_before_it_was_allowed_is_taken_when_it_is_whole(
+    carried: Carried,
+) -> None:
+    carried.it.connect(1, PREFIX)
+    frame = half(1, "U1")
+    assert carried.feed(1, frame[:20]) == (b"", 0, 20)
+    carried.it.allow(1, "p", "t", "p", "t", 3)
+    assert carried.feed(1, frame[20:]) == (b"", 1, 0)
+
+
+@needs_native
+def test_only_what_is_allowed_is_taken_until_it_is_forgotten(carried: Carried) -> None:
+    carried.join(1)
+    carried.it.connect(2, PREFIX)
+    for connection, frame in (
+        (2, half(1, "U1")),
+        (1, half(1, "U1", group="q")),
+        (1, half(1, "U1", topic="u")),
+        (1, end(1, "U1", group="q")),
+        (1, end(1, "U1", partition=PARTITIONS)),
+        (3, half(1, "U1")),
+    ):
+        assert carried.feed(connection, frame) == (frame, 0, 0)
+    assert carried.it.feed(1, end(1, "U1"), 9, False)[0] == end(1, "U1")  # a check is out
+    assert carried.feed(1, half(1, "U1"))[1] == 1
+    carried.it.forget()
+    assert carried.feed(1, half(2, "U2")) == (half(2, "U2"), 0, 0)
+
+
+@needs_native
+@pytest.mark.parametrize("group", ['pay"ments', "pay\\ments", "päyments"])
+def test_a_group_that_json_writes_differently_breaks_no_record_of_decisions(
+    carried: Carried, group: str
+) -> None:
+    carried.join(1, group=group)
+    frames = half(1, "U1", group=group) + end(2, "U1", group=group)
+    assert carried.feed(1, frames) == (frames, 0, 0)
+
+
+# -- frames --------------------------------------------------------------------------------------
+
+FRAMES = st.one_of(
+    st.builds(half, st.integers(0, 99), st.sampled_from(["U1", "U2"])),
+    st.builds(end, st.integers(0, 99), st.sampled_from(["U1", "U2"])),
+    st.binary(min_size=4, max_size=60).map(
+        lambda content: Struct(">i").pack(len(content)) + content
+    ),
+)
+CUTS = st.lists(st.integers(1, 300), min_size=1, max_size=30)
+_numbers = iter(range(1, 10**9))
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        for size in cuts:
+            if at < len(data):
+                yield data[at : at + size]
+            at += size
+
+
+@needs_native
+@settings(deadline=None)
+@given(frames=st.lists(FRAMES, max_size=8), cuts=CUTS, tail=st.integers(0, 3))
+def test_however_a_stream_is_cut_what_is_not_taken_comes_back_as_it_was(
+    cutter: Carried, frames: list[bytes], cuts: list[int], tail: int
+) -> None:
+    number = next(_numbers)
+    cutter.it.connect(number, PREFIX)
+    whole, unfinished = b"".join(frames), half(1, "U9")[:tail]
+    back, held_bytes = b"", 0
+    given_bytes = 0
+    for piece in pieces(whole + unfinished, cuts):
+        rest, taken, held_bytes = cutter.feed(number, piece)
+        given_bytes += len(piece)
+        back += rest
+        assert taken == 0
+        assert len(back) + held_bytes == given_bytes  # nothing is lost on the way
+    assert back == whole
+    assert held_bytes == tail
+    cutter.it.disconnect(number)
+
+
+@needs_native
+@settings(deadline=None, max_examples=30)
+@given(frames=st.lists(FRAMES, max_size=8), cuts=CUTS)
+def test_however_a_stream_is_cut_the_same_requests_are_taken(
+    frames: list[bytes], cuts: list[int]
+) -> None:
+    carried = Carried()
+    try:
+        at_once: dict[int, tuple[bytes, int]] = {}
+        for connection, sizes in ((1, [10**6]), (2, cuts)):
+            carried.join(connection)
+            back, count = b"", 0
+            for piece in pieces(b"".join(frames), sizes):
+                rest, taken, _ = carried.feed(connection, piece)
+                back, count = back + rest, count + taken
+            at_once[connection] = (back, count)
+        assert at_once[1] == at_once[2]
+        carried.it.stop(0)
+        carried.take()
+        assert len(carried.failures) == at_once[1][1] + at_once[2][1]
+    finally:
+        carried.close()
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "broken",
+    [b"\x00\x00\x00\x03abc", b"\xff\xff\xff\xff", (100_001).to_bytes(4, "big"), b"GET / HTTP/1.1"],
+)
+def test_a_frame_that_is_none_is_given_back_with_all_that_follows(
+    carried: Carried, broken: bytes
+) -> None:
+    carried.join(1)
+    assert carried.feed(1, half(1, "U1") + broken + half(2, "U2")) == (broken + half(2, "U2"), 1, 0)
+    assert carried.feed(1, half(3, "U3")) == (half(3, "U3"), 0, 0)
+
+
+@needs_native
+def test_a_broken_frame_that_comes_in_pieces_is_given_back_from_its_first_byte(
+    carried: Carried,
+) -> None:
+    carried.join(1)
+    assert carried.feed(1, half(1, "U1") + b"\xff\xff") == (b"", 1, 2)
+    assert carried.feed(1, b"\xff\xffabc") == (b"\xff\xff\xff\xffabc", 0, 0)
