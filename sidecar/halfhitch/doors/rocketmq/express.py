@@ -178,6 +178,8 @@ class Express:
         if self._native is None:
             return
         await asyncio.to_thread(self._native.stop, drain_s)
+        if self._native is None:
+            return  # somebody else has stopped it meanwhile
         self._arrived()
         asyncio.get_running_loop().remove_reader(self._ends[0])
         self._native = None

@@ -159,11 +159,13 @@ class RocketmqDoor:
             self._server.close()
         if self._peeking is not None:
             self._peeking.close()
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + drain_s
         try:
             await self._load.drain(drain_s, [self._sweeper])
         finally:
             if self._express is not None:
-                await self._express.stop(drain_s)
+                await self._express.stop(max(0.0, give_up_s - loop.time()))
             await self._closed()
 
     async def _closed(self) -> None:
