@@ -21,6 +21,8 @@ from harness.remoting_client import RemotingClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from halfhitch.doors.rocketmq.express import Express
+
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -37,7 +39,13 @@ class Stage:
         self.doors: list[RocketmqDoor] = []
         self._clients = clients
 
-    async def open(self, *, limits: dict[str, Any] | None = None, **options: Any) -> RocketmqDoor:
+    async def open(
+        self,
+        *,
+        limits: dict[str, Any] | None = None,
+        express: Express | None = None,
+        **options: Any,
+    ) -> RocketmqDoor:
         policy, catalog = self.it.twin.policy, MemoryTopicCatalog(self.kafka)
         admission = Admission(policy=policy, catalog=catalog, message_bytes_max=10_000)
         door = RocketmqDoor(
@@ -48,6 +56,7 @@ class Stage:
             unready_reasons=lambda: self.unready,
             options=replace(RocketmqOptions(port=0), **options),
             limits=Limits(**(limits or {})),
+            express=express,
         )
         await door.start()
         self.doors.append(door)

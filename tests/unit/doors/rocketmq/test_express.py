@@ -1,0 +1,555 @@
+"""The native way through the door, over a carrier that does what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.adapters.native.carrier import native_error
+from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
+from halfhitch.doors.rocketmq.errors import response_of
+from halfhitch.doors.rocketmq.express import Express
+from halfhitch.wire.remoting import codes
+from halfhitch.wire.remoting.frame import Frames, encode, reply, request
+from halfhitch.wire.remoting.requests import Form, Frame
+from harness.remoting_client import DEADLINE_S, RemotingClient, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GROUP, TOPIC = "g", "orders"
+COMMIT, ROLLBACK = 8, 12
+TIMED_OUT, QUEUE_FULL, PURGED = -192, -184, -152
+
+
+class ScriptedNative:
+    """express.Native. What is allowed is taken, and ends when the test says so."""
+
+    def __init__(self, wake: tuple[int, int]) -> None:
+        self._wake = wake
+        self.partition_count = 0
+        self.connected: dict[int, str] = {}
+        self.allowed: set[tuple[int, str]] = set()
+        self.targets: list[tuple[str, str, int]] = []
+        self.forgotten = 0
+        self.is_forgetful = False  # else a slow test would meet it anywhere
+        self.rooms: list[int] = []
+        self.under_way: list[tuple[int, Frame]] = []
+        self.decisions: dict[tuple[int, str, str], tuple[bool, bool]] = {}
+        self.stops: list[float] = []
+        self._held: dict[int, bytes] = {}
+        self._finished: dict[int, tuple[int, bytes]] = {}
+        self._failures: list[tuple[int, int, int, int]] = []
+        self._seconds: tuple[list[float], ...] = ([], [], [])
+        self.lines: list[tuple[int, str, str]] = []
+
+    def open(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+
+    def connect(self, connection: int, id_prefix: str) -> None:
+        self.connected[connection] = id_prefix
+
+    def disconnect(self, connection: int) -> None:
+        assert not [number for number, _ in self.under_way if number == connection]
+        del self.connected[connection]
+
+    def allow(
+        self,
+        connection: int,
+        group: str,
+        topic: str,
+        group_name: str,
+        kafka_topic: str,
+        partition_count: int,
+    ) -> None:
+        self.allowed.add((connection, group))
+        self.targets.append((group_name, kafka_topic, partition_count))
+
+    def forget(self) -> None:
+        self.forgotten += 1
+        if self.is_forgetful:
+            self.allowed.clear()
+
+    def feed(
+        self,
+        connection: int,
+        data: bytes,
+        room: int,
+        takes_ends: bool,
+    ) -> tuple[bytes | None, int, int]:
+        self.rooms.append(room)
+        data = self._held.pop(connection, b"") + data
+        rest, taken = b"", 0
+        while len(data) >= 4:
+            size = 4 + int.from_bytes(data[:4], "big")
+            if size > 100_000:
+                return rest + data, taken, 0
+            if len(data) < size:
+                break
+            whole, data = data[:size], data[size:]
+            (frame,) = Frames().feed(whole)
+            group = frame.fields.get("a") or frame.fields.get("producerGroup") or ""
+            is_hot = frame.code == codes.SEND_MESSAGE_V2 or (
+                takes_ends and frame.code == codes.END_TRANSACTION
+            )
+            if is_hot and taken < room and (connection, group) in self.allowed:
+                self.under_way.append((connection, frame))
+                taken += 1
+            else:
+                rest += whole
+        if data:
+            self._held[connection] = data
+        return rest or None, taken, len(data)
+
+    def take(
+        self,
+    ) -> tuple[
+        Sequence[tuple[int, int, bytes]],
+        Sequence[tuple[int, int, int, int]],
+        Sequence[float],
+        Sequence[float],
+        Sequence[float],
+        Sequence[tuple[int, str, str]],
+    ]:
+        try:
+            os.read(self._wake[0], 100)
+        except BlockingIOError:
+            pass
+        finished = [(number, *told) for number, told in self._finished.items()]
+        failures, seconds, lines = self._failures, self._seconds, self.lines
+        self._finished, self._failures, self._seconds, self.lines = {}, [], ([], [], []), []
+        return finished, failures, *seconds, lines  # type: ignore[return-value]
+
+    def first_decision(
+        self, partition: int, group: str, transaction_id: str
+    ) -> tuple[bool, bool] | None:
+        return self.decisions.get((partition, group, transaction_id))
+
+    def stop(self, drain_s: float) -> None:
+        self.stops.append(drain_s)
+        self.fail(PURGED, is_telling=False)
+
+    # What a test says.
+
+    def finish(self) -> None:
+        """All that is under way is stored."""
+        for number, frame in self.under_way:
+            count, content = self._finished.get(number, (0, b""))
+            if frame.code == codes.END_TRANSACTION:
+                self._seconds[2 if frame.fields["commitOrRollback"] == "12" else 1].append(0.25)
+            else:
+                self._seconds[0].append(0.25)
+                content += reply(frame, codes.SUCCESS, None, {"msgId": "native"})
+            self._finished[number] = (count + 1, content)
+        self.under_way.clear()
+        self.wake()
+
+    def fail(self, error_number: int, *, is_telling: bool = True) -> None:
+        """All that is under way has failed."""
+        for number, frame in self.under_way:
+            self._failures.append((frame.code, number, frame.opaque, error_number))
+        self.under_way.clear()
+        if is_telling:
+            self.wake()
+
+    def wake(self) -> None:
+        os.write(self._wake[1], b"12345678")
+
+
+class Rig:
+    """A door with a scripted carrier."""
+
+    def __init__(self, stage: Any) -> None:
+        self.stage = stage
+        self.is_asking = False
+        self.lines: list[tuple[int, str, str]] = []
+        self.made: list[ScriptedNative] = []
+        self.express = Express(
+            self._make,
+            observer=stage.it.observer,
+            partition_count=lambda: 2,
+            target_partitions=lambda topic: 3 if topic == TOPIC else None,
+            is_asking=lambda: self.is_asking,
+            error_of=lambda code, number: native_error(number, "log"),
+            log=lambda *line: self.lines.append(line),
+        )
+        self.failure: RuntimeError | None = None
+
+    def _make(self, *, wake: tuple[int, int]) -> ScriptedNative:
+        if self.failure is not None:
+            raise self.failure
+        self.made.append(ScriptedNative(wake))
+        return self.made[-1]
+
+    @property
+    def native(self) -> ScriptedNative:
+        return self.made[-1]
+
+    async def open(self, **options: Any) -> Any:
+        return await self.stage.open(express=self.express, **options)
+
+    async def rider(self, **options: Any) -> tuple[Any, RemotingClient, Sent]:
+        """A door, a client whose messages go the native way from now on, and its first one."""
+        door = await self.open(**options)
+        client = await self.stage.client(door)
+        sent = await client.half(GROUP, TOPIC, b"x", unique="U0")
+        assert sent.code == 0, sent.remark
+        return door, client, sent
+
+    async def until_under_way(self, count: int) -> None:
+        await self.stage.until(lambda: len(self.native.under_way) == count, "so many under way")
+
+
+@pytest.fixture
+async def rig(stage: Any) -> Rig:
+    return Rig(stage)
+
+
+def half_bytes(opaque: int, unique: str) -> bytes:
+    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02"
+    fields = {"a": GROUP, "b": TOPIC, "c": "TBW102", "d": "4", "e": "0", "f": "4",
+              "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false",
+              "m": "false"}  # fmt: skip
+    return encode(request(codes.SEND_MESSAGE_V2, opaque, fields, b"body", form=Form.BINARY))
+
+
+def answer_to(client: RemotingClient, opaque: int) -> asyncio.Future[Frame]:
+    future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+    client._waiting[opaque] = future
+    return future
+
+
+async def within(future: Any) -> Any:
+    return await asyncio.wait_for(future, DEADLINE_S)
+
+
+# -- there and back ------------------------------------------------------------------------------
+
+
+async def test_the_second_message_of_a_kind_goes_the_native_way_and_its_answer_arrives(
+    rig: Rig,
+) -> None:
+    door, client, _ = await rig.rider()
+    assert rig.native.targets == [(GROUP, TOPIC, 3)]
+    assert rig.native.partition_count == 2
+    second = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique="U1"))
+    await rig.until_under_way(1)
+    assert door.snapshot().in_flight_count == 1
+    rig.native.finish()
+    assert (await within(second)).fields == {"msgId": "native"}
+    assert len(rig.stage.it.halves()) == 1
+    assert door.snapshot().in_flight_count == 0
+    assert door.snapshot().requests == {("send", 0): 2}
+    assert rig.stage.it.observer.of("prepared")[-1] == (1, 0.25)
+
+
+async def test_one_way_ends_are_counted_when_they_are_stored(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    client.end(GROUP, sent, COMMIT)
+    client.end(GROUP, sent, ROLLBACK)
+    await rig.until_under_way(2)
+    rig.native.finish()
+    await rig.stage.until(lambda: door.snapshot().in_flight_count == 0, "the ends")
+    assert door.snapshot().requests["end_transaction", 0] == 2
+    told = [values[0] for values in rig.stage.it.observer.of("ended")]
+    assert told == [Resolution.COMMIT, Resolution.ROLLBACK]
+    assert rig.stage.it.decided() == []
+
+
+async def test_what_is_given_back_goes_the_usual_way(rig: Rig) -> None:
+    _, client, sent = await rig.rider()
+    assert (await client.heartbeat(GROUP)).code == 0
+    assert (await client.half("other", TOPIC, b"y", unique="U1")).code == 0
+    assert len(rig.stage.it.halves()) == 2
+    rig.is_asking = True  # each end must be looked at then
+    client.end(GROUP, sent, COMMIT)
+    await rig.stage.until(lambda: len(rig.stage.it.decided()) == 1, "the decision")
+    assert rig.native.under_way == []
+
+
+async def test_messages_of_other_forms_allow_nothing(rig: Rig) -> None:
+    client = await rig.stage.client(await rig.open(), form=Form.JSON)
+    assert (await client.half(GROUP, TOPIC, b"x", unique="U1")).code == 0
+    assert rig.native.connected == {}
+
+
+async def test_what_is_allowed_is_judged_anew_after_a_second(rig: Rig) -> None:
+    _, client, _ = await rig.rider()
+    rig.native.is_forgetful = True
+    seen = rig.native.forgotten
+    await rig.stage.until(lambda: rig.native.forgotten > seen, "what is allowed to be forgotten")
+    rig.native.is_forgetful = False
+    assert (await client.half(GROUP, TOPIC, b"y", unique="U1")).code == 0
+    assert len(rig.stage.it.halves()) == 2
+    asked = asyncio.ensure_future(client.half(GROUP, TOPIC, b"z", unique="U2"))
+    await rig.until_under_way(1)
+    rig.native.finish()
+    assert (await within(asked)).code == 0
+
+
+async def test_lines_of_the_carrier_reach_the_log(rig: Rig) -> None:
+    await rig.open()
+    rig.native.lines.append((3, "FAIL", "nobody is there"))
+    rig.native.wake()
+    await rig.stage.until(lambda: rig.lines == [(3, "FAIL", "nobody is there")], "the line")
+
+
+# -- frames in pieces ----------------------------------------------------------------------------
+
+
+async def test_a_frame_may_come_in_pieces(rig: Rig) -> None:
+    _, client, _ = await rig.rider()
+    answer = answer_to(client, 700)
+    for byte in half_bytes(700, "U1"):
+        client.raw(bytes((byte,)))
+        await client._writer.drain()
+    await rig.until_under_way(1)
+    rig.native.finish()
+    assert (await within(answer)).code == 0
+
+
+async def test_a_frame_that_has_begun_the_usual_way_ends_there(rig: Rig) -> None:
+    door = await rig.open()
+    client = await rig.stage.client(door)
+    first, second = answer_to(client, 700), answer_to(client, 701)
+    begun = half_bytes(701, "U2")
+    client.raw(half_bytes(700, "U1") + begun[:50])
+    assert (await within(first)).code == 0
+    assert rig.native.connected == {}
+    client.raw(begun[50:])
+    assert (await within(second)).code == 0
+    assert len(rig.stage.it.halves()) == 2
+    assert list(rig.native.connected.values()) != []
+
+
+async def test_unfinished_frames_held_by_the_carrier_are_bounded_too(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, client, _ = await rig.rider(limits={"held_bytes_max": 1_000})
+    client.raw(b"\x00\x00\x10\x00" + bytes(2_000))
+    await within(client.closed.wait())
+    assert "too many unfinished frames" in caplog.text
+
+
+async def test_a_frame_that_the_carrier_waits_for_in_vain_ends_the_connection(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, client, _ = await rig.rider(limits={"receive_s": 0.3})
+    client.raw(half_bytes(700, "U1")[:50])
+    await within(client.closed.wait())
+    assert "was not complete after 0.3 s" in caplog.text
+
+
+async def test_bytes_that_are_no_frame_end_the_connection_and_not_what_is_under_way(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    door, client, _ = await rig.rider()
+    client.raw(half_bytes(700, "U1") + b"\xff\xff\xff\xff")
+    await within(client.closed.wait())
+    assert "cannot be read" in caplog.text
+    assert door.snapshot().in_flight_count == 1
+    rig.native.finish()
+    await rig.stage.until(lambda: door.snapshot().in_flight_count == 0, "the message")
+    assert rig.native.connected == {}
+
+
+# -- room ----------------------------------------------------------------------------------------
+
+
+async def test_when_too_many_are_in_flight_the_rest_is_told_so(rig: Rig) -> None:
+    _, client, _ = await rig.rider(limits={"in_flight_count_max": 2})
+    asked = [
+        asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique=f"U{n}")) for n in range(1, 4)
+    ]
+    refused = await within(asked[2])
+    assert refused.code == codes.SYSTEM_BUSY
+    assert len(rig.native.under_way) == 2
+    rig.native.finish()
+    assert [(await within(each)).code for each in asked[:2]] == [0, 0]
+
+
+async def test_a_connection_with_too_many_requests_is_read_again_once_half_are_answered(
+    rig: Rig,
+) -> None:
+    door, client, _ = await rig.rider(limits={"pipelined_count_max": 4})
+    asked = [
+        asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique=f"U{n}")) for n in range(1, 20)
+    ]
+
+    def is_done() -> bool:
+        if rig.native.under_way:
+            assert len(rig.native.under_way) <= 4
+            rig.native.finish()
+        return all(each.done() for each in asked)
+
+    await rig.stage.until(is_done, "the answers")
+    assert {each.result().code for each in asked} == {0}
+    assert door.snapshot().in_flight_count == 0
+    assert max(rig.native.rooms) == 4
+
+
+async def test_while_kafka_is_away_nothing_is_taken(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    rig.stage.unready.append("Kafka is away")
+    await rig.stage.until(lambda: door._load.refusal is not None, "the door to notice")
+    refused = await client.half(GROUP, TOPIC, b"y", unique="U1")
+    assert refused.code != 0
+    assert "Kafka is away" in (refused.remark or "")
+    client.end(GROUP, sent, COMMIT)  # ends still pass, the usual way
+    await rig.stage.until(lambda: len(rig.stage.it.decided()) == 1, "the decision")
+    assert rig.native.rooms[-2:] == [0, 0]
+    assert rig.native.under_way == []
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [TIMED_OUT, QUEUE_FULL])
+async def test_a_message_that_was_not_stored_is_answered_so(rig: Rig, number: int) -> None:
+    door, client, _ = await rig.rider()
+    asked = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique="U1"))
+    await rig.until_under_way(1)
+    rig.native.fail(number)
+    answer = await within(asked)
+    error = native_error(number, "log")
+    assert (answer.code, answer.remark) == response_of(error)
+    assert door.snapshot().in_flight_count == 0
+    assert door.snapshot().requests["send", answer.code] == 1
+    assert rig.stage.it.observer.of("prepare_refused") == [(error.code,)]
+
+
+async def test_a_one_way_end_that_was_not_stored_is_counted_and_told_in_the_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    door, client, sent = await rig.rider()
+    client.end(GROUP, sent, COMMIT)
+    await rig.until_under_way(1)
+    rig.native.fail(TIMED_OUT)
+    await rig.stage.until(lambda: "1 one-way ends" in caplog.text, "the line")
+    assert door.snapshot().failed_one_way_ends == {"outcome_unknown": 1}
+    assert door.snapshot().in_flight_count == 0
+    assert rig.stage.it.observer.of("end_refused") == [("outcome_unknown",)]
+
+
+async def test_where_the_carrier_does_not_start_the_door_works_without(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.failure = RuntimeError("no such library")
+    door = await rig.open()
+    client = await rig.stage.client(door)
+    sent = await client.half(GROUP, TOPIC, b"x", unique="U1")
+    assert (await client.half(GROUP, TOPIC, b"x", unique="U2")).code == 0
+    assert (await client.end_sync(GROUP, sent, COMMIT)).code == 0
+    assert "no such library" in caplog.text
+    client._writer.close()
+    await within(door.stop(drain_s=DEADLINE_S))
+
+
+# -- first decisions -----------------------------------------------------------------------------
+
+
+async def test_the_first_decision_under_way_natively_is_known_to_the_decision_log(
+    rig: Rig,
+) -> None:
+    await rig.open()
+    decisions = rig.stage.it.decisions
+    decisions.elsewhere = rig.express.first_decision
+    rig.native.decisions = {(1, GROUP, "U1"): (True, False), (1, GROUP, "U2"): (False, True)}
+
+    def known(transaction_id: str) -> tuple[Resolution, bool | None] | None:
+        identity = ProducerGroup(GROUP), TransactionId(transaction_id)
+        found = decisions.under_way(1, identity)
+        return None if found is None else (found.resolution, found.is_stored)
+
+    assert known("U1") == (Resolution.COMMIT, None)
+    assert known("U2") == (Resolution.ROLLBACK, True)
+    assert known("U3") is None
+    await rig.stage.doors[0].stop(drain_s=0)
+    assert known("U1") is None
+
+
+async def test_who_contradicts_a_decision_that_was_stored_natively_is_told(rig: Rig) -> None:
+    _, client, sent = await rig.rider()
+    rig.stage.it.decisions.elsewhere = rig.express.first_decision
+    partition = sent.commit_log_offset >> 48
+    rig.native.decisions = {(partition, GROUP, "U0"): (True, True)}
+    rig.native.allowed.clear()  # so that the end goes the usual way
+    answer = await client.end_sync(GROUP, sent, ROLLBACK)
+    assert answer.code != 0
+    assert "came first" in (answer.remark or "")
+
+
+# -- the way out ---------------------------------------------------------------------------------
+
+
+async def test_a_client_that_leaves_leaves_nothing_in_flight(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    client.raw(half_bytes(700, "U1") + half_bytes(701, "U2"))
+    client.end(GROUP, sent, COMMIT)
+    await rig.until_under_way(3)
+    (_, first), (_, second), (_, last) = rig.native.under_way
+    assert (first.opaque, second.opaque, last.code) == (700, 701, codes.END_TRANSACTION)
+    client._writer.close()
+    await rig.stage.until(lambda: door.snapshot().connection_count == 0, "its leaving")
+    assert door.snapshot().in_flight_count == 3
+    number, _ = rig.native.under_way[0]
+    rest = rig.native.under_way[1:]
+    rig.native.under_way = [(number, first)]
+    rig.native.fail(TIMED_OUT)
+    await rig.stage.until(lambda: door.snapshot().in_flight_count == 2, "the failure")
+    assert list(rig.native.connected) == [number]
+    rig.native.under_way = rest
+    rig.native.finish()
+    await rig.stage.until(lambda: door.snapshot().in_flight_count == 0, "the others")
+    assert rig.native.connected == {}
+
+
+async def test_the_drain_waits_for_what_is_under_way_natively(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    client.end(GROUP, sent, COMMIT)
+    await rig.until_under_way(1)
+    client._writer.close()
+    await rig.stage.until(lambda: door.snapshot().connection_count == 0, "its leaving")
+    stopping = asyncio.ensure_future(door.stop(drain_s=DEADLINE_S))
+    done, _ = await asyncio.wait([stopping], timeout=0.1)
+    assert not done
+    assert rig.native.stops == []
+    rig.native.finish()
+    await within(stopping)
+    assert door.snapshot().requests["end_transaction", 0] == 1
+    assert door.snapshot().failed_one_way_ends == {}
+    assert len(rig.native.stops) == 1
+
+
+async def test_while_draining_nothing_more_is_taken_natively(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    stopping = asyncio.ensure_future(door.stop(drain_s=20))
+    await rig.stage.until(lambda: not rig.stage.desk.links, "the producers to be let go")
+    client.end(GROUP, sent, COMMIT)
+    refused = await client.half(GROUP, TOPIC, b"y", unique="U1")
+    assert refused.code == codes.GO_AWAY
+    await within(stopping)
+    assert rig.native.rooms[-1] == 0
+    assert len(rig.stage.it.decided()) == 1
+    assert rig.native.connected == {}
+
+
+async def test_a_drain_that_takes_too_long_has_taken_its_time_once(rig: Rig) -> None:
+    door, client, sent = await rig.rider()
+    client.end(GROUP, sent, COMMIT)
+    await rig.until_under_way(1)
+    await within(door.stop(drain_s=0.3))
+    assert max(rig.native.stops) < 0.1
+    assert door.snapshot().in_flight_count == 0
+    assert door.snapshot().failed_one_way_ends == {"outcome_unknown": 1}
+    assert rig.native.connected == {}
+
+
+async def test_who_stops_it_twice_closes_its_pipe_once(rig: Rig) -> None:
+    await rig.open()
+    await asyncio.gather(rig.express.stop(0), rig.express.stop(0))
+    await rig.express.stop(0)
+    assert rig.native.stops
