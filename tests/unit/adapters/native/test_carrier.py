@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 15.0
 PREFIX = "0A00000100002694"
 REPLY_START = Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION)
-TIMED_OUT = -192
+TIMED_OUT, QUEUE_FULL = -192, -184
 PURGED = (-151, -152)
 PARTITIONS = 4
 
@@ -49,7 +49,7 @@ def test_what_calls_back_into_python_does_not_fit(name: str) -> None:
 
 
 def test_numbers_of_librdkafka_mean_what_they_mean_to_the_twin() -> None:
-    assert isinstance(carrier.native_error(-184, "half"), KafkaUnavailable)  # its queue is full
+    assert isinstance(carrier.native_error(QUEUE_FULL, "half"), KafkaUnavailable)
     assert isinstance(carrier.native_error(TIMED_OUT, "half"), OutcomeUnknown)
     assert isinstance(carrier.native_error(PURGED[1], "half"), OutcomeUnknown)
     assert "half" in carrier.native_error(TIMED_OUT, "half").message
@@ -61,7 +61,7 @@ def test_numbers_of_librdkafka_mean_what_they_mean_to_the_twin() -> None:
 class Carried:
     """A carrier whose Kafka is not there, and what it has reported."""
 
-    def __init__(self, *, delivery_ms: int = 300, frame_bytes_max: int = 100_000) -> None:
+    def __init__(self, *, delivery_ms: int = 300, **more: int) -> None:
         library = carrier.library()
         assert library is not None
         self.pipe = os.pipe()
@@ -74,6 +74,7 @@ class Carried:
             "socket.timeout.ms": min(300, delivery_ms),
             "socket.connection.setup.timeout.ms": 1_000,
             "log_level": 0,
+            **{name.replace("_", "."): value for name, value in more.items()},
         }
         self.it: Any = native.Native(
             library,
@@ -83,7 +84,7 @@ class Carried:
             instance="shop-7",
             reply_start=REPLY_START,
             wake=self.pipe,
-            frame_bytes_max=frame_bytes_max,
+            frame_bytes_max=100_000,
             body_bytes_max=1_000,
             message_bytes_max=10_000,
         )
@@ -188,6 +189,24 @@ def test_what_waits_behind_a_record_on_its_way_is_reported_too(carried: Carried)
     assert carried.feed(1, half(3, "U1") + end(4, "U1", 12))[1] == 2
     carried.until_failed(4)
     assert sorted(opaque for _, _, opaque, _ in carried.failures) == [1, 2, 3, 4]
+
+
+@needs_native
+def test_what_librdkafka_has_no_room_for_is_reported_at_once() -> None:
+    carried = Carried(delivery_ms=60_000, queue_buffering_max_messages=2)
+    try:
+        carried.join(1)
+        halves = b"".join([half(n, f"U{n}") for n in range(10)])
+        assert carried.feed(1, halves)[1] == 10
+        carried.until_failed(8)
+        assert {error for *_, error in carried.failures} == {QUEUE_FULL}
+        carried.feed(1, end(10, "U1"))
+        carried.until_failed(9)
+        carried.it.stop(0)
+        carried.take()
+        assert sorted(opaque for _, _, opaque, _ in carried.failures) == list(range(11))
+    finally:
+        carried.close()
 
 
 @needs_native

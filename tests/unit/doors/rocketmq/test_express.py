@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from halfhitch.adapters.native.carrier import native_error
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
+from halfhitch.doors.rocketmq import server_context
 from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.express import Express
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import Frames, encode, reply, request
 from halfhitch.wire.remoting.requests import Form, Frame
+from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S, RemotingClient, Sent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 GROUP, TOPIC = "g", "orders"
 COMMIT, ROLLBACK = 8, 12
@@ -80,6 +84,7 @@ class ScriptedNative:
         room: int,
         takes_ends: bool,
     ) -> tuple[bytes | None, int, int]:
+        assert type(data) is bytes  # the real one takes nothing else
         self.rooms.append(room)
         data = self._held.pop(connection, b"") + data
         rest, taken = b"", 0
@@ -295,6 +300,18 @@ async def test_lines_of_the_carrier_reach_the_log(rig: Rig) -> None:
     rig.native.lines.append((3, "FAIL", "nobody is there"))
     rig.native.wake()
     await rig.stage.until(lambda: rig.lines == [(3, "FAIL", "nobody is there")], "the line")
+
+
+async def test_what_comes_through_tls_goes_the_native_way_too(rig: Rig, tmp_path: Path) -> None:
+    pair = certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(pair[0]))
+    trusting.check_hostname = False
+    client = await rig.stage.client(await rig.open(tls=server_context(*pair)), tls=trusting)
+    assert (await client.half(GROUP, TOPIC, b"x", unique="U1")).code == 0
+    asked = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y" * 5_000, unique="U2"))
+    await rig.until_under_way(1)
+    rig.native.finish()
+    assert (await within(asked)).code == 0
 
 
 # -- frames in pieces ----------------------------------------------------------------------------
