@@ -29,6 +29,8 @@ use write::ReplyStart;
 
 /// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
+/// Of these, twice; then the oldest are forgotten earlier.
+const ROLLED_BACK_MAX: usize = 100_000;
 const DRAIN_MAX: Duration = Duration::from_secs(86_400);
 
 struct Topic {
@@ -208,7 +210,8 @@ impl Native {
             now: Instant::now(),
             born_ms: born.as_millis(),
         };
-        if found.now.duration_since(*renewed) > ROLLED_BACK {
+        let is_old = found.now.duration_since(*renewed) > ROLLED_BACK;
+        if is_old || rolled_back[0].len() >= ROLLED_BACK_MAX {
             let [recent, older] = rolled_back;
             *older = std::mem::take(recent);
             *renewed = found.now;

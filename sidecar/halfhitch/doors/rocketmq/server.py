@@ -166,6 +166,7 @@ class RocketmqDoor:
         finally:
             if self._express is not None:
                 await self._express.stop(max(0.0, give_up_s - loop.time()))
+                self._say_failed_ends()
             await self._closed()
 
     async def _closed(self) -> None:
@@ -194,6 +195,10 @@ class RocketmqDoor:
         load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
         if self._express is not None:
             self._express.look()
+        self._say_failed_ends()
+
+    def _say_failed_ends(self) -> None:
+        load = self._load
         if load.failed_ends is not None:
             count, error = load.failed_ends
             load.failed_ends = None

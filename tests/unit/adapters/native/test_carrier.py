@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 15.0
 PREFIX = "0A00000100002694"
-REPLY_START = Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION)
+REPLY_START = (
+    Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION),
+    "OTHER",
+    codes.ANSWERED_VERSION,
+)
 TIMED_OUT, QUEUE_FULL = -192, -184
 PURGED = (-151, -152)
 PARTITIONS = 4
@@ -88,7 +92,7 @@ class Carried:
             body_bytes_max=1_000,
             message_bytes_max=10_000,
         )
-        self.failures: list[tuple[int, int, int, int]] = []
+        self.failures: list[tuple[int, int, int, bool, int]] = []
         self.it.open(PARTITIONS)
 
     def join(self, connection: int, *, group: str = "p", topic: str = "t") -> None:
@@ -173,7 +177,7 @@ def test_every_request_that_was_taken_is_reported_when_kafka_is_away(carried: Ca
     ends = [end(50 + n, f"U{n}", 8 if n % 3 else 12) for n in range(50)]
     assert carried.feed(1, b"".join(halves + ends)) == (b"", 100, 0)
     carried.until_failed(100)
-    kinds = {(code, connection, opaque) for code, connection, opaque, _ in carried.failures}
+    kinds = {(code, connection, opaque) for code, connection, opaque, _, _ in carried.failures}
     assert kinds == {
         *((codes.SEND_MESSAGE_V2, 1, n) for n in range(50)),
         *((codes.END_TRANSACTION, 1, 50 + n) for n in range(50)),
@@ -188,7 +192,7 @@ def test_what_waits_behind_a_record_on_its_way_is_reported_too(carried: Carried)
     assert carried.feed(1, half(1, "U1") + end(2, "U1"))[1] == 2
     assert carried.feed(1, half(3, "U1") + end(4, "U1", 12))[1] == 2
     carried.until_failed(4)
-    assert sorted(opaque for _, _, opaque, _ in carried.failures) == [1, 2, 3, 4]
+    assert sorted(opaque for _, _, opaque, _, _ in carried.failures) == [1, 2, 3, 4]
 
 
 @needs_native
@@ -204,7 +208,7 @@ def test_what_librdkafka_has_no_room_for_is_reported_at_once() -> None:
         carried.until_failed(9)
         carried.it.stop(0)
         carried.take()
-        assert sorted(opaque for _, _, opaque, _ in carried.failures) == list(range(11))
+        assert sorted(opaque for _, _, opaque, _, _ in carried.failures) == list(range(11))
     finally:
         carried.close()
 
@@ -251,7 +255,7 @@ def test_stop_keeps_to_its_time_and_reports_what_it_gives_up(patient: Carried) -
     patient.it.stop(0.2)
     assert time.monotonic() - began_s < 5
     patient.take()
-    assert sorted(opaque for _, _, opaque, _ in patient.failures) == [1, 2]
+    assert sorted(opaque for _, _, opaque, _, _ in patient.failures) == [1, 2]
     assert all(error in PURGED for *_, error in patient.failures)
 
 
@@ -266,7 +270,7 @@ def test_what_waits_behind_a_record_on_its_way_is_reported_by_stop(
         assert patient.feed(1, end(opaque, f"U{opaque}", 8 if opaque % 2 else 12))[1] == 1
     patient.it.stop(0)
     patient.take()
-    assert sorted(opaque for _, _, opaque, _ in patient.failures) == [1, 2, 3, *range(100, 300)]
+    assert sorted(opaque for _, _, opaque, _, _ in patient.failures) == [1, 2, 3, *range(100, 300)]
 
 
 @needs_native

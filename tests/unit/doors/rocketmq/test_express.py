@@ -46,7 +46,7 @@ class ScriptedNative:
         self.stops: list[float] = []
         self._held: dict[int, bytes] = {}
         self._finished: dict[int, tuple[int, bytes]] = {}
-        self._failures: list[tuple[int, int, int, int]] = []
+        self._failures: list[tuple[int, int, int, bool, int]] = []
         self._seconds: tuple[list[float], ...] = ([], [], [])
         self.lines: list[tuple[int, str, str]] = []
 
@@ -155,7 +155,8 @@ class ScriptedNative:
     def fail(self, error_number: int, *, is_telling: bool = True) -> None:
         """All that is under way has failed."""
         for number, frame in self.under_way:
-            self._failures.append((frame.code, number, frame.opaque, error_number))
+            is_json = frame.form is Form.JSON
+            self._failures.append((frame.code, number, frame.opaque, is_json, error_number))
         self.under_way.clear()
         if is_telling:
             self.wake()
@@ -275,10 +276,11 @@ async def test_what_is_given_back_goes_the_usual_way(rig: Rig) -> None:
     assert rig.native.under_way == []
 
 
-async def test_messages_of_other_forms_allow_nothing(rig: Rig) -> None:
-    client = await rig.stage.client(await rig.open(), form=Form.JSON)
+@pytest.mark.parametrize("form", list(Form))
+async def test_both_forms_of_header_are_allowed(rig: Rig, form: Form) -> None:
+    client = await rig.stage.client(await rig.open(), form=form)
     assert (await client.half(GROUP, TOPIC, b"x", unique="U1")).code == 0
-    assert rig.native.connected == {}
+    assert len(rig.native.connected) == 1
 
 
 async def test_what_is_allowed_is_judged_anew_after_a_second(rig: Rig) -> None:
