@@ -19,6 +19,7 @@ from harness.rocketmq import RocketMQ
 from harness.sidecar import Sidecar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -93,7 +94,14 @@ class HalfHitchSide:
     kind = "halfhitch"
 
     def __init__(
-        self, folder: Path, kafka: str, redis: str, *, prefix: str = "", large: bool = False
+        self,
+        folder: Path,
+        kafka: str,
+        redis: str,
+        *,
+        prefix: str = "",
+        large: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._kafka = kafka
         self._ports = HeldPorts()
@@ -113,7 +121,7 @@ class HalfHitchSide:
         if large:
             settings["HALFHITCH_MESSAGES_BYTES_MAX"] = str(_LARGE_BYTES)
             settings["HALFHITCH_OWNER_BATCH_BYTES_MAX"] = str(2 * _LARGE_BYTES)
-        self.sidecar = Sidecar(kafka, folder, **settings)
+        self.sidecar = Sidecar(kafka, folder, **settings, **(environment or {}))
 
     def properties(self) -> dict[str, str]:
         return {

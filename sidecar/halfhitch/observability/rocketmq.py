@@ -23,6 +23,11 @@ class Numbers(Protocol):
         ...
 
     @property
+    def native_count(self) -> int:
+        """Of the requests, those that native threads carried out."""
+        ...
+
+    @property
     def connection_count(self) -> int:
         """Open now."""
         ...
@@ -56,6 +61,9 @@ class RocketmqCollector(Collector):
         for error_code, count in numbers.failed_one_way_ends.items():
             failed.add_metric([error_code], count)
         yield failed
+        native = _counter("halfhitch_rocketmq_native_requests_total")
+        native.add_metric([], numbers.native_count)
+        yield native
         for name, value in (
             ("halfhitch_rocketmq_connections", numbers.connection_count),
             ("halfhitch_rocketmq_producers", numbers.producer_count),

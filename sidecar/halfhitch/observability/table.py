@@ -48,6 +48,9 @@ METRICS: dict[str, Metric] = {
         "Decisions of RocketMQ producers that failed without their knowing; checks repair them.",
         "code",
     ),
+    "halfhitch_rocketmq_native_requests_total": _counter(
+        "Requests of RocketMQ clients that native threads carried out."
+    ),
     "halfhitch_rocketmq_connections": _gauge("Connections of RocketMQ clients."),
     "halfhitch_rocketmq_producers": _gauge(
         "Producer groups of these connections, each of them a way to ask."

@@ -62,7 +62,9 @@ def exercise(metrics: Metrics) -> None:
     metrics.resumed(4)
     metrics.redis(True)
     metrics.redis_rebuilt("wiped")
-    metrics.rocketmq(lambda: Snapshot({("send", 0): 9, ("send", 2): 1}, {"overloaded": 3}, 4, 5, 6))
+    metrics.rocketmq(
+        lambda: Snapshot({("send", 0): 9, ("send", 2): 1}, {"overloaded": 3}, 4, 5, 6, 7)
+    )
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -114,6 +116,7 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_rocketmq_requests_total", "code=2,request=send"] == 1
     assert found["halfhitch_rocketmq_failed_oneway_ends_total", "code=overloaded"] == 3
     assert found["halfhitch_rocketmq_connections", ""] == 4
+    assert found["halfhitch_rocketmq_native_requests_total", ""] == 7
     assert found["halfhitch_rocketmq_producers", ""] == 5
     assert found["halfhitch_rocketmq_in_flight_requests", ""] == 6
     assert found["halfhitch_event_loop_lag_seconds", ""] == 0.25

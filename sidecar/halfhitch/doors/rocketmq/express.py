@@ -162,6 +162,10 @@ class Express:
             self._close()
         else:
             asyncio.get_running_loop().add_reader(self._ends[0], self._arrived)
+            logger.info(
+                "half messages and one-way ends of RocketMQ's clients go the native way",
+                extra={"action": "native_used"},
+            )
 
     def look(self) -> None:
         """Every quarter of a second or so."""
@@ -258,6 +262,7 @@ class Express:
         stats, observer = self._stats, self._observer
         stats.answered(codes.SEND_MESSAGE_V2, codes.SUCCESS, len(prepared))
         stats.answered(codes.END_TRANSACTION, codes.SUCCESS, len(committed) + len(rolled_back))
+        stats.native_count += len(prepared) + len(committed) + len(rolled_back)
         for elapsed_s in prepared:
             observer.prepared(1, elapsed_s)
         for elapsed_s in committed:

@@ -33,6 +33,7 @@ class Snapshot:
     connection_count: int
     producer_count: int  # producer groups of connections
     in_flight_count: int
+    native_count: int  # of the requests: carried out on native threads
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Stats:
 
     requests: dict[tuple[int, int], int] = field(default_factory=dict)
     failed_one_way_ends: dict[str, int] = field(default_factory=dict)
+    native_count: int = 0
     connection_count: int = 0
     producer_count: int = 0
     in_flight_count: int = 0
@@ -67,4 +69,5 @@ class Stats:
             self.connection_count,
             self.producer_count,
             self.in_flight_count,
+            self.native_count,
         )
