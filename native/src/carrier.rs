@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::frame::Form;
-use crate::kafka::{ERR_FATAL, ERR_PURGED, HALF, Listener, OP, Opaque, Producer};
+use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
 use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
 use crate::memory::Known;
 use crate::read;
@@ -396,9 +396,11 @@ impl Listener for Carrier {
             Pending::Half(item) => {
                 lock(&self.lanes).halves[item.partition as usize].landed();
                 let mut results = lock(&self.results);
-                if err == 0 {
+                if err == 0 && offset >= 0 {
                     results.stored(&item, offset, &self.config.reply_start);
                 } else {
+                    // An earlier try was stored, and the broker does not remember where.
+                    let err = if err == 0 { ERR_UNKNOWN } else { err };
                     let is_json = item.form == Form::Json;
                     let failure = (read::SEND_V2, item.connection, item.opaque, is_json, err);
                     results.failures.push(failure);

@@ -57,6 +57,7 @@ const PURGE_ALL: c_int = 3;
 pub const ERR_FATAL: c_int = -150;
 /// Given up before it was sent.
 pub const ERR_PURGED: c_int = -152;
+pub const ERR_UNKNOWN: c_int = -1;
 
 type Report = unsafe extern "C" fn(*mut c_void, *const Message, Opaque);
 type Line = unsafe extern "C" fn(*const c_void, c_int, *const c_char, *const c_char);

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halfhitch.adapters.kafka.errors import append_error, describe, message_error
 from halfhitch.adapters.watchdog import progress
-from halfhitch.errors import HalfHitchError, KafkaUnavailable, Overloaded
+from halfhitch.errors import HalfHitchError, KafkaUnavailable, OutcomeUnknown, Overloaded
 from halfhitch.ports import KafkaHeaders
 
 logger = logging.getLogger(__name__)
@@ -173,9 +173,10 @@ class KafkaRecordLog:
     ) -> None:
         """On the polling thread; must not raise (librdkafka would lose the report)."""
         if error is None:
-            result: Result = message.offset()
-            if lane.is_plain:
-                result = (message.partition(), message.offset())
+            log_offset = message.offset()
+            result: Result = _lost_offset(lane.is_plain) if log_offset is None else log_offset
+            if lane.is_plain and log_offset is not None:
+                result = (message.partition(), log_offset)
             self._reports.append((lane, future, result))
             return
         if error.fatal():
@@ -227,6 +228,16 @@ class KafkaRecordLog:
             self._producer.list_topics(self._half_topic, 3.0)
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
+
+
+def _lost_offset(is_plain: bool) -> OutcomeUnknown:  # noqa: FBT001 - one fact
+    """An earlier try was stored, and the broker remembers that, but not where."""
+    advice = (
+        "sending it again would store it twice"
+        if is_plain
+        else "repeat the request with the same transaction id: that is safe"
+    )
+    return OutcomeUnknown(f"Kafka has stored the record and cannot say where; {advice}")
 
 
 def _overloaded() -> Overloaded:
