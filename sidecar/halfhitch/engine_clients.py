@@ -54,7 +54,7 @@ class EngineClients:
 
     def record_producer(self) -> Producer:
         """Halves and decisions."""
-        return Producer(dict(self.record_config()), logger=clients.logger)
+        return clients.record_producer(self.record_config())
 
     def record_config(self) -> clients.Config:
         """What a producer of halves and decisions is made of."""

@@ -41,7 +41,11 @@ class Log:
     def __init__(self, bootstrap: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._producer: Any = clients.record_producer(
-            clients.base(bootstrap, "bench-raw", {}), delivery_ms=8_000, message_bytes_max=1_000_000
+            clients.record_config(
+                clients.base(bootstrap, "bench-raw", {}),
+                delivery_ms=8_000,
+                message_bytes_max=1_000_000,
+            )
         )
         self._reports: deque[tuple[asyncio.Future[None], Any]] = deque()
         self._stopping = threading.Event()

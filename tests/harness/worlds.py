@@ -321,9 +321,11 @@ class KafkaWorld:
     async def record_log(self, *, away: bool = False) -> AsyncIterator[RecordLog]:
         log = KafkaRecordLog(
             lambda: clients.record_producer(
-                self._config(away=away),
-                delivery_ms=500 if away else 8_000,
-                message_bytes_max=RECORD_BYTES_MAX,
+                clients.record_config(
+                    self._config(away=away),
+                    delivery_ms=500 if away else 8_000,
+                    message_bytes_max=RECORD_BYTES_MAX,
+                )
             ),
             half_topic=self.half_topic,
             op_topic=self.op_topic,

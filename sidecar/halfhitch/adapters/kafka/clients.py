@@ -56,6 +56,11 @@ def record_config(common: Config, *, delivery_ms: int, message_bytes_max: int) -
     }
 
 
+def record_producer(config: Config) -> Producer:
+    """Of such a configuration."""
+    return Producer(dict(config), logger=logger)
+
+
 class _Listening:
     """What librdkafka logs, heard by the producer's suspicion before it is written down.
 
