@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,6 @@ pub struct Carrier {
     is_stopping: AtomicBool,
     is_broken: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    myself: OnceLock<usize>,
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,9 +91,7 @@ impl Carrier {
             is_stopping: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
-            myself: OnceLock::new(),
         });
-        let _ = carrier.myself.set(Arc::as_ptr(&carrier) as usize);
         *lock(&carrier.producer) = Some(Arc::new(carrier.new_producer()?));
         let mut threads = lock(&carrier.threads);
         for (name, run) in [
@@ -112,8 +109,8 @@ impl Carrier {
     fn new_producer(&self) -> Result<Producer, String> {
         let config = &self.config;
         let topics = [config.half_topic.as_str(), config.op_topic.as_str()];
-        let myself = *self.myself.get().unwrap_or(&0) as *const Carrier;
-        Producer::new(&config.library, &config.options, topics, myself)
+        // Inside an Arc, that outlives its producers: the address stays good.
+        Producer::new(&config.library, &config.options, topics, std::ptr::from_ref(self))
     }
 
     /// None: nothing more is taken.
@@ -125,7 +122,7 @@ impl Carrier {
         lock(&self.producer).clone()
     }
 
-    /// So many half partitions; 0 takes nothing more.
+    /// Lanes for so many half partitions.
     pub fn open(&self, partition_count: usize) {
         let now = Instant::now();
         let mut lanes = lock(&self.lanes);
@@ -143,40 +140,17 @@ impl Carrier {
         halves: Vec<Waiting>,
         ends: Vec<(i32, EndItem)>,
     ) {
-        let now = Instant::now();
-        let mut touched: Vec<i32> = Vec::new();
-        let mut due: Vec<Waiting> = Vec::new();
-        let mut batches: Vec<EndBatch> = Vec::new();
-        let mut is_gathering = false;
         {
             let mut lanes = lock(&self.lanes);
             for waiting in halves {
                 let partition = waiting.item.partition;
-                if !touched.contains(&partition) {
-                    touched.push(partition);
-                }
                 lanes.halves[partition as usize].push(waiting);
             }
-            for partition in touched.drain(..) {
-                due.append(&mut lanes.halves[partition as usize].due());
-            }
             for (partition, item) in ends {
-                if !touched.contains(&partition) {
-                    touched.push(partition);
-                }
                 lanes.ends[partition as usize].push(item);
             }
-            for partition in touched {
-                let lane = &mut lanes.ends[partition as usize];
-                let had_deadline = lane.deadline().is_some();
-                batches.append(&mut lane.due(partition, now, false));
-                is_gathering |= !had_deadline && lane.deadline().is_some();
-            }
         }
-        if is_gathering {
-            self.gathering.notify_one();
-        }
-        self.send(producer, due, batches);
+        self.go_on(producer);
     }
 
     pub fn first_decision(
@@ -225,7 +199,7 @@ impl Carrier {
         }
     }
 
-    /// After reports: what has waited for them.
+    /// After requests and reports: what need not wait (any longer).
     fn go_on(&self, producer: &Arc<Producer>) {
         let now = Instant::now();
         let mut due: Vec<Waiting> = Vec::new();

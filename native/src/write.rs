@@ -1,5 +1,7 @@
 //! Bytes that the interpreted twin would write too: answers, op records, ids.
 
+use std::io::Write;
+
 use crate::frame::Form;
 use crate::lanes::EndItem;
 use crate::read::Send;
@@ -35,7 +37,6 @@ pub fn stored_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
 }
 
 fn json_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
-    use std::io::Write;
     let ReplyStart { language, version, .. } = start;
     let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id, .. } = *reply;
     let begin = out.len();
@@ -75,7 +76,6 @@ fn binary_reply(out: &mut Vec<u8>, start: &[u8; 5], reply: &Reply<'_>) {
 }
 
 fn field(out: &mut Vec<u8>, name: &[u8], value: std::fmt::Arguments<'_>) {
-    use std::io::Write;
     out.extend_from_slice(&(name.len() as u16).to_be_bytes());
     out.extend_from_slice(name);
     let size_at = out.len();
@@ -131,7 +131,6 @@ fn maker(transaction_id: &str) -> &[u8] {
 
 /// Value and HALFHITCH header of one op record with decisions of one kind.
 pub fn decisions(items: &[EndItem]) -> (Vec<u8>, Vec<u8>) {
-    use std::io::Write;
     let mut value = Vec::with_capacity(items.len() * 12);
     let mut entries = Vec::with_capacity(items.len() * 96);
     entries.extend_from_slice(b"1[");

@@ -64,6 +64,16 @@ def test_the_version_of_a_compiled_one_says_so(
     assert run(capsys, "--version") == (0, f"halfhitch {halfhitch.__version__} (compiled)\n", "")
 
 
+def test_the_version_says_when_requests_go_the_native_way(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halfhitch, "is_native", lambda: True)
+    assert run(capsys, "--version") == (0, f"halfhitch {halfhitch.__version__} (native)\n", "")
+    monkeypatch.setattr(halfhitch, "is_compiled", lambda: True)
+    shown = f"halfhitch {halfhitch.__version__} (compiled, native)\n"
+    assert run(capsys, "--version") == (0, shown, "")
+
+
 @pytest.mark.parametrize("arguments", [(), ("topics",)])
 def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
     arguments: tuple[str, ...], capsys: Capture

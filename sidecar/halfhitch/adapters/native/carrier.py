@@ -12,10 +12,9 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaError
 
+from halfhitch.adapters.kafka.clients import logger
 from halfhitch.adapters.kafka.errors import append_error
 from halfhitch.errors import HalfHitchError
-
-logger = logging.getLogger(__name__)
 
 #: They call back into the program, which native threads do not.
 _NEEDS_CALLBACKS: Final = ("sasl.oauthbearer.", "oauth_cb")
@@ -59,7 +58,7 @@ def native_error(code: int, topic: str) -> HalfHitchError:
 
 def native_log(level: int, facility: str, line: str) -> None:
     """A line of librdkafka, whose levels are syslog's."""
-    logging.getLogger("halfhitch.kafka").log(
+    logger.log(
         logging.ERROR if level <= 3 else logging.WARNING if level == 4 else logging.INFO,
         "%s %s",
         facility,

@@ -94,7 +94,7 @@ class Dispatcher:
         load: Load,
         has_express: bool = False,
     ) -> None:
-        self.has_express = has_express
+        self._has_express = has_express
         self._singles = singles
         self._desk = desk
         self._access = access
@@ -192,13 +192,15 @@ class Dispatcher:
         # asked what became of this message.
         asker.register(group, has_namespace_field=send.namespace is not None)
         transaction_id = properties.get(_TRANSACTION_KEY)
-        usual = send if self.has_express and frame.code == codes.SEND_MESSAGE_V2 else None
+        allow = None
+        if self._has_express and frame.code == codes.SEND_MESSAGE_V2 and send.namespace is None:
+            allow = partial(asker.allow, send, group, topic)
         self._singles.prepare(
             group,
             message,
             transaction_id,
             messages.immunity_s(properties),
-            partial(self._stored, frame, asker, queue_id, usual, group),
+            partial(self._stored, frame, asker, queue_id, allow),
             place=None if transaction_id is None else maker_of(transaction_id).encode(),
         )
         return None
@@ -208,15 +210,14 @@ class Dispatcher:
         frame: Frame,
         asker: Asker,
         queue_id: int,
-        usual: Send | None,
-        group: str,
+        allow: Callable[[], None] | None,
         result: tuple[int, int, str] | HalfHitchError,
     ) -> None:
         if isinstance(result, HalfHitchError):
             self._failed(frame, asker, result)
             return
-        if usual is not None and usual.namespace is None:
-            asker.allow(usual, group, names.kafka_topic(None, usual.topic))
+        if allow is not None:
+            allow()
         partition, half_offset, transaction_id = result
         message_id = asker.address.message_ids.make(commit_log_offset(partition, half_offset))
         content = sent_reply(frame, message_id, queue_id, half_offset, transaction_id)
