@@ -198,8 +198,6 @@ class ReadBatch:
 
     half: Sequence[StoredRecord]
     op: Sequence[StoredRecord]
-    half_at_end: bool  # the log's end was met during this read, and nothing came after it
-    op_at_end: bool
 
 
 class PartitionReader(Protocol):

@@ -138,21 +138,19 @@ class World(Protocol):
 def drain(
     reader: PartitionReader, *, half: bool = True, op: bool = True
 ) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """Read on until the ends that are asked for were met; an end is told once."""
+    """Read on to the ends that those that are asked for have now."""
     halves: list[StoredRecord] = []
     ops: list[StoredRecord] = []
-    half_met, op_met = not half, not op
+    half_end = reader.half_end() if half else 0
+    op_end = reader.op_end() if op else 0
     give_up_s = time.monotonic() + DEADLINE_S
-    while True:
+    while reader.half_read_to() < half_end or reader.op_read_to() < op_end:
         batch: ReadBatch = reader.read(0.2)
         halves += batch.half
         ops += batch.op
-        half_met = half_met or batch.half_at_end
-        op_met = op_met or batch.op_at_end
-        if half_met and op_met:
-            return halves, ops
         if time.monotonic() > give_up_s:
             raise TimeoutError(f"the ends were not reached: {len(halves)} halves, {len(ops)} ops")
+    return halves, ops
 
 
 # -- in memory -----------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ class Load:
 async def test_instances_join_and_leave_under_load_and_what_stays_goes_on_working(
     site: Site, rng: random.Random
 ) -> None:
-    six = {"partition_count": 6}
+    # Whoever waited for a session to end would meet the deadline first.
+    six = {"partition_count": 6, "session_timeout_ms": int(2_000 * DEADLINE_S)}
     async with (
         site.engine(owner_enabled=False, working=None, **six) as front,
         site.engine(working=6, **six) as first,
@@ -121,9 +122,7 @@ async def test_instances_join_and_leave_under_load_and_what_stays_goes_on_workin
             )  # fmt: skip
             assert shared.items() <= workers(first).items()
             await load.more(30)
-            left_s = time.monotonic()
         await until_working(first, 6)
-        assert time.monotonic() - left_s < SESSION_MS / 1000, "nobody waited for a session to end"
         await load.more(30)
         await load.end()
         await until_idle(first)

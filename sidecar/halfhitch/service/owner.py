@@ -161,7 +161,7 @@ class PartitionOwner:
         replayed = replay(
             self._reader,
             lambda batch: self._feed(ledger, batch.half, batch.op),
-            is_done=lambda: not self._waiting,
+            is_fed_to=lambda op_end: not self._waiting or self._waiting[0][0] >= op_end,
             clock=self._clock,
             partition=self.partition,
         )

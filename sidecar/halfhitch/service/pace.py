@@ -51,4 +51,4 @@ class Pace:
             half += batch.half
             op += batch.op
             has_half, has_op = has_half or bool(batch.half), has_op or bool(batch.op)
-        return ReadBatch(half, op, batch.half_at_end, batch.op_at_end)
+        return ReadBatch(half, op)

@@ -20,19 +20,28 @@ def replay(
     reader: PartitionReader,
     feed: Callable[[ReadBatch], None],
     *,
-    is_done: Callable[[], bool],
+    is_fed_to: Callable[[int], bool],
     clock: Clock,
     partition: int,
 ) -> int:
     """Feed everything; gives the number of records. Raises KafkaUnavailable.
 
-    `is_done`: nothing that was fed is held back. A done mark behind an entry that is ahead must be
-    fed before any step is planned: what it finished would be forwarded again.
+    To the ends that the logs have now, after the fence: whatever a predecessor has written lies
+    below. To wait until there is nothing more to read would be to wait for the load to stop.
+
+    `is_fed_to`: nothing below this op offset is held back. A done mark behind an entry that is
+    ahead must be fed before any step is planned: what it finished would be forwarded again.
     """
     replayed = 0
+    half_end, op_end = reader.half_end(), reader.op_end()
     progress_s = clock.monotonic_s()
-    op_released = op_was_read = False
+    op_released = False
     while True:
+        if not op_released and reader.half_read_to() >= half_end:
+            reader.release_op()
+            op_released = True
+        if op_released and reader.op_read_to() >= op_end and is_fed_to(op_end):
+            return replayed
         batch = reader.read(_WAIT_S)
         count = len(batch.half) + len(batch.op)
         replayed += count
@@ -40,13 +49,7 @@ def replay(
         reached("mid_replay")
         if count:
             progress_s = clock.monotonic_s()
-        if not op_released and batch.half_at_end:
-            reader.release_op()
-            op_released = True
-        op_was_read = op_was_read or (op_released and batch.op_at_end)
-        if op_was_read and is_done():
-            return replayed
-        if clock.monotonic_s() - progress_s > _IDLE_S:
+        elif clock.monotonic_s() - progress_s > _IDLE_S:
             raise KafkaUnavailable(
                 f"the logs of half partition {partition} cannot be read to their ends"
             )

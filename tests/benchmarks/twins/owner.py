@@ -60,7 +60,7 @@ class PlayedLogs:
             ops.append(_message("op", self._next_op, None, value, headers, at))
             self._next_op += 1
         self.spent_s += time.thread_time() - began
-        return ReadBatch(halves, ops, not halves, not ops)
+        return ReadBatch(halves, ops)
 
     def half_end(self) -> int:
         """How many halves were read."""
@@ -69,6 +69,14 @@ class PlayedLogs:
     def half_read_to(self) -> int:
         """The same."""
         return self._next
+
+    def op_end(self) -> int:
+        """How many op records were read."""
+        return self._next_op
+
+    def op_read_to(self) -> int:
+        """The same."""
+        return self._next_op
 
     def committed_positions(self) -> tuple[int, int]:
         """From the beginning."""

@@ -156,12 +156,7 @@ class SimulatedReader:
             half, self._half_position = self._half.committed(self._half_position, count_max)
         if not self._is_op_held:
             op, self._op_position = self._op.committed(self._op_position, count_max)
-        return ReadBatch(
-            half,
-            op,
-            not is_half_slow and self._half_position >= self._half.stable_end,
-            not self._is_op_held and self._op_position >= self._op.stable_end,
-        )
+        return ReadBatch(half, op)
 
     @property
     def _has_news(self) -> bool:

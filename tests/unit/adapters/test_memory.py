@@ -25,7 +25,7 @@ from halfhitch.errors import (
     OutcomeUnknown,
     TopologyError,
 )
-from halfhitch.ports import TargetRecord, WriteOutcome
+from halfhitch.ports import ReadBatch, TargetRecord, WriteOutcome
 
 
 @pytest.fixture
@@ -108,8 +108,7 @@ async def test_with_kafka_away_everything_says_so(kafka: MemoryKafka) -> None:
     ):
         with pytest.raises(KafkaUnavailable):
             ask()
-    batch = reader.read(0.0)
-    assert (batch.half, batch.half_at_end, batch.op_at_end) == ([], False, False)
+    assert reader.read(0.0) == ReadBatch([], [])
     assert writer.write([target()], [], 0, 0).outcome is WriteOutcome.FAIL
     with pytest.raises(KafkaUnavailable):
         await MemoryTopicCatalog(kafka).refresh("orders")
@@ -189,7 +188,7 @@ def test_a_topic_that_does_not_exist_cannot_be_looked_into(kafka: MemoryKafka) -
 def test_a_reader_that_waits_is_woken_by_a_record(kafka: MemoryKafka) -> None:
     reader = MemoryPartitionReader(kafka)
     reader.begin(None, None)
-    assert reader.read(0.0).half_at_end
+    assert reader.read(0.0).half == []
     timer = threading.Timer(0.05, lambda: kafka.append(kafka.half_topic, 0, None, b"news", []))
     timer.start()
     began_s = time.monotonic()

@@ -97,15 +97,43 @@ class _Stuck(MemoryPartitionReader):
 
     def read(self, wait_s: float) -> ReadBatch:
         self.twin.clock.advance(wait_s)
-        return ReadBatch([], [], half_at_end=False, op_at_end=False)
+        return ReadBatch([], [])
 
 
 def test_a_replay_that_gets_nowhere_is_given_up() -> None:
     twin = Twin()
+    twin.half("T1")
     reader = _Stuck(twin.kafka)
     reader.twin = twin
     with pytest.raises(KafkaUnavailable, match="cannot be read to their ends"):
         twin.owner(reader=reader).take_over()
+
+
+class _Busy(MemoryPartitionReader):
+    """Logs that are never at their ends: whenever one is read, both have grown."""
+
+    twin: Twin
+    count = 0
+
+    def read(self, wait_s: float) -> ReadBatch:
+        batch = super().read(wait_s)
+        assert self.count < 100, "the takeover does not end"
+        self.count += 1
+        self.twin.half(f"later {self.count}")
+        self.twin.commit(f"later {self.count}")
+        return batch
+
+
+def test_a_takeover_under_load_ends_although_the_logs_are_never_read_to_their_ends() -> None:
+    twin = Twin()
+    for n in range(20):
+        twin.half(f"T{n}")
+        twin.commit(f"T{n}")
+    reader = _Busy(twin.kafka, read_max=7)
+    reader.twin = twin
+    owner = twin.owner(reader=reader)
+    owner.take_over()
+    assert owner.is_working
 
 
 def test_a_watermark_below_the_log_is_refused_and_nothing_is_written() -> None:

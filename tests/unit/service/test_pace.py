@@ -25,7 +25,7 @@ class Reads:
         self.waits.append(wait_s)
         self.now_s += 0.001
         half, op = self.batches.pop(0) if self.batches else ("", "")
-        return ReadBatch(list(half), list(op), half_at_end=False, op_at_end=not self.batches)
+        return ReadBatch(list(half), list(op))
 
 
 def reading(reads: Reads) -> tuple[Pace, Callable[[], Any]]:
@@ -70,7 +70,7 @@ def test_a_log_that_stays_silent_is_waited_for_only_shortly() -> None:
     pace, read = reading(silent)
     pace.stepped(LARGE_STEP, 0.02)
     batch = read()
-    assert (batch.half, batch.op_at_end, len(silent.waits)) == (["a"], True, 2)
+    assert (batch.half, batch.op, len(silent.waits)) == (["a"], [], 2)
 
 
 def test_an_owner_rests_after_a_large_step_and_forwards_everything() -> None:

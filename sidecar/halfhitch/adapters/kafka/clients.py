@@ -5,6 +5,7 @@ fixes is fixed and wins over them.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -74,6 +75,17 @@ class _Listening:
         """One line: facility (FAIL, REQTMOUT, ...), the client's name, the text."""
         self._suspicion.hear(facility, line)
         logger.log(level, form, facility, name, line)
+
+
+def begin_producing(producer: Producer, topic: str, wait_s: float) -> None:
+    """`init_transactions` for a new producer. Blocks; raises KafkaException.
+
+    Only once it has a connection, which is what asking about the `topic` waits for: librdkafka
+    looks for a coordinator at once, and if no broker is there yet it looks again after 0.5 s.
+    """
+    give_up_s = time.monotonic() + wait_s
+    producer.list_topics(topic, wait_s)
+    producer.init_transactions(max(0.1, give_up_s - time.monotonic()))
 
 
 class OwnerProducer(Producer):

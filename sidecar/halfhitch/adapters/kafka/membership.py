@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.watchdog import progress
@@ -177,9 +177,11 @@ class GroupMembership:
             logger.debug("no group metadata: %s", describe(error))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Any offset will do, for nothing is read; without one the client would look for a stored
-        # one.
-        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
+        # Nothing is read, but without an offset the client would look for a stored one, and at one
+        # that was trimmed away it would find something wrong.
+        consumer.incremental_assign(
+            [TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions]
+        )
         if partitions:
             consumer.pause(partitions)
         self._take_metadata(consumer)

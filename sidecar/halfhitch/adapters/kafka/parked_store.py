@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from halfhitch.adapters.kafka.clients import begin_producing
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.parked_log import Outdated, ParkedReading, fetch
 from halfhitch.adapters.kafka.parked_resume import CLOSE_ERRORS, Order, Resumption, user_message
@@ -308,7 +309,7 @@ class KafkaParkedStore:
     def _fenced(self, half_partition: int) -> Producer:
         producer = self._make_producer(f"{self._owner_group}-resume-{half_partition}")
         try:
-            producer.init_transactions(_INIT_S)
+            begin_producing(producer, self._half_topic, _INIT_S)
         except KafkaException as error:
             _let_go(producer)
             raise KafkaUnavailable(

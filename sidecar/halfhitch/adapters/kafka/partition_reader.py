@@ -56,7 +56,6 @@ class KafkaPartitionReader:
         self._fetcher: Consumer | None = None
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
-        self._half_at_end = self._op_at_end = False
         self._half_read_to = self._op_read_to = 0
 
     def committed_positions(self) -> tuple[int | None, int | None]:
@@ -75,7 +74,6 @@ class KafkaPartitionReader:
         """See ports.PartitionReader. A position below the log's start is refused, loudly."""
         half_start = self._start(self._half, half_position)
         op_start = self._start(self._op, op_position)
-        self._half_at_end = self._op_at_end = False
         self._half_read_to, self._op_read_to = half_start, op_start
         self._consumer.assign(
             [TopicPartition(*self._half, half_start), TopicPartition(*self._op, op_start)]
@@ -117,7 +115,6 @@ class KafkaPartitionReader:
         """See ports.PartitionReader."""
         half: list[Any] = []  # Kafka's messages are StoredRecords, but their stubs are looser
         op: list[Any] = []
-        self._half_at_end = self._op_at_end = False
         progress()
         first = self._consumer.poll(wait_s)
         if first is not None:
@@ -126,26 +123,22 @@ class KafkaPartitionReader:
                 if message.error() is not None:
                     self._event(message)
                 elif message.topic() == half_topic:
-                    self._half_at_end = False
                     half.append(message)
                 else:
-                    self._op_at_end = False
                     op.append(message)
         if half:
             self._half_read_to = max(self._half_read_to, half[-1].offset() + 1)
         if op:
             self._op_read_to = max(self._op_read_to, op[-1].offset() + 1)
-        return ReadBatch(half, op, self._half_at_end, self._op_at_end)
+        return ReadBatch(half, op)
 
     def _event(self, message: Any) -> None:
         error: Any = message.error()
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
             if message.topic() == self._half[0]:
-                self._half_at_end = True
                 self._half_read_to = max(self._half_read_to, message.offset())
             else:
-                self._op_at_end = True
                 self._op_read_to = max(self._op_read_to, message.offset())
         elif code in _LOG_IS_GONE:
             raise TopologyError(

@@ -20,7 +20,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from halfhitch.adapters.kafka.clients import OwnerProducer
+from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
 from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, judge, judge_commit
 from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
@@ -75,7 +75,7 @@ class KafkaPartitionWriter:
         producer = self._make_producer()
         progress()
         try:
-            producer.init_transactions(_ANSWER_S)
+            begin_producing(producer, self._op[0], _ANSWER_S)
         except KafkaException as error:
             _let_go(producer)
             del producer  # the traceback would keep it alive

@@ -106,9 +106,8 @@ class MemoryPartitionReader:
         with self._kafka.changed:
             while True:
                 if self._kafka.faults.is_away:
-                    return ReadBatch([], [], half_at_end=False, op_at_end=False)
-                batch = ReadBatch(half.take(self._read_max), op.take(self._read_max),
-                                  half.at_end, op.at_end)  # fmt: skip
+                    return ReadBatch([], [])
+                batch = ReadBatch(half.take(self._read_max), op.take(self._read_max))
                 has_news = any(c.at_end and not c.told_end for c in cursors)
                 for cursor in cursors:
                     cursor.told_end = cursor.at_end

@@ -110,12 +110,7 @@ class SeveralReader:
             half, self._half_position = self._committed(self._half, self._half_position, count_max)
         if not is_op_slow:
             op, self._op_position = self._committed(self._op, self._op_position, count_max)
-        return ReadBatch(
-            half,
-            op,
-            not is_half_slow and self._half_position >= self._half.stable_end,
-            not is_op_slow and self._op_position >= self._op.stable_end,
-        )
+        return ReadBatch(half, op)
 
     def _committed(
         self, log: MemoryLog, position: int, count_max: int

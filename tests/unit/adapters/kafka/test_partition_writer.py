@@ -42,6 +42,7 @@ class StrawProducer:
     def __init__(self, script: dict[str, list[Exception | None]]) -> None:
         self.suspicion = Suspicion()
         self.calls: list[str] = []
+        self.is_connected = False
         self.sent_offsets: list[Any] = []
         #: topic -> the error that its records are reported with when the commit flushes
         self.undelivered: dict[str, int] = {}
@@ -55,7 +56,11 @@ class StrawProducer:
         if (error := raised.pop(0)) is not None:
             raise error
 
+    def list_topics(self, topic: str, wait_s: float) -> None:
+        self.is_connected = True
+
     def init_transactions(self, wait_s: float) -> None:
+        assert self.is_connected, "or librdkafka pauses for half a second"
         self._call("init")
 
     def begin_transaction(self) -> None:
