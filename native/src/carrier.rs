@@ -13,22 +13,18 @@ use crate::frame::Form;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
 use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
 use crate::memory::Known;
+use crate::outbox::{Flushed, Outbox};
 use crate::read;
 use crate::write::{self, ReplyStart};
 
 const POLL_MS: c_int = 100;
 const LINES_MAX: usize = 100;
+/// So late may the loop hear of what was answered without it.
+const QUIET: Duration = Duration::from_millis(20);
 
 enum Pending {
     Half(Box<HalfItem>),
     Ends(Box<EndBatch>),
-}
-
-/// What one connection is to be told.
-pub struct Outbox {
-    pub id_prefix: String,
-    pub out: Vec<u8>,
-    pub finished: u32,
 }
 
 /// A request that could not be carried out: code, connection, opaque, whether its header is JSON,
@@ -40,6 +36,14 @@ pub struct Results {
     pub connections: HashMap<u64, Outbox>,
     /// Those with something to be told.
     pub ready: Vec<u64>,
+    /// What came over adopted sockets and is the twin's.
+    pub given: Vec<(u64, Vec<u8>)>,
+    /// Adopted sockets that the loop should take back.
+    pub leaving: Vec<u64>,
+    /// Since when only counts wait to be told.
+    quiet: Option<Instant>,
+    /// Requests of adopted connections.
+    pub under_way: usize,
     pub failures: Vec<Failure>,
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
@@ -286,12 +290,10 @@ impl Carrier {
         self.wake();
     }
 
-    fn wake(&self) {
-        {
-            let results = lock(&self.results);
-            if results.ready.is_empty() && results.failures.is_empty() && results.lines.is_empty() {
-                return;
-            }
+    /// Write what can be written from here, and wake the loop for the rest.
+    pub fn wake(&self) {
+        if !lock(&self.results).has_news(Instant::now()) {
+            return;
         }
         if !self.is_signalled.swap(true, Ordering::AcqRel) {
             let one = 1u64.to_ne_bytes();
@@ -377,7 +379,7 @@ impl Listener for Carrier {
                     let err = if err == 0 { ERR_UNKNOWN } else { err };
                     let is_json = item.form == Form::Json;
                     let failure = (read::SEND_V2, item.connection, item.opaque, is_json, err);
-                    results.failures.push(failure);
+                    results.fail(failure);
                 }
             }
             Pending::Ends(batch) => {
@@ -397,13 +399,61 @@ impl Listener for Carrier {
 }
 
 impl Results {
-    fn finish(&mut self, connection: u64) -> Option<&mut Outbox> {
+    /// Whether the loop must be woken. Of an adopted connection it need not hear of every answer.
+    fn has_news(&mut self, now: Instant) -> bool {
+        let mut is_urgent = !(self.failures.is_empty() && self.lines.is_empty());
+        for connection in &self.ready {
+            if let Some(outbox) = self.connections.get_mut(connection) {
+                match outbox.flush() {
+                    Flushed::Sent => {}
+                    Flushed::Stalled => self.leaving.push(*connection),
+                    Flushed::NotOurs => is_urgent = true,
+                }
+            }
+        }
+        is_urgent |= !(self.given.is_empty() && self.leaving.is_empty());
+        if !is_urgent {
+            if self.ready.is_empty() {
+                return false;
+            }
+            let since = *self.quiet.get_or_insert(now);
+            if now.duration_since(since) < QUIET {
+                return false;
+            }
+        }
+        self.quiet = None;
+        true
+    }
+
+    /// The loop is to hear of this connection.
+    pub fn tell(&mut self, connection: u64) -> Option<&mut Outbox> {
         let found = self.connections.get_mut(&connection)?;
-        if found.finished == 0 {
+        if !found.is_ready {
+            found.is_ready = true;
             self.ready.push(connection);
         }
+        Some(found)
+    }
+
+    /// One request of this connection has ended, well or not.
+    fn landed(&mut self, connection: u64) -> Option<&mut Outbox> {
+        let found = self.tell(connection)?;
+        if found.under_way > 0 {
+            found.under_way -= 1;
+            self.under_way -= 1;
+        }
+        self.connections.get_mut(&connection)
+    }
+
+    fn finish(&mut self, connection: u64) -> Option<&mut Outbox> {
+        let found = self.landed(connection)?;
         found.finished += 1;
         Some(found)
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.landed(failure.1);
+        self.failures.push(failure);
     }
 
     fn stored(&mut self, item: &HalfItem, offset: i64, start: &ReplyStart) {
@@ -427,7 +477,7 @@ impl Results {
         for item in &batch.items {
             if err != 0 {
                 let is_json = item.form == Form::Json;
-                self.failures.push((read::END, item.connection, item.opaque, is_json, err));
+                self.fail((read::END, item.connection, item.opaque, is_json, err));
                 continue;
             }
             let passed_s = now.duration_since(item.began).as_secs_f64();

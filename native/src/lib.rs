@@ -5,86 +5,50 @@
 
 mod carrier;
 mod frame;
+mod front;
 mod json;
 mod kafka;
 mod lanes;
 mod memory;
+mod outbox;
 mod read;
+mod sockets;
 mod write;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::wrap_pyfunction;
 
-use carrier::{Carrier, Config, Failure, Outbox, lock};
-use frame::{Cut, Form};
-use kafka::Producer;
-use lanes::{EndItem, HalfItem, Waiting, memory_key};
+use carrier::{Carrier, Config, Failure, lock};
+use frame::Form;
+use front::{Bounds, Front, Rooms, Topic};
+use lanes::EndItem;
+use outbox::Flushed;
+use sockets::Sockets;
 use write::ReplyStart;
 
-/// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
-const ROLLED_BACK: Duration = Duration::from_secs(60);
-/// Of these, twice; then the oldest are forgotten earlier.
-const ROLLED_BACK_MAX: usize = 100_000;
 const DRAIN_MAX: Duration = Duration::from_secs(86_400);
-
-struct Topic {
-    kafka_topic: String,
-    partition_count: i32,
-}
-
-struct Group {
-    name: Arc<str>,
-    topics: HashMap<Vec<u8>, Topic>,
-}
-
-#[derive(Default)]
-struct Incoming {
-    held: Vec<u8>,
-    needed: usize,
-    is_broken: bool,
-    groups: HashMap<Vec<u8>, Group>,
-}
-
-struct Front {
-    connections: HashMap<u64, Incoming>,
-    partition_count: u32,
-    rolled_back: [HashSet<String>; 2],
-    renewed: Instant,
-}
-
-/// What one call of `feed` has found.
-struct Found<'a> {
-    halves: Vec<Waiting>,
-    ends: Vec<(i32, EndItem)>,
-    rest: Vec<u8>,
-    producer: &'a Arc<Producer>,
-    now: Instant,
-    born_ms: u128,
-}
 
 #[pyclass(frozen)]
 struct Native {
-    carrier: Arc<Carrier>,
-    front: Mutex<Front>,
-    instance: String,
-    frame_bytes_max: usize,
-    body_bytes_max: usize,
-    message_bytes_max: usize,
+    front: Arc<Front>,
+    sockets: Arc<Sockets>,
 }
 
 type Taken<'py> = (
-    Vec<(u64, u32, Bound<'py, PyBytes>)>,
+    Vec<(u64, u32, u32, Bound<'py, PyBytes>)>,
     Vec<Failure>,
     Vec<f64>,
     Vec<f64>,
     Vec<f64>,
     Vec<(i32, String, String)>,
+    Vec<(u64, Bound<'py, PyBytes>)>,
+    Vec<u64>,
 );
 
 #[pymethods]
@@ -108,36 +72,33 @@ impl Native {
         let (binary, language, version) = reply_start;
         let reply_start = ReplyStart { binary, language, version };
         let config = Config { library, options, half_topic, op_topic, reply_start, wake };
-        Ok(Native {
-            carrier: Carrier::start(config).map_err(PyRuntimeError::new_err)?,
-            front: Mutex::new(Front {
-                connections: HashMap::new(),
-                partition_count: 0,
-                rolled_back: Default::default(),
-                renewed: Instant::now(),
-            }),
-            instance,
-            frame_bytes_max,
-            body_bytes_max,
-            message_bytes_max,
-        })
+        let carrier = Carrier::start(config).map_err(PyRuntimeError::new_err)?;
+        let bounds = Bounds {
+            frame_bytes: frame_bytes_max,
+            body_bytes: body_bytes_max,
+            message_bytes: message_bytes_max,
+        };
+        let front = Arc::new(Front::new(carrier.clone(), instance, bounds));
+        match Sockets::start(front.clone()) {
+            Ok(sockets) => Ok(Native { front, sockets }),
+            Err(reason) => {
+                carrier.stop(Duration::ZERO);
+                Err(PyRuntimeError::new_err(reason.to_string()))
+            }
+        }
     }
 
     /// So many half partitions; 0: nothing is carried out here.
     fn open(&self, partition_count: u32) {
-        self.carrier.open(partition_count as usize);
-        lock(&self.front).partition_count = partition_count;
+        self.front.open(partition_count);
     }
 
     fn connect(&self, connection: u64, id_prefix: String) {
-        lock(&self.front).connections.insert(connection, Incoming::default());
-        let outbox = Outbox { id_prefix, out: Vec::new(), finished: 0 };
-        lock(&self.carrier.results).connections.insert(connection, outbox);
+        self.front.connect(connection, id_prefix);
     }
 
     fn disconnect(&self, connection: u64) {
-        lock(&self.front).connections.remove(&connection);
-        lock(&self.carrier.results).connections.remove(&connection);
+        self.front.disconnect(connection);
     }
 
     /// The twin has just stored a half of this group for this topic, asked over this connection.
@@ -150,24 +111,13 @@ impl Native {
         kafka_topic: String,
         partition_count: i32,
     ) {
-        if read::plain_name(group_name.as_bytes()).is_none() {
-            return; // op records have it inside JSON
-        }
-        if let Some(incoming) = lock(&self.front).connections.get_mut(&connection) {
-            let found = incoming
-                .groups
-                .entry(group.as_bytes().to_vec())
-                .or_insert_with(|| Group { name: group_name.into(), topics: HashMap::new() });
-            let topic = topic.as_bytes().to_vec();
-            found.topics.insert(topic, Topic { kafka_topic, partition_count });
-        }
+        let found = Topic { kafka_topic, partition_count };
+        self.front.allow(connection, [group, topic, group_name], found);
     }
 
     /// What was allowed is asked of the twin again.
     fn forget(&self) {
-        for incoming in lock(&self.front).connections.values_mut() {
-            incoming.groups.clear();
-        }
+        self.front.forget();
     }
 
     /// Bytes as they came. Gives back what is the twin's (whole frames, or what cannot be one), how
@@ -180,102 +130,82 @@ impl Native {
         room: usize,
         takes_ends: bool,
     ) -> (Option<Bound<'py, PyBytes>>, usize, usize) {
-        let mut front = lock(&self.front);
-        let Front { connections, partition_count, rolled_back, renewed } = &mut *front;
-        let Some(incoming) = connections.get_mut(&connection) else {
-            return (Some(PyBytes::new(py, data)), 0, 0);
-        };
-        let producer = self.carrier.taking().filter(|_| !incoming.is_broken);
-        let Some(producer) = producer else {
-            let mut rest = std::mem::take(&mut incoming.held); // what began here ends there
-            rest.extend_from_slice(data);
-            return (Some(PyBytes::new(py, &rest)), 0, 0);
-        };
-        let held = if incoming.held.is_empty() {
-            Vec::new()
-        } else {
-            incoming.held.extend_from_slice(data);
-            if incoming.held.len() < incoming.needed {
-                return (None, 0, incoming.held.len());
-            }
-            std::mem::take(&mut incoming.held)
-        };
-        let mut left = if held.is_empty() { data } else { &held[..] };
-        let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut found = Found {
-            halves: Vec::new(),
-            ends: Vec::new(),
-            rest: Vec::new(),
-            producer: &producer,
-            now: Instant::now(),
-            born_ms: born.as_millis(),
-        };
-        let is_old = found.now.duration_since(*renewed) > ROLLED_BACK;
-        if is_old || rolled_back[0].len() >= ROLLED_BACK_MAX {
-            let [recent, older] = rolled_back;
-            *older = std::mem::take(recent);
-            *renewed = found.now;
-        }
-        let mut taken = 0;
-        while !left.is_empty() {
-            match frame::cut(left, self.frame_bytes_max) {
-                Cut::Whole(size) => {
-                    let (whole, after) = left.split_at(size);
-                    let is_taken = taken < room && {
-                        let read = frame::read(whole);
-                        read.is_some_and(|frame| match frame.code {
-                            read::SEND_V2 => {
-                                let known = (&*incoming, &*rolled_back, *partition_count);
-                                self.half(connection, &frame, known, &mut found).is_some()
-                            }
-                            read::END if takes_ends => {
-                                let known = (&*incoming, &mut *rolled_back, *partition_count);
-                                end(connection, &frame, known, &mut found).is_some()
-                            }
-                            _ => false,
-                        })
-                    };
-                    if is_taken {
-                        taken += 1;
-                    } else {
-                        found.rest.extend_from_slice(whole);
-                    }
-                    left = after;
-                }
-                Cut::Partial(needed) => {
-                    incoming.needed = needed;
-                    incoming.held = left.to_vec();
-                    break;
-                }
-                Cut::Broken => {
-                    found.rest.extend_from_slice(left);
-                    incoming.is_broken = true;
-                    break;
-                }
-            }
-        }
-        let held_bytes = incoming.held.len();
-        drop(front);
-        let rest = if found.rest.is_empty() { None } else { Some(PyBytes::new(py, &found.rest)) };
-        if taken > 0 {
-            self.carrier.append(&producer, found.halves, found.ends);
-        }
+        let (rest, taken, held_bytes) = self.front.feed(connection, data, room, takes_ends);
+        let rest = if rest.is_empty() { None } else { Some(PyBytes::new(py, &rest)) };
         (rest, taken, held_bytes)
     }
 
-    /// Since the last time: by connection what is finished and to be written, failures, seconds of
-    /// prepares, commits and rollbacks, and librdkafka's log lines.
+    /// Read and write the socket of this connection from now on; false: it cannot be. `rooms`:
+    /// requests in flight of the connection, and of all.
+    fn adopt(&self, connection: u64, socket: i32, rooms: (usize, usize)) -> bool {
+        let rooms = Rooms { connection: rooms.0, all: rooms.1 };
+        self.sockets.adopt(connection, socket, rooms)
+    }
+
+    /// No more of that: what is still to be written, how many requests were taken that `take` has
+    /// not told of, and how many bytes wait for more.
+    fn release<'py>(&self, py: Python<'py>, connection: u64) -> (Bound<'py, PyBytes>, u32, usize) {
+        let (unsent, taken) = self.sockets.release(connection);
+        (PyBytes::new(py, &unsent), taken, self.front.held(connection))
+    }
+
+    /// Of the twin, over a connection whose socket was adopted.
+    fn write(&self, connection: u64, content: &[u8]) {
+        {
+            let mut results = lock(&self.front.carrier.results);
+            let Some(outbox) = results.connections.get_mut(&connection) else {
+                return;
+            };
+            outbox.out.extend_from_slice(content);
+            if !matches!(outbox.flush(), Flushed::Stalled) {
+                return;
+            }
+            results.leaving.push(connection);
+        }
+        self.front.carrier.wake();
+    }
+
+    /// Whether ends that come over adopted sockets are carried out here.
+    fn take_ends(&self, yes: bool) {
+        self.sockets.takes_ends.store(yes, Ordering::Relaxed);
+    }
+
+    /// Connections with a frame that has been unfinished for a while.
+    fn lingering(&self) -> Vec<u64> {
+        self.front.lingering()
+    }
+
+    /// Since the last time: by connection how many requests came over its adopted socket, how many
+    /// ended, and what the loop is to write; failures; seconds of prepares, commits and rollbacks;
+    /// librdkafka's log lines; what came over adopted sockets and is the twin's; sockets that the
+    /// loop should take back.
     fn take<'py>(&self, py: Python<'py>) -> Taken<'py> {
-        self.carrier.awake();
-        let mut guard = lock(&self.carrier.results);
+        self.front.carrier.awake();
+        let mut guard = lock(&self.front.carrier.results);
         let results = &mut *guard;
         let mut finished = Vec::with_capacity(results.ready.len());
         for connection in results.ready.drain(..) {
             if let Some(outbox) = results.connections.get_mut(&connection) {
-                let content = PyBytes::new(py, &outbox.out);
-                finished.push((connection, outbox.finished, content));
-                outbox.out.clear();
-                outbox.finished = 0;
+                outbox.is_ready = false;
+                // Of a lent socket it is written from here, and nobody else would: it is not ready
+                // any more.
+                let flushed = outbox.flush();
+                let content = match flushed {
+                    Flushed::NotOurs => PyBytes::new(py, &std::mem::take(&mut outbox.out)),
+                    _ => PyBytes::new(py, b""),
+                };
+                if matches!(flushed, Flushed::Stalled) {
+                    results.leaving.push(connection);
+                }
+                let counts =
+                    (std::mem::take(&mut outbox.taken), std::mem::take(&mut outbox.finished));
+                finished.push((connection, counts.0, counts.1, content));
+            }
+        }
+        let given: Vec<(u64, Vec<u8>)> = std::mem::take(&mut results.given);
+        for (connection, _) in &given {
+            if let Some(outbox) = results.connections.get_mut(connection) {
+                outbox.given_bytes = 0;
             }
         }
         (
@@ -285,97 +215,25 @@ impl Native {
             std::mem::take(&mut results.committed_s),
             std::mem::take(&mut results.rolled_back_s),
             std::mem::take(&mut results.lines),
+            given.iter().map(|(number, data)| (*number, PyBytes::new(py, data))).collect(),
+            std::mem::take(&mut results.leaving),
         )
     }
 
     /// The first decision of the last moments: whether it commits, and whether it is stored.
     fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<(bool, bool)> {
-        let known = self.carrier.first_decision(partition, group, id)?;
+        let known = self.front.carrier.first_decision(partition, group, id)?;
         Some((known.is_commit, known.is_stored))
     }
 
     /// Wait for what is in flight, at most so long, and end.
     fn stop(&self, py: Python<'_>, drain_s: f64) {
         let drain = Duration::try_from_secs_f64(drain_s.max(0.0)).unwrap_or(DRAIN_MAX);
-        py.detach(|| self.carrier.stop(drain.min(DRAIN_MAX)));
-    }
-}
-
-impl Native {
-    fn half(
-        &self,
-        connection: u64,
-        frame: &frame::Frame<'_>,
-        (incoming, rolled_back, partition_count): (&Incoming, &[HashSet<String>; 2], u32),
-        found: &mut Found<'_>,
-    ) -> Option<()> {
-        let send = read::send(frame)?;
-        let group = incoming.groups.get(send.group)?;
-        let topic = group.topics.get(send.topic)?;
-        if partition_count == 0
-            || !(0..topic.partition_count).contains(&send.queue_id)
-            || frame.body.len() > self.body_bytes_max
-            || send.size_bytes > self.message_bytes_max
-            || send.transaction_id.len() >= 128
-        {
-            return None;
-        }
-        if rolled_back.iter().any(|ids| !ids.is_empty()) {
-            let key = memory_key(&group.name, send.transaction_id);
-            if rolled_back.iter().any(|ids| ids.contains(&key)) {
-                return None;
-            }
-        }
-        let partition = write::partition(send.transaction_id, partition_count);
-        let marker = write::marker(found.born_ms, &self.instance);
-        let queue = send.queue_id.to_string();
-        let headers = write::half_headers(&send, &marker, &group.name, &topic.kafka_topic, &queue);
-        let count = headers.len();
-        let headers = found.producer.headers(headers, count);
-        found.halves.push(Waiting {
-            item: Box::new(HalfItem {
-                form: frame.form,
-                connection,
-                opaque: frame.opaque,
-                queue_id: send.queue_id,
-                partition: partition as i32,
-                transaction_id: send.transaction_id.to_owned(),
-                began: found.now,
-            }),
-            key: send.keys.map(<[u8]>::to_vec),
-            value: frame.body.to_vec(),
-            headers,
+        py.detach(|| {
+            self.sockets.stop();
+            self.front.carrier.stop(drain.min(DRAIN_MAX));
         });
-        Some(())
     }
-}
-
-fn end(
-    connection: u64,
-    frame: &frame::Frame<'_>,
-    (incoming, rolled_back, partition_count): (&Incoming, &mut [HashSet<String>; 2], u32),
-    found: &mut Found<'_>,
-) -> Option<()> {
-    let end = read::end(frame)?;
-    let group = incoming.groups.get(end.group)?;
-    if end.partition >= i64::from(partition_count) {
-        return None;
-    }
-    if !end.is_commit {
-        rolled_back[0].insert(memory_key(&group.name, end.transaction_id));
-    }
-    let item = EndItem {
-        form: frame.form,
-        connection,
-        opaque: frame.opaque,
-        identity: (group.name.clone(), end.transaction_id.to_owned()),
-        half_offset: end.half_offset,
-        is_commit: end.is_commit,
-        is_first: false,
-        began: found.now,
-    };
-    found.ends.push((end.partition as i32, item));
-    Some(())
 }
 
 type ReadHalf = (Option<Vec<u8>>, Vec<u8>, Headers, i32, String, usize);

@@ -17,12 +17,13 @@ from halfhitch.adapters.memory import MemoryTopicCatalog
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq.access import AccessControl
-from halfhitch.doors.rocketmq.connection import Connection, Surroundings
+from halfhitch.doors.rocketmq.connection import Connection
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import commit_log_offset
 from halfhitch.doors.rocketmq.stats import Stats
+from halfhitch.doors.rocketmq.surroundings import Surroundings
 from halfhitch.service.admission import Admission
 from halfhitch.service.decisions import DecisionLog
 from halfhitch.service.parts import Parts

@@ -17,50 +17,27 @@ Deadlines are looked after by one sweep of the door, not by timers.
 """
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Final, cast
 
 from halfhitch.doors.half_open import notice_half_open
-from halfhitch.doors.rocketmq.dispatch import Dispatcher
-from halfhitch.doors.rocketmq.express import Express
-from halfhitch.doors.rocketmq.limits import Limits
-from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
-from halfhitch.doors.rocketmq.load import Load
+from halfhitch.doors.rocketmq.addresses import NOWHERE, address_of, ip_host, is_encrypted, shown
+from halfhitch.doors.rocketmq.links import RemotingLink
 from halfhitch.doors.rocketmq.offsets import Address
 from halfhitch.doors.rocketmq.ride import Ride
-from halfhitch.service.checking.api import CheckDesk
+from halfhitch.doors.rocketmq.surroundings import Surroundings
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, starts_tls
-from halfhitch.wire.remoting.ids import MessageIds
 from halfhitch.wire.remoting.messages import Host
 from halfhitch.wire.remoting.requests import Frame, Send
 
 logger = logging.getLogger(__name__)
 
 _OPAQUE_MAX: Final = 2**31 - 1
-_NOWHERE: Final = ("0.0.0.0", 0)  # noqa: S104 - what is told of a peer that has no IP address
 #: A TLS record that says "handshake failure", for clients that want what is not configured here.
 _TLS_REFUSAL: Final = b"\x15\x03\x03\x00\x02\x02\x28"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all connections of a door share."""
-
-    dispatcher: Dispatcher
-    desk: CheckDesk | None
-    questioning: Questioning
-    limits: Limits
-    load: Load
-    loop: asyncio.AbstractEventLoop
-    #: host, or host:port, that clients are told; None: what they dialled.
-    advertised: tuple[str, int | None] | None
-    requires_tls: bool
-    express: Express | None = None
 
 
 class Connection:
@@ -111,7 +88,7 @@ class Connection:
             else Ride(surroundings.express, self, surroundings.dispatcher)
         )
         self._transport: asyncio.Transport | None = None
-        self._peer: Host = _NOWHERE
+        self._peer: Host = NOWHERE
         self._address: Address | None = None
         self._links: dict[str, RemotingLink] = {}
         self._out: list[bytes] = []
@@ -135,7 +112,7 @@ class Connection:
         self._transport = stream
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         load = self._load
-        self._peer = _ip_host(stream.get_extra_info("peername"))
+        self._peer = ip_host(stream.get_extra_info("peername"))
         notice_half_open(stream, self._limits.unacknowledged_s)
         is_full = len(load.connections) >= self._limits.connection_count_max
         load.connections.add(self)
@@ -147,7 +124,7 @@ class Connection:
             )
         elif load.is_draining:
             self._close()
-        elif self._surroundings.requires_tls and stream.get_extra_info("ssl_object") is None:
+        elif self._surroundings.requires_tls and not is_encrypted(stream):
             self._end("it does not speak TLS, which rocketmq.tls_required asks for")
 
     def data_received(self, data: bytes) -> None:
@@ -156,12 +133,21 @@ class Connection:
         self._was_active = True
         if self._is_first:
             self._is_first = False
-            if starts_tls(data) and not self._is_encrypted():
+            if starts_tls(data) and not is_encrypted(self._transport):
                 self._refuse_tls()
                 return
-        frames, ride = self._frames, self._ride
+        ride = self._ride
+        if ride is None or not ride.is_on:
+            self._read(data)
+            return
+        self._read(data, ride)
+        if ride.may_embark:
+            self._embark(ride)
+
+    def _read(self, data: bytes, ride: Ride | None = None) -> None:
+        frames = self._frames
         try:
-            if ride is not None and ride.is_on:
+            if ride is not None:
                 data = ride.feed(data, self._load.room(self._limits, self._in_flight))
             for frame in frames.feed(data) if data else ():
                 self._take(frame)
@@ -178,7 +164,7 @@ class Connection:
         if frames.broken is not None:
             self._end(f"what it sends cannot be read: {frames.broken}")
             return
-        held_bytes = frames.held_bytes + (0 if ride is None else ride.held_bytes)
+        held_bytes = frames.held_bytes + (0 if self._ride is None else self._ride.held_bytes)
         if held_bytes or self._held_bytes:
             self._hold(held_bytes)
 
@@ -192,6 +178,7 @@ class Connection:
         self._out.clear()
         self._forget_links()
         if self._ride is not None:
+            self._ride.disembark()
             self._ride.leave()
         load = self._load
         load.held_bytes -= self._held_bytes
@@ -225,7 +212,9 @@ class Connection:
         """Where the client at the other end reaches us."""
         found = self._address
         if found is None:
-            found = self._address = self._found_address()
+            transport = self._transport
+            name = transport.get_extra_info("sockname") if transport is not None else None
+            found = self._address = address_of(name, self._surroundings.advertised)
         return found
 
     def begin(self) -> None:
@@ -281,10 +270,40 @@ class Connection:
 
     def taken(self, count: int) -> None:
         """See ride.Home."""
+        self._was_active = True
         self._in_flight += count
         self._load.stats.in_flight_count += count
         if self._in_flight >= self._limits.pipelined_count_max:
             self._pause_reading()
+
+    def _embark(self, ride: Ride) -> None:
+        """Have the socket read and written natively, if nothing stands in the way."""
+        transport, limits = self._transport, self._limits
+        is_busy = self._is_over or self._is_reading_paused or self._is_write_paused
+        is_full = self._held_bytes > 0 or self._load.room(limits, self._in_flight) <= 0
+        if transport is None or is_busy or is_full or self._out or is_encrypted(transport):
+            return
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return
+        ride.embark(transport, (limits.pipelined_count_max, limits.in_flight_count_max))
+
+    def given(self, data: bytes) -> None:
+        """See ride.Home."""
+        if not self._is_over:
+            self._was_active = True
+            self._read(data)
+
+    def read_on(self) -> None:
+        """See ride.Home."""
+        transport = self._transport
+        if self._ride is not None and not self._is_over:
+            self._hold(self._frames.held_bytes + self._ride.held_bytes)
+        if transport is not None and not self._is_reading_paused and not transport.is_closing():
+            transport.resume_reading()
+
+    def _disembark(self) -> None:
+        if self._ride is not None:
+            self._ride.disembark()
 
     def _write(self, content: bytes) -> None:
         out = self._out
@@ -298,8 +317,12 @@ class Connection:
         if not out or transport is None or transport.is_closing():
             out.clear()
             return
-        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        content = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
+        if self._ride is not None and self._ride.is_aboard:
+            self._ride.write(content)
+        else:
+            transport.write(content)
 
     # Producer groups, and what is asked of them (links.Way).
 
@@ -313,7 +336,7 @@ class Connection:
         if len(self._links) >= self._limits.group_count_max:
             logger.warning(
                 "%s has more than %d producer groups: %r gets no checks over it",
-                _shown(self._peer),
+                shown(self._peer),
                 self._limits.group_count_max,
                 producer_group,
                 extra={"action": "rocketmq_too_many_groups"},
@@ -322,7 +345,7 @@ class Connection:
         link = RemotingLink(
             self,
             producer_group,
-            _shown(self._peer),
+            shown(self._peer),
             peer=self._peer,
             address=self.address,
             has_namespace_field=has_namespace_field,
@@ -364,6 +387,8 @@ class Connection:
 
     def ask(self, content: bytes) -> None:
         """Send a request of ours."""
+        if self._ride is not None:
+            self._ride.asks()
         self._write(content)
 
     def next_opaque(self) -> int:
@@ -376,6 +401,8 @@ class Connection:
     def sweep(self, now_s: float) -> None:
         """End what has been silent, slow or stalled too long."""
         limits = self._limits
+        if self._load.room(limits, self._in_flight) <= 0:
+            self._disembark()
         if self._was_active:
             self._was_active = False
             self._seen_s = now_s
@@ -396,11 +423,13 @@ class Connection:
 
     def start_draining(self) -> None:
         """No checks any more; the sweep closes it once it is silent."""
+        self._disembark()
         self._forget_links()
 
     def abort(self) -> None:
         """Close now."""
         self._is_over = True
+        self._disembark()
         self._forget_links()
         if self._transport is not None:
             self._closing_since_s = self._loop.time()
@@ -421,6 +450,7 @@ class Connection:
             self._end("too many unfinished frames are held for all connections together")
 
     def _pause_reading(self) -> None:
+        self._disembark()
         transport = self._transport
         if transport is not None and not self._is_reading_paused and not transport.is_closing():
             self._is_reading_paused = True
@@ -433,12 +463,9 @@ class Connection:
             self._is_reading_paused = False
             if self._receiving_since_s is not None:
                 self._receiving_since_s = self._loop.time()  # the wait was ours
-            if transport is not None and not transport.is_closing():
+            is_away = self._ride is not None and self._ride.is_away
+            if transport is not None and not is_away and not transport.is_closing():
                 transport.resume_reading()
-
-    def _is_encrypted(self) -> bool:
-        transport = self._transport
-        return transport is not None and transport.get_extra_info("ssl_object") is not None
 
     def _refuse_tls(self) -> None:
         if self._transport is not None:
@@ -455,7 +482,7 @@ class Connection:
     def _say(self, reason: str) -> None:
         logger.warning(
             "the connection of RocketMQ client %s is closed: %s",
-            _shown(self._peer),
+            shown(self._peer),
             reason,
             extra={"action": "rocketmq_connection_closed"},
         )
@@ -465,36 +492,8 @@ class Connection:
             return
         self._flush()
         self._is_over = True
+        self._disembark()
         self._forget_links()
         self._closing_since_s = self._loop.time()
         if self._transport is not None:
             self._transport.close()
-
-    # Addresses.
-
-    def _found_address(self) -> Address:
-        transport = self._transport
-        local = _ip_host(transport.get_extra_info("sockname") if transport is not None else None)
-        host, port = local
-        advertised = self._surroundings.advertised
-        if advertised is not None:
-            host, port = advertised[0], advertised[1] or port
-        try:
-            ip = str(ipaddress.ip_address(host))
-        except ValueError:
-            ip = local[0]
-        text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return Address(text, (ip, port), MessageIds(ip, port))
-
-
-def _ip_host(name: object) -> Host:
-    """Address and port of one side; scope and flow of IPv6 left out."""
-    if not isinstance(name, tuple) or len(name) < 2:
-        return _NOWHERE
-    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address), int(name[1])
-
-
-def _shown(host: Host) -> str:
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"

@@ -74,19 +74,44 @@ class Native(Protocol):
         """What is given back; how many requests are carried out, at most `room`; bytes held."""
         ...
 
+    def adopt(self, connection: int, socket: int, rooms: tuple[int, int]) -> bool:
+        """Read and write this file descriptor from now on, with at most so many requests in flight
+        of the connection and of all; False: it cannot be."""
+        ...
+
+    def release(self, connection: int) -> tuple[bytes, int, int]:
+        """No more of that: what is still to be written, how many requests came that `take` has not
+        told of, bytes of an unfinished frame that `feed` goes on with."""
+        ...
+
+    def write(self, connection: int, content: bytes) -> None:
+        """Over an adopted socket, behind what is written there already."""
+        ...
+
+    def take_ends(self, yes: bool) -> None:  # noqa: FBT001
+        """Whether ends that come over adopted sockets are carried out."""
+        ...
+
+    def lingering(self) -> Sequence[int]:
+        """Connections with a frame that has been unfinished for a while."""
+        ...
+
     def take(
         self,
     ) -> tuple[
-        Sequence[tuple[int, int, bytes]],
+        Sequence[tuple[int, int, int, bytes]],
         Sequence[tuple[int, int, int, bool, int]],
         Sequence[float],
         Sequence[float],
         Sequence[float],
         Sequence[tuple[int, str, str]],
+        Sequence[tuple[int, bytes]],
+        Sequence[int],
     ]:
-        """Since the last time: (connection, how many are finished, what to write); failures as
-        (request code, connection, opaque, whether it is JSON, error number); seconds that prepares,
-        commits and rollbacks took; log lines."""
+        """Since the last time: (connection, how many came over its adopted socket, how many are
+        finished, what to write); failures as (request code, connection, opaque, whether it is JSON,
+        error number); seconds that prepares, commits and rollbacks took; log lines; what came over
+        adopted sockets and is given back; sockets that should be taken back."""
         ...
 
     def first_decision(
@@ -103,8 +128,16 @@ class Native(Protocol):
 class Passenger(Protocol):
     """A connection that has requests under way here."""
 
-    def settled(self, count: int, content: bytes) -> None:
-        """So many requests are finished, with these answers."""
+    def settled(self, taken_count: int, count: int, content: bytes) -> None:
+        """So many requests came over its lent socket, so many are finished, with these answers."""
+        ...
+
+    def given(self, data: bytes) -> None:
+        """This came over its lent socket and is the loop's to read."""
+        ...
+
+    def disembark(self) -> None:
+        """Take the socket back."""
         ...
 
     def failed(self, code: int, opaque: int, form: Form, error: HalfHitchError) -> None:
@@ -172,6 +205,9 @@ class Express:
         if self._native is None:
             return
         self._native.open(self._partition_count())
+        self._native.take_ends(not self._is_asking())
+        for number in self._native.lingering():
+            self._disembark(number)
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._forget_at_s:
             self._forget_at_s = now_s + _ALLOWED_S
@@ -181,6 +217,8 @@ class Express:
         """Wait for what is in flight, tell of it, end."""
         if self._native is None:
             return
+        for passenger in list(self._passengers.values()):
+            passenger.disembark()
         await asyncio.to_thread(self._native.stop, drain_s)
         if self._native is None:
             return  # somebody else has stopped it meanwhile
@@ -224,6 +262,28 @@ class Express:
             return data, 0, 0
         return native.feed(number, data, room, not self._is_asking())
 
+    def adopt(self, number: int, socket: int, rooms: tuple[int, int]) -> bool:
+        """See `Native.adopt`."""
+        native = self._native
+        if native is None:
+            return False
+        native.take_ends(not self._is_asking())
+        return native.adopt(number, socket, rooms)
+
+    def release(self, number: int) -> tuple[bytes, int, int]:
+        """See `Native.release`."""
+        return (b"", 0, 0) if self._native is None else self._native.release(number)
+
+    def write(self, number: int, content: bytes) -> None:
+        """See `Native.write`."""
+        if self._native is not None:
+            self._native.write(number, content)
+
+    def asks(self) -> None:
+        """A check goes out."""
+        if self._native is not None:
+            self._native.take_ends(False)
+
     def first_decision(self, partition: int, identity: Identity) -> UnderWay | None:
         """What service.decisions.DecisionLog does not know of itself."""
         native = self._native
@@ -235,15 +295,37 @@ class Express:
 
     # -- what comes back -------------------------------------------------------------------------
 
+    def catch_up(self) -> None:
+        """Everything that has come back until now, at once."""
+        self._arrived()
+
+    def _disembark(self, number: int) -> None:
+        passenger = self._passengers.get(number)
+        if passenger is not None:
+            passenger.disembark()
+
     def _arrived(self) -> None:
         if self._native is None:
             return
-        finished, failures, prepared, committed, rolled_back, lines = self._native.take()
+        finished, failures, prepared, committed, rolled_back, lines, given, leaving = (
+            self._native.take()
+        )
         self._count(prepared, committed, rolled_back)
-        for number, count, content in finished:
+        for number, taken_count, count, content in finished:
             passenger = self._passengers.get(number)
             if passenger is not None:
-                passenger.settled(count, content)
+                passenger.settled(taken_count, count, content)
+        self._fail(failures)
+        for number, data in given:
+            passenger = self._passengers.get(number)
+            if passenger is not None:
+                passenger.given(data)
+        for number in leaving:
+            self._disembark(number)
+        for line in lines:
+            self._log(*line)
+
+    def _fail(self, failures: Sequence[tuple[int, int, int, bool, int]]) -> None:
         for code, number, opaque, is_json, error_number in failures:
             error = self._error_of(code, error_number)
             if code == codes.END_TRANSACTION:
@@ -253,8 +335,6 @@ class Express:
             passenger = self._passengers.get(number)
             if passenger is not None:
                 passenger.failed(code, opaque, Form.JSON if is_json else Form.BINARY, error)
-        for line in lines:
-            self._log(*line)
 
     def _count(
         self, prepared: Sequence[float], committed: Sequence[float], rolled_back: Sequence[float]

@@ -1,5 +1,6 @@
 """One connection's requests that go the native way: how many are under way, and what comes back."""
 
+import asyncio
 from typing import Final, Protocol
 
 from halfhitch.doors.rocketmq.express import Express
@@ -10,6 +11,8 @@ from halfhitch.wire.remoting.requests import Form, Frame, Send
 
 #: Digits of an id of ours after those that a connection's ids have in common.
 _POSITION_DIGITS: Final = 16
+#: Before a socket that came back is lent again.
+_ASHORE_S: Final = 1.0
 
 
 class Home(Protocol):
@@ -27,6 +30,14 @@ class Home(Protocol):
         """One is not any more, and this answers it."""
         ...
 
+    def given(self, data: bytes) -> None:
+        """What came over the socket while it was lent, and is to be read here."""
+        ...
+
+    def read_on(self) -> None:
+        """The socket is back, and everything that came over it has been given."""
+        ...
+
 
 class Refusing(Protocol):
     """The dispatcher."""
@@ -39,7 +50,20 @@ class Refusing(Protocol):
 class Ride:
     """See the module's text. An express.Passenger."""
 
-    __slots__ = ("_count", "_dispatcher", "_express", "_home", "_is_left", "_number", "held_bytes")
+    __slots__ = (
+        "_count",
+        "_dispatcher",
+        "_embark_at_s",
+        "_express",
+        "_home",
+        "_is_left",
+        "_loop",
+        "_number",
+        "_transport",
+        "held_bytes",
+        "is_aboard",
+        "is_away",
+    )
 
     def __init__(self, express: Express, home: Home, dispatcher: Refusing) -> None:
         self._express = express
@@ -48,6 +72,13 @@ class Ride:
         self._number = 0
         self._count = 0
         self._is_left = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._embark_at_s = 0.0
+        #: The socket is read and written natively.
+        self.is_aboard = False
+        #: Or was a moment ago, and the loop does not read it yet.
+        self.is_away = False
         #: Of a frame that is not complete.
         self.held_bytes = 0
 
@@ -69,13 +100,73 @@ class Ride:
     def feed(self, data: bytes, room: int) -> bytes:
         """What is given back, when at most `room` requests may be taken."""
         rest, count, self.held_bytes = self._express.feed(self._number, data, max(0, room))
+        self._took(count)
+        return b"" if rest is None else rest
+
+    # The socket.
+
+    @property
+    def may_embark(self) -> bool:
+        """Whether the socket may be lent now."""
+        return not self.is_away and self._loop.time() >= self._embark_at_s
+
+    def embark(self, transport: asyncio.Transport, rooms: tuple[int, int]) -> None:
+        """Have the socket read and written natively, until `disembark`.
+
+        With at most so many requests in flight: of this connection, of all. Nothing may wait to
+        be written by the transport, or two would write into each other's frames.
+        """
+        socket = transport.get_extra_info("socket")
+        self._embark_at_s = self._loop.time() + _ASHORE_S
+        if socket is None:
+            return
+        transport.pause_reading()
+        if self._express.adopt(self._number, socket.fileno(), rooms):
+            self._transport = transport
+            self.is_aboard = self.is_away = True
+        else:
+            transport.resume_reading()
+
+    def disembark(self) -> None:
+        """Take the socket back, if it is lent."""
+        transport = self._transport
+        if not self.is_aboard or transport is None:
+            return
+        self.is_aboard, self._transport = False, None
+        self._embark_at_s = self._loop.time() + _ASHORE_S
+        unsent, count, self.held_bytes = self._express.release(self._number)
+        if unsent and not transport.is_closing():
+            transport.write(unsent)
+        self._took(count)
+        self._loop.call_soon(self._ashore)
+
+    def _ashore(self) -> None:
+        self._express.catch_up()  # what came before is read before what comes now
+        self.is_away = False
+        self._home.read_on()
+
+    def write(self, content: bytes) -> None:
+        """What is not answered natively; while aboard."""
+        self._express.write(self._number, content)
+
+    def asks(self) -> None:
+        """A check goes out: ends are to be looked at."""
+        self._express.asks()
+
+    # What comes back.
+
+    def given(self, data: bytes) -> None:
+        """See express.Passenger."""
+        self._home.given(data)
+
+    def _took(self, count: int) -> None:
         if count:
             self._count += count
             self._home.taken(count)
-        return b"" if rest is None else rest
 
-    def settled(self, count: int, content: bytes) -> None:
+    def settled(self, taken_count: int, count: int, content: bytes) -> None:
         """See express.Passenger."""
+        self._took(taken_count)
         self._count -= count
         self._home.done(count, content)
         self._go()

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, cast
 
 from halfhitch.doors.rocketmq.access import AccessControl
-from halfhitch.doors.rocketmq.connection import Connection, Surroundings
+from halfhitch.doors.rocketmq.connection import Connection
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
 from halfhitch.doors.rocketmq.express import Express
 from halfhitch.doors.rocketmq.limits import Limits
@@ -22,6 +22,7 @@ from halfhitch.doors.rocketmq.links import Questioning
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.places import Places
 from halfhitch.doors.rocketmq.stats import Snapshot, Stats
+from halfhitch.doors.rocketmq.surroundings import Surroundings
 from halfhitch.doors.rocketmq.tls import PeekingListener
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
 from halfhitch.service.checking.api import CheckDesk

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import select
 import time
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,23 +13,21 @@ from hypothesis import strategies as st
 from halfhitch.adapters.native import carrier
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.wire.remoting import codes
-from halfhitch.wire.remoting.frame import encode, request
-from halfhitch.wire.remoting.requests import Form
-from harness.native import native, needs_native
+from harness.native import needs_native
+from harness.native_carrier import (
+    PARTITIONS,
+    PREFIX,
+    QUEUE_FULL,
+    TIMED_OUT,
+    Carried,
+    end,
+    half,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE_S = 15.0
-PREFIX = "0A00000100002694"
-REPLY_START = (
-    Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION),
-    "OTHER",
-    codes.ANSWERED_VERSION,
-)
-TIMED_OUT, QUEUE_FULL = -192, -184
 PURGED = (-151, -152)
-PARTITIONS = 4
 
 
 # -- what the adapter makes of settings and numbers ----------------------------------------------
@@ -62,66 +58,6 @@ def test_numbers_of_librdkafka_mean_what_they_mean_to_the_twin() -> None:
 # -- the carrier ---------------------------------------------------------------------------------
 
 
-class Carried:
-    """A carrier whose Kafka is not there, and what it has reported."""
-
-    def __init__(self, *, delivery_ms: int = 300, **more: int) -> None:
-        library = carrier.library()
-        assert library is not None
-        self.pipe = os.pipe()
-        for end in self.pipe:
-            os.set_blocking(end, False)
-        options = {
-            "bootstrap.servers": "127.0.0.1:1",
-            "enable.idempotence": True,
-            "message.timeout.ms": delivery_ms,
-            "socket.timeout.ms": min(300, delivery_ms),
-            "socket.connection.setup.timeout.ms": 1_000,
-            "log_level": 0,
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        self.it: Any = native.Native(
-            library,
-            carrier.native_options(options),
-            half_topic="half",
-            op_topic="op",
-            instance="shop-7",
-            reply_start=REPLY_START,
-            wake=self.pipe,
-            frame_bytes_max=100_000,
-            body_bytes_max=1_000,
-            message_bytes_max=10_000,
-        )
-        self.failures: list[tuple[int, int, int, bool, int]] = []
-        self.it.open(PARTITIONS)
-
-    def join(self, connection: int, *, group: str = "p", topic: str = "t") -> None:
-        self.it.connect(connection, PREFIX)
-        self.it.allow(connection, group, topic, group, topic, 3)
-
-    def feed(self, connection: int, data: bytes, room: int = 1_000) -> tuple[bytes, int, int]:
-        rest, taken, held_bytes = self.it.feed(connection, data, room, True)
-        return rest or b"", taken, held_bytes
-
-    def take(self) -> None:
-        finished, failures, prepared, committed, rolled_back, _ = self.it.take()
-        assert (finished, prepared, committed, rolled_back) == ([], [], [], [])
-        self.failures += failures
-
-    def until_failed(self, count: int) -> None:
-        give_up_s = time.monotonic() + DEADLINE_S
-        while len(self.failures) < count:
-            left_s = give_up_s - time.monotonic()
-            assert left_s > 0, f"{len(self.failures)} of {count} were reported"
-            select.select([self.pipe[0]], [], [], left_s)
-            self.take()
-
-    def close(self) -> None:
-        self.it.stop(0)
-        for end in self.pipe:
-            os.close(end)
-
-
 @pytest.fixture
 def carried() -> Iterator[Carried]:
     made = Carried()
@@ -143,31 +79,6 @@ def cutter() -> Iterator[Carried]:
     made = Carried()
     yield made
     made.close()
-
-
-def half(opaque: int, unique: str, *, group: str = "p", topic: str = "t") -> bytes:
-    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{group}\x02"
-    fields = {"a": group, "b": topic, "c": "TBW102", "d": "4", "e": "2", "f": "4",
-              "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false", "l": "0",
-              "m": "false"}  # fmt: skip
-    return encode(request(codes.SEND_MESSAGE_V2, opaque, fields, b"body", form=Form.BINARY))
-
-
-def end(
-    opaque: int, unique: str, decided: int = 8, *, group: str = "p", partition: int = 1
-) -> bytes:
-    fields = {
-        "producerGroup": group,
-        "tranStateTableOffset": "17",
-        "commitLogOffset": str(partition << 48 | 17),
-        "commitOrRollback": str(decided),
-        "fromTransactionCheck": "false",
-        "msgId": unique,
-        "transactionId": unique,
-    }
-    return encode(
-        request(codes.END_TRANSACTION, opaque, fields, flag=codes.ONE_WAY_FLAG, form=Form.BINARY)
-    )
 
 
 @needs_native

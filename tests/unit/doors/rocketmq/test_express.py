@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S, RemotingClient, Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 GROUP, TOPIC = "g", "orders"
@@ -44,6 +44,15 @@ class ScriptedNative:
         self.under_way: list[tuple[int, Frame]] = []
         self.decisions: dict[tuple[int, str, str], tuple[bool, bool]] = {}
         self.stops: list[float] = []
+        self.is_adopting = False
+        self.takes_ends = False
+        self.adopted: dict[int, socket.socket] = {}
+        self.idle: list[int] = []  # connections with an unfinished frame
+        self.unsent: dict[int, bytes] = {}
+        self._rooms = (0, 0)
+        self._taken: dict[int, int] = {}
+        self._given: list[tuple[int, bytes]] = []
+        self._leaving: list[int] = []
         self._held: dict[int, bytes] = {}
         self._finished: dict[int, tuple[int, bytes]] = {}
         self._failures: list[tuple[int, int, int, bool, int]] = []
@@ -109,24 +118,66 @@ class ScriptedNative:
             self._held[connection] = data
         return rest or None, taken, len(data)
 
-    def take(
-        self,
-    ) -> tuple[
-        Sequence[tuple[int, int, bytes]],
-        Sequence[tuple[int, int, int, int]],
-        Sequence[float],
-        Sequence[float],
-        Sequence[float],
-        Sequence[tuple[int, str, str]],
-    ]:
+    def adopt(self, connection: int, number: int, rooms: tuple[int, int]) -> bool:
+        if not self.is_adopting:
+            return False
+        self._rooms = rooms
+        own = self.adopted[connection] = socket.socket(fileno=os.dup(number))
+        own.setblocking(False)
+        asyncio.get_running_loop().add_reader(own, self._receive, connection)
+        return True
+
+    def _receive(self, connection: int) -> None:
+        data = self.adopted[connection].recv(65_536)
+        if not data:
+            self.send_ashore(connection)
+            return
+        in_flight = sum(number == connection for number, _ in self.under_way)
+        room = self._rooms[0] - in_flight
+        rest, taken, held = self.feed(connection, data, room, self.takes_ends)
+        self._taken[connection] = self._taken.get(connection, 0) + taken
+        if rest:
+            self._given.append((connection, rest))
+        self.idle = [connection] if held else []
+        self.wake()
+
+    def send_ashore(self, connection: int) -> None:
+        asyncio.get_running_loop().remove_reader(self.adopted[connection])
+        self._leaving.append(connection)
+        self.wake()
+
+    def release(self, connection: int) -> tuple[bytes, int, int]:
+        own = self.adopted.pop(connection)
+        asyncio.get_running_loop().remove_reader(own)
+        own.close()
+        held = len(self._held.get(connection, b""))
+        return self.unsent.pop(connection, b""), self._taken.pop(connection, 0), held
+
+    def write(self, connection: int, content: bytes) -> None:
+        self.adopted[connection].sendall(content)
+
+    def take_ends(self, yes: bool) -> None:
+        self.takes_ends = yes
+
+    def lingering(self) -> list[int]:
+        return self.idle
+
+    def take(self) -> Any:
         try:
             os.read(self._wake[0], 100)
         except BlockingIOError:
             pass
-        finished = [(number, *told) for number, told in self._finished.items()]
+        finished = []
+        for number in {**self._taken, **self._finished}:
+            count, content = self._finished.pop(number, (0, b""))
+            if content and number in self.adopted:
+                self.write(number, content)
+                content = b""
+            finished.append((number, self._taken.pop(number, 0), count, content))
         failures, seconds, lines = self._failures, self._seconds, self.lines
-        self._finished, self._failures, self._seconds, self.lines = {}, [], ([], [], []), []
-        return finished, failures, *seconds, lines  # type: ignore[return-value]
+        self._failures, self._seconds, self.lines = [], ([], [], []), []
+        given, leaving, self._given, self._leaving = self._given, self._leaving, [], []
+        return finished, failures, *seconds, lines, given, leaving
 
     def first_decision(
         self, partition: int, group: str, transaction_id: str
@@ -183,11 +234,13 @@ class Rig:
             log=lambda *line: self.lines.append(line),
         )
         self.failure: RuntimeError | None = None
+        self.is_adopting = False
 
     def _make(self, *, wake: tuple[int, int]) -> ScriptedNative:
         if self.failure is not None:
             raise self.failure
         self.made.append(ScriptedNative(wake))
+        self.made[-1].is_adopting = self.is_adopting
         return self.made[-1]
 
     @property
@@ -209,9 +262,11 @@ class Rig:
         await self.stage.until(lambda: len(self.native.under_way) == count, "so many under way")
 
 
-@pytest.fixture
-async def rig(stage: Any) -> Rig:
-    return Rig(stage)
+@pytest.fixture(params=["read by the loop", "lent"])
+async def rig(stage: Any, request: pytest.FixtureRequest) -> Rig:
+    made = Rig(stage)
+    made.is_adopting = request.param == "lent"
+    return made
 
 
 def half_bytes(opaque: int, unique: str) -> bytes:
@@ -271,6 +326,7 @@ async def test_what_is_given_back_goes_the_usual_way(rig: Rig) -> None:
     assert (await client.half("other", TOPIC, b"y", unique="U1")).code == 0
     assert len(rig.stage.it.halves()) == 2
     rig.is_asking = True  # each end must be looked at then
+    rig.express.asks()
     client.end(GROUP, sent, COMMIT)
     await rig.stage.until(lambda: len(rig.stage.it.decided()) == 1, "the decision")
     assert rig.native.under_way == []

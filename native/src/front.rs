@@ -1,0 +1,379 @@
+//! What connections send: whole requests that are carried out here, and what is given back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::carrier::{Carrier, lock};
+use crate::frame::{self, Cut};
+use crate::kafka::Producer;
+use crate::lanes::{EndItem, HalfItem, Waiting, memory_key};
+use crate::outbox::Outbox;
+use crate::{read, write};
+
+/// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
+const ROLLED_BACK: Duration = Duration::from_secs(60);
+/// Of these, twice; then the oldest are forgotten earlier.
+const ROLLED_BACK_MAX: usize = 100_000;
+/// Of a frame that came over an adopted socket; larger ones are the loop's to wait for.
+const ADOPTED_HELD_MAX: usize = 65_536;
+/// Of what such a socket brought and the loop has not read yet.
+const GIVEN_MAX: usize = 262_144;
+/// So long may a frame be unfinished before the loop looks after it.
+const LINGERING: Duration = Duration::from_secs(1);
+
+pub struct Topic {
+    pub kafka_topic: String,
+    pub partition_count: i32,
+}
+
+struct Group {
+    name: Arc<str>,
+    topics: HashMap<Vec<u8>, Topic>,
+}
+
+#[derive(Default)]
+struct Incoming {
+    held: Vec<u8>,
+    held_since: Option<Instant>,
+    needed: usize,
+    is_broken: bool,
+    groups: HashMap<Vec<u8>, Group>,
+}
+
+struct Known {
+    connections: HashMap<u64, Incoming>,
+    partition_count: u32,
+    rolled_back: [HashSet<String>; 2],
+    renewed: Instant,
+}
+
+/// What one call of `read` has found.
+struct Found<'a> {
+    halves: Vec<Waiting>,
+    ends: Vec<(i32, EndItem)>,
+    rest: Vec<u8>,
+    taken: usize,
+    is_broken: bool,
+    producer: &'a Arc<Producer>,
+    now: Instant,
+    born_ms: u128,
+}
+
+impl Known {
+    fn forget_rolled_back(&mut self, now: Instant) {
+        let is_old = now.duration_since(self.renewed) > ROLLED_BACK;
+        if is_old || self.rolled_back[0].len() >= ROLLED_BACK_MAX {
+            let [recent, older] = &mut self.rolled_back;
+            *older = std::mem::take(recent);
+            self.renewed = now;
+        }
+    }
+}
+
+fn take_held(incoming: &mut Incoming) -> Vec<u8> {
+    incoming.held_since = None;
+    std::mem::take(&mut incoming.held)
+}
+
+pub struct Bounds {
+    pub frame_bytes: usize,
+    pub body_bytes: usize,
+    pub message_bytes: usize,
+}
+
+/// Requests in flight: of a connection, and of all.
+#[derive(Clone, Copy, Default)]
+pub struct Rooms {
+    pub connection: usize,
+    pub all: usize,
+}
+
+pub struct Front {
+    pub carrier: Arc<Carrier>,
+    known: Mutex<Known>,
+    instance: String,
+    bounds: Bounds,
+}
+
+/// What `feed` gives: what is the twin's, how many are carried out here, bytes that wait for more.
+pub type Fed = (Vec<u8>, usize, usize);
+
+impl Front {
+    pub fn new(carrier: Arc<Carrier>, instance: String, bounds: Bounds) -> Front {
+        let known = Known {
+            connections: HashMap::new(),
+            partition_count: 0,
+            rolled_back: Default::default(),
+            renewed: Instant::now(),
+        };
+        Front { carrier, known: Mutex::new(known), instance, bounds }
+    }
+
+    pub fn open(&self, partition_count: u32) {
+        self.carrier.open(partition_count as usize);
+        lock(&self.known).partition_count = partition_count;
+    }
+
+    pub fn connect(&self, connection: u64, id_prefix: String) {
+        lock(&self.known).connections.insert(connection, Incoming::default());
+        lock(&self.carrier.results).connections.insert(connection, Outbox::new(id_prefix));
+    }
+
+    pub fn disconnect(&self, connection: u64) {
+        lock(&self.known).connections.remove(&connection);
+        let mut results = lock(&self.carrier.results);
+        if let Some(outbox) = results.connections.remove(&connection) {
+            results.under_way -= outbox.under_way;
+        }
+    }
+
+    pub fn allow(&self, connection: u64, names: [&str; 3], topic: Topic) {
+        let [group, topic_name, group_name] = names;
+        if read::plain_name(group_name.as_bytes()).is_none() {
+            return; // op records have it inside JSON
+        }
+        if let Some(incoming) = lock(&self.known).connections.get_mut(&connection) {
+            let found = incoming
+                .groups
+                .entry(group.as_bytes().to_vec())
+                .or_insert_with(|| Group { name: group_name.into(), topics: HashMap::new() });
+            found.topics.insert(topic_name.as_bytes().to_vec(), topic);
+        }
+    }
+
+    pub fn forget(&self) {
+        for incoming in lock(&self.known).connections.values_mut() {
+            incoming.groups.clear();
+        }
+    }
+
+    /// Connections with a frame that has been unfinished for a while.
+    pub fn lingering(&self) -> Vec<u64> {
+        let is_old = |incoming: &Incoming| {
+            incoming.held_since.is_some_and(|since| since.elapsed() > LINGERING)
+        };
+        let known = lock(&self.known);
+        let found = known.connections.iter().filter(|(_, incoming)| is_old(incoming));
+        found.map(|(connection, _)| *connection).collect()
+    }
+
+    /// Bytes of an unfinished frame.
+    pub fn held(&self, connection: u64) -> usize {
+        lock(&self.known).connections.get(&connection).map_or(0, |incoming| incoming.held.len())
+    }
+
+    pub fn feed(&self, connection: u64, data: &[u8], room: usize, takes_ends: bool) -> Fed {
+        let Some(producer) = self.carrier.taking() else {
+            return self.give_back(connection, data);
+        };
+        let (found, held) = self.read(connection, data, room, takes_ends, &producer);
+        if found.taken > 0 {
+            self.carrier.append(&producer, found.halves, found.ends);
+        }
+        (found.rest, found.taken, held)
+    }
+
+    /// From an adopted socket. False: the loop is to take it back.
+    pub fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+        let Some(producer) = self.carrier.taking() else {
+            let (rest, ..) = self.give_back(connection, data);
+            lock(&self.carrier.results).given.push((connection, rest));
+            return false;
+        };
+        let room = {
+            let results = lock(&self.carrier.results);
+            let own = results.connections.get(&connection).map_or(0, |outbox| outbox.under_way);
+            let all = rooms.all.saturating_sub(results.under_way);
+            all.min(rooms.connection.saturating_sub(own))
+        };
+        let (found, held) = self.read(connection, data, room, takes_ends, &producer);
+        let is_given = !found.rest.is_empty();
+        // Else it would be read faster than the loop can follow.
+        let mut is_full = found.is_broken || (is_given && found.taken == room);
+        {
+            // Before they can end: the loop counts them up first.
+            let mut results = lock(&self.carrier.results);
+            if let Some(outbox) = results.tell(connection) {
+                outbox.taken += found.taken as u32;
+                outbox.under_way += found.taken;
+                outbox.given_bytes += found.rest.len();
+                is_full |= outbox.given_bytes > GIVEN_MAX;
+                results.under_way += found.taken;
+            }
+            if is_given {
+                results.given.push((connection, found.rest));
+            }
+        }
+        if found.taken > 0 {
+            self.carrier.append(&producer, found.halves, found.ends);
+        }
+        if is_given {
+            self.carrier.wake();
+        }
+        !is_full && held <= ADOPTED_HELD_MAX
+    }
+
+    /// What began here ends there.
+    fn give_back(&self, connection: u64, data: &[u8]) -> Fed {
+        let mut known = lock(&self.known);
+        let mut rest = known.connections.get_mut(&connection).map_or_else(Vec::new, take_held);
+        rest.extend_from_slice(data);
+        (rest, 0, 0)
+    }
+
+    fn read<'a>(
+        &self,
+        connection: u64,
+        data: &[u8],
+        room: usize,
+        takes_ends: bool,
+        producer: &'a Arc<Producer>,
+    ) -> (Found<'a>, usize) {
+        let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut found = Found {
+            halves: Vec::new(),
+            ends: Vec::new(),
+            rest: Vec::new(),
+            taken: 0,
+            is_broken: false,
+            producer,
+            now: Instant::now(),
+            born_ms: born.as_millis(),
+        };
+        let mut guard = lock(&self.known);
+        let known = &mut *guard;
+        known.forget_rolled_back(found.now);
+        let Known { connections, partition_count, rolled_back, .. } = known;
+        let Some(incoming) = connections.get_mut(&connection).filter(|one| !one.is_broken) else {
+            found.rest.extend_from_slice(data);
+            found.is_broken = true;
+            return (found, 0);
+        };
+        let held = if incoming.held.is_empty() {
+            Vec::new()
+        } else {
+            incoming.held.extend_from_slice(data);
+            if incoming.held.len() < incoming.needed {
+                return (found, incoming.held.len());
+            }
+            take_held(incoming)
+        };
+        let mut left = if held.is_empty() { data } else { &held[..] };
+        while !left.is_empty() {
+            match frame::cut(left, self.bounds.frame_bytes) {
+                Cut::Whole(size) => {
+                    let (whole, after) = left.split_at(size);
+                    let is_taken = found.taken < room && {
+                        let read = frame::read(whole);
+                        read.is_some_and(|frame| match frame.code {
+                            read::SEND_V2 => {
+                                let known = (&*incoming, &*rolled_back, *partition_count);
+                                self.half(connection, &frame, known, &mut found).is_some()
+                            }
+                            read::END if takes_ends => {
+                                let known = (&*incoming, &mut *rolled_back, *partition_count);
+                                end(connection, &frame, known, &mut found).is_some()
+                            }
+                            _ => false,
+                        })
+                    };
+                    if is_taken {
+                        found.taken += 1;
+                    } else {
+                        found.rest.extend_from_slice(whole);
+                    }
+                    left = after;
+                }
+                Cut::Partial(needed) => {
+                    incoming.needed = needed;
+                    incoming.held = left.to_vec();
+                    incoming.held_since = Some(found.now);
+                    break;
+                }
+                Cut::Broken => {
+                    found.rest.extend_from_slice(left);
+                    incoming.is_broken = true;
+                    found.is_broken = true;
+                    break;
+                }
+            }
+        }
+        (found, incoming.held.len())
+    }
+
+    fn half(
+        &self,
+        connection: u64,
+        frame: &frame::Frame<'_>,
+        (incoming, rolled_back, partition_count): (&Incoming, &[HashSet<String>; 2], u32),
+        found: &mut Found<'_>,
+    ) -> Option<()> {
+        let send = read::send(frame)?;
+        let group = incoming.groups.get(send.group)?;
+        let topic = group.topics.get(send.topic)?;
+        if partition_count == 0
+            || !(0..topic.partition_count).contains(&send.queue_id)
+            || frame.body.len() > self.bounds.body_bytes
+            || send.size_bytes > self.bounds.message_bytes
+            || send.transaction_id.len() >= 128
+        {
+            return None;
+        }
+        if rolled_back.iter().any(|ids| !ids.is_empty()) {
+            let key = memory_key(&group.name, send.transaction_id);
+            if rolled_back.iter().any(|ids| ids.contains(&key)) {
+                return None;
+            }
+        }
+        let partition = write::partition(send.transaction_id, partition_count);
+        let marker = write::marker(found.born_ms, &self.instance);
+        let queue = send.queue_id.to_string();
+        let headers = write::half_headers(&send, &marker, &group.name, &topic.kafka_topic, &queue);
+        let count = headers.len();
+        let headers = found.producer.headers(headers, count);
+        found.halves.push(Waiting {
+            item: Box::new(HalfItem {
+                form: frame.form,
+                connection,
+                opaque: frame.opaque,
+                queue_id: send.queue_id,
+                partition: partition as i32,
+                transaction_id: send.transaction_id.to_owned(),
+                began: found.now,
+            }),
+            key: send.keys.map(<[u8]>::to_vec),
+            value: frame.body.to_vec(),
+            headers,
+        });
+        Some(())
+    }
+}
+
+fn end(
+    connection: u64,
+    frame: &frame::Frame<'_>,
+    (incoming, rolled_back, partition_count): (&Incoming, &mut [HashSet<String>; 2], u32),
+    found: &mut Found<'_>,
+) -> Option<()> {
+    let end = read::end(frame)?;
+    let group = incoming.groups.get(end.group)?;
+    if end.partition >= i64::from(partition_count) {
+        return None;
+    }
+    if !end.is_commit {
+        rolled_back[0].insert(memory_key(&group.name, end.transaction_id));
+    }
+    let item = EndItem {
+        form: frame.form,
+        connection,
+        opaque: frame.opaque,
+        identity: (group.name.clone(), end.transaction_id.to_owned()),
+        half_offset: end.half_offset,
+        is_commit: end.is_commit,
+        is_first: false,
+        began: found.now,
+    };
+    found.ends.push((end.partition as i32, item));
+    Some(())
+}

@@ -1,0 +1,82 @@
+//! What one connection is to be told, and its socket while that is adopted.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+pub struct Outbox {
+    pub id_prefix: String,
+    /// Answers that nobody has written yet.
+    pub out: Vec<u8>,
+    /// Requests that ended since the loop was told.
+    pub finished: u32,
+    /// Requests that came over the adopted socket since the loop was told.
+    pub taken: u32,
+    /// What came so and was given back, and the loop has not taken.
+    pub given_bytes: usize,
+    /// Of all those that came so, how many have not ended.
+    pub under_way: usize,
+    /// Among those with something to be told.
+    pub is_ready: bool,
+    pub socket: Option<Arc<TcpStream>>,
+    is_stalled: bool,
+}
+
+pub enum Flushed {
+    Sent,
+    /// Just now: the loop is to take the socket back, it knows how to wait for a slow reader.
+    Stalled,
+    NotOurs,
+}
+
+impl Outbox {
+    pub fn new(id_prefix: String) -> Outbox {
+        Outbox {
+            id_prefix,
+            out: Vec::new(),
+            finished: 0,
+            taken: 0,
+            given_bytes: 0,
+            under_way: 0,
+            is_ready: false,
+            socket: None,
+            is_stalled: false,
+        }
+    }
+
+    pub fn adopt(&mut self, socket: Arc<TcpStream>) {
+        self.socket = Some(socket);
+        self.is_stalled = false;
+    }
+
+    /// Write what waits, as far as the kernel takes it.
+    pub fn flush(&mut self) -> Flushed {
+        let Some(socket) = &self.socket else {
+            return Flushed::NotOurs;
+        };
+        if self.is_stalled || self.out.is_empty() {
+            return Flushed::Sent;
+        }
+        let sent = send(socket, &self.out);
+        if sent == self.out.len() {
+            self.out.clear();
+            return Flushed::Sent;
+        }
+        self.out.drain(..sent);
+        self.is_stalled = true;
+        Flushed::Stalled
+    }
+}
+
+/// How much of it was written before the kernel took no more, or the connection failed.
+fn send(mut socket: &TcpStream, data: &[u8]) -> usize {
+    let mut sent = 0;
+    while sent < data.len() {
+        match socket.write(&data[sent..]) {
+            Ok(count) if count > 0 => sent += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    sent
+}

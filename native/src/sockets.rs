@@ -1,0 +1,144 @@
+//! Sockets that are read here, so that no request waits for the interpreter.
+//!
+//! The loop lends them: it goes on owning the connection, and takes the socket back whenever
+//! something is not plain sailing (the end, a slow reader, too much under way, a large frame).
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use polling::{Event, Events, PollMode, Poller};
+
+use crate::carrier::lock;
+use crate::front::{Front, Rooms};
+
+const ROOM_BYTES: usize = 262_144;
+const EVENTS_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+struct Lent {
+    socket: Arc<TcpStream>,
+    rooms: Rooms,
+    is_read: bool,
+}
+
+pub struct Sockets {
+    front: Arc<Front>,
+    poller: Poller,
+    lent: Mutex<HashMap<u64, Arc<Mutex<Lent>>>>,
+    pub takes_ends: AtomicBool,
+    is_stopping: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Sockets {
+    pub fn start(front: Arc<Front>) -> std::io::Result<Arc<Sockets>> {
+        let sockets = Arc::new(Sockets {
+            front,
+            poller: Poller::new()?,
+            lent: Mutex::new(HashMap::new()),
+            takes_ends: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        });
+        let own = sockets.clone();
+        let thread = std::thread::Builder::new().name("hh-read".to_owned());
+        *lock(&sockets.thread) = Some(thread.spawn(move || own.run())?);
+        Ok(sockets)
+    }
+
+    /// Read and write this socket from now on; false: it cannot be.
+    pub fn adopt(&self, connection: u64, fd: c_int, rooms: Rooms) -> bool {
+        let Ok(socket) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
+            return false;
+        };
+        let socket = Arc::new(TcpStream::from(socket));
+        let is_connected = lock(&self.front.carrier.results).connections.contains_key(&connection);
+        if !is_connected || self.is_stopping.load(Ordering::Relaxed) {
+            return false;
+        }
+        let lent = Arc::new(Mutex::new(Lent { socket: socket.clone(), rooms, is_read: true }));
+        lock(&self.lent).insert(connection, lent);
+        // Left by `release`, before the socket is closed.
+        let readable = Event::readable(connection as usize);
+        let watched = unsafe { self.poller.add_with_mode(&*socket, readable, PollMode::Level) };
+        if watched.is_err() {
+            lock(&self.lent).remove(&connection);
+            return false;
+        }
+        if let Some(outbox) = lock(&self.front.carrier.results).connections.get_mut(&connection) {
+            outbox.adopt(socket);
+        }
+        true
+    }
+
+    /// Back to the loop: what is still to be written, and how many requests it has not been told
+    /// of. When this returns, nothing more is read or written here.
+    pub fn release(&self, connection: u64) -> (Vec<u8>, u32) {
+        if let Some(lent) = lock(&self.lent).remove(&connection) {
+            let mut lent = lock(&lent); // waits for what is being read
+            if lent.is_read {
+                lent.is_read = false;
+                let _ = self.poller.delete(&*lent.socket);
+            }
+        }
+        let mut results = lock(&self.front.carrier.results);
+        let Some(outbox) = results.connections.get_mut(&connection) else {
+            return (Vec::new(), 0);
+        };
+        outbox.socket = None;
+        (std::mem::take(&mut outbox.out), std::mem::take(&mut outbox.taken))
+    }
+
+    fn run(&self) {
+        let mut room = vec![0u8; ROOM_BYTES];
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_stopping.load(Ordering::Relaxed) {
+            events.clear();
+            if self.poller.wait(&mut events, None).is_err() {
+                continue; // interrupted
+            }
+            for event in events.iter() {
+                self.look(event.key as u64, &mut room);
+            }
+        }
+    }
+
+    fn look(&self, connection: u64, room: &mut [u8]) {
+        let Some(lent) = lock(&self.lent).get(&connection).cloned() else {
+            return; // released meanwhile
+        };
+        let mut lent = lock(&lent);
+        if lent.is_read && !self.receive(connection, &lent, room) {
+            lent.is_read = false;
+            let _ = self.poller.delete(&*lent.socket);
+            lock(&self.front.carrier.results).leaving.push(connection);
+            self.front.carrier.wake();
+        }
+    }
+
+    /// False: the loop is to take it back.
+    fn receive(&self, connection: u64, lent: &Lent, room: &mut [u8]) -> bool {
+        match (&*lent.socket).read(room) {
+            Ok(0) => false,
+            Ok(count) => {
+                let takes_ends = self.takes_ends.load(Ordering::Relaxed);
+                self.front.arrived(connection, &room[..count], lent.rooms, takes_ends)
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let _ = self.poller.notify();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
