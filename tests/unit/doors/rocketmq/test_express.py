@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import ssl
@@ -628,3 +629,87 @@ async def test_who_stops_it_twice_closes_its_pipe_once(rig: Rig) -> None:
     await asyncio.gather(rig.express.stop(0), rig.express.stop(0))
     await rig.express.stop(0)
     assert rig.native.stops
+
+
+# -- sockets that are lent -----------------------------------------------------------------------
+
+
+@pytest.fixture
+async def lender(stage: Any) -> Rig:
+    made = Rig(stage)
+    made.is_adopting = True
+    return made
+
+
+async def lent(rig: Rig, **options: Any) -> tuple[Any, RemotingClient, Sent]:
+    """As `rider`, and the socket is lent."""
+    door, client, sent = await rig.rider(**options)
+    await native_half(rig, client, "lent")
+    assert rig.native.adopted
+    return door, client, sent
+
+
+async def native_half(rig: Rig, client: RemotingClient, unique: str) -> None:
+    asked = asyncio.create_task(client.half(GROUP, TOPIC, b"y", unique=unique))
+    await rig.until_under_way(1)
+    rig.native.finish()
+    assert (await within(asked)).code == 0
+
+
+async def test_a_socket_is_lent_once_something_goes_the_native_way(lender: Rig) -> None:
+    _, client, _ = await lent(lender)
+    assert (await client.heartbeat(GROUP)).code == 0
+    await native_half(lender, client, "U1")
+    assert lender.native.adopted
+
+
+async def test_what_a_slow_reader_left_unsent_comes_before_what_follows(lender: Rig) -> None:
+    _, client, _ = await lent(lender)
+    ((number, _),) = lender.native.adopted.items()
+    first = answer_to(client, 900)
+    (asked,) = Frames().feed(encode(request(codes.HEART_BEAT, 900, {}, b"")))
+    whole = reply(asked, codes.SUCCESS, None, {})
+    lender.native.write(number, whole[:7])
+    lender.native.unsent[number] = whole[7:]
+    lender.native.send_ashore(number)
+    assert (await client.heartbeat(GROUP)).code == 0
+    assert (await within(first)).code == 0
+    assert lender.native.adopted == {}
+
+
+async def test_a_socket_that_came_back_is_lent_again_after_a_while(lender: Rig) -> None:
+    _, client, _ = await lent(lender)
+    (number,) = lender.native.adopted
+    lender.native.send_ashore(number)
+    await lender.stage.until(lambda: not lender.native.adopted, "taken back")
+    for count in itertools.count():
+        await native_half(lender, client, f"V{count}")
+        if lender.native.adopted:
+            break
+    assert (await client.heartbeat(GROUP)).code == 0
+
+
+async def test_who_leaves_while_his_socket_is_lent_is_gone(lender: Rig) -> None:
+    door, client, _ = await lent(lender)
+    assert door.snapshot().connection_count == 1
+    client._writer.close()
+    await lender.stage.until(lambda: door.snapshot().connection_count == 0, "gone")
+    assert (lender.native.adopted, lender.native.connected) == ({}, {})
+
+
+async def test_while_kafka_is_away_no_socket_stays_lent(lender: Rig) -> None:
+    _, client, _ = await lent(lender)
+    lender.stage.unready = ["Kafka is away"]
+    await lender.stage.until(lambda: not lender.native.adopted, "taken back")
+    assert (await client.half(GROUP, TOPIC, b"y", unique="U1")).code != 0
+
+
+async def test_a_connection_that_only_talks_natively_is_not_idle(lender: Rig) -> None:
+    _, client, _ = await lent(lender, limits={"idle_s": 0.5})
+    until_s = asyncio.get_running_loop().time() + 1.5
+    count = 0
+    while asyncio.get_running_loop().time() < until_s:
+        await native_half(lender, client, f"V{count}")
+        count += 1
+        await asyncio.sleep(0.05)
+    assert count > 5
