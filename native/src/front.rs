@@ -83,7 +83,7 @@ pub struct Bounds {
 }
 
 /// Requests in flight: of a connection, and of all.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Rooms {
     pub connection: usize,
     pub all: usize,
@@ -165,7 +165,7 @@ impl Front {
 
     pub fn feed(&self, connection: u64, data: &[u8], room: usize, takes_ends: bool) -> Fed {
         let Some(producer) = self.carrier.taking() else {
-            return self.give_back(connection, data);
+            return (self.give_back(connection, data), 0, 0);
         };
         let (found, held) = self.read(connection, data, room, takes_ends, &producer);
         if found.taken > 0 {
@@ -177,7 +177,7 @@ impl Front {
     /// From an adopted socket. False: the loop is to take it back.
     pub fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
         let Some(producer) = self.carrier.taking() else {
-            let (rest, ..) = self.give_back(connection, data);
+            let rest = self.give_back(connection, data);
             lock(&self.carrier.results).given.push((connection, rest));
             return false;
         };
@@ -215,11 +215,11 @@ impl Front {
     }
 
     /// What began here ends there.
-    fn give_back(&self, connection: u64, data: &[u8]) -> Fed {
+    fn give_back(&self, connection: u64, data: &[u8]) -> Vec<u8> {
         let mut known = lock(&self.known);
         let mut rest = known.connections.get_mut(&connection).map_or_else(Vec::new, take_held);
         rest.extend_from_slice(data);
-        (rest, 0, 0)
+        rest
     }
 
     fn read<'a>(

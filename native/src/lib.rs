@@ -1,6 +1,6 @@
 //! The two requests of a RocketMQ transaction, carried out without the interpreter.
 //!
-//! A door gives what its connections receive. Requests of the usual kind, of groups and topics that
+//! A door gives what its connections receive, or lends their sockets. Requests of the usual kind, of groups and topics that
 //! the interpreted twin has taken a moment ago, are carried out here; everything else is given back.
 
 mod carrier;
@@ -199,13 +199,8 @@ impl Native {
                 }
                 let counts =
                     (std::mem::take(&mut outbox.taken), std::mem::take(&mut outbox.finished));
-                finished.push((connection, counts.0, counts.1, content));
-            }
-        }
-        let given: Vec<(u64, Vec<u8>)> = std::mem::take(&mut results.given);
-        for (connection, _) in &given {
-            if let Some(outbox) = results.connections.get_mut(connection) {
                 outbox.given_bytes = 0;
+                finished.push((connection, counts.0, counts.1, content));
             }
         }
         (
@@ -215,7 +210,11 @@ impl Native {
             std::mem::take(&mut results.committed_s),
             std::mem::take(&mut results.rolled_back_s),
             std::mem::take(&mut results.lines),
-            given.iter().map(|(number, data)| (*number, PyBytes::new(py, data))).collect(),
+            results
+                .given
+                .drain(..)
+                .map(|(number, data)| (number, PyBytes::new(py, &data)))
+                .collect(),
             std::mem::take(&mut results.leaving),
         )
     }

@@ -54,6 +54,9 @@ impl Sockets {
 
     /// Read and write this socket from now on; false: it cannot be.
     pub fn adopt(&self, connection: u64, fd: c_int, rooms: Rooms) -> bool {
+        if fd < 0 {
+            return false; // closed: nothing to borrow
+        }
         let Ok(socket) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
             return false;
         };
@@ -80,7 +83,8 @@ impl Sockets {
     /// Back to the loop: what is still to be written, and how many requests it has not been told
     /// of. When this returns, nothing more is read or written here.
     pub fn release(&self, connection: u64) -> (Vec<u8>, u32) {
-        if let Some(lent) = lock(&self.lent).remove(&connection) {
+        let lent = lock(&self.lent).remove(&connection);
+        if let Some(lent) = lent {
             let mut lent = lock(&lent); // waits for what is being read
             if lent.is_read {
                 lent.is_read = false;

@@ -94,6 +94,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_double_nothing(
         sidecar.wait_settled()
     seen = ids_on(kafka.bootstrap, topic)
     assert len(seen) == len(set(seen))
+    assert set(shoppers.committed) <= set(seen)
     assert set(seen) <= set(shoppers.committed) | set(shoppers.unclear)
 
 

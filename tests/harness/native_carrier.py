@@ -1,4 +1,4 @@
-"""A native carrier whose Kafka is not there, and what its clients send."""
+"""A native carrier, and what its clients send."""
 
 from __future__ import annotations
 

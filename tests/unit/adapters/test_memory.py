@@ -189,6 +189,7 @@ def test_a_reader_that_waits_is_woken_by_a_record(kafka: MemoryKafka) -> None:
     reader = MemoryPartitionReader(kafka)
     reader.begin(None, None)
     assert reader.read(0.0).half == []
+    assert reader.half_read_to() == reader.half_end()
     timer = threading.Timer(0.05, lambda: kafka.append(kafka.half_topic, 0, None, b"news", []))
     timer.start()
     began_s = time.monotonic()

@@ -3,7 +3,7 @@
 The native carrier takes the bytes of a connection first. Half messages and one-way ends of the
 usual kind never reach the interpreter: they are read, appended to Kafka and answered by native
 threads, and what is to be written comes back in bursts. Everything else it gives back, and that
-goes the way of all requests.
+goes the way of all requests. While all is plain sailing it is lent the socket itself (ride.py).
 
 It takes only what the interpreted door has taken for the same group and topic, over the same
 connection, not more than a moment ago: whoever is allowed what is judged in one place. What the
@@ -194,7 +194,7 @@ class Express:
             )
             self._close()
         else:
-            asyncio.get_running_loop().add_reader(self._ends[0], self._arrived)
+            asyncio.get_running_loop().add_reader(self._ends[0], self.catch_up)
             logger.info(
                 "half messages and one-way ends of RocketMQ's clients go the native way",
                 extra={"action": "native_used"},
@@ -222,7 +222,7 @@ class Express:
         await asyncio.to_thread(self._native.stop, drain_s)
         if self._native is None:
             return  # somebody else has stopped it meanwhile
-        self._arrived()
+        self.catch_up()
         asyncio.get_running_loop().remove_reader(self._ends[0])
         self._native = None
         self._close()
@@ -295,16 +295,13 @@ class Express:
 
     # -- what comes back -------------------------------------------------------------------------
 
-    def catch_up(self) -> None:
-        """Everything that has come back until now, at once."""
-        self._arrived()
-
     def _disembark(self, number: int) -> None:
         passenger = self._passengers.get(number)
         if passenger is not None:
             passenger.disembark()
 
-    def _arrived(self) -> None:
+    def catch_up(self) -> None:
+        """Hand on what has come back until now."""
         if self._native is None:
             return
         finished, failures, prepared, committed, rolled_back, lines, given, leaving = (

@@ -1,4 +1,7 @@
-"""One connection's requests that go the native way: how many are under way, and what comes back."""
+"""One connection's requests that go the native way: how many are under way, and what comes back.
+
+And its socket: who reads and writes it at the moment.
+"""
 
 import asyncio
 from typing import Final, Protocol
@@ -61,7 +64,6 @@ class Ride:
         "_number",
         "_transport",
         "held_bytes",
-        "is_aboard",
         "is_away",
     )
 
@@ -75,9 +77,7 @@ class Ride:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._embark_at_s = 0.0
-        #: The socket is read and written natively.
-        self.is_aboard = False
-        #: Or was a moment ago, and the loop does not read it yet.
+        #: The loop does not read the socket: it is lent, or was a moment ago.
         self.is_away = False
         #: Of a frame that is not complete.
         self.held_bytes = 0
@@ -106,6 +106,11 @@ class Ride:
     # The socket.
 
     @property
+    def is_aboard(self) -> bool:
+        """Whether the socket is read and written natively."""
+        return self._transport is not None
+
+    @property
     def may_embark(self) -> bool:
         """Whether the socket may be lent now."""
         return not self.is_away and self._loop.time() >= self._embark_at_s
@@ -123,16 +128,16 @@ class Ride:
         transport.pause_reading()
         if self._express.adopt(self._number, socket.fileno(), rooms):
             self._transport = transport
-            self.is_aboard = self.is_away = True
+            self.is_away = True
         else:
             transport.resume_reading()
 
     def disembark(self) -> None:
         """Take the socket back, if it is lent."""
         transport = self._transport
-        if not self.is_aboard or transport is None:
+        if transport is None:
             return
-        self.is_aboard, self._transport = False, None
+        self._transport = None
         self._embark_at_s = self._loop.time() + _ASHORE_S
         unsent, count, self.held_bytes = self._express.release(self._number)
         if unsent and not transport.is_closing():

@@ -210,6 +210,7 @@ def test_a_socket_can_be_lent_again(lent: Lent) -> None:
 
 def test_what_is_no_socket_is_not_adopted(lent: Lent) -> None:
     assert not lent.carried.it.adopt(1, 99_999, ROOMS)
+    assert not lent.carried.it.adopt(1, -1, ROOMS), "closed"
     assert not lent.carried.it.adopt(2, lent.own.fileno(), ROOMS), "nobody connected"
 
 
