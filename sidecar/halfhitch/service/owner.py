@@ -9,46 +9,37 @@ Used by one thread. Not here: threads, retries of a whole takeover (worker.py), 
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import DecisionRead, DoneMark, DoneRead, Identity, Resolution, Standing
+from halfhitch.core.model import DoneMark, Identity, Resolution, Standing
 from halfhitch.crash_points import reached
-from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import (
     Clock,
     Observer,
     PartitionReader,
     PartitionWriter,
-    StoredRecord,
     WriteOutcome,
 )
 from halfhitch.service.checkback import CheckBack
 from halfhitch.service.detours import Detours
+from halfhitch.service.feeding import Feed
 from halfhitch.service.forwarding import Forwarder
 from halfhitch.service.pace import Pace
-from halfhitch.service.payloads import PayloadCache, payload_of
+from halfhitch.service.payloads import PayloadCache
 from halfhitch.service.replay import replay
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.service.trimming import Trimmer
-from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
-from halfhitch.wire.half import Garbage
 
 logger = logging.getLogger(__name__)
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _ROLLBACK: Final = Resolution.ROLLBACK
-
-#: So often Kafka is asked whether early decisions can be dropped; they wait a minute anyway.
-_EARLY_ASK_S: Final = 5.0
-#: With so many op records waiting for halves the op log is read no further; one more read of it may
-#: come on top.
-_WAITING_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +113,10 @@ class PartitionOwner:
         self.pace = Pace(clock.monotonic_s)
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
-        # Entries of op records that speak of halves not read yet; see _feed_waiting.
-        # Bounded: see _WAITING_MAX.
-        self._waiting: deque[tuple[int, Sequence[op_wire.OpRead]]] = deque()
-        self._half_end = 0  # of the half log, when it was last asked for
-        self._early_asked_s = 0.0
-        self._newest_half_ms = 0
-        self._last_half_ms = 0  # of the half read last: a broker's clock may have been set back
+        self._feed = Feed(
+            partition, reader=reader, payloads=self._payloads, observer=observer, clock=clock
+        )
         self._op_held = False
-        self._oldest_op_ms: int | None = None  # read since the last step
-        # Broker time: the newest record's, plus what has passed here since it was read.
-        self._log_time_ms = 0
-        self._log_time_read_s = 0.0
 
     # -- takeover --------------------------------------------------------------------------------
 
@@ -144,9 +127,7 @@ class PartitionOwner:
         self.checkback.put_back()
         self._payloads.clear()
         self._detours.clear()
-        self._waiting.clear()
-        self._half_end = 0
-        self._newest_half_ms = self._last_half_ms = 0
+        self._feed.clear()
         self._writer.fence()
         self._stored = self._reader.committed_positions()
         reached("after_positions")
@@ -160,14 +141,14 @@ class PartitionOwner:
         )
         replayed = replay(
             self._reader,
-            lambda batch: self._feed(ledger, batch.half, batch.op),
-            is_fed_to=lambda op_end: not self._waiting or self._waiting[0][0] >= op_end,
+            lambda batch: self._feed.take(ledger, batch.half, batch.op),
+            is_fed_to=self._feed.is_fed_to,
             clock=self._clock,
             partition=self.partition,
         )
         reached("after_replay")
         ledger.foreign_count = 0
-        self.checkback.start_clock(self._last_half_ms)
+        self.checkback.start_clock(self._feed.last_half_ms)
         self._trimmer.begin(half_start, op_start)
         self._op_held = False
         self._ledger = ledger
@@ -189,21 +170,21 @@ class PartitionOwner:
         Raises StepFailedError (call again after a pause) or OutcomeLostError, KafkaUnavailable,
         TopologyError (take over again).
         """
-        ledger = self._working_ledger()
-        batch = self.pace.read(self._reader, min(wait_s, 0.01) if self._waiting else wait_s)
+        ledger, feed = self._working_ledger(), self._feed
+        batch = self.pace.read(self._reader, min(wait_s, 0.01) if feed.is_waiting else wait_s)
         reached("after_read")
         self.checkback.tick(ledger)
-        self._feed(ledger, batch.half, batch.op)
+        feed.take(ledger, batch.half, batch.op)
         if ledger.foreign_count:
             raise OutcomeLostError(
                 f"somebody else carries out transactions of half partition {self.partition}"
             )
-        self._expire_early(ledger)
+        feed.expire_early(ledger)
         if ledger.checks.incomplete:
             is_caught_up = self._reader.half_read_to() >= self._reader.half_end()
             ledger.end_incomplete(is_caught_up=is_caught_up)
         self._hold_or_release_op(ledger)
-        rooms = self.checkback.begin(ledger, is_fed=not self._waiting)
+        rooms = self.checkback.begin(ledger, is_fed=not feed.is_waiting)
         step = ledger.plan(
             message_count_max=self._forwarder.messages_max,
             bytes_max=self._limits.batch_bytes_max,
@@ -220,144 +201,14 @@ class PartitionOwner:
         self._write(ledger, step)
         return True
 
-    def _expire_early(self, ledger: Ledger) -> None:
-        """Drop decisions whose half never came.
-
-        On a busy partition the newest half's own time tells how far the half log was read. On a
-        quiet one our clock does, but only when Kafka says that nothing is left to be read: a half
-        log that cannot be fetched for a while is not one that has ended.
-        """
-        now_s = self._clock.monotonic_s()
-        if ledger.early_count == 0 or now_s - self._early_asked_s < _EARLY_ASK_S:
-            return
-        self._early_asked_s = now_s
-        at_end = self._reader.half_read_to() >= self._reader.half_end()
-        ledger.expire_early(self._now_ms() if at_end else self._newest_half_ms)
-        if ledger.unknown_decision_count:
-            self._observer.unknown_decisions(ledger.unknown_decision_count)
-            ledger.unknown_decision_count = 0
-
     def _hold_or_release_op(self, ledger: Ledger) -> None:
-        reads_op = ledger.reads_op and len(self._waiting) < _WAITING_MAX
+        reads_op = ledger.reads_op and self._feed.has_room
         if self._op_held is reads_op:
             if reads_op:
                 self._reader.release_op()
             else:
                 self._reader.hold_op()
             self._op_held = not reads_op
-
-    def _feed(
-        self, ledger: Ledger, halves: Sequence[StoredRecord], ops: Sequence[StoredRecord]
-    ) -> None:
-        garbage = 0
-        for record in halves:
-            garbage += self._feed_half(ledger, record)
-        if garbage:
-            self._observer.garbage("half", garbage)
-            garbage = 0
-        if self._waiting:
-            self._feed_waiting(ledger)
-        for record in ops:
-            garbage += self._feed_op(ledger, record)
-        if garbage:
-            self._observer.garbage("op", garbage)
-        if ops and self._oldest_op_ms is None:
-            self._oldest_op_ms = ops[0].timestamp()[1]
-        newest = ops[-1] if ops else halves[-1] if halves else None
-        if newest is not None:
-            self._log_time_ms = max(self._log_time_ms, newest.timestamp()[1])
-            self._log_time_read_s = self._clock.monotonic_s()
-
-    def _feed_half(self, ledger: Ledger, record: StoredRecord) -> int:
-        half_offset, payload = record.offset(), payload_of(record)
-        event = half_wire.read_identity(
-            half_offset, record.timestamp()[1], payload.size_bytes, payload.headers
-        )
-        if isinstance(event, Garbage):
-            self._refuse_newer("half", event)
-            logger.warning(
-                "half record %d of partition %d is passed over: %s",
-                half_offset,
-                self.partition,
-                event.reason,
-                extra={"action": "garbage_half"},
-            )
-            ledger.pass_half(half_offset)
-            return 1
-        ledger.half(event)
-        self._last_half_ms = stored_ms = event.stored_at_ms
-        if stored_ms > self._newest_half_ms:
-            self._newest_half_ms = stored_ms
-        self._payloads.put(half_offset, payload)
-        return 0
-
-    def _feed_op(self, ledger: Ledger, record: StoredRecord) -> int:
-        op_offset = record.offset()
-        events = op_wire.read(op_offset, record.timestamp()[1], record.value(), record.headers())
-        if isinstance(events, Garbage):
-            self._refuse_newer("op", events)
-            logger.warning(
-                "op record %d of partition %d is passed over: %s",
-                op_offset,
-                self.partition,
-                events.reason,
-                extra={"action": "garbage_op"},
-            )
-        is_garbage = isinstance(events, Garbage)
-        # It takes its turn behind those that wait: passing it at once would move the position, and
-        # so the op watermark, beyond decisions that have not been fed.
-        self._waiting.append((op_offset, () if isinstance(events, Garbage) else events))
-        self._feed_waiting(ledger)
-        return int(is_garbage)
-
-    def _refuse_newer(self, log: str, garbage: Garbage) -> None:
-        """While releases are mixed: what a newer one wrote must not be passed over."""
-        if garbage.is_newer:
-            raise TopologyError(
-                f"{log} record {garbage.log_offset} of partition {self.partition} was written by a "
-                f"newer release ({garbage.reason}); upgrade this instance: until then it leaves "
-                "the partition alone"
-            )
-
-    def _feed_waiting(self, ledger: Ledger) -> None:
-        """Feed op entries in log order, but none before the halves it speaks of.
-
-        Two logs are read, and the op log may be ahead. A decision that is fed before its half has
-        to wait in the ledger while later ones pass it: two messages of one key would change places.
-        """
-        while self._waiting and not self._is_ahead(ledger, self._waiting[0][1]):
-            op_offset, events = self._waiting.popleft()
-            for event in events:
-                if isinstance(event, DecisionRead):
-                    ledger.decision(event)
-                else:
-                    ledger.op(event)
-                    if isinstance(event, DoneRead):  # a predecessor's: ours are gone already
-                        self._payloads.let_go(event.half_offsets)
-            if not events:
-                ledger.pass_op(op_offset)
-
-    def _is_ahead(self, ledger: Ledger, events: Sequence[op_wire.OpRead]) -> bool:
-        """Whether halves that these entries name are still to be read.
-
-        A decision follows the acknowledgement of its halves, so they lie below the half log's end
-        by now; a hint beyond the end is a stranger's invention and not waited for. Halves that we
-        have appended anew ourselves, for a check, are there for certain, wherever they lie.
-        """
-        if ledger.unread_copies and any(
-            isinstance(event, DecisionRead) and ledger.awaits_copies(event.identity)
-            for event in events
-        ):
-            return True
-        hint = -1
-        for event in events:
-            if isinstance(event, DecisionRead) and event.half_hint > hint:
-                hint = event.half_hint
-        if hint < max(ledger.positions[0], self._reader.half_read_to()):
-            return False  # or it names a place where no record is: a marker's
-        if hint >= self._half_end:
-            self._half_end = self._reader.half_end()
-        return hint < self._half_end
 
     # -- one step --------------------------------------------------------------------------------
 
@@ -432,10 +283,10 @@ class PartitionOwner:
             self._observer.conflict(conflict.kind, 1)
         self._on_done(self.partition, step.done)
         reached("after_told")
-        if self._oldest_op_ms is not None:
+        oldest_op_ms, self._feed.oldest_op_ms = self._feed.oldest_op_ms, None
+        if oldest_op_ms is not None:
             # The broker's clock against ours: good enough for a dashboard, used for nothing else.
-            self._observer.forwarded_after((self._clock.wall_ms() - self._oldest_op_ms) / 1000)
-            self._oldest_op_ms = None
+            self._observer.forwarded_after((self._clock.wall_ms() - oldest_op_ms) / 1000)
         self._trimmer.committed(step.half_watermark, step.op_watermark)
 
     # -- what is known ---------------------------------------------------------------------------
@@ -493,8 +344,3 @@ class PartitionOwner:
         if self._ledger is None:
             raise KafkaUnavailable(f"half partition {self.partition} is not taken over yet")
         return self._ledger
-
-    def _now_ms(self) -> int:
-        """Broker time, as well as it can be known without asking."""
-        passed_s = self._clock.monotonic_s() - self._log_time_read_s
-        return self._log_time_ms + int(passed_s * 1000)

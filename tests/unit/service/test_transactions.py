@@ -411,7 +411,7 @@ async def test_a_contrary_decision_is_refused_where_it_is_known_and_recorded_all
     else:  # read by the owner, who cannot write for now
         owner = it.owners[it.handles.decode(handle).partition]
         batch = owner._reader.read(0)
-        owner._feed(owner._working_ledger(), batch.half, batch.op)
+        owner._feed.take(owner._working_ledger(), batch.half, batch.op)
     with pytest.raises(ContraryDecision) as caught:
         await it.service.end(handle, second)
     states = {C: "committed", R: "rolled_back"}
@@ -700,7 +700,7 @@ async def test_the_owner_here_knows_how_a_transaction_stands() -> None:
     await it.service.end(handle, C)
     owner = it.owners[it.handles.decode(handle).partition]
     batch = owner._reader.read(0)
-    owner._feed(owner._working_ledger(), batch.half, batch.op)
+    owner._feed.take(owner._working_ledger(), batch.half, batch.op)
     assert await seen() == (TransactionState.COMMITTED, False)
     it.carry_out()
     assert await seen() == (TransactionState.COMMITTED, True)
