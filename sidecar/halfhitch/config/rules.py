@@ -295,6 +295,12 @@ def open_doors_have_a_lock(settings: Settings) -> str | None:
             "access:secret, or set rocketmq.host to 127.0.0.1."
         )
     if settings.auth.tokens:
+        if rocketmq.enabled and not rocketmq.access_keys:
+            return (
+                "auth.tokens locks the HTTP doors, but the RocketMQ door asks for no token and "
+                "would stay open: set rocketmq.access_keys or rocketmq.access_key_file to pairs "
+                "access:secret, or set rocketmq.enabled to false."
+            )
         return None
     for key, host in (("http.host", settings.http.host), ("admin.host", settings.admin.host)):
         if not is_loopback(host):

@@ -122,7 +122,8 @@ class AuthSettings(Group, frozen=True, kw_only=True):
         tuple[Secret, ...],
         Meta(
             max_length=2,
-            description="One or two valid values of the Half-Token header (two while rotating).",
+            description="One or two valid values of the Half-Token header (two while rotating); "
+            "the RocketMQ door then needs access keys.",
         ),
     ] = ()
     token_file: Annotated[

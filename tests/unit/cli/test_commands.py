@@ -63,6 +63,16 @@ def test_the_usual_port_is_taken_only_when_it_is_free() -> None:
     assert dev._free(port) == (port,)
 
 
+def test_dev_with_a_token_opens_no_rocketmq_door_without_a_lock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The door is on by default, and asks for no token: told before any server is started."""
+    assert main(["dev", "--data", str(tmp_path), "--auth-tokens", "t" * 16]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(word in err for word in ("auth.tokens", "rocketmq.access_keys", "rocketmq.enabled"))
+
+
 def test_dev_ignores_the_real_kafka_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HALFHITCH_KAFKA_BOOTSTRAP", "real:9092")
     monkeypatch.setenv("HALFHITCH_KAFKA_OPTIONS", "security.protocol=SASL_SSL,sasl.mechanism=PLAIN")

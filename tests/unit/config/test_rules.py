@@ -180,6 +180,11 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {"rocketmq.enabled": True, "rocketmq.host": "0.0.0.0", "auth.tokens": TOKEN},
         ("rocketmq.host", "rocketmq.access_keys", "127.0.0.1"),
     ),
+    (  # the RocketMQ door asks for no token: it would be an open door beside locked ones
+        rules.open_doors_have_a_lock,
+        {"rocketmq.enabled": True, "auth.tokens": TOKEN},
+        ("auth.tokens", "rocketmq.access_keys", "rocketmq.enabled to false"),
+    ),
 ]
 
 #: Just on the good side of the rules with a bound.
@@ -189,8 +194,11 @@ FINE: list[Mapping[str, object]] = [
     {"http.host": "localhost", "admin.host": "127.0.0.2"},
     {"http.host": "::1"},
     {"handle.key": "k" * 16},
+    {"handle.key": "k" * 128},  # openssl rand -hex 64
     {"rocketmq.host": "0.0.0.0"},
     {"rocketmq.enabled": True, "rocketmq.port": 0},
+    {"rocketmq.enabled": True, "auth.tokens": TOKEN, "rocketmq.access_keys": "a:12345678"},
+    {"rocketmq.enabled": False, "auth.tokens": TOKEN},
     {"rocketmq.enabled": True, "rocketmq.host": "::", "rocketmq.access_keys": "a:12345678"},
     {"rocketmq.advertised": "[fd00::1]:9876"},
     {"rocketmq.advertised": "halfhitch"},
