@@ -40,6 +40,7 @@ class Coordinator:
         *,
         owns: Sequence[int] = (0, 1),
         visible_wait_s: float = 10.0,
+        keys: Sequence[bytes] = KEYS,
     ) -> None:
         self.twin = twin or Twin(partition_count=PARTITION_COUNT)
         self.kafka = self.twin.kafka
@@ -50,7 +51,7 @@ class Coordinator:
         self.look_up_answer: tuple[Resolution | None, bool] | HalfHitchError = (None, False)
         self.owners: dict[int, PartitionOwner] = {}
         self.told: list[tuple[Any, ...]] = []
-        self.handles = HandleCodec(KEYS)
+        self.handles = HandleCodec(keys)
         self.markers = MemoryMarkers()
         log = MemoryRecordLog(self.kafka)
         self.decisions = DecisionLog(log)

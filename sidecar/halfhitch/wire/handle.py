@@ -29,7 +29,7 @@ _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 TEXT_LENGTH_MAX: Final = 24_000
 #: More distinct topics are left out; they are needed only to wait until messages are visible.
 TOPICS_MAX: Final = 16
-KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
+_KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
 
 
 @dataclass(slots=True, init=False)
@@ -58,11 +58,11 @@ class Handle:
 
 
 class HandleCodec:
-    """Handles to text and back, under one or more keys of 16 to 64 bytes (the first one signs)."""
+    """Handles to text and back, under keys of at least 16 bytes each (the first one signs)."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        self._signing = keys[0]
-        self._keys = tuple(keys)
+        self._keys = tuple([_fitting(key) for key in keys])
+        self._signing = self._keys[0]
 
     def encode(self, handle: Handle) -> str:
         """URL-safe text without padding."""
@@ -100,6 +100,11 @@ class HandleCodec:
             "the handle was not signed by this coordinator: it was altered, or it comes from an "
             "installation with another handle key (set the same HALFHITCH_HANDLE_KEY everywhere)"
         )
+
+
+def _fitting(key: bytes) -> bytes:
+    """As HMAC does it: a key that is too long is replaced by its hash, no byte of it is lost."""
+    return key if len(key) <= _KEY_BYTES_MAX else blake2b(key).digest()
 
 
 def _to_text(raw: bytes) -> bytes:

@@ -91,6 +91,13 @@ async def test_an_id_is_made_for_a_caller_who_gives_none_and_an_owned_partition_
     assert [record.partition for record, _ in it.halves()] == [1, 1]
 
 
+async def test_a_handle_key_of_128_characters_does_not_break_every_prepare() -> None:
+    """It did, after the half was stored: a sidecar that looked ready answered nothing but 500."""
+    it = Coordinator(keys=(b"0f" * 64,))
+    handle = await it.prepared("T1")
+    assert (await it.service.end(handle, C)).state == "committed"
+
+
 async def test_a_retried_prepare_lands_where_the_first_one_did_and_is_forwarded_once() -> None:
     it = Coordinator()
     first, again = await it.prepared("T1"), await it.prepared("T1")

@@ -72,6 +72,16 @@ def test_after_a_change_of_the_key_old_handles_are_taken_and_new_ones_signed_wit
         codec(KEY).decode(new)
 
 
+@pytest.mark.parametrize("key", [b"k" * 65, b"0f" * 64, b"k" * 10_000], ids=len)
+def test_a_key_longer_than_the_signature_takes_signs_all_the_same(key: bytes) -> None:
+    """`openssl rand -hex 64` prints 128 characters."""
+    text = codec(key).encode(MANY)
+    assert codec(OTHER_KEY, key).decode(text) == MANY
+    for other in (key[:64], key[:-1], key + b"k"):
+        with pytest.raises(InvalidHandle):
+            codec(other).decode(text)
+
+
 def test_a_handle_of_another_installation_is_refused_and_says_what_to_do() -> None:
     with pytest.raises(InvalidHandle, match="set the same HALFHITCH_HANDLE_KEY everywhere"):
         codec(OTHER_KEY).decode(codec(KEY).encode(ONE))
