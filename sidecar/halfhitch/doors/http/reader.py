@@ -38,6 +38,9 @@ _HEAD = 1
 _BODY = 2
 _UPGRADE = 3  # a head was read whose wish for another protocol is going to be passed over
 
+#: What llhttp counts has no more digits, unless thousands of zeros stand before it: these would
+#: be too much for int().
+_LENGTH_DIGITS_MAX = 20
 #: How httptools says that it met the first line of HTTP/2.
 _HTTP_2_PREFACE = "Pause on PRI/Upgrade"
 
@@ -224,7 +227,7 @@ class RequestReader:
         fields = request.fields
         length = fields.get(b"content-length")
         if length is not None:
-            if int(length) > self._limits.body_bytes_max:
+            if int(length[-_LENGTH_DIGITS_MAX:]) > self._limits.body_bytes_max:
                 self._stop(_body_too_large(self._limits))
         elif b"transfer-encoding" in fields and (
             fields[b"transfer-encoding"].lower() != b"chunked" or not request.is_http_11

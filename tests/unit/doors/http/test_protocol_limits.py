@@ -35,6 +35,29 @@ async def test_the_body_limit_is_exact(
         await client.ended()
 
 
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [
+        (b"0" * 5_000, 201),  # llhttp takes it, and its value is 0
+        (b"0" * 5_000 + b"100", 201),
+        (b"0" * 5_000 + b"101", 413),
+        (b"18446744073709551615", 413),
+        (b"9" * 5_000, 400),  # more than llhttp counts
+    ],
+    ids=["zeros", "fits", "does not fit", "most", "nines"],
+)
+async def test_a_content_length_of_thousands_of_digits_is_no_fault_of_ours(
+    doors: OpenDoors, length: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each one was answered with 500 and put a traceback into the log."""
+    client = await doors.client(await doors.open(limits=Limits(body_bytes_max=100)))
+    await client.send(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
+    if status == 201:
+        await client.send(b"x" * int(length[-5:]))
+    assert (await client.answer()).status == status
+    assert caplog.text == ""
+
+
 async def test_a_refusal_reaches_a_caller_that_is_still_sending(client: Client) -> None:
     """The answer must not be overtaken by the reset that closing with unread bytes causes."""
     size = 8_000_000
