@@ -42,7 +42,7 @@ class Admission:
         self, producer_group: str, transaction_id: str | None, immunity_s: int | None
     ) -> None:
         """Raises InvalidRequest."""
-        _check_name("the producer group", producer_group)
+        check_group(producer_group)
         if transaction_id is not None:
             _check_name("the transaction id", transaction_id)
         if immunity_s is not None and not 0 <= immunity_s <= IMMUNITY_S_MAX:
@@ -129,14 +129,24 @@ def _header_name_bytes(name: str) -> int:
     return length
 
 
-def _check_name(what: str, name: str) -> None:
-    if name.isascii() and name.isprintable() and 0 < len(name) <= ID_BYTES_MAX:
-        return  # as nearly all are
+def is_name(text: str) -> bool:
+    """Whether a producer group or a transaction id may be called so."""
+    if text.isascii() and text.isprintable() and 0 < len(text) <= ID_BYTES_MAX:
+        return True  # as nearly all are
     try:
-        length = len(name.encode())
+        length = len(text.encode())
     except UnicodeEncodeError:
-        length = 0
-    if not 0 < length <= ID_BYTES_MAX or _CONTROL.search(name) is not None:
+        return False
+    return 0 < length <= ID_BYTES_MAX and _CONTROL.search(text) is None
+
+
+def check_group(producer_group: str) -> None:
+    """Raises InvalidRequest. To be asked before a group is registered, or kept in any other way."""
+    _check_name("the producer group", producer_group)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not is_name(name):
         raise InvalidRequest(
             f"{what} must be 1 to {ID_BYTES_MAX} bytes of UTF-8 without control characters"
         )

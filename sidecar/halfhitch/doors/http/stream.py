@@ -22,7 +22,6 @@ Invariants:
 
 import asyncio
 import logging
-import re
 from typing import Final
 
 from halfhitch.core.model import ProducerGroup
@@ -38,6 +37,7 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import STREAM_HEAD, STREAM_HEAD_10, STREAM_PROMISE
 from halfhitch.doors.http.requests import Request
 from halfhitch.errors import HalfHitchError, InvalidRequest
+from halfhitch.service.admission import is_name
 from halfhitch.service.checking.api import AT_ONCE_ELSE, CheckDesk
 from halfhitch.wire.check import HEARTBEAT_LINE, Check, encode
 from halfhitch.wire.half import ID_BYTES_MAX
@@ -51,7 +51,6 @@ _AT_ONCE_MAX: Final = 10_000
 #: Promised beats in a row that may be missing.
 _BEATS_MISSED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 100
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LINE_BREAKS: Final = b"\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -316,7 +315,7 @@ def out_of_step() -> HalfHitchError:
 
 def _group_of(request: Request) -> ProducerGroup:
     producer_group = request.read_parameter("producer_group")
-    if len(producer_group.encode()) > ID_BYTES_MAX or _CONTROL.search(producer_group) is not None:
+    if not is_name(producer_group):
         raise InvalidRequest(
             f"producer_group must be 1 to {ID_BYTES_MAX} bytes of UTF-8 without control "
             "characters, exactly as in your prepares."

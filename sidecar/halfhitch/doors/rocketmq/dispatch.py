@@ -17,8 +17,9 @@ from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address, commit_log_offset, handle_of
 from halfhitch.doors.rocketmq.places import Places
-from halfhitch.errors import HalfHitchError, Overloaded
+from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
 from halfhitch.ports import KafkaHeaders
+from halfhitch.service.admission import check_group, is_name
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.singles import Singles
 from halfhitch.wire import headers
@@ -189,8 +190,9 @@ class Dispatcher:
             return None
         group = names.group_of(send.namespace, send.producer_group)
         # Before the first heartbeat, which comes a second after the start: else nobody could be
-        # asked what became of this message.
-        asker.register(group, has_namespace_field=send.namespace is not None)
+        # asked what became of this message. What is no name is refused below.
+        if is_name(group):
+            asker.register(group, has_namespace_field=send.namespace is not None)
         transaction_id = properties.get(_TRANSACTION_KEY)
         allow = None
         if self._has_express and frame.code == codes.SEND_MESSAGE_V2 and send.namespace is None:
@@ -356,17 +358,26 @@ class Dispatcher:
 
     def _heartbeat(self, frame: Frame, asker: Asker) -> bytes | None:
         namespace = names.namespace_of(frame)
-        for group in read_heartbeat(frame).producer_groups:
-            if group != _INNER_GROUP:
-                asker.register(
-                    names.group_of(namespace, group), has_namespace_field=namespace is not None
-                )
+        refusal: InvalidRequest | None = None
+        for name in read_heartbeat(frame).producer_groups:
+            if name != _INNER_GROUP:
+                group = names.group_of(namespace, name)
+                try:
+                    check_group(group)
+                except InvalidRequest as error:
+                    refusal = error
+                    continue  # the groups beside it are asked all the same
+                asker.register(group, has_namespace_field=namespace is not None)
+        if refusal is not None:
+            raise refusal
         return reply(frame, codes.SUCCESS)
 
     def _unregister(self, frame: Frame, asker: Asker) -> bytes | None:
-        group = read_unregister(frame).producer_group
-        if group is not None:
-            asker.unregister(names.group_of(names.namespace_of(frame), group))
+        name = read_unregister(frame).producer_group
+        if name is not None:
+            group = names.group_of(names.namespace_of(frame), name)
+            check_group(group)
+            asker.unregister(group)
         return reply(frame, codes.SUCCESS)
 
 

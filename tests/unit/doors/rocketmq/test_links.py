@@ -53,6 +53,33 @@ async def test_the_first_half_message_registers_its_group(
     assert [link.producer_group for link in stage.desk.links] == ["g"]
 
 
+#: Too long, too long in UTF-8, and what would break lines or terminals.
+BAD_NAMES = ["g" * 256, "ü" * 128, "a\r\nb", "a\x1b[2J", "a\x7f"]
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES, ids=range(len(BAD_NAMES)))
+async def test_a_group_whose_name_no_prepare_may_have_is_not_registered(
+    stage: Any, client: RemotingClient, bad: str
+) -> None:
+    """A few clients filled the sidecar and Redis with names of 60 KB each."""
+    for answer in (await client.heartbeat("a", bad, "b"), await client.unregister(bad)):
+        assert answer.code == codes.MESSAGE_ILLEGAL
+        assert "the producer group must be 1 to 255 bytes" in (answer.remark or "")
+    # Those beside it are asked all the same.
+    assert [link.producer_group for link in stage.desk.links] == ["a", "b"]
+    assert (await client.half(bad, "orders", b"x", unique="U1")).code == codes.MESSAGE_ILLEGAL
+    assert stage.desk.connected_count == 2
+
+
+async def test_a_namespace_counts_into_the_length_of_a_group(
+    stage: Any, client: RemotingClient
+) -> None:
+    fields = {"ns": "n" * 127, "nsd": "true"}
+    assert (await client.heartbeat("g" * 127, **fields)).code == 0
+    assert (await client.heartbeat("g" * 128, **fields)).code == codes.MESSAGE_ILLEGAL
+    assert [len(link.producer_group) for link in stage.desk.links] == [255]
+
+
 async def test_a_connection_that_is_lost_takes_its_producers_along(
     stage: Any, client: RemotingClient
 ) -> None:
