@@ -22,10 +22,11 @@ from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import inspection, topics
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
-from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
+from halfhitch.adapters.kafka.parked_store import KafkaParkedStore, resumer_id
 from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
@@ -112,6 +113,7 @@ class Engine:
         options, names = self._options, self._names
         self._failure = loop.create_future()
         self._admin = self._clients.admin()
+        self._ends = LogEnds(self._admin)
         self._catalog = KafkaTopicCatalog(self._admin, message_bytes_max=options.message_bytes_max)
         self._stored_offsets = StoredOffsets(self._clients.consumer)
         self._watch = TopicWatch(
@@ -187,8 +189,10 @@ class Engine:
             ),
             owners=self._ownership,
             visibility=visibility,
-            inquiry=KafkaInquiry(self._clients.consumer, half_topic=names.half, op_topic=names.op),
-            markers=KafkaMarkers(self._admin, self._catalog),
+            inquiry=KafkaInquiry(
+                self._clients.consumer, self._ends, half_topic=names.half, op_topic=names.op
+            ),
+            markers=KafkaMarkers(self._ends, self._catalog),
             handles=self._handles,
             observer=self._observer,
             clock=self._clock,
@@ -214,7 +218,7 @@ class Engine:
         return OperationsParts(
             owners=self._ownership,
             decisions=self._decisions,
-            halves=KafkaHalfSearch(self._clients.consumer, half_topic=names.half),
+            halves=KafkaHalfSearch(self._clients.consumer, self._ends, half_topic=names.half),
             inquiry=inquiry,
             parked=self._parked,
             index=self._index,
@@ -397,6 +401,9 @@ class Engine:
         def make_owner(partition: int, may_write: Callable[[], bool]) -> PartitionOwner:
             writer = KafkaPartitionWriter(
                 partial(self._clients.owner_producer, f"{names.owner_group}-{partition}"),
+                make_resumer=partial(
+                    self._clients.resume_producer, resumer_id(names.owner_group, partition)
+                ),
                 admin=self._admin,
                 group_metadata=partial(self._membership.metadata, may_write),
                 half_topic=names.half,
@@ -408,6 +415,7 @@ class Engine:
                 partition,
                 reader=KafkaPartitionReader(
                     self._clients.consumer,
+                    ends=self._ends,
                     half_topic=names.half,
                     op_topic=names.op,
                     partition=partition,

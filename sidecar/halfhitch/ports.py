@@ -231,7 +231,7 @@ class PartitionReader(Protocol):
         ...
 
     def half_end(self) -> int:
-        """Ask Kafka for the end of the half log: the offset of the next record."""
+        """Ask Kafka how far the half log exists (the high watermark), readable or not."""
         ...
 
     def half_read_to(self) -> int:
@@ -239,11 +239,15 @@ class PartitionReader(Protocol):
         ...
 
     def op_end(self) -> int:
-        """Ask Kafka for the end of the op log: the offset of the next record."""
+        """Ask Kafka how far the op log exists, as `half_end`."""
         ...
 
     def op_read_to(self) -> int:
         """How far the op log was read, as `half_read_to`."""
+        ...
+
+    def held(self) -> str | None:
+        """Ask Kafka what hides records of these logs; None: nothing, or no answer."""
         ...
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
@@ -311,6 +315,10 @@ class PartitionWriter(Protocol):
 
         Raises KafkaUnavailable.
         """
+        ...
+
+    def end_resume(self) -> None:
+        """End what whoever puts parked messages back has open here. Raises KafkaUnavailable."""
         ...
 
     def write(

@@ -129,11 +129,27 @@ def test_an_open_kafka_transaction_hides_itself_and_everything_after_it(world: W
     reader = world.reader()
     reader.begin(None, None)
     reader.release_op()
-    _, ops = drain(reader)
+    _, ops = _read_until(reader, ops_wanted=1)
     assert values(ops) == [b"before"]
+    # It can be read up to 1, and exists up to 3.
+    assert (reader.op_read_to(), reader.op_end()) == (1, 3)
+    assert f"{world.op_topic}-0 can be read up to 1 of 3" in (reader.held() or "")
     transaction.commit()
     _, ops = _read_until(reader, ops_wanted=2)
     assert values(ops) == [b"open", b"after"]
+    assert reader.held() is None
+
+
+def test_what_a_resume_has_left_open_is_ended_and_never_read(world: World) -> None:
+    world.put(world.op_topic, [b"before"])
+    world.unfinished(world.op_topic, [b"note"], is_resume=True)
+    world.put(world.op_topic, [b"after"])
+    reader = world.reader()
+    reader.begin(None, None)
+    reader.release_op()
+    world.writer().end_resume()
+    _, ops = drain(reader)
+    assert values(ops) == [b"before", b"after"]
 
 
 def test_a_position_below_the_start_of_a_log_is_refused(world: World) -> None:

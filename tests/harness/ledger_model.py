@@ -22,6 +22,7 @@ from halfhitch.core.model import (
     Identity,
     ProducerGroup,
     Resolution,
+    ResolutionSource,
     Standing,
     TransactionId,
 )
@@ -76,7 +77,37 @@ class History:
             return False
         if winner.resolution is not Resolution.COMMIT:
             return True
-        return all(index in self.firsts for index in range(winner.covered_count))
+        return all(index in self.firsts for index in range(self.covered_count))
+
+    @property
+    def commits(self) -> list[DecisionRead]:
+        """The winning commit and all that say the same after it."""
+        winner = self.winner
+        if winner is None or winner.resolution is not Resolution.COMMIT:
+            return []
+        return [
+            d
+            for d in self.decisions
+            if d.op_offset >= winner.op_offset and d.resolution is Resolution.COMMIT
+        ]
+
+    @property
+    def covered_count(self) -> int:
+        """Among equal commits the largest counts, until the first done mark fixes it."""
+        for mark in self.ends:
+            if mark.ending > 0:
+                return mark.ending
+        return max((decision.covered_count for decision in self.commits), default=0)
+
+    def may_end_with(self, mark: DoneRead) -> bool:
+        """Whether a commit before the mark covers so many; one for all covers what is there."""
+        before = [d for d in self.commits if d.op_offset < mark.op_offset]
+        if not before or mark.ending < before[0].covered_count:
+            return False
+        if any(d.covered_count == mark.ending for d in before):
+            return True
+        is_there = all(index in self.firsts for index in range(mark.ending))
+        return is_there and any(d.source is not ResolutionSource.PRODUCER for d in before)
 
     @property
     def ending(self) -> int:
@@ -86,7 +117,7 @@ class History:
         if any(mark.ending == PARKED for mark in self.done):
             return PARKED
         endings = {Resolution.ROLLBACK: ROLLED_BACK, Resolution.PARK: GIVEN_UP}
-        return endings.get(winner.resolution, winner.covered_count)
+        return endings.get(winner.resolution, self.covered_count)
 
 
 def histories(half_log: Log, op_log: Log) -> dict[Identity, History]:
@@ -148,7 +179,7 @@ class Judge:
             firsts = history.firsts
             assert messages == [
                 (index, history.payloads[firsts[index].half_offset])
-                for index in range(winner.covered_count)
+                for index in range(history.covered_count)
             ], f"{identity} was not forwarded whole"
 
     def check_done_marks(self) -> None:
@@ -165,6 +196,8 @@ class Judge:
                     continue
                 assert mark.ending == history.ending, f"ends in another way: {mark} {history}"
                 assert (mark.ending > 0) is (history.identity in forwarded)
+                if mark.ending > 0:
+                    assert history.may_end_with(mark), f"covers another part: {mark} {history}"
                 if mark.ending == PARKED:
                     winner = history.winner
                     assert winner is not None
@@ -411,7 +444,7 @@ class Judge:
         if winner is not None and history.is_whole and history.ending > 0:
             copied = {o for m in history.done if m.ending == COPIED for o in m.half_offsets}
             for half in history.halves:
-                if half.index >= winner.covered_count and half.half_offset not in copied:
+                if half.index >= history.covered_count and half.half_offset not in copied:
                     beyond.setdefault(half.index, set()).add(half.half_offset)
         assert set(recorded) <= set().union(*beyond.values()), f"covered: {history}"
         assert all(half_offsets & set(recorded) for half_offsets in beyond.values()), f"{history}"

@@ -211,7 +211,8 @@ class LedgerScript:
         """Time passes, in the logs and for the ledger."""
         self.now_ms += passed_ms
         self.ledger.tick(self.now_ms)
-        self.ledger.end_incomplete(is_caught_up=self.is_caught_up)
+        if self.is_caught_up:
+            self.ledger.end_incomplete()
 
     def pass_time(self, passed_ms: int) -> None:
         """Time passes in turns of a second, and a moment more: timers are late by a little."""

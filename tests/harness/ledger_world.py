@@ -125,13 +125,18 @@ class LedgerWorld:
         resolution: Resolution,
         covered_count: int = 1,
         half_offsets: tuple[int, ...] = (),
+        source: ResolutionSource | None = None,
     ) -> int:
-        return self.decide_together(resolution, [(identity, covered_count, half_offsets)])
+        together = [(identity, covered_count, half_offsets)]
+        return self.decide_together(resolution, together, source)
 
     def decide_together(
-        self, resolution: Resolution, decisions: list[tuple[Identity, int, tuple[int, ...]]]
+        self,
+        resolution: Resolution,
+        decisions: list[tuple[Identity, int, tuple[int, ...]]],
+        source: ResolutionSource | None = None,
     ) -> int:
-        source = SOURCES.get(resolution, ResolutionSource.PRODUCER)
+        source = source or SOURCES.get(resolution, ResolutionSource.PRODUCER)
         entries: list[op_wire.Entry] = [
             op_wire.DecisionEntry(*identity, covered_count, len(half_offsets), source)
             for identity, covered_count, half_offsets in decisions
@@ -191,7 +196,8 @@ class LedgerWorld:
         """Time, as the owner brings it; those given up are decided by the policy."""
         self.ledger.tick(self.now_ms)
         is_caught_up = not self.half_log.read(self.half_position, 1)
-        self.ledger.end_incomplete(is_caught_up=is_caught_up)
+        if is_caught_up:
+            self.ledger.end_incomplete()
         for transaction in self.ledger.checks.given_up(100):
             self.decide(transaction.identity, Resolution.PARK)
             self.ledger.checks.postpone(transaction)

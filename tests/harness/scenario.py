@@ -228,7 +228,8 @@ class Scenario(World):
         self._owned.tick(now_ms)
 
     def _end_incomplete(self) -> None:
-        self._owned.end_incomplete(is_caught_up=self._owned.positions[0] == len(self._half_log))
+        if self._owned.positions[0] == len(self._half_log):
+            self._owned.end_incomplete()
 
     def _do_report(self, words: list[str]) -> None:
         name, outcome, *rest = words

@@ -213,13 +213,14 @@ class Twin:
         covered: int = 1,
         hints: Sequence[int] = (),
         partition: int = 0,
+        source: str = "producer",
     ) -> int:
         """One op record with a decision for each of them; gives its op offset.
 
         `hints`: the half offsets that each of them names.
         """
         entries = [
-            op_wire.DecisionEntry(GROUP, transaction_id, covered, len(hints), "producer", None)  # type: ignore[arg-type]
+            op_wire.DecisionEntry(GROUP, transaction_id, covered, len(hints), source, None)  # type: ignore[arg-type]
             for transaction_id in transaction_ids
         ]
         value, headers = op_wire.write(
@@ -227,13 +228,25 @@ class Twin:
         )
         return self.kafka.append(self.kafka.op_topic, partition, None, value, headers)
 
-    def commit(self, *transaction_ids: str, covered: int = 1, hints: Sequence[int] = ()) -> int:
+    def commit(
+        self,
+        *transaction_ids: str,
+        covered: int = 1,
+        hints: Sequence[int] = (),
+        source: str = "producer",
+    ) -> int:
         """See `decide`."""
-        return self.decide(Resolution.COMMIT, *transaction_ids, covered=covered, hints=hints)
+        return self.decide(
+            Resolution.COMMIT, *transaction_ids, covered=covered, hints=hints, source=source
+        )
 
     def roll_back(self, *transaction_ids: str, covered: int = 1) -> int:
         """See `decide`."""
         return self.decide(Resolution.ROLLBACK, *transaction_ids, covered=covered)
+
+    def give_up_now(self, transaction_id: str, hints: Sequence[int] = ()) -> int:
+        """The policy's decision to park it undecided."""
+        return self.decide(Resolution.PARK, transaction_id, hints=hints, source="policy")
 
     def values(self, topic: str = TARGETS[0]) -> list[bytes | None]:
         """What a reader of committed records finds, in order."""

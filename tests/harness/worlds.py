@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
+from halfhitch.adapters.kafka.log_ends import LogEnds
+from halfhitch.adapters.kafka.parked_store import resumer_id
 from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
@@ -123,8 +125,12 @@ class World(Protocol):
         *,
         headers: KafkaHeaders | None = None,
         positions: tuple[int, int] | None = None,
+        is_resume: bool = False,
     ) -> Unfinished:
-        """Records (and stored watermarks) in an open Kafka transaction of partition 0's owner."""
+        """Records (and stored watermarks) in an open Kafka transaction of partition 0's owner.
+
+        `is_resume`: of whoever puts parked messages back there.
+        """
 
     def committed(self, topic: str, *, is_open: bool = False) -> list[ReadRecord]:
         """What readers find; `is_open`: although a Kafka transaction there has not ended."""
@@ -207,8 +213,10 @@ class MemoryWorld:
         *,
         headers: KafkaHeaders | None = None,
         positions: tuple[int, int] | None = None,
+        is_resume: bool = False,
     ) -> Unfinished:
-        kafka, transactional_id = self.kafka, "owner-0"
+        kafka = self.kafka
+        transactional_id = kafka.resumer(0) if is_resume else "owner-0"
         transaction = kafka.begin(transactional_id, kafka.init_producer(transactional_id))
         for value in values:
             kafka.append(topic, 0, None, value, headers or [], transaction)
@@ -291,9 +299,18 @@ class KafkaWorld:
             message_bytes_max=RECORD_BYTES_MAX,
         )
 
+    def _resume_producer(self, partition: int) -> Producer:
+        return clients.resume_producer(
+            self._config(),
+            transactional_id=resumer_id(self._names.owner_group, partition),
+            transaction_timeout_ms=15_000,
+            message_bytes_max=RECORD_BYTES_MAX,
+        )
+
     def reader(self, partition: int = 0) -> PartitionReader:
         reader = KafkaPartitionReader(
             self._consumer,
+            ends=LogEnds(self._admin),
             half_topic=self.half_topic,
             op_topic=self.op_topic,
             partition=partition,
@@ -305,6 +322,7 @@ class KafkaWorld:
         metadata = self._member.consumer_group_metadata()
         writer = KafkaPartitionWriter(
             lambda: self._transactional_producer(partition),
+            make_resumer=lambda: self._resume_producer(partition),
             admin=self._admin,
             group_metadata=lambda: metadata,
             half_topic=self.half_topic,
@@ -368,8 +386,10 @@ class KafkaWorld:
         *,
         headers: KafkaHeaders | None = None,
         positions: tuple[int, int] | None = None,
+        is_resume: bool = False,
     ) -> Unfinished:
-        producer: Any = self._transactional_producer(0)
+        producer: Any
+        producer = self._resume_producer(0) if is_resume else self._transactional_producer(0)
         producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for value in values:

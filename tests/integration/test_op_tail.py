@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.adapters.kafka import op_tail
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.core.model import DoneMark, Resolution, ResolutionSource
 from halfhitch.errors import TransactionGone
@@ -212,7 +213,12 @@ def test_after_a_failure_the_next_who_asks_is_served(
 async def found(
     world: KafkaWorld, which: Identity, half_offset: int
 ) -> tuple[Resolution | None, bool]:
-    inquiry = KafkaInquiry(world._consumer, half_topic=world.half_topic, op_topic=world.op_topic)
+    inquiry = KafkaInquiry(
+        world._consumer,
+        LogEnds(world._admin),
+        half_topic=world.half_topic,
+        op_topic=world.op_topic,
+    )
     return await inquiry.look_up(0, which, half_offset)
 
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 
 from halfhitch.adapters.kafka import clients, parked_store
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.parked_resume import Resumption
 from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.topics import InternalTopics, ensure
@@ -432,6 +433,7 @@ async def test_halves_of_a_transaction_are_found_in_a_half_log(parks: Parks) -> 
     producer.close()
     search = KafkaHalfSearch(
         lambda: clients.log_consumer(parks.config(), group=parks.names.owner_group),
+        LogEnds(parks.admin),
         half_topic=parks.names.half,
     )
     both = (0, 1)

@@ -20,10 +20,11 @@ from hypothesis.stateful import (
 )
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.model import Identity, ProducerGroup, Resolution
+from halfhitch.core.model import Identity, ProducerGroup, Resolution, ResolutionSource
 from harness.ledger_model import Judge
 from harness.ledger_world import LedgerWorld, identity_of
 
+PRODUCER = ResolutionSource.PRODUCER
 NAMES = st.integers(0, 5)
 COUNTS = st.integers(1, 3)
 #: What clients say; that something is given up is written by the policy alone.
@@ -102,10 +103,18 @@ class LedgerMachine(RuleBasedStateMachine):
             self.payload_count += 1
             self.world.prepare(identity, index, b"%d" % self.payload_count)
 
-    @rule(name=NAMES, resolution=RESOLUTIONS, covered=COUNTS, times=st.integers(1, 2))
-    def decide(self, name: int, resolution: Resolution, covered: int, times: int) -> None:
+    @rule(
+        name=NAMES,
+        resolution=RESOLUTIONS,
+        covered=COUNTS,
+        times=st.integers(1, 2),
+        source=st.sampled_from([PRODUCER, PRODUCER, ResolutionSource.CHECK]),
+    )
+    def decide(
+        self, name: int, resolution: Resolution, covered: int, times: int, source: ResolutionSource
+    ) -> None:
         for _ in range(times):
-            self.world.decide(self.identity(name), resolution, covered)
+            self.world.decide(self.identity(name), resolution, covered, source=source)
 
     @rule(name=NAMES, covered=COUNTS)
     def prepare_and_commit(self, name: int, covered: int) -> None:
@@ -345,7 +354,7 @@ class CheckBackMachine(LedgerMachine):
                 self.world.report(0, is_counted=True, is_lost=False)
             Judge(self.world).check_all()
             if ends == "decided":
-                self.decide(name, Resolution.COMMIT, 2, 1)
+                self.decide(name, Resolution.COMMIT, 2, 1, PRODUCER)
         if ends == "given up":
             self.turn_with_checks(1_000, 100, 70_000)
             self.turn_with_checks(1_000, 100, 0)

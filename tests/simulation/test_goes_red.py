@@ -345,7 +345,7 @@ def whoever_gives_up_wins(patch: Patch) -> None:
 
 
 def the_incomplete_wait_for_ever(patch: Patch) -> None:
-    patch.setattr(Ledger, "end_incomplete", lambda self, is_caught_up: None)
+    patch.setattr(Ledger, "end_incomplete", lambda self: None)
 
 
 def a_giving_up_that_is_lost_is_not_repeated(patch: Patch) -> None:

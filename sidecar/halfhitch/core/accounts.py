@@ -90,6 +90,16 @@ class Accounts:
             return _ENDED_AS.get(transaction.ending, Standing.COMMITTED)
         return _UNDER_WAY[transaction.resolution]
 
+    def covered_count(self, identity: Identity) -> int:
+        """How many messages its commit covers; 0 when it is not known to be committed.
+
+        May be asked from another thread, as `standing`.
+        """
+        transaction = self._by_identity.get(identity)
+        if transaction is None:
+            return max(0, self._finished.ending(identity) or 0)
+        return transaction.covered_count if transaction.resolution is Resolution.COMMIT else 0
+
     def awaits_copies(self, identity: Identity) -> bool:
         """Whether copies that we have appended are still to be read back."""
         transaction = self._by_identity.get(identity)
@@ -129,6 +139,25 @@ class Accounts:
     def early_count(self) -> int:
         """Decisions whose half has not been read."""
         return self._early.count
+
+    # -- what has not come -----------------------------------------------------------------------
+
+    def expire_early(self, half_read_until_ms: int) -> None:
+        """All halves stored before this broker time were read: drop decisions without a half."""
+        self.unknown_decision_count += self._early.expire(half_read_until_ms)
+
+    def end_incomplete(self) -> None:
+        """Decided long ago, but messages are missing, and the half log was read: park what came."""
+        incomplete, self.checks.incomplete = self.checks.incomplete, []
+        for transaction in incomplete:
+            if transaction.state is not State.AWAITING:
+                continue
+            if transaction.missing_count:
+                self.checks.awaits(transaction)
+            else:
+                transaction.parked = True
+                transaction.move(Trigger.INCOMPLETE)
+                self._ready.append(transaction)
 
     # -- what comes late, or was done before us --------------------------------------------------
 

@@ -68,6 +68,7 @@ class Checks:
         self._renewals: deque[Transaction] = deque()
         self._given_up: deque[Transaction] = deque()
         self._lost: dict[Identity, int] = {}
+        self.known_ms: int | None = None  # who was due by then may be asked; None: whoever is due
         self._asked: set[Identity] = set()  # a question is out; no more than there are permits
         #: Told of and undecided, by group. Groups without any are left out.
         self.told_by_group: dict[ProducerGroup, int] = {}
@@ -246,6 +247,7 @@ class Checks:
             self._waiting.leave(transaction)
             self._given_up.append(transaction)
         elif not transaction.is_waiting and not transaction.is_delivered:
+            transaction.due_ms = now_ms
             self._wait(transaction)
         elif transaction.is_waiting or now_ms < transaction.due_ms:
             self._renewals.append(transaction)
@@ -279,14 +281,14 @@ class Checks:
 
     def demand(self) -> dict[ProducerGroup, int]:
         """How many of each group wait to be checked, or a few more."""
-        return self._waiting.demand()
+        return self._waiting.demand(self.known_ms)
 
     def again(self, rooms: dict[ProducerGroup, int]) -> list[Transaction]:
         """Whose number is to be delivered once more, with permits from `rooms`, used up there."""
         chosen = []
         for group, queue in list(self._waiting.again.items()):
             while rooms.get(group, 0) > 0:
-                transaction = self._waiting.take(queue)
+                transaction = self._waiting.take(queue, self.known_ms)
                 if transaction is None:
                     break
                 if self._is_moved(transaction):
@@ -320,7 +322,7 @@ class Checks:
                 yield CopyOrder(transaction, transaction.check_count)
 
     def _next_fresh(self, queue: deque[Transaction]) -> Transaction | None:
-        while (transaction := self._waiting.take(queue)) is not None:
+        while (transaction := self._waiting.take(queue, self.known_ms)) is not None:
             if self._is_moved(transaction):
                 continue
             if transaction.is_delivered:

@@ -47,6 +47,7 @@ from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.errors import invariant
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
 _PARK: Final = Resolution.PARK
 _AWAITING: Final = State.AWAITING
 _PENDING: Final = State.PENDING
@@ -58,7 +59,9 @@ _COPY_PLANNED: Final = Trigger.COPY_PLANNED
 _DECIDED: Final = Trigger.DECIDED
 _DECIDED_WHOLE: Final = Trigger.DECIDED_WHOLE
 _DONE_READ: Final = Trigger.DONE_READ
-_INCOMPLETE: Final = Trigger.INCOMPLETE
+_EXTENDED: Final = Trigger.EXTENDED
+#: Decided, and not carried out yet.
+_EXTENSIBLE: Final = (State.AWAITING, State.READY, State.ASIDE)
 
 __all__ = ["Ledger", "Step"]
 
@@ -168,28 +171,11 @@ class Ledger(Accounts):
         """An op record that could not be read."""
         self._marks.op_read(OpOffset(op_offset))
 
-    def expire_early(self, half_read_until_ms: int) -> None:
-        """All halves stored before this broker time were read: drop decisions without a half."""
-        self.unknown_decision_count += self._early.expire(half_read_until_ms)
-
     # -- what to do ------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
         """Time has come to here. The first tick says that the replay is over."""
         self.checks.tick(now_ms)
-
-    def end_incomplete(self, *, is_caught_up: bool) -> None:
-        """Decided long ago, but messages are missing: park them, if the half log was read."""
-        incomplete, self.checks.incomplete = self.checks.incomplete, []
-        for transaction in incomplete:
-            if transaction.state is not _AWAITING:
-                continue
-            if not is_caught_up or transaction.missing_count:
-                self.checks.awaits(transaction)
-            else:
-                transaction.parked = True
-                transaction.move(_INCOMPLETE)
-                self._ready.append(transaction)
 
     def plan(
         self,
@@ -321,6 +307,7 @@ class Ledger(Accounts):
             self.checks.began_before(transaction, _first_stored_ms(event))
         transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
+        transaction.cover_what_follows()
         if transaction.state is _AWAITING and transaction.is_whole:
             transaction.move(_COMPLETED)
             self.checks.completed(transaction)
@@ -338,13 +325,26 @@ class Ledger(Accounts):
                 self._notes.add(event)
             elif transaction.resolution is not event.resolution:
                 self._conflicts.add(event.identity, event.op_offset)
+            elif event.resolution is _COMMIT and transaction.state in _EXTENSIBLE:
+                self._extend(transaction, event)
             return
         if not is_meant_for(event, transaction.began_at, transaction.stored_at_ms):
             self.unknown_decision_count += 1
             return
         answer = event.resolution if event.source is ResolutionSource.CHECK else None
         self.checks.decided(transaction, answer)
-        self._decide(transaction, event.resolution, event.covered_count, event.op_offset)
+        covered_count = event.covered_count
+        if event.is_about_all and event.resolution is _COMMIT:
+            covered_count = max(covered_count, transaction.messages()[-1][0] + 1)
+            transaction.covers_all = True
+        self._decide(transaction, event.resolution, covered_count, event.op_offset)
+
+    def _extend(self, transaction: Transaction, event: DecisionRead) -> None:
+        """Among equal commits the one that covers most counts, until the done mark fixes it."""
+        extended = transaction.extend(event.covered_count, covers_all=event.is_about_all)
+        if extended and transaction.state is not _AWAITING and not transaction.is_whole:
+            transaction.move(_EXTENDED)
+            self.checks.awaits(transaction)
 
     def _decide(
         self,

@@ -6,7 +6,7 @@ They are treated as frozen; nothing assigns to their fields after construction.
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 TransactionId = NewType("TransactionId", str)
 ProducerGroup = NewType("ProducerGroup", str)
@@ -42,6 +42,11 @@ class ConflictKind(StrEnum):
 
     CONTRARY = "contrary"  # a later decision says the opposite
     UNCOVERED = "uncovered"  # a half message that the winning commit does not cover
+
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PRODUCER: Final = ResolutionSource.PRODUCER
+_ROLLBACK: Final = Resolution.ROLLBACK
 
 
 @dataclass(slots=True, init=False)
@@ -101,7 +106,7 @@ class DecisionRead:
     stored_at_ms: TimestampMs
     identity: Identity
     resolution: Resolution
-    covered_count: int  # the decision covers indexes 0 .. covered_count - 1
+    covered_count: int  # the decision covers indexes 0 .. covered_count - 1, at least
     source: ResolutionSource
     half_hint: int = -1  # highest half offset that the record names for it
 
@@ -122,6 +127,15 @@ class DecisionRead:
         self.covered_count = covered_count
         self.source = source
         self.half_hint = half_hint
+
+    @property
+    def is_about_all(self) -> bool:
+        """Whether it speaks of every message there is, not of those that it was taken with.
+
+        Who answers a check, or decides for somebody else, was shown what was known at some time
+        before; meanwhile the producer may have added messages that were acknowledged.
+        """
+        return self.source is not _PRODUCER and self.resolution is not _ROLLBACK
 
 
 @dataclass(slots=True, init=False)

@@ -58,6 +58,7 @@ class Trigger(Enum):
     DECIDED = auto()  # a decision was read; covered halves are missing
     DECIDED_WHOLE = auto()  # a decision was read and nothing is missing
     COMPLETED = auto()  # the last missing half was read
+    EXTENDED = auto()  # an equal commit was read that covers halves which are missing
     INCOMPLETE = auto()  # a missing half has not come within the horizon: it is to be parked
     COPY_PLANNED = auto()  # taken into a step, undecided, to be appended anew
     PUT_ASIDE = auto()  # one of its targets is away
@@ -78,9 +79,11 @@ TRANSITIONS: Final[dict[tuple[State, Trigger], State]] = {
     (State.AWAITING, Trigger.COMPLETED): State.READY,
     (State.AWAITING, Trigger.INCOMPLETE): State.READY,
     (State.AWAITING, Trigger.DONE_READ): State.FINISHED,
+    (State.READY, Trigger.EXTENDED): State.AWAITING,
     (State.READY, Trigger.PLANNED): State.WRITING,
     (State.READY, Trigger.DONE_READ): State.FINISHED,
     (State.READY, Trigger.PUT_ASIDE): State.ASIDE,
+    (State.ASIDE, Trigger.EXTENDED): State.AWAITING,
     (State.ASIDE, Trigger.TAKEN_BACK): State.READY,
     (State.ASIDE, Trigger.DONE_READ): State.FINISHED,
     (State.WRITING, Trigger.CONFIRMED): State.WRITTEN,
@@ -118,6 +121,7 @@ class Transaction:
         "check_count",
         "copies",
         "covered_count",
+        "covers_all",
         "decided_op_offset",
         "due_ms",
         "fence",
@@ -147,6 +151,7 @@ class Transaction:
         self.copies: list[HalfOffset] | None = None
         self.resolution: Resolution | None = None
         self.covered_count = 0
+        self.covers_all = False  # the commit is about every message there is
         self.decided_op_offset = OpOffset(-1)
         self.size_bytes = 0
         self.parked = False  # by the step under way: it goes to the parked topic instead
@@ -176,6 +181,20 @@ class Transaction:
         self.resolution = resolution
         self.covered_count = covered_count
         self.decided_op_offset = op_offset
+
+    def extend(self, covered_count: int, *, covers_all: bool) -> bool:
+        """An equal commit covers more, perhaps; gives whether this one covers more now."""
+        before = self.covered_count
+        self.covered_count = max(before, covered_count)
+        self.covers_all |= covers_all
+        self.cover_what_follows()
+        return self.covered_count > before
+
+    def cover_what_follows(self) -> None:
+        """A commit of all covers the messages that are here behind, up to the first gap."""
+        if self.covers_all and self.further is not None:
+            while self.covered_count in self.further:
+                self.covered_count += 1
 
     def take(
         self, index: int, half_offset: HalfOffset, size_bytes: int, *, supersedes: bool = False

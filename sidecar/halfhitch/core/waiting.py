@@ -43,14 +43,24 @@ class Waiting:
         else:
             queue.append(transaction)
 
-    def take(self, queue: deque[Transaction]) -> Transaction | None:
-        """The first of this queue that still waits; it does not any more."""
+    def take(self, queue: deque[Transaction], due_by_ms: int | None = None) -> Transaction | None:
+        """The first of this queue that still waits; it does not any more.
+
+        None as well when that one became due after `due_by_ms`.
+        """
+        first = self._first(queue)
+        if first is None or not _is_due(first, due_by_ms):
+            return None
+        queue.popleft()
+        first.is_waiting = False
+        self.count -= 1
+        return first
+
+    def _first(self, queue: deque[Transaction]) -> Transaction | None:
         while queue:
-            transaction = queue.popleft()
-            if transaction.is_waiting:
-                transaction.is_waiting = False
-                self.count -= 1
-                return transaction
+            if queue[0].is_waiting:
+                return queue[0]
+            queue.popleft()
             self._left_count -= 1
         return None
 
@@ -68,12 +78,18 @@ class Waiting:
                 for group, queue in queues.items():
                     queues[group] = deque(t for t in queue if t.is_waiting)
 
-    def demand(self) -> dict[ProducerGroup, int]:
-        """How many of each group wait, or a few more."""
+    def demand(self, due_by_ms: int | None = None) -> dict[ProducerGroup, int]:
+        """How many of each group wait, or a few more; groups whose first one is due by then."""
         counts: dict[ProducerGroup, int] = {}
         for queues in (self.fresh, self.again):
             for group in [group for group, queue in queues.items() if not queue]:
                 del queues[group]
             for group, queue in queues.items():
-                counts[group] = counts.get(group, 0) + len(queue)
+                first = self._first(queue)
+                if first is not None and _is_due(first, due_by_ms):
+                    counts[group] = counts.get(group, 0) + len(queue)
         return counts
+
+
+def _is_due(transaction: Transaction, due_by_ms: int | None) -> bool:
+    return due_by_ms is None or transaction.due_ms <= due_by_ms

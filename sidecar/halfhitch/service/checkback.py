@@ -39,9 +39,8 @@ _INDEX_MAX: Final = 1_000
 _NOTICED_MAX: Final = 10_000
 #: Reports that wait for the owner; they are no more than permits.
 _REPORTS_MAX: Final = 1_000_000
-#: So long an answer for the op log's end is good enough; beyond the other it is asked for again.
+#: Kafka is asked for the op log's end this often at most.
 _CURRENT_S: Final = 0.25
-_GOAL_S: Final = 1.0
 #: A check whose step took longer than this waits until decisions are known again.
 _STALE_S: Final = 2.0
 
@@ -83,9 +82,10 @@ class CheckBack:
         #: For people: waiting for a permit, asked, age of the oldest, undecided by group.
         self.numbers: tuple[int, int, float, dict[str, int]] = (0, 0, 0.0, {})
         self._numbers_s = 0.0
-        self._op_goal: int | None = None  # the op log's end, when it was asked for last
+        self._op_goal: int | None = None  # where the op log ended at `_op_goal_s`: to be reached
         self._op_goal_s = 0.0
-        self._current_until_s = 0.0
+        self._op_known_s: float | None = None  # all that was stored before this was read
+        self._begun_s = 0.0  # when the permits of this turn were taken
         self._scale_ms = 0  # the ledger's time at `_scale_s` of our clock
         self._scale_s = 0.0
 
@@ -113,12 +113,16 @@ class CheckBack:
         wall_ms = self._clock.wall_ms()
         self._scale_ms = min(newest_ms, wall_ms) if newest_ms > 0 else wall_ms
         self._scale_s = self._clock.monotonic_s()
+        self._op_goal = self._op_known_s = None
         if self._index is not None:
             self._index.owns(self._partition, is_owned=True)
 
     def now_ms(self) -> int:
         """On the ledger's scale."""
-        return self._scale_ms + int((self._clock.monotonic_s() - self._scale_s) * 1000)
+        return self._scaled_ms(self._clock.monotonic_s())
+
+    def _scaled_ms(self, monotonic_s: float) -> int:
+        return self._scale_ms + int((monotonic_s - self._scale_s) * 1000)
 
     def tick(self, ledger: Ledger) -> None:
         """Before anything is fed: what is read now was stored before now."""
@@ -138,10 +142,14 @@ class CheckBack:
         self._tell_index(ledger)
         self._count(ledger)
         self._rooms = {}
-        demand = ledger.checks.demand()
-        if demand and not self._knows_decisions(is_fed=is_fed):
+        if not ledger.checks.counts()[0]:
             return self._rooms
-        for group, wanted_count in demand.items():
+        known_s = self._known_s(is_fed=is_fed)
+        if known_s is None:
+            return self._rooms
+        ledger.checks.known_ms = self._scaled_ms(known_s)
+        self._begun_s = self._clock.monotonic_s()
+        for group, wanted_count in ledger.checks.demand().items():
             granted = self._gate.take(group, wanted_count)
             if granted:
                 self._rooms[group] = granted
@@ -154,26 +162,25 @@ class CheckBack:
             self._send_again(ledger)
         return self._rooms
 
-    def _knows_decisions(self, *, is_fed: bool) -> bool:
-        """Whether the op log was read up to where it ended a moment ago.
+    def _known_s(self, *, is_fed: bool) -> float | None:
+        """The moment up to which all stored decisions were read, on our monotonic clock.
 
         An owner whose step has waited for a slow target finds transactions due whose decisions it
-        has not read yet. Asking about what is decided would break a promise.
+        has not read yet. Asking about what was decided before it was due would break a promise. So
+        only those are asked about that were due when Kafka was asked where the op log ends, once it
+        has been read to there. An owner that lags behind asks later, but it asks: the end that was
+        asked for stands until it is reached.
         """
-        now_s = self._clock.monotonic_s()
-        if now_s < self._current_until_s:
-            return True
-        if self._op_goal is None or now_s - self._op_goal_s > _GOAL_S:
+        now_s, known_s = self._clock.monotonic_s(), self._op_known_s
+        if self._op_goal is None and (known_s is None or now_s - known_s >= _CURRENT_S):
             try:
                 self._op_goal = self._reader.op_end()
             except KafkaUnavailable:
-                return False
+                return known_s
             self._op_goal_s = now_s
-        if not is_fed or self._reader.op_read_to() < self._op_goal:
-            return False
-        self._op_goal = None
-        self._current_until_s = self._op_goal_s + _CURRENT_S
-        return True
+        if self._op_goal is not None and is_fed and self._reader.op_read_to() >= self._op_goal:
+            self._op_goal, self._op_known_s = None, self._op_goal_s
+        return self._op_known_s
 
     def planned(self, step: Step | None) -> None:
         """The plan is made; permits that it did not use go back."""
@@ -215,7 +222,7 @@ class CheckBack:
     def sent_after(self, step: Step) -> None:
         """The step is committed: its numbers are in the log, now they may be delivered."""
         questions = self._questions_out
-        if questions and self._clock.monotonic_s() - self._current_until_s > _STALE_S:
+        if questions and self._clock.monotonic_s() - self._begun_s > _STALE_S:
             # Kafka was slow or we stood still, and a decision may have come meanwhile.
             self.put_back()
             self._reports.extend(

@@ -50,7 +50,10 @@ class Feed:
         # Entries of op records that speak of halves not read yet. Bounded: see _WAITING_MAX.
         self._waiting: deque[tuple[int, Sequence[op_wire.OpRead]]] = deque()
         self._half_end = 0  # of the half log, when it was last asked for
+        self._all_goal = 0  # the half log's end after op records below `_all_goal_for` were read
+        self._all_goal_for = 0
         self._early_asked_s = 0.0
+        self._incomplete_goal: int | None = None  # the half log's end when somebody asked for it
         self._newest_half_ms = 0
         #: Of the half read last: a broker's clock may have been set back.
         self.last_half_ms = 0
@@ -63,7 +66,8 @@ class Feed:
     def clear(self) -> None:
         """A new takeover begins: everything is read again."""
         self._waiting.clear()
-        self._half_end = 0
+        self._half_end = self._all_goal_for = 0
+        self._incomplete_goal = None
         self._newest_half_ms = self.last_half_ms = 0
 
     @property
@@ -92,10 +96,9 @@ class Feed:
         if garbage:
             self._observer.garbage("half", garbage)
             garbage = 0
-        if self._waiting:
-            self._feed_waiting(ledger)
         for record in ops:
-            garbage += self._op(ledger, record)
+            garbage += self._op(record)
+        self._feed_waiting(ledger)
         if garbage:
             self._observer.garbage("op", garbage)
         if ops and self.oldest_op_ms is None:
@@ -128,7 +131,7 @@ class Feed:
         self._payloads.put(half_offset, payload)
         return 0
 
-    def _op(self, ledger: Ledger, record: StoredRecord) -> int:
+    def _op(self, record: StoredRecord) -> int:
         op_offset = record.offset()
         events = op_wire.read(op_offset, record.timestamp()[1], record.value(), record.headers())
         if isinstance(events, Garbage):
@@ -144,7 +147,6 @@ class Feed:
         # It takes its turn behind those that wait: passing it at once would move the position, and
         # so the op watermark, beyond decisions that have not been fed.
         self._waiting.append((op_offset, () if isinstance(events, Garbage) else events))
-        self._feed_waiting(ledger)
         return int(is_garbage)
 
     def _refuse_newer(self, log: str, garbage: Garbage) -> None:
@@ -160,7 +162,7 @@ class Feed:
 
     def _feed_waiting(self, ledger: Ledger) -> None:
         """Feed op entries in log order, but none before the halves it speaks of."""
-        while self._waiting and not self._is_ahead(ledger, self._waiting[0][1]):
+        while self._waiting and not self._is_ahead(ledger, *self._waiting[0]):
             op_offset, events = self._waiting.popleft()
             for event in events:
                 if isinstance(event, DecisionRead):
@@ -172,27 +174,40 @@ class Feed:
             if not events:
                 ledger.pass_op(op_offset)
 
-    def _is_ahead(self, ledger: Ledger, events: Sequence[op_wire.OpRead]) -> bool:
-        """Whether halves that these entries name are still to be read.
+    def _is_ahead(self, ledger: Ledger, op_offset: int, events: Sequence[op_wire.OpRead]) -> bool:
+        """Whether halves that these entries speak of are still to be read.
 
         A decision follows the acknowledgement of its halves, so they lie below the half log's end
-        by now; a hint beyond the end is a stranger's invention and not waited for. Halves that we
-        have appended anew ourselves, for a check, are there for certain, wherever they lie.
+        by now; a hint beyond the end is a stranger's invention and not waited for. (Its end is how
+        far it exists: what cannot be read yet is waited for.) Halves that we have appended anew
+        ourselves, for a check, are there for certain, wherever they lie. And a decision about all
+        messages there are is about every one that was acknowledged before it was stored.
         """
         if ledger.unread_copies and any(
             isinstance(event, DecisionRead) and ledger.awaits_copies(event.identity)
             for event in events
         ):
             return True
-        hint = -1
+        hint, is_about_all = -1, False
         for event in events:
-            if isinstance(event, DecisionRead) and event.half_hint > hint:
-                hint = event.half_hint
+            if isinstance(event, DecisionRead):
+                if event.half_hint > hint:
+                    hint = event.half_hint
+                is_about_all = is_about_all or event.is_about_all
+        if is_about_all and not self._has_read_all_before(op_offset):
+            return True
         if hint < max(ledger.positions[0], self._reader.half_read_to()):
             return False  # or it names a place where no record is: a marker's
         if hint >= self._half_end:
             self._half_end = self._reader.half_end()
         return hint < self._half_end
+
+    def _has_read_all_before(self, op_offset: int) -> bool:
+        """Whether every half was read that was stored before this op record was."""
+        if op_offset >= self._all_goal_for:
+            self._all_goal = self._reader.half_end()
+            self._all_goal_for = self._waiting[-1][0] + 1  # it holds for all that was read by now
+        return self._reader.half_read_to() >= self._all_goal
 
     # -- what waits no more ----------------------------------------------------------------------
 
@@ -212,6 +227,20 @@ class Feed:
         if ledger.unknown_decision_count:
             self._observer.unknown_decisions(ledger.unknown_decision_count)
             ledger.unknown_decision_count = 0
+
+    def end_incomplete(self, ledger: Ledger) -> None:
+        """Park what is decided, but whose messages have not come, once they surely do not exist.
+
+        They were acknowledged before the decision, so they lie below any later end of the half log.
+        To wait until nothing is left to be read would be to wait for the load to stop.
+        """
+        if not ledger.checks.incomplete:
+            return
+        if self._incomplete_goal is None:
+            self._incomplete_goal = self._reader.half_end()
+        if self._reader.half_read_to() >= self._incomplete_goal:
+            self._incomplete_goal = None
+            ledger.end_incomplete()
 
     def _now_ms(self) -> int:
         """Broker time, as well as it can be known without asking."""

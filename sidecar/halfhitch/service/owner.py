@@ -111,6 +111,8 @@ class PartitionOwner:
         self.checkback = make_checkback(self._payloads, reader)
         self._trimmer = Trimmer(writer, clock)
         self.pace = Pace(clock.monotonic_s)
+        #: What hides records from the takeover under way: for people.
+        self.waits_for: str | None = None
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
         self._feed = Feed(
@@ -128,6 +130,7 @@ class PartitionOwner:
         self._payloads.clear()
         self._detours.clear()
         self._feed.clear()
+        self.waits_for = None
         self._writer.fence()
         self._stored = self._reader.committed_positions()
         reached("after_positions")
@@ -145,7 +148,9 @@ class PartitionOwner:
             is_fed_to=self._feed.is_fed_to,
             clock=self._clock,
             partition=self.partition,
+            on_held=self._replay_is_held,
         )
+        self.waits_for = None
         reached("after_replay")
         ledger.foreign_count = 0
         self.checkback.start_clock(self._feed.last_half_ms)
@@ -161,6 +166,17 @@ class PartitionOwner:
             op_start,
             extra={"action": "partition_taken_over"},
         )
+
+    def _replay_is_held(self, held: str) -> None:
+        """A resume whose process has died stays open until Kafka's coordinator has had enough."""
+        self.waits_for = held
+        logger.warning(
+            "half partition %d waits with its takeover: %s",
+            self.partition,
+            held,
+            extra={"action": "takeover_waits"},
+        )
+        self._writer.end_resume()
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -180,9 +196,7 @@ class PartitionOwner:
                 f"somebody else carries out transactions of half partition {self.partition}"
             )
         feed.expire_early(ledger)
-        if ledger.checks.incomplete:
-            is_caught_up = self._reader.half_read_to() >= self._reader.half_end()
-            ledger.end_incomplete(is_caught_up=is_caught_up)
+        feed.end_incomplete(ledger)
         self._hold_or_release_op(ledger)
         rooms = self.checkback.begin(ledger, is_fed=not feed.is_waiting)
         step = ledger.plan(

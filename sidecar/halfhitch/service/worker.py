@@ -85,8 +85,12 @@ class PartitionWorker:
         waiting = owner.waiting_by_topic if owner is not None else {}
         return PartitionState(
             self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
-            positions[1], self._trouble, *checks, waiting,
+            positions[1], self._trouble_of(owner), *checks, waiting,
         )  # fmt: skip
+
+    def _trouble_of(self, owner: PartitionOwner | None) -> str | None:
+        held = None if owner is None else owner.waits_for
+        return self._trouble if held is None else held
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -165,16 +165,20 @@ class SimulatedReader:
         )
 
     def half_end(self) -> int:
-        return self._half.stable_end
+        return self._half.end
 
     def half_read_to(self) -> int:
         return self._half_position
 
     def op_end(self) -> int:
-        return self._op.stable_end
+        return self._op.end
 
     def op_read_to(self) -> int:
         return self._op_position
+
+    def held(self) -> str | None:
+        held = [log for log in (self._half, self._op) if log.stable_end < log.end]
+        return "a Kafka transaction is open" if held else None
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         cluster = self._cluster
@@ -199,6 +203,10 @@ class SimulatedWriter:
     def fence(self) -> None:
         self._cluster.crash_point("before fencing")
         self._producer_epoch = self._cluster.kafka.init_producer("owner-0")
+
+    def end_resume(self) -> None:
+        self._cluster.timeline.count["resumes ended by a takeover"] += 1
+        self._cluster.kafka.init_producer(RESUMER)
 
     def write(
         self,

@@ -252,7 +252,7 @@ def test_one_that_was_finished_while_it_counted_as_incomplete_is_left_alone() ->
     script.pass_time(2_000)
     script.ledger.tick(script.now_ms + RULES.incomplete_ms + 1_000)
     script.half("T1", 1)  # between the two
-    script.ledger.end_incomplete(is_caught_up=True)
+    script.ledger.end_incomplete()
     assert script.carried_out().done[0].ending == 2
 
 

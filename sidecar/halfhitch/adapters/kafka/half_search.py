@@ -12,6 +12,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.operations import FoundHalves
@@ -26,8 +27,11 @@ _SEARCH_S: Final = 20.0
 class KafkaHalfSearch:
     """service.operations.HalfSearch."""
 
-    def __init__(self, make_consumer: Callable[[], Consumer], *, half_topic: str) -> None:
+    def __init__(
+        self, make_consumer: Callable[[], Consumer], ends: LogEnds, *, half_topic: str
+    ) -> None:
         self._make_consumer = make_consumer
+        self._ends = ends
         self._half_topic = half_topic
 
     async def find(
@@ -62,6 +66,7 @@ class KafkaHalfSearch:
         self, consumer: Consumer, partition: int, identity: Identity, hint: int, give_up_s: float
     ) -> FoundHalves | None:
         low, end = self._bounds(consumer, partition)
+        held_at = None
         start = hint if low <= hint < end else low
         half_offsets: dict[int, int] = {}  # by index; a later copy stands for the earlier one
         if start < end:
@@ -71,13 +76,20 @@ class KafkaHalfSearch:
             message: Any = consumer.poll(_POLL_S)
             error = None if message is None else message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                break
+                position = message.offset()
+                held_at = position
             if message is not None and error is None:
                 position = message.offset() + 1
                 found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
                 if not isinstance(found, Garbage) and found.identity == identity:
                     half_offsets[found.index] = message.offset()
-            if time.monotonic() > give_up_s:
+            if position < end and time.monotonic() > give_up_s:
+                if held_at is not None:
+                    raise KafkaUnavailable(
+                        f"{self._half_topic}-{partition} can be read up to {held_at} of {end}: a "
+                        "Kafka transaction is open there, and what lies behind it is hidden until "
+                        "it ends (halfhitch doctor names its producer); ask again then"
+                    )
                 raise KafkaUnavailable(
                     f"{self._half_topic}-{partition} is too long to be searched from here: ask the "
                     "instance that owns this half partition (halfhitch status shows which it owns)"
@@ -95,10 +107,11 @@ class KafkaHalfSearch:
         where = TopicPartition(self._half_topic, partition)
         while True:
             try:
-                low, end = consumer.get_watermark_offsets(where, _ASK_S)
-            except KafkaException:
+                low, _ = consumer.get_watermark_offsets(where, _ASK_S)
+                end = self._ends.existing([(self._half_topic, partition)])
+            except (KafkaException, KafkaUnavailable):
                 if time.monotonic() > give_up_s:
                     raise
                 time.sleep(_POLL_S)
             else:
-                return int(low), int(end)
+                return int(low), end[self._half_topic, partition]

@@ -11,25 +11,21 @@ one. (Not the one under way: its ends may have been taken before his commit.)
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-
-from halfhitch.adapters.kafka.errors import describe
-from halfhitch.errors import HalfHitchError, VisibilityUnknown
+from halfhitch.adapters.kafka.log_ends import Log, LogEnds
+from halfhitch.errors import HalfHitchError, KafkaUnavailable, VisibilityUnknown
 from halfhitch.ports import TopicCatalog
 
 _ROUND_S: Final = 5.0
-_ASK_S: Final = 4.0
 _PAUSE_S: Final = 0.002
 
 
 class KafkaMarkers:
     """ports.Markers. Belongs to one event loop."""
 
-    def __init__(self, admin: AdminClient, catalog: TopicCatalog) -> None:
-        self._admin = admin
+    def __init__(self, ends: LogEnds, catalog: TopicCatalog) -> None:
+        self._ends = ends
         self._catalog = catalog
         self._next: tuple[set[str], asyncio.Future[None]] | None = None
         self._rounds: asyncio.Task[None] | None = None
@@ -48,7 +44,7 @@ class KafkaMarkers:
         while self._next is not None:
             (topics, answer), self._next = self._next, None
             partitions = [
-                TopicPartition(topic, partition)
+                (topic, partition)
                 for topic in topics
                 for partition in range(self._catalog.partition_count(topic) or 0)
             ]
@@ -61,34 +57,21 @@ class KafkaMarkers:
                 answer.set_result(None)
         self._rounds = None
 
-    def _round(self, partitions: Sequence[TopicPartition]) -> None:
+    def _round(self, logs: Sequence[Log]) -> None:
         try:
-            ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
             give_up_s = time.monotonic() + _ROUND_S
-            behind = dict(ends)
+            behind = self._ends.existing(logs)
             while behind:
-                stable = self._ends(list(behind), IsolationLevel.READ_COMMITTED)
-                behind = {where: end for where, end in behind.items() if stable[where] < end}
+                stable = self._ends.readable(behind)
+                behind = {log: end for log, end in behind.items() if stable[log] < end}
                 if behind and time.monotonic() > give_up_s:
                     raise VisibilityUnknown(
                         "the messages are committed; another producer's open Kafka transaction "
-                        f"holds back the readers of {next(iter(behind)).topic}"
+                        f"holds back the readers of {next(iter(behind))[0]}"
                     )
                 if behind:
                     time.sleep(_PAUSE_S)
-        except KafkaException as error:
+        except KafkaUnavailable as error:
             raise VisibilityUnknown(
-                f"the messages are committed; whether readers see them is not known: "
-                f"{describe(error)}"
+                f"the messages are committed; whether readers see them is not known: {error}"
             ) from error
-
-    def _ends(
-        self, partitions: Sequence[TopicPartition], isolation: IsolationLevel
-    ) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        futures = self._admin.list_offsets(
-            dict.fromkeys(partitions, latest), isolation_level=isolation, request_timeout=_ASK_S
-        )
-        return {where: future.result(_ASK_S).offset for where, future in futures.items()}

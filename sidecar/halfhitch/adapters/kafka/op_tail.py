@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
     COPIED,
@@ -167,9 +168,15 @@ class KafkaInquiry:
     """service.parts.Inquiry: reads the op log from the half's own time on."""
 
     def __init__(
-        self, make_consumer: Callable[[], Consumer], *, half_topic: str, op_topic: str
+        self,
+        make_consumer: Callable[[], Consumer],
+        ends: LogEnds,
+        *,
+        half_topic: str,
+        op_topic: str,
     ) -> None:
         self._make_consumer = make_consumer
+        self._ends = ends
         self._half_topic = half_topic
         self._op_topic = op_topic
 
@@ -201,7 +208,9 @@ class KafkaInquiry:
     ) -> int:
         """Broker time of the first copy. Raises TransactionGone."""
         where = TopicPartition(self._half_topic, partition, half_offset)
-        low, end = consumer.get_watermark_offsets(where, _ANSWER_S)
+        low, _ = consumer.get_watermark_offsets(where, _ANSWER_S)
+        log = (self._half_topic, partition)
+        end = self._ends.existing([log])[log]
         if half_offset < low:
             # The first copy is deleted. It may have been appended anew, by a check or because it
             # was old; what is still pending lies somewhere in what is left of the log.
@@ -209,7 +218,7 @@ class KafkaInquiry:
         elif half_offset >= end:
             raise _gone(identity)
         consumer.assign([where])
-        for message in _until_end(consumer):
+        for message in _until(consumer, end):
             stored_ms = int(message.timestamp()[1])
             found = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
             if not isinstance(found, Garbage) and found.identity == identity:
@@ -223,8 +232,10 @@ class KafkaInquiry:
     ) -> tuple[Resolution | None, bool]:
         """The last parking counts only if nothing came after it: it may have been put back."""
         decided: Resolution | None = None
+        log = (self._op_topic, start.partition)
+        end = self._ends.existing([log])[log]
         consumer.assign([start])
-        for message in _until_end(consumer):
+        for message in _until(consumer, end):
             events = op_wire.read(message.offset(), 0, message.value(), message.headers())
             for event in () if isinstance(events, Garbage) else events:
                 if event.identity != identity:
@@ -243,18 +254,30 @@ class KafkaInquiry:
 _PARKED_AS: Final = {GIVEN_UP: Resolution.PARK, PARKED: Resolution.COMMIT}
 
 
-def _until_end(consumer: Consumer) -> Iterator[Any]:
-    """All records up to the end of the log. Raises KafkaUnavailable when that takes too long."""
+def _until(consumer: Consumer, end: int) -> Iterator[Any]:
+    """All records below this end of the log that was asked for. KafkaUnavailable: not in time.
+
+    Where a read_committed reader meets the end of what it can read, there may be more: an open
+    Kafka transaction hides what lies behind its first record. Nothing follows from not seeing it.
+    """
     give_up_s = time.monotonic() + _LOOK_UP_S
-    while True:
-        message = consumer.poll(_POLL_S)
+    read_to, held_at = 0, ""
+    while read_to < end:
+        message: Any = consumer.poll(_POLL_S)
         error = None if message is None else message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            return
-        if message is not None and error is None:
+            read_to = message.offset()
+            held_at = (
+                f"{message.topic()}-{message.partition()} can be read up to {read_to} of {end}"
+            )
+        elif message is not None and error is None:
+            read_to = message.offset() + 1
             yield message
-        if time.monotonic() > give_up_s:
-            raise KafkaUnavailable("the logs could not be read to their ends in time; ask again")
+        if read_to < end and time.monotonic() > give_up_s:
+            why = "the logs could not be read to their ends in time"
+            if held_at:
+                why = f"{held_at}: a Kafka transaction is open there, and hides what lies behind it"
+            raise KafkaUnavailable(f"{why}; ask again (halfhitch doctor tells more)")
 
 
 def _gone(identity: Identity) -> TransactionGone:

@@ -88,9 +88,11 @@ class Resumption:
             raise InvariantViolation("a producer does one Kafka transaction only")
         self._give_up_s = time.monotonic() + self._timeout_s
         try:
+            # Before the Kafka transaction begins: while it is open nobody reads what lies behind it
+            # in the op log.
+            fetched = _all_at_once(orders, fetched)
             producer.begin_transaction()
             fences = self._noted(producer, orders)
-            fetched = _all_at_once(orders, fetched)
             for order, fence in zip(orders, fences, strict=True):
                 self._halves(producer, order.parking, fetched, _life(order.parking, fence))
                 self._mark(producer, order, fence)

@@ -307,7 +307,7 @@ class KafkaParkedStore:
             )
 
     def _fenced(self, half_partition: int) -> Producer:
-        producer = self._make_producer(f"{self._owner_group}-resume-{half_partition}")
+        producer = self._make_producer(resumer_id(self._owner_group, half_partition))
         try:
             begin_producing(producer, self._half_topic, _INIT_S)
         except KafkaException as error:
@@ -365,6 +365,11 @@ class KafkaParkedStore:
             )
         else:
             asked.succeed(parking)
+
+
+def resumer_id(owner_group: str, half_partition: int) -> str:
+    """The transactional id of whoever puts parked messages back into a half partition."""
+    return f"{owner_group}-resume-{half_partition}"
 
 
 @dataclass(slots=True)

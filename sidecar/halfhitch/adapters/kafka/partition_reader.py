@@ -18,6 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.log_ends import LogEnds, held_sentence
 from halfhitch.adapters.watchdog import progress, resting
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, StoredRecord
@@ -47,12 +48,14 @@ class KafkaPartitionReader:
         self,
         make_consumer: Callable[[], Consumer],
         *,
+        ends: LogEnds,
         half_topic: str,
         op_topic: str,
         partition: int,
     ) -> None:
         self._make_consumer = make_consumer
         self._consumer = make_consumer()
+        self._ends = ends
         self._fetcher: Consumer | None = None
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
@@ -82,7 +85,7 @@ class KafkaPartitionReader:
         return half_start, op_start
 
     def _start(self, log: tuple[str, int], position: int | None) -> int:
-        low, high = self._bounds(log)
+        low, high = self._low(log), self._end(log)
         if position is None:
             return low
         if not low <= position <= high:
@@ -93,15 +96,19 @@ class KafkaPartitionReader:
             )
         return position
 
-    def _bounds(self, log: tuple[str, int]) -> tuple[int, int]:
+    def _low(self, log: tuple[str, int]) -> int:
         progress()
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
+            low, _ = self._consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         except KafkaException as error:
             raise KafkaUnavailable(
                 f"{log[0]}-{log[1]} cannot be read: {describe(error)}"
             ) from error
-        return int(low), int(high)
+        return int(low)
+
+    def _end(self, log: tuple[str, int]) -> int:
+        progress()
+        return self._ends.existing([log])[log]
 
     def hold_op(self) -> None:
         """See ports.PartitionReader."""
@@ -154,11 +161,11 @@ class KafkaPartitionReader:
 
     def half_end(self) -> int:
         """See ports.PartitionReader."""
-        return self._bounds(self._half)[1]
+        return self._end(self._half)
 
     def op_end(self) -> int:
         """See ports.PartitionReader."""
-        return self._bounds(self._op)[1]
+        return self._end(self._op)
 
     def half_read_to(self) -> int:
         """See ports.PartitionReader."""
@@ -168,6 +175,16 @@ class KafkaPartitionReader:
         """See ports.PartitionReader."""
         return self._op_read_to
 
+    def held(self) -> str | None:
+        """See ports.PartitionReader."""
+        logs = (self._half, self._op)
+        progress()
+        try:
+            existing, readable = self._ends.existing(logs), self._ends.readable(logs)
+        except KafkaUnavailable:
+            return None
+        return held_sentence(logs, existing, readable)
+
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""
         found: dict[int, StoredRecord] = {}
@@ -175,7 +192,7 @@ class KafkaPartitionReader:
             self._fetcher = self._make_consumer()
         # A run that began below the log's start would be answered with an error, and those of its
         # halves that are still there would look as if they were gone too.
-        low, _ = self._bounds(self._half)
+        low = self._low(self._half)
         wanted = sorted(half_offset for half_offset in half_offsets if half_offset >= low)
         run: list[int] = []
         for half_offset in [*wanted, None]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
@@ -46,6 +46,7 @@ class KafkaPartitionWriter:
         self,
         make_producer: Callable[[], OwnerProducer],
         *,
+        make_resumer: Callable[[], Producer],
         admin: AdminClient,
         group_metadata: Callable[[], Any],
         half_topic: str,
@@ -54,6 +55,7 @@ class KafkaPartitionWriter:
         transaction_timeout_ms: int,
     ) -> None:
         self._make_producer = make_producer
+        self._make_resumer = make_resumer
         self._admin = admin
         self._group_metadata = group_metadata
         self._half = (half_topic, partition)
@@ -86,6 +88,20 @@ class KafkaPartitionWriter:
         producer.suspicion.start()  # with the new epoch, what was before is over
         self._producer = producer
         reached("after_fence")
+
+    def end_resume(self) -> None:
+        """See ports.PartitionWriter. The next epoch of its transactional id ends what is open."""
+        producer = self._make_resumer()
+        progress()
+        try:
+            begin_producing(producer, self._op[0], _ANSWER_S)
+        except KafkaException as error:
+            raise KafkaUnavailable(
+                f"a resume of parked messages of {self._half[0]}-{self._half[1]} cannot be ended: "
+                f"{describe(error)}"
+            ) from error
+        finally:
+            _let_go(producer)
 
     def idle(self) -> bool:
         """See ports.PartitionWriter."""
@@ -363,7 +379,7 @@ def _is_fatal(error: KafkaException) -> bool:
     return isinstance(first, KafkaError) and first.fatal()
 
 
-def _let_go(producer: OwnerProducer) -> None:
+def _let_go(producer: Producer) -> None:
     """Forget what it still has to send; with its last reference it ends.
 
     Not `Producer.close`: that aborts what is open without any bound of time, so that a Kafka which

@@ -263,6 +263,11 @@ class MemoryKafka:
 
     # -- Kafka transactions ----------------------------------------------------------------------
 
+    @staticmethod
+    def resumer(partition: int) -> str:
+        """The transactional id under which parked transactions of a half partition are put back."""
+        return f"resume-{partition}"
+
     def init_producer(self, transactional_id: str) -> int:
         """InitProducerId: abort what is open under this id, give a higher epoch."""
         with self.changed:

@@ -119,7 +119,7 @@ class MemoryPartitionReader:
     def half_end(self) -> int:
         """See ports.PartitionReader."""
         self._refuse_when_away()
-        return self._kafka.log(*self._half).stable_end
+        return self._kafka.log(*self._half).end
 
     def half_read_to(self) -> int:
         """See ports.PartitionReader."""
@@ -128,11 +128,20 @@ class MemoryPartitionReader:
     def op_end(self) -> int:
         """See ports.PartitionReader."""
         self._refuse_when_away()
-        return self._kafka.log(*self._op).stable_end
+        return self._kafka.log(*self._op).end
 
     def op_read_to(self) -> int:
         """See ports.PartitionReader."""
         return self._begun()[1].position
+
+    def held(self) -> str | None:
+        """See ports.PartitionReader."""
+        parts = [
+            f"{log.topic}-{log.partition} can be read up to {log.stable_end} of {log.end}"
+            for log in (self._kafka.log(*self._half), self._kafka.log(*self._op))
+            if log.stable_end < log.end
+        ]
+        return f"{', '.join(parts)}: a Kafka transaction is open there" if parts else None
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""
@@ -184,6 +193,12 @@ class MemoryPartitionWriter:
         reached("before_fence")
         self._producer_epoch = self._kafka.init_producer(self._transactional_id)
         reached("after_fence")
+
+    def end_resume(self) -> None:
+        """See ports.PartitionWriter."""
+        if self._kafka.faults.is_away:
+            raise KafkaUnavailable("Kafka does not answer; try again")
+        self._kafka.init_producer(self._kafka.resumer(self._half[1]))
 
     def write(
         self,

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from halfhitch.adapters.memory.kafka import Fenced, StaleGeneration
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
-from harness.simulation.cluster import HALF, OP
+from harness.simulation.cluster import HALF, OP, RESUMER
 from harness.simulation.several.broker import Concurrent, WrongState
 
 if TYPE_CHECKING:
@@ -128,16 +128,20 @@ class SeveralReader:
                 waiters[place].remove(task)
 
     def half_end(self) -> int:
-        return self._half.stable_end
+        return self._half.end
 
     def half_read_to(self) -> int:
         return self._half_position
 
     def op_end(self) -> int:
-        return self._op.stable_end
+        return self._op.end
 
     def op_read_to(self) -> int:
         return self._op_position
+
+    def held(self) -> str | None:
+        held = [log for log in (self._half, self._op) if log.stable_end < log.end]
+        return "a Kafka transaction is open" if held else None
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         world, log = self._world, self._half
@@ -185,6 +189,12 @@ class SeveralWriter:
 
     def _init(self) -> int:
         return self._world.kafka.init_producer_id(self.transactional_id)
+
+    def end_resume(self) -> None:
+        """MemoryKafka's simple Kafka transactions serve whoever puts parked messages back."""
+        self._world.travel("ending a resume")
+        self._world.timeline.count["resumes ended by a takeover"] += 1
+        self._world.kafka.init_producer(RESUMER)
 
     # -- one Kafka transaction --------------------------------------------------------------------
 

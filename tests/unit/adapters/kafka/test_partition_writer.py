@@ -116,6 +116,7 @@ class Bench:
         self.admin = StrawAdmin({"orders": [1, 2], "points": [1]})
         self.writer = KafkaPartitionWriter(
             self._make,  # type: ignore[arg-type]
+            make_resumer=self._make,  # type: ignore[arg-type]
             admin=self.admin,  # type: ignore[arg-type]
             group_metadata=lambda: "generation 7",
             half_topic="half",
