@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.kit.checker import INVARIANTS, REQUIRED
+from faults.kit.checker import INVARIANTS, REQUIRED, Limits
 from faults.kit.history import Outcome
 from faults.kit.invented import (
     IMMUNITY_MS,
@@ -26,6 +26,10 @@ from harness.checkers import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from faults.kit.history import Identity
+
+CLOCK_SLACK_MS = Limits().clock_slack_ms
 
 
 def whole_run() -> Invented:
@@ -120,6 +124,48 @@ def an_acknowledged_prepare_is_not_in_the_half_log(run: Invented) -> None:
 def an_acknowledged_commit_is_not_in_the_op_log(run: Invented) -> None:
     identity = run.prepare("T")
     run.end(identity, Fate.COMMITTED)
+
+
+@red("lost", "torn")
+def a_checks_commit_covers_what_the_question_knew(run: Invented) -> None:
+    """The second message was acknowledged while the question was under way; all marks agree."""
+    identity = run.prepare("T")
+    run.tick(IMMUNITY_MS)
+    run.asked(identity, 1, "COMMIT")
+    run.end(identity, Fate.COMMITTED, Outcome.INFO)
+    leave_out_the_second(run, identity, "check")
+
+
+@red("lost", "torn")
+def an_equal_commit_that_covers_more_is_answered_and_forgotten(run: Invented) -> None:
+    identity = run.prepare("T")
+    run.end(identity, Fate.COMMITTED)
+    leave_out_the_second(run, identity, "check")
+    run.decide(identity, "c")
+
+
+@red("lost", "torn")
+def an_operators_commit_is_a_part_only(run: Invented) -> None:
+    identity = run.prepare("T")
+    run.tick(CLOCK_SLACK_MS + 1)
+    leave_out_the_second(run, identity, "operator")
+
+
+def leave_out_the_second(run: Invented, identity: Identity, source: str) -> None:
+    """A commit that covers one message of two, carried out as it stands."""
+    run.decide(identity, "c", count=1, source=source)
+    run.forward(identity, only=[0])
+    run.done(identity, 1)
+
+
+@red("lost", "early-discarded")
+def a_message_that_was_acknowledged_is_not_among_the_parked(run: Invented) -> None:
+    identity = run.prepare("T")
+    run.end(identity, Fate.COMMITTED)
+    run.decide(identity, "c", count=1, source="check")
+    run.park(identity, "undeliverable")
+    del run.parked[-1]
+    run.done(identity, -1)
 
 
 @red("lost")
@@ -475,6 +521,49 @@ def test_some_may_stay_undecided() -> None:
     run.prepare("T")
     assert run.report(may_be_pending=lambda truth: truth.identity[1] == "T").verdict == "green"
     assert run.report(is_settled=False).verdict == "green"
+
+
+def test_a_message_that_nobody_acknowledged_may_be_left_out() -> None:
+    """Its producer commits with the handle that it has, which counts one."""
+    run = whole_run()
+    identity = run.prepare("T")
+    truth = run.truths[identity]
+    truth.acked_count = 1
+    del truth.acked_ms[1]
+    run.end(identity, Fate.COMMITTED)
+    leave_out_the_second(run, identity, "producer")
+    assert run.report().verdict == "green", str(run.report())
+
+
+def test_a_message_that_was_added_after_the_commit_was_asked_for_may_be_left_out() -> None:
+    run = whole_run()
+    identity = run.prepare("T")
+    run.end(identity, Fate.COMMITTED)
+    run.truths[identity].acked_ms[1] = run.tick()
+    leave_out_the_second(run, identity, "producer")
+    assert run.report().verdict == "green", str(run.report())
+
+
+@pytest.mark.parametrize("source", ["check", "operator", "policy"])
+def test_a_commit_that_is_nobodys_handle_means_all_that_is_there(source: str) -> None:
+    run = whole_run()
+    identity = run.prepare("T")
+    run.end(identity, Fate.COMMITTED)
+    run.decide(identity, "c", count=1, source=source)
+    run.forward(identity)
+    run.done(identity, 2)
+    assert run.report().verdict == "green", str(run.report())
+
+
+def test_of_equal_commits_the_largest_counts() -> None:
+    run = whole_run()
+    identity = run.prepare("T")
+    run.end(identity, Fate.COMMITTED)
+    run.decide(identity, "c", count=1)
+    run.decide(identity, "c", count=2)
+    run.forward(identity)
+    run.done(identity, 2)
+    assert run.report().verdict == "green", str(run.report())
 
 
 def test_a_commit_after_the_giving_up_is_no_loss() -> None:

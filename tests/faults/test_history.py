@@ -123,6 +123,25 @@ def test_a_repeated_prepare_is_acknowledged_when_one_of_them_is(file: Path) -> N
     assert (truth.prepared, truth.acked_count, truth.messages) == (Outcome.OK, 1, {0: [SENT]})
 
 
+def test_what_no_commit_may_leave_out_was_acknowledged_before_it_was_said(file: Path) -> None:
+    with Writer(file) as writer:
+        call = writer.begin("prepare", T, [SENT])
+        call.ok()
+        question = writer.begin("check", T, number=1)
+        writer.begin("add", T, [SENT]).ok()
+        writer.begin("add", T, [SENT]).info("timeout")
+    assert only(file).surely_committed() == set()
+    assert only(file).surely_committed(decided_ms=1 << 62) == {0, 1}
+    with Writer(file) as writer:
+        # The question came before the second message; the answer is what counts.
+        writer.write(op="check", phase="ok", id="T", group="orders", call=question.number, n=1,
+                     answer="COMMIT")  # fmt: skip
+    assert only(file).surely_committed() == {0, 1}
+    with Writer(file) as writer:
+        writer.write(op="commit", phase="invoke", id="T", group="orders", t_ms=1)
+    assert only(file).surely_committed() == set(), "it asked for nothing of what came later"
+
+
 def test_answers_find_their_calls_when_two_are_under_way(file: Path) -> None:
     with Writer(file) as writer:
         first, second = writer.begin("commit", T), writer.begin("commit", T)

@@ -102,6 +102,7 @@ async def test_a_system_that_worked_is_clean_and_was_judged_whole(
         "committed_and_judged_whole": 12,
         "rolled_back": 4,
         "parked": 0,
+        "contrary_decisions": 0,
         "unfinished": {"undecided": 4},
     }
     assert found["forwards_judged"] == 24

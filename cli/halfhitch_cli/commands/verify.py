@@ -182,6 +182,7 @@ def _data(outcome: Outcome, since_ms: int, took_s: float) -> dict[str, Any]:
             "committed_and_judged_whole": findings.committed_judged,
             "rolled_back": findings.endings["rolled_back"],
             "parked": findings.endings["parked"],
+            "contrary_decisions": account.contrary_count,
             "unfinished": dict(sorted(findings.unfinished_counts.items())),
         },
         "unfinished": [
@@ -292,6 +293,7 @@ def _summary(data: dict[str, Any]) -> Table:
         ["committed", f"{transactions['committed']}, {looked_for} looked for message by message"],
         ["rolled back", str(transactions["rolled_back"])],
         ["parked", str(transactions["parked"])],
+        ["contrary", f"{transactions['contrary_decisions']} decisions came after another had won"],
         ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
         ["until", _time(data["window"]["to_ms"])],
         ["read", f"{records} records in {took_s:.1f} s"],

@@ -189,6 +189,20 @@ class Case:
     def _rising(self) -> dict[tuple[str, int], tuple[list[int], list[Sample]]]:
         return {}
 
+    def acknowledged(self, identity: Identity) -> set[int]:
+        """Messages that no commit of this transaction may leave out."""
+        truth, winner = self.truths.get(identity), self.account(identity).winner
+        if truth is None:
+            return set()
+        is_others = winner is not None and winner.source not in ("producer", "check")
+        decided_ms = winner.stored_ms - self.limits.clock_slack_ms if winner and is_others else None
+        return truth.surely_committed(decided_ms)
+
+    def surely_committed(self, identity: Identity) -> set[int]:
+        """Messages that must be visible because their applications were told so."""
+        is_committed = self.account(identity).state == "committed"
+        return self.acknowledged(identity) if is_committed else set()
+
     def sent(self, identity: Identity, index: int) -> list[Message]:
         """What the message may be, as its producer wrote it down; else as the half log has it."""
         truth = self.truths.get(identity)

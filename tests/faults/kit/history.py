@@ -221,6 +221,12 @@ class Asked:
     answered_ms: int | None = None
     error: str | None = None
 
+    @property
+    def said_ms(self) -> int:
+        """When it was said: a check's answer comes long after the question, maybe."""
+        is_answer = self.source == "check" and self.answered_ms is not None
+        return self.answered_ms or 0 if is_answer else self.invoked_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -243,6 +249,7 @@ class Truth:
     first_prepare_ms: int | None = None
     immunity_ms: int | None = None
     acked_count: int = 0  # messages that are surely stored
+    acked_ms: dict[int, int] = field(default_factory=dict)  # by index: when that was known
     asked: list[Asked] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
 
@@ -268,6 +275,23 @@ class Truth:
     def is_contested(self) -> bool:
         """Whether both a commit and a roll back may lie in the op log."""
         return {Fate.COMMITTED, Fate.ROLLED_BACK} <= self.fates
+
+    def surely_committed(self, decided_ms: int | None = None) -> set[int]:
+        """Messages that no commit of it may leave out, by index.
+
+        Those whose storing was acknowledged before any application said COMMIT, or (where none
+        did, but an operator or a policy) before `decided_ms`. A producer commits what its newest
+        handle counts, and everybody else's commit means all that is there.
+        """
+        said_ms = [
+            asked.said_ms
+            for asked in self.asked
+            if asked.wants is Fate.COMMITTED and asked.outcome is not Outcome.FAIL
+        ]
+        since_ms = min(said_ms, default=decided_ms)
+        if since_ms is None:
+            return set()
+        return {index for index, acked_ms in self.acked_ms.items() if acked_ms <= since_ms}
 
     def acked(self, fate: Fate) -> list[Asked]:
         """The decisions of this kind that were acknowledged."""
@@ -379,6 +403,9 @@ def _fold_messages(truth: Truth, call: _Pair) -> None:
             known.append(message)
     if call.outcome is Outcome.OK:
         truth.acked_count = max(truth.acked_count, first + len(messages))
+        acked_ms = (call.end or call.invoke)["t_ms"]
+        for index in range(first, first + len(messages)):
+            truth.acked_ms[index] = min(acked_ms, truth.acked_ms.get(index, acked_ms))
     if call.invoke["op"] == "prepare":
         t_ms = call.invoke["t_ms"]
         if truth.first_prepare_ms is None or t_ms < truth.first_prepare_ms:

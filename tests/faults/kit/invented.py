@@ -80,6 +80,7 @@ class Invented:
             topic = TARGET if index == 0 else OTHER
             message = Message.of(topic, value, key, headers=[("h", b"1"), ("h", None)])
             truth.messages[index] = [message]
+            truth.acked_ms[index] = self.now_ms
             self.append_half(identity, index, value, key, topic=topic)
         return identity
 

@@ -32,6 +32,9 @@ def lost(case: Case) -> Iterator[str]:
         for index, message in account.last.expected.items():
             if index not in there:
                 yield f"{identity} message {index} is committed and not on {message.topic}"
+        for index in sorted(case.surely_committed(identity) - there):
+            # The logs may agree with each other and be wrong: this is what its producer was told.
+            yield f"{identity} message {index} was acknowledged, as was its commit, and is nowhere"
         if account.state == "parked":
             yield from _not_kept(case, account)
         truth = case.truths.get(identity)
@@ -47,10 +50,11 @@ def _not_kept(case: Case, account: Account) -> Iterator[str]:
         for half, _ in case.parked.messages.get(account.identity, [])
         if half.life == account.last.number
     }
-    winner = account.winner
-    for index in account.last.firsts:
-        is_covered = winner is None or winner.tag == GIVE_UP or index < winner.covered_count
-        if is_covered and index not in kept:
+    winner, life = account.winner, account.last
+    surely = case.acknowledged(account.identity)
+    for index in life.firsts:
+        is_covered = winner is None or winner.tag == GIVE_UP or index < life.covered_count
+        if (is_covered or index in surely) and index not in kept:
             yield f"{account.identity} message {index} was parked and is not on the parked topic"
 
 
@@ -84,7 +88,7 @@ def phantom(case: Case) -> Iterator[str]:
         account, winner = case.account(identity), case.account(identity).winner
         if account.state != "committed" or winner is None:
             yield f"{identity} message {index} at {seen.place} is visible, but {account.state}"
-        elif index >= winner.covered_count:
+        elif index >= account.last.covered_max:
             yield f"{identity} message {index} at {seen.place} is not covered by its commit"
         yield from _unasked(case, identity, seen)
         if seen.place not in final:
@@ -108,11 +112,11 @@ def _unasked(case: Case, identity: Identity, seen: Seen) -> Iterator[str]:
 def torn(case: Case) -> Iterator[str]:
     """Some messages of a transaction can be read, others cannot."""
     for identity, there in case.indexes_found.items():
-        winner, truth = case.account(identity).winner, case.truths.get(identity)
-        count = winner.covered_count if winner is not None else 0
+        life, truth = case.account(identity).last, case.truths.get(identity)
+        count = life.covered_count
         if not count and truth is not None:
             count = truth.acked_count
-        missing = sorted(set(range(count)) - there)
+        missing = sorted(({*range(count)} | case.surely_committed(identity)) - there)
         if missing:
             yield f"{identity}: messages {sorted(there)} can be read, {missing} cannot"
 

@@ -122,10 +122,34 @@ class Life:
         return [mark.ending for mark in self.done if mark.ending != COPIED]
 
     @property
+    def covered_count(self) -> int:
+        """How many messages it was committed with: what its done mark has fixed, or what it says.
+
+        Never fewer than the winner covers.
+        """
+        winner = self.winner
+        covered = 0 if winner is None else winner.covered_count
+        return max([covered, *(ending for ending in self.endings if ending > 0)])
+
+    @property
+    def covered_max(self) -> int:
+        """How many it may be committed with at most.
+
+        A producer's commit covers what its handle counts, and of equal ones the largest counts;
+        anybody else's means all that lies in the half log.
+        """
+        winner = self.winner
+        if winner is None:
+            return 0
+        commits = [winner, *(d for d in self.decisions if d.tag == COMMIT)]
+        if any(decision.source != "producer" for decision in commits):
+            return max(self.firsts, default=-1) + 1
+        return max(decision.covered_count for decision in commits)
+
+    @property
     def is_whole(self) -> bool:
         """Whether everything is there that its commit covers."""
-        winner = self.winner
-        return winner is not None and all(i in self.firsts for i in range(winner.covered_count))
+        return self.winner is not None and all(i in self.firsts for i in range(self.covered_count))
 
     @property
     def state(self) -> str:
@@ -146,7 +170,7 @@ class Life:
         if winner is None or self.state != "committed":
             return {}
         firsts = self.firsts
-        return {index: firsts[index].message for index in range(winner.covered_count)}
+        return {index: firsts[index].message for index in range(self.covered_count)}
 
     @property
     def marked(self) -> frozenset[int]:

@@ -63,6 +63,7 @@ def test_clean_is_0_and_every_figure_is_in_the_json(run: Any, world: World) -> N
         "committed_and_judged_whole": 1,
         "rolled_back": 1,
         "parked": 1,
+        "contrary_decisions": 0,
         "unfinished": {"undecided": 1},
     }
     (row,) = found["unfinished"]

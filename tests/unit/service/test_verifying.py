@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from halfhitch.core.model import GIVEN_UP, Resolution, ResolutionSource
+from halfhitch.core.model import (
+    GIVEN_UP,
+    ConflictKind,
+    ConflictMark,
+    HalfOffset,
+    OpOffset,
+    Resolution,
+    ResolutionSource,
+)
 from halfhitch.errors import TopologyError
 from halfhitch.service.verifying.bounds import CLOCK_MS, Rules
 from halfhitch.service.verifying.report import Findings, Kind, Unjudged
@@ -266,6 +274,40 @@ def test_decided_without_a_done_mark_is_no_licence(world: World) -> None:
         "it is decided, but no done mark was written with it"
     ]
     assert findings.unfinished_counts == {"committing": 1}
+
+
+def left_out(world: World, life: Life, kind: ConflictKind) -> Stored:
+    """The op log says so: of the last half, or of a decision that came too late."""
+    halves = [HalfOffset(life.halves[-1])] if kind is ConflictKind.UNCOVERED else []
+    lost = ConflictMark(life.identity, kind, OpOffset(0), halves)
+    ((value, headers),) = op_wire.write_step([], [lost])
+    return world.append((OP, life.partition), None, value, headers)
+
+
+def test_a_message_that_its_commit_left_out_tears_the_transaction(world: World) -> None:
+    """Its done mark counts one message, which is there: it cannot tell of the other."""
+    life = world.prepare(2)
+    world.decide(life, C)
+    world.forward(life, 0)
+    world.done(life, 1, state="visible")
+    life.state = "ended"
+    said = left_out(world, life, ConflictKind.UNCOVERED)
+    violation = only_violation(world, Kind.TORN, life)
+    assert violation.indexes == (1,)
+    assert [(w.topic, w.log_offset) for w in violation.where] == [
+        (OP, said.at),
+        (HALF, life.halves[1]),
+    ]
+    assert "1 more lay in the half log and were dropped" in violation.detail
+    trim(world, HALF)
+    assert only_violation(world, Kind.TORN, life).indexes == ()
+
+
+def test_a_decision_that_came_too_late_is_counted_and_nothing_wrong(world: World) -> None:
+    left_out(world, ended(world, C), ConflictKind.CONTRARY)
+    outcome = look(world)
+    assert outcome.findings.is_clean
+    assert outcome.account.contrary_count == 1
 
 
 def test_another_topic_or_partition_than_the_half_names_is_misrouted(world: World) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Protocol
 
-from halfhitch.core.model import COPIED, DecisionRead, DoneRead
+from halfhitch.core.model import COPIED, ConflictKind, DecisionRead, DoneRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import KafkaHeaders, StoredRecord
-from halfhitch.service.verifying.facts import Decided, FactStore, Half
+from halfhitch.service.verifying.facts import Decided, Dropped, FactStore, Half
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
@@ -87,6 +87,7 @@ class Account:
         self._topic_numbers: dict[str, int] = {}
         self.garbage: Counter[str] = Counter()  # by topic
         self.is_cut = False
+        self.contrary_count = 0  # decisions that came after another one had won
         self.op_gap = False  # records of the op log were deleted before they could be read
         self.newest_ms = 0  # of the op and half log, by the broker
         self._done: dict[tuple[int, int], bytearray] = {}
@@ -181,6 +182,12 @@ class Account:
                     event.resolution, partition, op_offset, stored_ms, event.half_hint
                 )
                 self.facts.add_decision(group, raw_id, decided)
+            elif event.kind is ConflictKind.UNCOVERED:
+                lowest = min(event.half_offsets, default=-1)
+                dropped = Dropped(len(event.half_offsets), partition, op_offset, lowest)
+                self.facts.add_dropped(group, raw_id, dropped)
+            else:
+                self.contrary_count += 1
 
     def _mark(self, partition: int, half_offset: int) -> None:
         key = partition, half_offset >> _CHUNK_BITS

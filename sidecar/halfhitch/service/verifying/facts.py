@@ -22,7 +22,7 @@ Identity = tuple[str, str]
 _BUCKET_COUNT: Final = 1_024
 _MASK: Final = _BUCKET_COUNT - 1
 
-_FORWARD, _DONE, _HALF, _PARKED = 1, 2, 3, 4
+_FORWARD, _DONE, _HALF, _PARKED, _DROPPED = 1, 2, 3, 4, 5
 #: Every entry begins so: kind, length of the id, number of the group.
 _HEAD: Final = Struct("<BBI")
 #: index, place, log offset, time, whether it is the broker's, digest of the content
@@ -33,6 +33,8 @@ _DONE_BODY: Final = Struct("<hIQqq?")
 _HALF_BODY: Final = Struct("<HIQqIiqc8s")
 #: messages (below 0: so many were put back), partition, log offset
 _PARKED_BODY: Final = Struct("<hIQ")
+#: messages, half partition, op offset, lowest half offset
+_DROPPED_BODY: Final = Struct("<HIQq")
 
 
 @dataclass(slots=True)
@@ -86,6 +88,16 @@ class Decided:
 
 
 @dataclass(slots=True)
+class Dropped:
+    """Messages that lay in the half log, and that the commit of their transaction left out."""
+
+    message_count: int
+    half_partition: int
+    op_offset: int
+    lowest_half_offset: int
+
+
+@dataclass(slots=True)
 class Facts:
     """All that was read of one transaction."""
 
@@ -94,6 +106,7 @@ class Facts:
     dones: list[Done] = field(default_factory=list)
     halves: list[Half] = field(default_factory=list)
     decisions: list[Decided] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     parked_count: int = 0  # messages that were ever parked
     resumed_count: int = 0  # and how many of them were put back
     parked_at: tuple[int, int] | None = None  # partition and log offset of the last of them
@@ -156,6 +169,16 @@ class FactStore:
         body = _PARKED_BODY.pack(message_count, partition, log_offset)
         self._add(_PARKED, group, raw_id, body)
 
+    def add_dropped(self, group: bytes, raw_id: bytes, dropped: Dropped) -> None:
+        """What the op log says was left out of a commit."""
+        body = _DROPPED_BODY.pack(
+            min(dropped.message_count, 0xFFFF),
+            dropped.half_partition,
+            dropped.op_offset,
+            dropped.lowest_half_offset,
+        )
+        self._add(_DROPPED, group, raw_id, body)
+
     def _add(self, kind: int, group: bytes, raw_id: bytes, body: bytes) -> None:
         number = self._groups.get(group)
         if number is None:
@@ -201,6 +224,8 @@ def _unpack(data: bytes, groups: list[bytes], known: dict[tuple[bytes, bytes], F
             facts.dones.append(Done(*fields))
         elif kind == _HALF:
             facts.halves.append(Half(*fields))
+        elif kind == _DROPPED:
+            facts.dropped.append(Dropped(*fields))
         else:
             message_count, partition, log_offset = fields
             facts.parked_at = partition, log_offset
@@ -215,4 +240,5 @@ _BODIES: Final = {
     _DONE: _DONE_BODY,
     _HALF: _HALF_BODY,
     _PARKED: _PARKED_BODY,
+    _DROPPED: _DROPPED_BODY,
 }

@@ -85,6 +85,7 @@ class _Judge:
         self._doubled(facts, by_index)
         is_phantom = self._phantom(facts, committed)
         self._missing(facts, by_index, is_phantom=is_phantom)
+        self._left_out(facts, committed)
         self._unlike_its_half(facts, committed)
         self._parked_away(facts)
         self._open(facts)
@@ -168,6 +169,27 @@ class _Judge:
         last = max(marks, key=lambda m: m.op_offset, default=None)
         where = () if last is None else (self._op_at(last.half_partition, last.op_offset),)
         self._violate(kind, facts, tuple(surely), where + self._at(facts.forwards), detail)
+
+    def _left_out(self, facts: Facts, committed: int) -> None:
+        """The done mark counts what its commit covers, so it cannot tell of what it does not."""
+        if not committed:
+            return
+        for dropped in facts.dropped:
+            halves = [
+                half
+                for half in facts.halves
+                if half.half_partition == dropped.half_partition
+                and half.half_offset >= dropped.lowest_half_offset
+                and half.index >= committed
+            ]
+            op_at = self._op_at(dropped.half_partition, dropped.op_offset)
+            detail = (
+                f"committed with {committed} messages; {dropped.message_count} more lay in the"
+                " half log and were dropped"
+            )
+            where = (op_at, *(self._half_at(half) for half in halves))
+            indexes = tuple(sorted({half.index for half in halves}))
+            self._violate(Kind.TORN, facts, indexes, where, detail)
 
     def _why_unjudged(self, facts: Facts, index: int, since_ms: int) -> Unjudged | None:
         """Why this message may be missing from what was read without being lost."""
