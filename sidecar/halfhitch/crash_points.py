@@ -1,4 +1,4 @@
-"""Places in the owner's work at which a test may end the process, by name.
+"""Places in the owner's work, and in a resume, at which a test may end the process, by name.
 
 In the product `reached` does nothing. A test's launcher puts a function of its own in its place
 (`arm`) and dies, or hangs, at the point and the visit of its choice.
@@ -29,6 +29,8 @@ NAMES: Final = (
     "before_delete",
     "after_delete",
 )
+#: Of putting parked transactions back: everything is stored, nothing is committed.
+RESUME_NAMES: Final = ("before_resume_commit",)
 
 
 def _nothing(name: str) -> None:

@@ -48,6 +48,7 @@ from harness.check_site import RULES, CheckSite, IndexHeld
 from harness.check_witness import UNDECIDED, Answer, Witness
 from harness.checkers import Fate
 from harness.engines import DEADLINE_S, GROUP, until
+from harness.sidecar import python_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -259,7 +260,7 @@ async def test_8_without_the_generation_a_zombie_doubles(
 def _zombie(watch: Watched, way: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", zombie.__name__, watch.site.bootstrap, watch.site.prefix, way],
-        env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        env={**os.environ, "PYTHONPATH": python_path(_TESTS)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

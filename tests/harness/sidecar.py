@@ -14,6 +14,11 @@ from urllib.request import urlopen
 from harness.kafka import wait_until
 
 
+def python_path(first: Path) -> str:
+    """For a child process: where it looks for modules first, then as this process was told."""
+    return os.pathsep.join(filter(None, [str(first), os.environ.get("PYTHONPATH")]))
+
+
 class Sidecar:
     """Start it, ask it, end it. `folder` takes its socket and its log."""
 

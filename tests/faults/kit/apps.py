@@ -3,7 +3,11 @@
 Owns `Application` (the process, as a scenario sees it) and, as `python -m faults.kit.apps`, the
 process itself. The truth of a transaction's local side is a row in a SQLite file that all processes
 of a group share; it outlives every one of them, and a check answers from it alone. A check that
-finds no row puts ROLLBACK there first, so that a late local commit fails.
+finds no row puts ROLLBACK there first, so that a late local commit fails. Where the local
+transaction is still at work in this process, the check waits for it, as for a lock on its row.
+
+Some transactions are slow: they send each message in a request of its own and take longer than the
+immunity, so that they are asked about while they grow.
 
 History: JSON lines, each written in one call before the application goes on. `fail` means surely
 not, `info` means that nobody knows.
@@ -21,6 +25,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +33,7 @@ from faults.kit.history import Message as Noted
 from faults.kit.history import Writer
 from halfhitch.client import LocalTransactionState, Message, TransactionProducer
 from halfhitch.errors import HalfHitchError, OutcomeUnknown, VisibilityUnknown
+from harness.sidecar import python_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +51,10 @@ _CALL_S = 3.0
 #: A sidecar that could not be reached is left alone for a while.
 _SHUN_S = 2.0
 _KEYS = 40
+#: What a check waits for a local transaction that is at work; less than it has for its answer.
+_LOCK_WAIT_S = 1.4
+#: Between two requests of a slow transaction: around the immunity and the next check.
+_SLOW_S = (0.6, 2.6)
 #: Asking again cannot help.
 _FINAL = frozenset(
     {"contrary_decision", "transaction_gone", "transaction_parked", "message_too_large"}
@@ -62,12 +72,16 @@ class AppPlan:
     history: str
     fates: str
     seed: int
-    rate_per_s: float = 30.0
+    rate_per_s: float = 25.0
     thread_count: int = 6
     value_bytes: int = 120
     #: Of a hundred messages, how many are of `big_bytes`.
     big_percent: int = 0
     big_bytes: int = 20_000
+    #: Only those are big whose plan is one of these letters; empty: any.
+    big_plans: str = ""
+    #: Of a hundred transactions that can be, how many are slow.
+    slow_percent: int = 4
 
 
 class Application:
@@ -82,7 +96,7 @@ class Application:
         """Start it, or start it again: another life has other transaction ids."""
         self._life += 1
         told = {**asdict(self.plan), "life": self._life}
-        place = str(Path(__file__).resolve().parents[2])
+        place = python_path(Path(__file__).resolve().parents[2])
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HALFHITCH_")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -182,6 +196,7 @@ class _Process:
         self.fates = Fates(self.plan.fates)
         self.over = threading.Event()
         self.shunned_until_s = [0.0] * len(self.plan.addresses)
+        self.at_work: dict[str, threading.Event] = {}  # local transactions that are slow
         self.producers = [
             TransactionProducer(
                 self.plan.group, address, deadline_s=_CALL_S, check=self.check, check_workers=4
@@ -193,7 +208,8 @@ class _Process:
         """What the database says; for some transactions it never says anything."""
         identity = check.producer_group, check.transaction_id
         noted = self.history.begin("check", identity, number=check.number)
-        if check.transaction_id.endswith(NEVER):
+        at_work = self.at_work.get(check.transaction_id)
+        if check.transaction_id.endswith(NEVER) or (at_work and not at_work.wait(_LOCK_WAIT_S)):
             answer = LocalTransactionState.UNKNOWN
         else:
             answer = LocalTransactionState[self.fates.settle(check.transaction_id, "ROLLBACK")]
@@ -215,38 +231,65 @@ class _Process:
     def transact(self, rng: random.Random, transaction_id: str, plan: str) -> None:
         """One transaction from its prepare to what its plan says."""
         home = rng.randrange(len(self.producers))
-        count = rng.choices((1, 2, 3), (60, 25, 15))[0]
+        is_slow = plan not in (NEVER, CONTESTED) and rng.randrange(100) < self.plan.slow_percent
+        count = rng.randint(2, 4) if is_slow else rng.choices((1, 2, 3), (60, 25, 15))[0]
         messages = [self.message(rng, transaction_id, n) for n in range(count)]
-        first, rest = (messages[:1], messages[1:]) if rng.random() < 0.2 else (messages, [])
-        prepared = self.ask(
-            "prepare",
-            transaction_id,
-            lambda producer: producer.prepare(first, transaction_id),
-            home,
-            first,
-        )
-        if prepared is not None and rest:
-            handle = prepared.handle
-            prepared = self.ask(
-                "add", transaction_id, lambda producer: producer.add(handle, rest), home, rest
-            )
-            if prepared is None:
-                # Not all of it is surely stored: the local transaction must not be carried out.
-                self.fates.settle(transaction_id, "ROLLBACK")
-                self.end("rollback", transaction_id, handle, home)
-                return
-        if prepared is None:
-            self.fates.settle(transaction_id, "ROLLBACK")
-            return
-        if plan == NEVER:
+        if is_slow:
+            requests = [[message] for message in messages]
+            self.at_work[transaction_id] = threading.Event()
+        else:
+            requests = [messages[:1], messages[1:]] if rng.random() < 0.2 else [messages]
+        try:
+            handle = self.store(rng, transaction_id, requests, home, is_slow=is_slow)
+            fate = self.decide(transaction_id, plan, handle)
+        finally:
+            if is_slow:
+                self.at_work.pop(transaction_id).set()
+        if handle is None or fate is None:
             return
         if plan == CONTESTED:
-            self.contest(transaction_id, prepared.handle, home)
-            return
-        wanted = "COMMIT" if plan in (COMMIT, CHECK_COMMIT) else "ROLLBACK"
-        fate = self.fates.settle(transaction_id, wanted)
-        if plan in (COMMIT, ROLLBACK):
-            self.end(fate.lower(), transaction_id, prepared.handle, home)
+            self.contest(transaction_id, handle, home)
+        elif plan in (COMMIT, ROLLBACK):
+            self.end(fate.lower(), transaction_id, handle, home)
+
+    def decide(self, transaction_id: str, plan: str, handle: str | None) -> str | None:
+        """Carry out the local transaction, if all is surely stored; None: nobody will ever say."""
+        if plan == NEVER and handle is not None:
+            return None
+        if plan == CONTESTED and handle is not None:
+            return "both"
+        is_carried_out = plan in (COMMIT, CHECK_COMMIT) and handle is not None
+        return self.fates.settle(transaction_id, "COMMIT" if is_carried_out else "ROLLBACK")
+
+    def store(
+        self,
+        rng: random.Random,
+        transaction_id: str,
+        requests: Sequence[Sequence[Message]],
+        home: int,
+        *,
+        is_slow: bool,
+    ) -> str | None:
+        """All messages, request by request; the newest handle, or None when one was not stored.
+
+        Then what was stored is rolled back: the local transaction must not be carried out.
+        """
+        handle: str | None = None
+        for messages in requests:
+            if not messages:
+                continue
+            known = handle
+            if known is not None and is_slow:
+                self.over.wait(rng.uniform(*_SLOW_S))
+            call = partial(_sent, transaction_id, known, messages)
+            what = "prepare" if known is None else "add"
+            prepared = self.ask(what, transaction_id, call, home, messages)
+            if prepared is None:
+                if known is not None:
+                    self.end("rollback", transaction_id, known, home)
+                return None
+            handle = prepared.handle
+        return handle
 
     def contest(self, transaction_id: str, handle: str, home: int) -> None:
         """Two decisions at once, as no sane application would send them."""
@@ -260,7 +303,8 @@ class _Process:
     def message(self, rng: random.Random, transaction_id: str, number: int) -> Message:
         """Unique in its content; most have a key."""
         size = self.plan.value_bytes
-        if rng.randrange(100) < self.plan.big_percent:
+        may_be_big = not self.plan.big_plans or transaction_id[-1] in self.plan.big_plans
+        if may_be_big and rng.randrange(100) < self.plan.big_percent:
             size = self.plan.big_bytes
         value = json.dumps({"id": transaction_id, "n": number}).encode()
         value += b" " * rng.randrange(size // 2, size)
@@ -333,6 +377,18 @@ class _Process:
             worker.join(10)
         for producer in self.producers:
             producer.close()
+
+
+def _sent(
+    transaction_id: str,
+    handle: str | None,
+    messages: Sequence[Message],
+    producer: TransactionProducer,
+) -> Prepared:
+    """The first request of a transaction, or a further one."""
+    if handle is None:
+        return producer.prepare(messages, transaction_id)
+    return producer.add(handle, messages)
 
 
 def _described(message: Message) -> Noted:

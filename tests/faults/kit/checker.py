@@ -315,6 +315,10 @@ def _counters(case: Case) -> dict[str, int]:
         "ends_unknown": sum(a.outcome is Outcome.INFO and a.source == "producer" for a in asked),
         "contested": sum(t.is_contested for t in truths),
         "checks": sum(len(t.checks) for t in truths),
+        "asked_while_growing": sum(
+            any(checked.at_ms < max(t.acked_ms.values(), default=0) for checked in t.checks)
+            for t in truths
+        ),
         "decided_by_check": sum(
             account.winner is not None and account.winner.source == "check"
             for account in case.model.accounts.values()

@@ -4,6 +4,9 @@ FAULTS_CRASH_POINT names the point, FAULTS_CRASH_VISIT says at which visit the p
 FAULTS_CRASH_TRIGGER is a file: visits count from when it exists, so that the scenario chooses the
 time. Beside it, `<trigger>.reached` is written before the kill: a point that was never reached is
 no crash that was survived.
+
+FAULTS_CRASH_HOW says what happens there, separated by commas: KILL (the default), STOP (the process
+stands still until somebody sends SIGCONT), or seconds for which only that thread stands still.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ def main() -> None:
     point = os.environ["FAULTS_CRASH_POINT"]
     visit = int(os.environ["FAULTS_CRASH_VISIT"])
     trigger = Path(os.environ["FAULTS_CRASH_TRIGGER"])
-    if point not in crash_points.NAMES:
+    how = os.environ.get("FAULTS_CRASH_HOW", "KILL")
+    if point not in (*crash_points.NAMES, *crash_points.RESUME_NAMES):
         raise SystemExit(f"there is no crash point {point!r}")
     visits = itertools.count(1)
     armed = threading.Event()
@@ -34,7 +38,11 @@ def main() -> None:
     def hook(name: str) -> None:
         if name == point and armed.is_set() and next(visits) == visit:
             trigger.with_suffix(".reached").write_text(name)
-            os.kill(os.getpid(), signal.SIGKILL)
+            for one in how.split(","):
+                if one in ("KILL", "STOP"):
+                    os.kill(os.getpid(), signal.Signals[f"SIG{one}"])
+                else:
+                    time.sleep(float(one))
 
     def watch() -> None:
         while not trigger.exists():

@@ -72,6 +72,7 @@ def judge(scene: Scene, scenario: Scenario) -> Report:
         immunity_ms=int(IMMUNITY_S * 1000),
         interval_ms=int(INTERVAL_S * 1000),
         stall_ms_max=HOLD_MS_MAX,
+        late_ms_max=None if scenario.late_s_max is None else int(scenario.late_s_max * 1000),
         partition_counts={
             topic: TARGET_PARTITIONS for topic in targets if topic not in scene.grown_topics
         },

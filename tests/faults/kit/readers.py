@@ -152,6 +152,16 @@ class Tail(_Watcher):
         """Everything so far, in the order of its arrival."""
         return list(self._records)
 
+    def since(self, stored_ms: int) -> list[Seen]:
+        """What was stored then or later, so far as it has been read; from the newest on back."""
+        found = []
+        for seen in reversed(self._records):
+            if seen.seen_ms < stored_ms:
+                break
+            if seen.stored_ms >= stored_ms:
+                found.append(seen)
+        return found
+
     def of(self, topic: str) -> list[Seen]:
         """Everything of one topic so far."""
         return [seen for seen in self.records if seen.topic == topic]

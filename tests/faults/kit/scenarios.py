@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faults.kit import nemesis as do
+from faults.kit import resumes, strangers
 from faults.kit.proxy import ApiKey, Direction
 from halfhitch import crash_points
 
@@ -49,6 +50,8 @@ class Scenario:
     lost_targets: tuple[str, ...] = ()
     #: Transactions that could not be forwarded are parked; the others are judged as ever.
     parks: bool = False
+    #: Commits are visible within so many seconds, whatever happens; None: not judged.
+    late_s_max: float | None = None
     #: Of a mix, which is chosen by it; the others are given one.
     seed: int | None = None
     after_s: float = 3.0
@@ -134,6 +137,43 @@ def _crash(point: str) -> Scenario:
     return Scenario(f"crash-{point}", OWNER, CRASH, act, options)
 
 
+def _in_resume(how: str) -> dict[str, Any]:
+    """Sidecar a has this happen to it just before it commits a resume."""
+    return {"crash_point": crash_points.RESUME_NAMES[0], "crash_how": how}
+
+
+def _place(scene: Scene, role: str) -> str:
+    names = {"half": scene.names.half, "op": scene.names.op, "parked": scene.names.parked}
+    return names.get(role, scene.targets[0])
+
+
+def _flowing(scene: Scene, role: str) -> tuple[str, ...]:
+    """Targets that a fault at this place is no business of."""
+    return scene.targets[1:] if role == "target" else scene.targets
+
+
+def _limit(role: str) -> Act:
+    return lambda scene, _: strangers.lower_limit(
+        scene, _place(scene, role), _flowing(scene, role), seconds=8.0
+    )
+
+
+def _revoked(role: str) -> Act:
+    return lambda scene, _: strangers.revoke_write(
+        scene, _place(scene, role), _flowing(scene, role), 8.0
+    )
+
+
+def _hanging(role: str, *, takeover: bool) -> Act:
+    return lambda scene, _: strangers.hang_on_log(
+        scene, _place(scene, role), 14.0, takeover=takeover
+    )
+
+
+#: Most of what is left to checks is large.
+_BIG_UNDECIDED = {"big_percent": 60, "big_plans": "XYN"}
+
+
 SINGLE: tuple[Scenario, ...] = (
     # An owner that goes, stands still, or is cut off.
     Scenario("owner-kill", OWNER, KILL, _owner(do.kill_sidecar)),
@@ -184,7 +224,23 @@ SINGLE: tuple[Scenario, ...] = (
     Scenario("door-slow", DOOR, SLOW, _links(5, "200 ms more", lambda n: n.delay(200)),
              _DOOR_PROXY),
     Scenario("door-resets", DOOR, RESET, do.cut_repeatedly, _DOOR_PROXY),
+    # Somebody puts back what was parked.
+    Scenario("resume-kill", OWNER, KILL, _plain(resumes.kill_while_resuming),
+             {**_in_resume("0.5,KILL"), "rate_per_s": 60.0}),
+    Scenario("resume-owner-stop", OWNER, STOP, _plain(resumes.stop_the_owner_while_resuming),
+             {**_in_resume("8"), "rate_per_s": 60.0}),
+    Scenario("resume-pause", OWNER, PAUSE, _plain(resumes.pause_while_resuming, 13.0),
+             {**_in_resume("STOP"), "rate_per_s": 60.0}),
+    # Links and limits of an owner.
+    Scenario("owner-link-flaps", OWNER, RESET, strangers.flap_while_made,
+             {**_PROXY, "rate_per_s": 50.0}),
+    Scenario("owner-lags", OWNER, SLOW, _plain(strangers.lag, 6.0),
+             {**_PROXY, "sidecar_count": 1}),
+    Scenario("owner-stricter", OWNER, DRIFT, _plain(strangers.stricter_owner), {
+        "first_settings": {"HALFHITCH_MESSAGES_BYTES_MAX": "20000"},
+        "big_percent": 10, "big_bytes": 300_000}),
     # Applications.
+    Scenario("apps-slow", APP, SLOW, _plain(strangers.grow_slowly, 10.0), {"slow_percent": 60}),
     Scenario("app-kill", APP, KILL, _plain(do.kill_apps)),
     Scenario("apps-kill-all", APP, KILL, _plain(do.kill_apps, 2)),
     Scenario("app-pause", APP, PAUSE, _plain(do.pause_apps, 5.0)),
@@ -194,6 +250,20 @@ SINGLE: tuple[Scenario, ...] = (
     Scenario("half-leader-pause", HALF, PAUSE, _plain(do.pause_broker, "half", 4)),
     Scenario("half-leader-pause-long", HALF, PAUSE, _plain(do.pause_broker, "half", 12)),
     Scenario("half-limit-lowered", HALF, DRIFT, _lower_half_limit, {"big_percent": 3}),
+    Scenario("half-limit-undecided", HALF, DRIFT, _limit("half"), _BIG_UNDECIDED, late_s_max=20.0),
+    Scenario("half-stranger", HALF, SLOW, _hanging("half", takeover=False)),
+    Scenario("half-stranger-takeover", HALF, SLOW, _hanging("half", takeover=True)),
+    Scenario("op-stranger", HALF, SLOW, _hanging("op", takeover=False)),
+    Scenario("op-stranger-takeover", HALF, SLOW, _hanging("op", takeover=True),
+             {"rate_per_s": 60.0}),
+    Scenario("parked-limit-lowered", LOGS, DRIFT, _limit("parked"), _BIG_UNDECIDED,
+             late_s_max=20.0),
+    Scenario("parked-rights-revoked", LOGS, DRIFT, _revoked("parked"), {"all_via_proxy": True},
+             late_s_max=20.0),
+    Scenario("target-limit-undecided", TARGET, DRIFT, _limit("target"), _BIG_UNDECIDED, parks=True),
+    Scenario("target-rights-revoked", TARGET, DRIFT, _revoked("target"), {"all_via_proxy": True},
+             parks=True),
+    Scenario("target-stranger", TARGET, SLOW, _plain(strangers.hang_on_target, 8.0)),
     Scenario("target-leader-kill", TARGET, KILL, _plain(do.kill_broker, "target")),
     Scenario("target-leader-pause", TARGET, PAUSE, _plain(do.pause_broker, "target", 4)),
     Scenario("target-leader-stop", TARGET, STOP, _plain(do.stop_broker, "target")),

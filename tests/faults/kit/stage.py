@@ -10,6 +10,7 @@ network fault can hit one instance while another is there to take over.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from faults.kit.apps import Application, AppPlan
 from faults.kit.links import KafkaLinks, TcpLink
@@ -28,7 +31,7 @@ from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
 from harness.check_sidecars import clock_settings
 from harness.kafka import admin_client, create_topics, fresh_name, wait_until
-from harness.sidecar import Sidecar
+from harness.sidecar import Sidecar, python_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +50,27 @@ IMMUNITY_S = 2.0
 INTERVAL_S = 1.5
 
 _SMALL_DISK_MIB = 256
+
+#: Who comes through the proxies has a name, and rights that can be taken away; by default all of
+#: them. Everybody else, the brokers among them, may do everything.
+PRINCIPAL = "sidecar"
+_RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:SASL_PLAINTEXT"
+    ),
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.proxy.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        f' user_{PRINCIPAL}="not a secret";'
+    ),
+}
+_NAMED = (
+    f"security.protocol=SASL_PLAINTEXT,sasl.mechanism=PLAIN,sasl.username={PRINCIPAL},"
+    "sasl.password=not a secret"
+)
 
 
 class SmallDisk:
@@ -96,7 +120,11 @@ class Stage:
             proxy_listener=True,
             heap_mib=320,
             short_lived=True,
-            properties={"log.segment.bytes": "8388608", "log.index.size.max.bytes": "1048576"},
+            properties={
+                "log.segment.bytes": "8388608",
+                "log.index.size.max.bytes": "1048576",
+                **_RIGHTS,
+            },
         )
         self.redis = EmbeddedRedis(self.folder / "redis")
         self._scenes = 0
@@ -241,6 +269,23 @@ class FaultSidecar(Sidecar):
         """The half partitions it works on."""
         return [p["partition"] for p in self.partitions() if p["phase"] == "working"]
 
+    def order(self, path: str, body: dict[str, Any], wait_s: float = 30.0) -> int:
+        """POST to the admin door; the status, 0 when nobody answers."""
+        request = Request(
+            f"http://127.0.0.1:{self.admin_port}{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urlopen(request, timeout=wait_s) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            with error:
+                print(f"{path}: {error.code} {error.read()[:300]!r}")
+                return error.code
+        except OSError:
+            return 0
+
     def pause(self) -> None:
         """SIGSTOP."""
         assert self.process is not None
@@ -263,15 +308,15 @@ class Scene:
         sidecar_count: int = 2,
         app_count: int = 2,
         via_proxy: bool = False,
-        rate_per_s: float = 25.0,
-        big_percent: int = 0,
-        big_bytes: int = 20_000,
+        all_via_proxy: bool = False,
         more_targets: tuple[str, ...] = (),
         settings: Mapping[str, str] | None = None,
         first_settings: Mapping[str, str] | None = None,
         clock_shift_s: int = 0,
         crash_point: str | None = None,
         crash_visit: int = 1,
+        crash_how: str = "KILL",
+        **app_options: Any,
     ) -> None:
         self.stage, self.seed = stage, seed
         self.prefix = fresh_name("f") + "-"
@@ -288,10 +333,18 @@ class Scene:
         self.resets_ms: list[int] = []
         self.revived: list[str] = []
         self._is_kept = "HALFHITCH_FAULTS_KEEP" in os.environ
-        self._settings = {"HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.bootstrap, **(settings or {})}
+        proxied = {
+            "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.proxy_bootstrap,
+            "HALFHITCH_KAFKA_OPTIONS": _NAMED,
+        }
+        self._settings = {
+            "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.bootstrap,
+            **(proxied if all_via_proxy else {}),
+            **(settings or {}),
+        }
         if via_proxy:
             first_settings = {
-                "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.proxy_bootstrap,
+                **proxied,
                 "HALFHITCH_REDIS_URL": f"redis://127.0.0.1:{stage.redis_link.port}/0",
                 **(first_settings or {}),
             }
@@ -306,7 +359,7 @@ class Scene:
             for name in names
         }
         if crash_point is not None:
-            self._arm(self.sidecars["a"], crash_point, crash_visit)
+            self._arm(self.sidecars["a"], crash_point, crash_visit, crash_how)
         base = AppPlan(
             name="",
             group="",
@@ -315,9 +368,7 @@ class Scene:
             history="",
             fates="",
             seed=seed,
-            rate_per_s=rate_per_s,
-            big_percent=big_percent,
-            big_bytes=big_bytes,
+            **app_options,
         )
         self.apps = [self._app(base, n) for n in range(app_count)]
 
@@ -346,14 +397,15 @@ class Scene:
             },
         )
 
-    def _arm(self, sidecar: FaultSidecar, point: str, visit: int) -> None:
+    def _arm(self, sidecar: FaultSidecar, point: str, visit: int, how: str) -> None:
         sidecar.command = ("faults.kit.crash_launcher",)
-        place = str(Path(__file__).resolve().parents[2])
-        sidecar.dies_on_purpose = True
+        place = python_path(Path(__file__).resolve().parents[2])
+        sidecar.dies_on_purpose = "KILL" in how
         sidecar.environment |= {
             "PYTHONPATH": place,
             "FAULTS_CRASH_POINT": point,
             "FAULTS_CRASH_VISIT": str(visit),
+            "FAULTS_CRASH_HOW": how,
             "FAULTS_CRASH_TRIGGER": str(sidecar.folder / "trigger"),
         }
 
@@ -454,6 +506,13 @@ class Scene:
     def owner(self) -> FaultSidecar:
         """The sidecar that works on most partitions; `a` if they share equally."""
         return max(self.sidecars.values(), key=lambda s: len(s.working()))
+
+    def check_count(self) -> int:
+        """Questions that have come to the applications so far."""
+        return sum(
+            path.read_bytes().count(b'{"op":"check","phase":"invoke"')
+            for path in self.histories.iterdir()
+        )
 
     def others(self, sidecar: FaultSidecar) -> list[FaultSidecar]:
         """All but this one."""

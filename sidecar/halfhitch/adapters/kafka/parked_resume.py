@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halfhitch.adapters.kafka.errors import TOO_LARGE, describe
 from halfhitch.core.model import Resolution
+from halfhitch.crash_points import reached
 from halfhitch.errors import (
     HalfHitchError,
     InvariantViolation,
@@ -104,6 +105,7 @@ class Resumption:
         except HalfHitchError:
             self.close()
             raise
+        reached("before_resume_commit")
         self._commit(producer)
 
     # -- what is written -------------------------------------------------------------------------
