@@ -45,19 +45,25 @@ class KafkaLinks:
         for proxy in self.proxies.values():
             proxy.refuse()
 
-    def delay(self, delay_ms: float, api_key: int | None = None) -> None:
-        """Every frame (of that kind) comes later."""
+    def delay(
+        self,
+        delay_ms: float,
+        api_key: int | None = None,
+        direction: Direction = Direction.REQUEST,
+    ) -> None:
+        """Every frame comes later; or every frame of that kind, in this direction."""
         for proxy in self.proxies.values():
-            proxy.delay(delay_ms, None if api_key is None else Direction.REQUEST, api_key)
+            proxy.delay(delay_ms, None if api_key is None else direction, api_key)
 
     def cut_after_bytes(self, byte_count: int) -> None:
         """All is cut in the middle of a frame, at each broker's link on its own."""
         for proxy in self.proxies.values():
             proxy.cut_after_bytes(byte_count)
 
-    def passed(self) -> int:
-        """Requests that have gone through: proof that somebody used these links."""
-        return sum(sum(p.counts().requests_passed.values()) for p in self.proxies.values())
+    def passed(self, api_key: int | None = None) -> int:
+        """Requests (of that kind) that have gone through: proof that somebody used these links."""
+        counted = [proxy.counts().requests_passed for proxy in self.proxies.values()]
+        return sum(c.total() if api_key is None else c[int(api_key)] for c in counted)
 
     def heal(self) -> None:
         """A good network again."""

@@ -232,7 +232,7 @@ SINGLE: tuple[Scenario, ...] = (
     Scenario("resume-pause", OWNER, PAUSE, _plain(resumes.pause_while_resuming, 13.0),
              {**_in_resume("STOP"), "rate_per_s": 60.0}),
     # Links and limits of an owner.
-    Scenario("owner-link-flaps", OWNER, RESET, strangers.flap_while_made,
+    Scenario("owner-link-flaps", OWNER, RESET, _plain(strangers.flap_while_made),
              {**_PROXY, "rate_per_s": 50.0}),
     Scenario("owner-lags", OWNER, SLOW, _plain(strangers.lag, 6.0),
              {**_PROXY, "sidecar_count": 1}),

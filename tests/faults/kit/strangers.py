@@ -21,12 +21,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from faults.kit import nemesis as do
-from faults.kit.proxy import ApiKey
+from faults.kit.proxy import ApiKey, Direction
 from faults.kit.stage import PRINCIPAL
 from harness.kafka import wait_until
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterator, Sequence
 
     from faults.kit.stage import Scene
@@ -36,7 +35,8 @@ _WORKING_S = 60.0
 _ON_S = 15.0
 #: A stranger's Kafka transaction may be open for so long; longer than any of the scenarios.
 _STRANGER_MS = 120_000
-_RELEASE_S = (0.0, 0.05, 0.1, 0.2, 0.4)
+#: How much later done marks arrive than the forwards of their step.
+_MARKS_MS = 450
 
 
 def wait_flowing(scene: Scene, topics: Sequence[str], deadline_s: float = _ON_S) -> None:
@@ -180,6 +180,9 @@ def lower_limit(scene: Scene, topic: str, flowing: Sequence[str], *, seconds: fl
 def stricter_owner(scene: Scene) -> None:
     """Only the one with smaller limits and fewer topics is left to own what others have taken."""
     other = scene.sidecars["b"]
+    for topic in (scene.names.half, scene.names.parked):
+        # It was the stricter one who has made them.
+        do.set_topic(scene, topic, "max.message.bytes", "1148588")
     scene.go_on(3)
     do.kill_sidecar(scene, other)
     do.stop_sidecar(scene, other)
@@ -189,32 +192,58 @@ def stricter_owner(scene: Scene) -> None:
 # -- links -----------------------------------------------------------------------------------------
 
 
-def flap_while_made(scene: Scene, rng: random.Random, rounds: int = 6) -> None:
-    """Two resets while an owner's producer is made, then its first EndTxn is held and reset."""
-    proxies = scene.stage.links.proxies.values()
+def flap_while_made(scene: Scene, rounds: int = 6) -> None:
+    """Two resets while an owner's producer is made; then the first EndTxn of it arrives late.
+
+    It is held, with a reset, and let go in the middle of the next Kafka transaction: when that has
+    begun and its forwards are stored, but not its done marks, whose way is slow.
+    """
+    links = scene.stage.links
     for _ in range(rounds):
-        inits = [
-            proxy.hold(ApiKey.INIT_PRODUCER_ID, count=2, reset_client=True) for proxy in proxies
-        ]
-        scene.stage.links.cut()  # whoever is there must be made anew
-        wait_until(lambda: sum(len(h.frames) for h in inits) >= 2, 20, what="two resets")  # noqa: B023 - asked within this round
-        for held in inits:
-            held.drop()
-        ends = [proxy.hold(ApiKey.END_TXN, reset_client=True) for proxy in proxies]
-        wait_until(lambda: any(h.frames for h in ends), 20, interval_s=0.002, what="an EndTxn")  # noqa: B023
-        scene.go_on(rng.choice(_RELEASE_S))
+        _reset_twice_while_made(scene)
+        partition = scene.sidecars["a"].working()[0]
+        op_leader = links.proxies[scene.stage.leader_of(scene.names.op, partition)]
+        op_leader.delay(_MARKS_MS, Direction.REQUEST, ApiKey.PRODUCE)
+        ends = [p.hold(ApiKey.END_TXN, reset_client=True) for p in links.proxies.values()]
+        wait_until(lambda: any(h.frames for h in ends), 20, interval_s=0.002, what="an EndTxn")  # noqa: B023 - asked within this round
+        begun = links.passed(ApiKey.ADD_PARTITIONS_TO_TXN)
+        with contextlib.suppress(TimeoutError):  # or it waits for somebody to commit
+            wait_until(
+                lambda: links.passed(ApiKey.ADD_PARTITIONS_TO_TXN) > begun,  # noqa: B023
+                3,
+                interval_s=0.002,
+            )
+            scene.go_on(_MARKS_MS / 3_000)
         for held in ends:
             held.release()
         scene.faults.append("reset twice while a producer was made, its EndTxn late")
-        scene.go_on(0.5)
-    scene.stage.links.heal()
+        scene.go_on(1.0)
+        links.heal()
     scene.wait_working(_WORKING_S)
+
+
+def _reset_twice_while_made(scene: Scene, tries: int = 8) -> None:
+    """Whoever hears that a connection has broken makes its producer anew."""
+    links = scene.stage.links
+    inits = [
+        p.hold(ApiKey.INIT_PRODUCER_ID, count=2, reset_client=True) for p in links.proxies.values()
+    ]
+    try:
+        for _ in range(tries):
+            links.cut()
+            with contextlib.suppress(TimeoutError):
+                wait_until(lambda: sum(len(h.frames) for h in inits) >= 2, 2, interval_s=0.01)
+                return
+        raise LookupError("no producer was made")
+    finally:
+        for held in inits:
+            held.drop()
 
 
 def lag(scene: Scene, seconds: float, delay_ms: float = 1_500) -> None:
     """What an owner reads comes late, steadily: it is never up to date, and asks nevertheless."""
-    scene.stage.links.delay(delay_ms, ApiKey.FETCH)
-    scene.faults.append(f"every fetch takes {delay_ms:g} ms more for {seconds:g} s and longer")
+    scene.stage.links.delay(delay_ms, ApiKey.FETCH, Direction.RESPONSE)
+    scene.faults.append(f"what is fetched comes {delay_ms:g} ms late for {seconds:g} s and longer")
     scene.go_on(4)
     wait_checked(scene)
     scene.go_on(seconds)
