@@ -26,7 +26,8 @@ from harness.kafka import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from faults.kit.stage import FaultSidecar, Scene
+    from faults.kit.fault_sidecar import FaultSidecar
+    from faults.kit.stage import Scene
 
 _TAKEOVER_WAIT_S = 40.0
 _WORKING_S = 60.0

@@ -17,7 +17,8 @@ from faults.kit import nemesis as do
 from harness.kafka import wait_until
 
 if TYPE_CHECKING:
-    from faults.kit.stage import FaultSidecar, Scene
+    from faults.kit.fault_sidecar import FaultSidecar
+    from faults.kit.stage import Scene
 
 _PARKED_S = 40.0
 _REACHED_S = 30.0

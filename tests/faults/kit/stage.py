@@ -10,28 +10,26 @@ network fault can hit one instance while another is there to take over.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
+from faults.kit import rights
 from faults.kit.apps import Application, AppPlan
+from faults.kit.fault_sidecar import FaultSidecar
 from faults.kit.links import KafkaLinks, TcpLink
 from faults.kit.readers import READ_UNCOMMITTED, Tail, WatermarkSampler
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
 from harness.check_sidecars import clock_settings
 from harness.kafka import admin_client, create_topics, fresh_name, wait_until
-from harness.sidecar import Sidecar, python_path
+from harness.sidecar import python_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,27 +48,6 @@ IMMUNITY_S = 2.0
 INTERVAL_S = 1.5
 
 _SMALL_DISK_MIB = 256
-
-#: Who comes through the proxies has a name, and rights that can be taken away; by default all of
-#: them. Everybody else, the brokers among them, may do everything.
-PRINCIPAL = "sidecar"
-_RIGHTS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-    "super.users": "User:ANONYMOUS",
-    "listener.security.protocol.map": (
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:SASL_PLAINTEXT"
-    ),
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.proxy.plain.sasl.jaas.config": (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required"
-        f' user_{PRINCIPAL}="not a secret";'
-    ),
-}
-_NAMED = (
-    f"security.protocol=SASL_PLAINTEXT,sasl.mechanism=PLAIN,sasl.username={PRINCIPAL},"
-    "sasl.password=not a secret"
-)
 
 
 class SmallDisk:
@@ -123,7 +100,7 @@ class Stage:
             properties={
                 "log.segment.bytes": "8388608",
                 "log.index.size.max.bytes": "1048576",
-                **_RIGHTS,
+                **rights.PROPERTIES,
             },
         )
         self.redis = EmbeddedRedis(self.folder / "redis")
@@ -215,88 +192,6 @@ class Stage:
             made.close()
 
 
-class FaultSidecar(Sidecar):
-    """A sidecar that a scenario may start in unusual ways, and pause."""
-
-    command: tuple[str, ...] = ("halfhitch_cli", "serve")
-
-    dies_on_purpose = False  # a crash point is armed
-    is_wanted = False  # it shall run now; one that ends nevertheless did so by itself
-
-    def kill(self) -> None:
-        self.is_wanted = False
-        super().kill()
-
-    def terminate(self, deadline_s: float = 30.0) -> int:
-        self.is_wanted = False
-        return super().terminate(deadline_s)
-
-    def start(self) -> Self:
-        self.is_wanted = True
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.command],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self._admin_port: int | None = None
-        self._log_start = self.log.stat().st_size
-        return self
-
-    @property
-    def admin_port(self) -> int:
-        """Of this life; 0 while it is not known."""
-        if self._admin_port is None:
-            words = self.log.read_text(errors="replace")[self._log_start :].split("admin on port ")
-            self._admin_port = int(words[-1].split()[0]) if len(words) > 1 else None
-        return self._admin_port or 0
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process exists (a paused one does)."""
-        return self.process is not None and self.process.poll() is None
-
-    def partitions(self) -> list[dict[str, Any]]:
-        """What it owns, as it says; nothing while nobody answers."""
-        if not self.is_alive or not self.admin_port:
-            return []
-        status, answer = self.ask("/v1/partitions")
-        return list(answer["partitions"]) if status == 200 else []
-
-    def working(self) -> list[int]:
-        """The half partitions it works on."""
-        return [p["partition"] for p in self.partitions() if p["phase"] == "working"]
-
-    def order(self, path: str, body: dict[str, Any], wait_s: float = 30.0) -> int:
-        """POST to the admin door; the status, 0 when nobody answers."""
-        request = Request(
-            f"http://127.0.0.1:{self.admin_port}{path}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with urlopen(request, timeout=wait_s) as answer:
-                return int(answer.status)
-        except HTTPError as error:
-            with error:
-                print(f"{path}: {error.code} {error.read()[:300]!r}")
-                return error.code
-        except OSError:
-            return 0
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
-
 class Scene:
     """One scenario's world. Times are monotonic seconds."""
 
@@ -335,13 +230,10 @@ class Scene:
         self._is_kept = "HALFHITCH_FAULTS_KEEP" in os.environ
         proxied = {
             "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.proxy_bootstrap,
-            "HALFHITCH_KAFKA_OPTIONS": _NAMED,
+            "HALFHITCH_KAFKA_OPTIONS": rights.OPTIONS,
         }
-        self._settings = {
-            "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.bootstrap,
-            **(proxied if all_via_proxy else {}),
-            **(settings or {}),
-        }
+        direct = {"HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.bootstrap}
+        self._settings = {**(proxied if all_via_proxy else direct), **(settings or {})}
         if via_proxy:
             first_settings = {
                 **proxied,

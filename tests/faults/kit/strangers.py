@@ -11,18 +11,10 @@ import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from faults.kit import nemesis as do
+from faults.kit import rights
 from faults.kit.proxy import ApiKey, Direction
-from faults.kit.stage import PRINCIPAL
 from harness.kafka import wait_until
 
 if TYPE_CHECKING:
@@ -123,38 +115,12 @@ def hang_on_log(scene: Scene, topic: str, seconds: float, *, takeover: bool) -> 
 
 def revoke_write(scene: Scene, topic: str, others: Sequence[str], seconds: float) -> None:
     """Describe and Read are left, Write is not; later it is there again."""
-    allowed = [
-        AclBinding(
-            ResourceType.TOPIC,
-            topic,
-            ResourcePatternType.LITERAL,
-            f"User:{PRINCIPAL}",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        for operation in (AclOperation.DESCRIBE, AclOperation.READ)
-    ]
-    all_of_it = AclBindingFilter(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    for future in scene.stage.admin.create_acls(allowed).values():
-        future.result(15)
-    scene.faults.append(f"no right to write to {topic.removeprefix(scene.prefix)}")
-    try:
+    with rights.without_write(scene.stage.admin, topic):
+        scene.faults.append(f"no right to write to {topic.removeprefix(scene.prefix)}")
         scene.go_on(2)
         wait_flowing(scene, others)
         scene.go_on(seconds)
         wait_flowing(scene, others)
-    finally:
-        for removed in scene.stage.admin.delete_acls([all_of_it]).values():
-            removed.result(15)
     wait_flowing(scene, scene.targets, 45)
     scene.wait_working(_WORKING_S)
 
