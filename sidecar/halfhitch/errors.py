@@ -10,6 +10,7 @@
     │   ├── TransactionNotFound
     │   ├── TransactionGone           it ended so long ago that how is no longer known
     │   ├── ContraryDecision          it ended the other way first
+    │   ├── CommittedInPart           it was committed before some of its messages were added
     │   ├── TransactionParked         its messages lie on the parked topic: an operator must look
     │   ├── MessageTooLarge, UnsupportedMediaType
     ├── BackendError                  trouble behind the door; the same request may succeed later
@@ -133,6 +134,12 @@ class ContraryDecision(RequestError):
         super().__init__(message)
         self.decided = decided
         self.requested = requested
+
+
+class CommittedInPart(RequestError):
+    """It was committed, by somebody else, before some of its messages were added to it."""
+
+    code = "committed_in_part"
 
 
 class TransactionParked(RequestError):

@@ -106,6 +106,10 @@ class Coordinator:
         owner = self.owners.get(partition)
         return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
 
+    def covered_count(self, partition: int, identity: Identity) -> int:
+        owner = self.owners.get(partition)
+        return 0 if owner is None else owner.covered_count(identity)
+
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         owner = self.owners.get(partition)
         return (0, None, None) if owner is None else owner.checked(identity)

@@ -12,6 +12,7 @@ from typing import Final
 from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.errors import (
     BackendError,
+    CommittedInPart,
     ContraryDecision,
     HalfHitchError,
     OutcomeUnknown,
@@ -25,6 +26,8 @@ from halfhitch.service.parts import Inquiry, Parts
 from halfhitch.wire.handle import Handle
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_COMMITTING: Final = Standing.COMMITTING
 _PARK: Final = Resolution.PARK
 _ROLLBACK: Final = Resolution.ROLLBACK
 _UNKNOWN: Final = Standing.UNKNOWN
@@ -49,6 +52,9 @@ class Begun:
     stored: "Future[int]"  # its op offset
     decided: Resolution | None  # known here before it was asked for
     rival: UnderWay | None  # was under way before it
+    #: An equal one that covers fewer messages stands; whether this one came in time, its done mark
+    #: says.
+    extends: bool
 
     def __init__(
         self,
@@ -57,12 +63,15 @@ class Begun:
         stored: "Future[int]",
         decided: Resolution | None,
         rival: UnderWay | None,
+        *,
+        extends: bool = False,
     ) -> None:
         self.identity = identity
         self.requested = requested
         self.stored = stored
         self.decided = decided
         self.rival = rival
+        self.extends = extends
 
     def check(self) -> None:
         """Once it is stored: raises when an earlier decision stands, or may stand."""
@@ -101,14 +110,27 @@ class Deciding:
         if standing is None:
             raise gone(identity)
         decided = DECIDED_AS.get(standing)
-        if decided is resolution:
-            return None
-        rival = decisions.under_way(partition, identity)
         count = len(known.half_offsets)
+        extends = False
+        if decided is resolution:
+            if not self._covers_more(partition, identity, resolution, count):
+                return None
+            if standing is not _COMMITTING:
+                raise committed_in_part(identity)
+            decided, extends = None, True
+        rival = decisions.under_way(partition, identity)
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
         stored = decisions.append(partition, decision, is_awaited=is_awaited)
-        return Begun(identity, resolution, stored, decided, rival)
+        return Begun(identity, resolution, stored, decided, rival, extends=extends)
+
+    def _covers_more(
+        self, partition: int, identity: Identity, resolution: Resolution, count: int
+    ) -> bool:
+        """Than the equal commit that stands already."""
+        if resolution is not _COMMIT or count == 1:
+            return False
+        return count > self._parts.owners.covered_count(partition, identity)
 
     async def confirm(self, known: Handle, identity: Identity, resolution: Resolution) -> None:
         """Of a stored decision: whether it counts, also where no owner here can tell.
@@ -177,6 +199,15 @@ def given_up(identity: Identity) -> TransactionParked:
         f"transaction {identity[1]} was given up before: its messages lie on the parked topic. "
         "This decision is on record and counts when an operator puts it back (halfhitch parked "
         "resume)"
+    )
+
+
+def committed_in_part(identity: Identity) -> CommittedInPart:
+    """The error of whoever has added messages to what was committed already."""
+    return CommittedInPart(
+        f"transaction {identity[1]} was committed, by a check or an operator, before its last "
+        "messages were added: the earlier ones are visible, the last ones never will be; send "
+        "them under a new id"
     )
 
 

@@ -318,6 +318,11 @@ class PartitionOwner:
         standing = ledger.standing(identity)
         return None if standing is Standing.UNKNOWN and was_read else standing
 
+    def covered_count(self, identity: Identity) -> int:
+        """How many messages its commit covers; 0 when none is known. For other threads."""
+        ledger = self._ledger
+        return 0 if ledger is None else ledger.covered_count(identity)
+
     def checked(self, identity: Identity) -> tuple[int, float | None, str | None]:
         """Of a pending transaction: check count, seconds until the next, the last answer.
 

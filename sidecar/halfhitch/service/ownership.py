@@ -110,6 +110,12 @@ class Ownership:
         owner = worker.owner if worker is not None else None
         return Standing.UNKNOWN if owner is None else owner.standing(identity, half_offset)
 
+    def covered_count(self, partition: int, identity: Identity) -> int:
+        """See service.parts.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return 0 if owner is None else owner.covered_count(identity)
+
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         """See service.parts.Owners."""
         worker = self._workers.get(partition)

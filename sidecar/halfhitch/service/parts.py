@@ -26,6 +26,10 @@ class Owners(Protocol):
         """
         ...
 
+    def covered_count(self, partition: int, identity: Identity) -> int:
+        """How many messages its commit covers; 0 when it is not known to be committed."""
+        ...
+
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         """Of a pending transaction: check count, seconds until the next, the last answer."""
         ...

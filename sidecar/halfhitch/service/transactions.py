@@ -36,7 +36,14 @@ from halfhitch.service.api import (
     TransactionState,
     TransactionView,
 )
-from halfhitch.service.deciding import DECIDED_AS, Deciding, contrary, given_up, gone
+from halfhitch.service.deciding import (
+    DECIDED_AS,
+    Deciding,
+    committed_in_part,
+    contrary,
+    given_up,
+    gone,
+)
 from halfhitch.service.parts import Parts
 from halfhitch.service.preparing import Preparing
 from halfhitch.service.singles import Singles
@@ -49,7 +56,7 @@ _ROLLBACK: Final = Resolution.ROLLBACK
 
 #: What a done mark says, for those that nothing is left to do for.
 _CARRIED_OUT: Final = {
-    Standing.COMMITTED: 1,
+    Standing.COMMITTED: 1,  # or more: asked for
     Standing.ROLLED_BACK: ROLLED_BACK,
     Standing.PARKED: PARKED,
     Standing.GIVEN_UP: GIVEN_UP,
@@ -199,12 +206,13 @@ class TransactionService:
                 )
             identity = _identity(known)
             begun = self._deciding.begin(known, identity, resolution, source, reason)
-            op_offset = 0
+            op_offset, extends = 0, False
             if begun is not None:
                 op_offset = await begun.stored
                 begun.check()
+                extends = begun.extends
             parts.on_decided(identity, resolution, source)
-            visible = wait_visible and await self._carried_out(
+            visible = (wait_visible or extends) and await self._carried_out(
                 known, identity, resolution, op_offset
             )
         except HalfHitchError as error:
@@ -223,7 +231,9 @@ class TransactionService:
             # Asked only after waiting has begun: a step committed in between is seen by one of
             # both.
             standing = parts.owners.standing(partition, identity, known.half_offsets[0])
-            if standing in _CARRIED_OUT:
+            if standing is Standing.COMMITTED:
+                ending = parts.owners.covered_count(partition, identity)
+            elif standing in _CARRIED_OUT:
                 ending = _CARRIED_OUT[standing]
             else:
                 if not parts.owners.works(partition):
@@ -246,6 +256,8 @@ class TransactionService:
                 f"transaction {identity[1]} is committed, but one of its topics does not take the "
                 "message: all its messages lie on the parked topic, with the reason"
             )
+        if 0 < ending < len(known.half_offsets) and resolution is _COMMIT:
+            raise committed_in_part(identity)
         if won is _COMMIT:
             await parts.markers.settled(known.topics)
         return True

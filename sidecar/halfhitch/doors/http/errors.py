@@ -122,6 +122,7 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     MethodNotAllowed: 405,
     RequestTooSlow: 408,
     errors.ContraryDecision: 409,
+    errors.CommittedInPart: 409,
     errors.TransactionParked: 409,
     errors.TransactionGone: 410,
     errors.MessageTooLarge: 413,
