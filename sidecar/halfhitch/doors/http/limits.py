@@ -68,10 +68,17 @@ class Limits:
     #: How long a caller may leave a full write buffer, or a closing connection, unread.
     write_stall_s: float = 15.0
 
-    #: After a refusal in the middle of a request the door goes on reading this long, to no use
-    #: but one: closing with unread bytes resets the connection, and the reset may overtake the
-    #: answer that says what was wrong.
-    linger_s: float = 1.0
+    #: After a refusal in the middle of a request the door goes on reading, to no use but one:
+    #: closing with unread bytes resets the connection, and the reset may overtake the answer that
+    #: says what was wrong. Ordinary clients read an answer only when their whole body is sent, so
+    #: this is how much too long a body may be for its sender to learn of it. Nothing is kept.
+    linger_bytes_max: int = 64 * 1024 * 1024
+
+    #: How long that may take in all.
+    linger_s: float = 30.0
+
+    #: And how long nothing may come: who has read the answer closes at once.
+    linger_silence_s: float = 2.0
 
     #: What 429 and 503 of the door itself put into Retry-After.
     retry_after_s: int = 1

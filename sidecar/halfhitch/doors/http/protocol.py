@@ -11,6 +11,8 @@ Invariants:
 
 - Answers leave in the order of the requests, refusals included.
 - Nothing waits for a caller without end: `sweep` ends what is idle, slow or stalled.
+- A refusal is read by whoever sends his request to its end before he looks for the answer: what he
+  still sends is taken and thrown away, within bounds of bytes and time.
 - Whoever does not read gets no more work done: while the write buffer is full or too many
   requests are queued, nothing is begun and nothing is read.
 - A request once begun is carried out even if its caller is gone; only its answer is dropped.
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_discarded_bytes",
         "_dispatcher",
         "_has_eof",
+        "_heard_s",
         "_idle_since_s",
         "_is_busy",
         "_is_lingering",
@@ -121,6 +124,7 @@ class Connection(asyncio.Protocol):
         self._stalled_since_s = 0.0
         self._receiving_since_s: float | None = None
         self._closing_since_s: float | None = None
+        self._heard_s = 0.0  # while nothing of it is of use
 
     # What the transport calls.
 
@@ -145,8 +149,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reader = self._reader
         if reader.is_ended:
+            self._heard_s = self._loop.time()
             self._discarded_bytes += len(data)
-            if self._discarded_bytes > self._limits.body_bytes_max:
+            if self._discarded_bytes > self._limits.linger_bytes_max:
                 self._abort()
             return
         reader.feed(data)
@@ -213,7 +218,8 @@ class Connection(asyncio.Protocol):
         limits = self._limits
         if self._closing_since_s is not None:
             allowed_s = limits.linger_s if self._is_lingering else limits.write_stall_s
-            if now_s - self._closing_since_s > allowed_s:
+            is_silent = self._is_lingering and now_s - self._heard_s > limits.linger_silence_s
+            if is_silent or now_s - self._closing_since_s > allowed_s:
                 self._abort()
         elif self._is_write_paused:
             if now_s - self._stalled_since_s > limits.write_stall_s:
@@ -374,6 +380,7 @@ class Connection(asyncio.Protocol):
         self._closing_since_s = self._loop.time()
         if lingers and not self._has_eof and transport.can_write_eof():
             self._is_lingering = True
+            self._heard_s = self._closing_since_s
             if self._is_reading_paused:
                 self._resume_reading()
             transport.write_eof()

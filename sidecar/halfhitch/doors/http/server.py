@@ -173,6 +173,7 @@ class HttpDoor:
             limits.idle_s,
             limits.write_stall_s,
             limits.linger_s,
+            limits.linger_silence_s,
             limits.heartbeat_s,
         )
         pause_s = min(max(shortest_s / 4, _SWEEP_S_MIN), _SWEEP_S_MAX)

@@ -201,7 +201,7 @@ async def test_the_lines_of_a_stream_are_what_the_contract_says(doors: OpenDoors
 
 async def error_answers(doors: OpenDoors) -> list[Answer]:
     """One answer of every kind the door itself can be driven to."""
-    limits = Limits(receive_s=0.1, body_bytes_max=1000, linger_s=0.1)
+    limits = Limits(receive_s=0.1, body_bytes_max=1000, linger_silence_s=0.1)
     door = await doors.open(limits=limits)
     single = [
         raw_half(b"v", ("Content-Encoding", "gzip")),

@@ -58,38 +58,6 @@ async def test_a_content_length_of_thousands_of_digits_is_no_fault_of_ours(
     assert caplog.text == ""
 
 
-async def test_a_refusal_reaches_a_caller_that_is_still_sending(client: Client) -> None:
-    """The answer must not be overtaken by the reset that closing with unread bytes causes."""
-    size = 8_000_000
-    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % size)
-    sending = asyncio.create_task(client.send(b"x" * 900_000))
-    answer = await client.answer()
-    assert (answer.status, answer.code) == (413, "message_too_large")
-    await sending
-
-
-async def test_a_refused_caller_that_sends_on_and_on_is_cut_off(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(linger_s=60))
-    client = await doors.client(door)
-    await client.send(HEAD + b"Content-Length: 100000000\r\n\r\n")
-    assert (await client.answer()).status == 413
-
-    async def send_for_ever() -> None:
-        while True:
-            await client.send(b"x" * 100_000)
-
-    with pytest.raises(OSError, match=r"reset|Broken pipe|lost"):
-        await send_for_ever()
-    await until(lambda: door.connection_count == 0)
-
-
-async def test_a_refused_caller_that_stays_is_cut_off(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(linger_s=0.05))
-    client = await doors.client(door)
-    assert (await client.ask(b"\x00\r\n\r\n")).status == 400
-    await until(lambda: door.connection_count == 0)
-
-
 @pytest.mark.parametrize(("count", "status"), [(126, 201), (127, 201), (128, 431)])
 async def test_the_limit_on_the_number_of_headers_is_exact(
     doors: OpenDoors, count: int, status: int
@@ -247,7 +215,7 @@ async def test_a_request_at_work_is_not_idle(doors: OpenDoors) -> None:
 
 
 async def test_connections_beyond_the_limit_are_told_so(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(connection_count_max=2, linger_s=0.1))
+    door = await doors.open(limits=Limits(connection_count_max=2, linger_silence_s=0.1))
     first, second = await doors.client(door), await doors.client(door)
     assert (await first.ask(raw_half())).status == 201
     assert (await second.ask(raw_half())).status == 201
@@ -263,7 +231,7 @@ async def test_connections_beyond_the_limit_are_told_so(doors: OpenDoors) -> Non
 
 
 async def test_a_flood_of_connections_is_dropped_without_a_word(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(connection_count_max=1, linger_s=60))
+    door = await doors.open(limits=Limits(connection_count_max=1, linger_silence_s=60))
     kept = await doors.client(door)
     flood = [await doors.client(door) for _ in range(80)]
     await until(lambda: door.connection_count <= 65)
