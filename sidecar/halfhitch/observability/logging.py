@@ -19,7 +19,7 @@ _MASK = "***"
 _SECRET_CHARACTERS_MIN = 4  # masking shorter ones would eat ordinary text
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: Libraries that tell at INFO what nobody asked.
-_QUIET = ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access")
+_QUIET = ("asyncio",)
 
 
 def set_up(

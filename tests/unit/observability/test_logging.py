@@ -110,7 +110,7 @@ def test_levels_are_obeyed_and_libraries_are_quiet() -> None:
     log.info("no")
     assert stream.getvalue() == ""
     stream, log = lines("text", level="debug")
-    logging.getLogger("uvicorn.error").info("no")
+    logging.getLogger("asyncio").info("no")
     logging.getLogger("asyncio").debug("no")
     log.debug("yes")
     assert stream.getvalue().count("\n") == 1

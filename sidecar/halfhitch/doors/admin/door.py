@@ -1,44 +1,47 @@
-"""Starting and stopping the admin door on the running event loop.
+"""The admin door: what is served on it, to whom, and how much strangers may take from it.
 
-Owns the listening socket and the uvicorn server. Invariants: no signal handler is installed
-(signals are the composition's business); after `stop` the port is free. It knows nothing of what is
-served: see routes.py.
+Owns `AdminDoor`. It stands on the data door's reader, guard and limits; what is its own is that
+nobody may keep a probe out. For a platform that restarts what does not answer, who can do that can
+stop the sidecar. So the oldest of those who hold a connection open makes room for a newcomer, and
+more requests are never worked on than leave room for that.
 """
 
-import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-import uvicorn
-
-from halfhitch.doors.admin.routes import Instruments, build_app
+from halfhitch.doors.admin.operations import OPERATED, operating_handlers
+from halfhitch.doors.admin.routes import SHOWN, Instruments, shown_handlers
+from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.listening import Listening
+from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.router import Router
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Operations, System
 
-#: Scrapers and probes keep a few connections; more is somebody who means no good.
-_CONNECTIONS_MAX = 512
-_IDLE_S = 30
-_STOP_S = 2
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, and with an event that tells when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then tell."""
-        await super().startup(sockets)
-        self.is_up.set()
+_NOT_FOUND: Final = (
+    "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
+    "/v1/config, /v1/transactions and /v1/parked, POST /v1/transactions/{group}/{id}/commit, "
+    "/rollback and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
+    "Percent-encode group and id."
+)
+#: Scrapers and probes keep a few connections; more is somebody who means no good. Requests at work
+#: are half as many: the other half of the connections can always be closed for a newcomer.
+ADMIN_LIMITS: Final = Limits(
+    body_bytes_max=16 * 1024,
+    header_bytes_max=16 * 1024,
+    connection_count_max=128,
+    in_flight_count_max=64,
+    receive_s=10.0,
+    idle_s=30.0,
+    linger_bytes_max=1024 * 1024,
+)
+#: So few are taken in one round of the loop that a newcomer among them is heard before it is the
+#: oldest itself.
+_BACKLOG: Final = 64
+_STOP_S: Final = 2.0
 
 
 class AdminDoor:
@@ -56,20 +59,39 @@ class AdminDoor:
         allowed_hosts: Sequence[str] = (),
         death_reasons: Callable[[], list[str]] = list,
         operations: Operations | None = None,
+        limits: Limits = ADMIN_LIMITS,
     ) -> None:
-        """Nothing listens before `start`. Without tokens whoever reaches the port may use it."""
+        """Nothing listens before `start`. Without tokens whoever reaches the port may use it.
+
+        Without `operations` there are no routes for operators.
+        """
         self._host = host
         self._port = port
-        self._app = build_app(
+        handlers = shown_handlers(
             system=system,
             metrics=metrics,
             settings_view=settings_view,
-            guard=Guard(tokens=checked_tokens(tokens), hosts=hosts_allowed(host, allowed_hosts)),
             death_reasons=death_reasons,
-            operations=operations,
         )
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        routes = SHOWN
+        if operations is not None:
+            handlers |= operating_handlers(operations)
+            routes += OPERATED
+        self._limits = limits
+        self._load = Load()
+        self._dispatcher = Dispatcher(
+            router=Router(routes, not_found=_NOT_FOUND),
+            handler_of=handlers.__getitem__,
+            # Scrapers can send a bearer token, while few can send a header of our own.
+            guard=Guard(
+                tokens=checked_tokens(tokens),
+                hosts=hosts_allowed(host, allowed_hosts),
+                takes_bearer=True,
+            ),
+            load=self._load,
+            limits=limits,
+        )
+        self._listening: Listening | None = None
 
     @property
     def port(self) -> int:
@@ -80,38 +102,17 @@ class AdminDoor:
         """Listen. Raises ConfigurationError when the address cannot be bound."""
         listener = self._bind()
         self._port = listener.getsockname()[1]
-        self._server = _Server(
-            uvicorn.Config(
-                self._app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                proxy_headers=False,
-                limit_concurrency=_CONNECTIONS_MAX,
-                timeout_keep_alive=_IDLE_S,
-                timeout_graceful_shutdown=_STOP_S,
-            )
+        self._listening = Listening(
+            limits=self._limits, load=self._load, backlog=_BACKLOG, makes_room=True
         )
-        serving = asyncio.create_task(self._server.serve([listener]), name="admin-door")
-        self._serving = serving
-        listening = asyncio.ensure_future(self._server.is_up.wait())
-        await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
-        listening.cancel()
-        if serving.done():
-            await self.stop()
-            raise ConfigurationError(f"The admin door could not start on {self._address()}.")
+        self._listening.start()
+        await self._listening.on_socket(self._dispatcher, listener)
 
     async def stop(self) -> None:
         """Answer what is under way, then close. Does nothing when not started."""
-        if self._server is None or self._serving is None:
-            return
-        self._server.should_exit = True
-        await asyncio.gather(self._serving, return_exceptions=True)
-        self._server = self._serving = None
+        if self._listening is not None:
+            await self._listening.stop(_STOP_S)
+            self._listening = None
 
     def _address(self) -> str:
         return f"admin.host {self._host}, admin.port {self._port}"

@@ -6,42 +6,55 @@
     POST  /v1/transactions/{group}/{id}/commit      also /rollback and /check
     POST  /v1/parked/{group}/{id}/resume
 
-Group and id are percent-encoded: they may contain slashes, so the path is cut before it is decoded.
-A POST carries {"reason", "operator"} and must say that it is JSON: no form of a browser can.
+Group and id are percent-encoded: they may contain slashes. A POST carries {"reason", "operator"}
+and must say that it is JSON: no form of a browser can.
 
-The guard of routes.py stands before all of this.
+The guard and the bounds of door.py stand before all of this.
 """
 
-import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote_to_bytes
+from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from halfhitch.core.model import Resolution
-from halfhitch.doors.admin.answers import Json, error_answer
-from halfhitch.doors.http.errors import MethodNotAllowed, RequestTooSlow, RouteNotFound
-from halfhitch.errors import (
-    HalfHitchError,
-    InvalidJson,
-    InvalidRequest,
-    MessageTooLarge,
-    UnsupportedMediaType,
-)
+from halfhitch.doors.http.handlers import Handler
+from halfhitch.doors.http.replies import json_reply
+from halfhitch.doors.http.requests import Request
+from halfhitch.doors.http.router import Route
+from halfhitch.errors import InvalidJson, InvalidRequest, UnsupportedMediaType
 from halfhitch.service.api import Filter, Operations, ParkedMessage
 
-_Handler = Callable[[Request], Awaitable[Response]]
-
-_BODY_BYTES_MAX: Final = 16_384
-_RECEIVE_S: Final = 10
 _LIMIT_MAX: Final = 10_000
 _LIMIT: Final = 1_000
-_RESOLUTIONS: Final = {"commit": Resolution.COMMIT, "rollback": Resolution.ROLLBACK}
+
+_TRANSACTION: Final = "/v1/transactions/{group}/{id}"
+_PARKED: Final = "/v1/parked/{group}/{id}"
+OPERATED: Final[tuple[Route, ...]] = (
+    Route(
+        method="GET", pattern="/v1/transactions", name="undecided", may_wait=True, reads_query=True
+    ),
+    Route(method="GET", pattern="/v1/parked", name="parked", may_wait=True, reads_query=True),
+    Route(method="GET", pattern=_PARKED, name="parked_one", may_wait=True, reads_query=True),
+    *(
+        Route(
+            method="POST",
+            pattern=f"{pattern}/{name}",
+            name=name,
+            may_wait=True,
+            has_body=True,
+            reads_query=True,
+        )
+        for pattern, name in (
+            (_TRANSACTION, "commit"),
+            (_TRANSACTION, "rollback"),
+            (_TRANSACTION, "check"),
+            (_PARKED, "resume"),
+        )
+    ),
+)
 
 
 class _Order(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,117 +65,76 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode_order = msgspec.json.Decoder(_Order).decode
+_encode = msgspec.json.Encoder().encode
 
 
-def operation_routes(operations: Operations) -> list[Route]:
-    """The routes above."""
+def operating_handlers(operations: Operations) -> dict[str, Handler]:
+    """By route name."""
     handlers = _Handlers(operations)
-    return [
-        Route("/v1/transactions", _answered(handlers.transactions)),
-        Route("/v1/parked", _answered(handlers.parked)),
-        Route(
-            "/v1/transactions/{rest:path}",
-            _answered(handlers.on_transaction),
-            methods=["GET", "POST"],
-        ),
-        Route("/v1/parked/{rest:path}", _answered(handlers.on_parked), methods=["GET", "POST"]),
-    ]
-
-
-def _answered(handler: _Handler) -> _Handler:
-    async def answered(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except HalfHitchError as error:
-            return error_answer(error)
-
-    return answered
+    return {
+        "undecided": handlers.undecided,
+        "parked": handlers.parked,
+        "parked_one": handlers.parked_one,
+        "commit": handlers.commit,
+        "rollback": handlers.rollback,
+        "check": handlers.check,
+        "resume": handlers.resume,
+    }
 
 
 class _Handlers:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    async def transactions(self, request: Request) -> Response:
-        return Json(await self._operations.undecided(read_filter(request.url.query)))
+    async def undecided(self, request: Request) -> bytes:
+        return _answer(await self._operations.undecided(read_filter(request.query.decode())))
 
-    async def parked(self, request: Request) -> Response:
-        return Json(await self._operations.parked(read_filter(request.url.query)))
+    async def parked(self, request: Request) -> bytes:
+        return _answer(await self._operations.parked(read_filter(request.query.decode())))
 
-    async def on_transaction(self, request: Request) -> Response:
-        group, transaction_id, action = _segments(request, "transactions", 3)
-        if action not in (*_RESOLUTIONS, "check"):
-            raise _no_route()
-        order = await _order(request)
-        if action == "check":
-            await self._operations.check(group, transaction_id)
-            return Json({"transaction_id": transaction_id, "state": "pending"}, 202)
-        ended = await self._operations.decide(
-            group,
-            transaction_id,
-            _RESOLUTIONS[action],
-            reason=order.reason,
-            operator=order.operator,
-        )
-        return Json({"transaction_id": ended.transaction_id, "state": ended.state})
-
-    async def on_parked(self, request: Request) -> Response:
-        if request.method == "POST":
-            group, transaction_id, action = _segments(request, "parked", 3)
-            if action != "resume":
-                raise _no_route()
-            order = await _order(request)
-            resumed = await self._operations.resume(
-                group, transaction_id, reason=order.reason, operator=order.operator
-            )
-            return Json({"transaction": resumed})
-        group, transaction_id = _segments(request, "parked", 2)
+    async def parked_one(self, request: Request) -> bytes:
+        group, transaction_id = request.arguments
         found, messages = await self._operations.parked_messages(group, transaction_id)
-        return Json({"transaction": found, "messages": [_message(m) for m in messages]})
+        return _answer({"transaction": found, "messages": [_message(m) for m in messages]})
+
+    async def commit(self, request: Request) -> bytes:
+        return await self._decide(request, Resolution.COMMIT)
+
+    async def rollback(self, request: Request) -> bytes:
+        return await self._decide(request, Resolution.ROLLBACK)
+
+    async def _decide(self, request: Request, resolution: Resolution) -> bytes:
+        order = _order(request)
+        group, transaction_id = request.arguments
+        ended = await self._operations.decide(
+            group, transaction_id, resolution, reason=order.reason, operator=order.operator
+        )
+        return _answer({"transaction_id": ended.transaction_id, "state": ended.state})
+
+    async def check(self, request: Request) -> bytes:
+        _order(request)
+        group, transaction_id = request.arguments
+        await self._operations.check(group, transaction_id)
+        return _answer({"transaction_id": transaction_id, "state": "pending"}, 202)
+
+    async def resume(self, request: Request) -> bytes:
+        order = _order(request)
+        group, transaction_id = request.arguments
+        resumed = await self._operations.resume(
+            group, transaction_id, reason=order.reason, operator=order.operator
+        )
+        return _answer({"transaction": resumed})
 
 
 # -- what is asked -------------------------------------------------------------------------------
 
 
-def _segments(request: Request, what: str, count: int) -> list[str]:
-    """What follows /v1/{what}/ in the path as it was sent. Raises RouteNotFound."""
-    raw_path: bytes = request.scope["raw_path"]
-    segments = raw_path.partition(b"?")[0].removeprefix(b"/v1/%s/" % what.encode()).split(b"/")
-    if len(segments) != count or not all(segments):
-        raise _no_route()
-    try:
-        return [unquote_to_bytes(segment).decode() for segment in segments]
-    except UnicodeDecodeError:
-        raise InvalidRequest("the group and the id in the path must be UTF-8") from None
-
-
-def _no_route() -> RouteNotFound:
-    return RouteNotFound(
-        "There is no such route; there are /v1/transactions and /v1/parked, POST "
-        "/v1/transactions/{group}/{id}/commit, /rollback and /check, GET /v1/parked/{group}/{id} "
-        "and POST /v1/parked/{group}/{id}/resume. Percent-encode group and id."
-    )
-
-
-async def _order(request: Request) -> _Order:
-    if request.method != "POST":
-        raise MethodNotAllowed("This route changes something: use POST.", allowed="POST")
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+def _order(request: Request) -> _Order:
+    media_type = request.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media_type != b"application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
-    body = b""
     try:
-        async with asyncio.timeout(_RECEIVE_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _BODY_BYTES_MAX:
-                    raise MessageTooLarge(f"The body may have at most {_BODY_BYTES_MAX} bytes.")
-    except ClientDisconnect:
-        raise InvalidJson("The body did not arrive completely.") from None
-    except TimeoutError:
-        raise RequestTooSlow(f"The body did not arrive within {_RECEIVE_S} s.") from None
-    try:
-        return _decode_order(body)
+        return _decode_order(request.body)
     except (ValueError, RecursionError) as error:
         raise InvalidJson(
             f'The body must be {{"reason": "...", "operator": "..."}}: {str(error)[:200]}'
@@ -216,6 +188,10 @@ def _count(text: str) -> int:
 
 
 # -- what is answered ----------------------------------------------------------------------------
+
+
+def _answer(content: object, status: int = 200) -> bytes:
+    return json_reply(status, _encode(content))
 
 
 def _message(message: ParkedMessage) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """From a request to the work it asks for.
 
-Owns the order of the checks: the guard first (unknown paths included), then the head's own
-trouble, the route, what the route takes, and last the load. A request that fails one has its
-answer at once and costs no task.
+Owns the order of the checks: the guard first (unknown paths included, and all but the very routes
+that need none), then the head's own trouble, the route, what the route takes, and last the load. A
+request that fails one has its answer at once and costs no task.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from halfhitch.doors.http.errors import MethodNotAllowed, error_reply
 from halfhitch.doors.http.guard import Guard
-from halfhitch.doors.http.handlers import Handlers
+from halfhitch.doors.http.handlers import Handler
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import allow_reply
 from halfhitch.doors.http.requests import Request
-from halfhitch.doors.http.router import ROUTES, Endpoint, Route, Router
+from halfhitch.doors.http.router import Endpoint, Route, Router
 from halfhitch.doors.http.stream import Opening
 from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
 
@@ -27,13 +27,28 @@ _GOOD_QUERY_COUNT_MAX = 64
 class Dispatcher:
     """Admits the requests of one listener."""
 
-    def __init__(self, *, guard: Guard, handlers: Handlers, load: Load, limits: Limits) -> None:
+    def __init__(
+        self,
+        *,
+        router: Router,
+        handler_of: Callable[[str], Handler],
+        guard: Guard,
+        load: Load,
+        limits: Limits,
+    ) -> None:
+        """`handler_of`: by the name of a route; asked for all of them now."""
         self._guard = guard
         self._load = load
         self._in_flight_count_max = limits.in_flight_count_max
         self._retry_after_s = limits.retry_after_s
-        self._router = Router()
-        self._work = {route.name: handlers.handler(route.name) for route in ROUTES}
+        self._router = router
+        self._work = {route.name: handler_of(route.name) for route in router.routes}
+        # Found by their whole path, as it was sent: no spelling of another path is one of them.
+        self._open = {
+            route.pattern.encode(): router.find(route.pattern.encode())
+            for route in router.routes
+            if route.is_open
+        }
         self._good_queries: dict[tuple[str, bytes], frozenset[str]] = {}
 
     def admit(self, request: Request) -> bytes | Awaitable[bytes] | Opening:
@@ -61,31 +76,36 @@ class Dispatcher:
         target = request.target
         if target[0] != _SLASH:
             target = _path_of(request)
+        path, _, request.query = target.partition(b"?")
+        if path in self._open:
+            route = self._open[path].routes.get(request.method)
+            if route is not None and route.is_open:
+                request.route_name = route.name
+                return route
         self._guard.check(request)
         if request.head_error is not None:
             raise request.head_error
         if target == b"*" and request.method == b"OPTIONS":
             return allow_reply(_ALL_METHODS)
-        path, _, request.query = target.partition(b"?")
         endpoint = self._router.find(path)
         route = endpoint.routes.get(request.method)
         if route is None:
             return _other_method(request, endpoint)
         request.route_name = route.name
-        request.argument = endpoint.argument
+        request.arguments = endpoint.arguments
         return route
 
     def _check(self, request: Request, route: Route) -> None:
         if request.half or request.user_headers:
             request.check_allowed(route)
-        if request.query and route.parameter is None:
+        if request.query and route.parameter is None and not route.reads_query:
             request.options = self._options(request, route)
         if request.body and not route.has_body and request.body != b"{}":
             raise InvalidRequest("This route takes no body; options go into the query.")
-        if route.is_prepare and len(self._load.tasks) >= self._in_flight_count_max:
+        if route.may_wait and len(self._load.tasks) >= self._in_flight_count_max:
             raise Overloaded(
-                "Too many requests are in flight; nothing was stored. Repeat the prepare after "
-                "the time in Retry-After.",
+                "Too many requests are in flight; this one was not begun. Repeat it after the time "
+                "in Retry-After.",
                 retry_after_s=self._retry_after_s,
             )
 

@@ -50,6 +50,10 @@ class Unauthorized(RequestError):
 
     code = "unauthorized"
 
+    def __init__(self, message: str, *, schemes: str = "Half-Token") -> None:
+        super().__init__(message)
+        self.schemes = schemes
+
 
 class HostNotAllowed(RequestError):
     """The `Host` is not a name of this door: perhaps a page in a browser, by DNS rebinding."""
@@ -200,5 +204,5 @@ def _extra_headers(error: HalfHitchError) -> bytes:
     if isinstance(error, MethodNotAllowed):
         return b"Allow: %b\r\n" % error.allowed.encode()
     if isinstance(error, Unauthorized):
-        return b"WWW-Authenticate: Half-Token\r\n"
+        return b"WWW-Authenticate: %b\r\n" % error.schemes.encode()
     return b""

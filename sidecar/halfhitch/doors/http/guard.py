@@ -4,7 +4,8 @@ Owns the checks every request passes before anything else looks at it, unknown p
 what is not allowed by name is refused.
 
 - A token, when tokens are set. Compared in constant time, two may be valid while one is replaced.
-- No `Origin`: only browsers send it, and no page has business here.
+- No `Origin`, and no `Sec-Fetch-Site` of another site: only browsers send them, and no page has
+  business here. The plain GET of a page (`no-cors`, an image) has the second only.
 - A `Host` from an allow-list on TCP. A page can point a name of its own at 127.0.0.1 (DNS
   rebinding), and is then of the same origin and sends no `Origin`; but its `Host` is that name.
 """
@@ -25,6 +26,8 @@ from halfhitch.errors import ConfigurationError
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{0,5})?")
 _TOKEN_COUNT_MAX = 2
+#: What a browser says of an address that a person has typed, and of a page of this door itself.
+_SITES = frozenset({b"none", b"same-origin"})
 #: Hosts seen and found good: a handful of spellings, ports included.
 _GOOD_HOST_COUNT_MAX = 64
 
@@ -72,8 +75,16 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[bytes, ...]:
 class Guard:
     """The checks of one listener."""
 
-    def __init__(self, *, tokens: tuple[bytes, ...], hosts: frozenset[bytes] | None) -> None:
+    def __init__(
+        self,
+        *,
+        tokens: tuple[bytes, ...],
+        hosts: frozenset[bytes] | None,
+        takes_bearer: bool = False,
+    ) -> None:
+        """`takes_bearer`: a token may come as `Authorization: Bearer` instead."""
         self._tokens = tokens
+        self._takes_bearer = takes_bearer
         self._hosts = hosts
         self._good_hosts: set[bytes] = set()
 
@@ -81,11 +92,11 @@ class Guard:
         """Raise unless the request may be answered."""
         fields = request.fields
         if self._tokens:
-            self._check_token(fields.get(b"half-token", b""))
-        if b"origin" in fields:
+            self._check_token(fields)
+        if b"origin" in fields or fields.get(b"sec-fetch-site", b"none").lower() not in _SITES:
             raise OriginNotAllowed(
                 "Requests from pages in a browser are refused; call from the server side, "
-                "without an Origin header."
+                "without Origin and Sec-Fetch-Site headers."
             )
         host = fields.get(b"host")
         if host is None:
@@ -94,12 +105,17 @@ class Guard:
         elif self._hosts is not None and host not in self._good_hosts:
             self._check_host(host, self._hosts)
 
-    def _check_token(self, presented: bytes) -> None:
+    def _check_token(self, fields: dict[bytes, bytes]) -> None:
+        presented = fields.get(b"half-token")
+        if presented is None and self._takes_bearer:
+            scheme, _, presented = fields.get(b"authorization", b"").partition(b" ")
+            presented = presented.strip() if scheme.lower() == b"bearer" else None
         # Both are always compared: which of the two matched must not show in the time it takes.
-        matches = [hmac.compare_digest(presented, token) for token in self._tokens]
+        matches = [hmac.compare_digest(presented or b"", token) for token in self._tokens]
         if not any(matches):
             raise Unauthorized(
-                "This door asks for a token: send a valid one in the Half-Token header."
+                "This door asks for a token: send a valid one in the Half-Token header.",
+                schemes="Half-Token, Bearer" if self._takes_bearer else "Half-Token",
             )
 
     def _check_host(self, host: bytes, allowed: frozenset[bytes]) -> None:

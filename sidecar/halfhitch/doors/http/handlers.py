@@ -11,7 +11,7 @@ import msgspec
 
 from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add, read_prepare
-from halfhitch.doors.http.replies import json_reply, stored_reply, yaml_reply
+from halfhitch.doors.http.replies import json_reply, stored_reply, text_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.stream import Opening, Streams
 from halfhitch.errors import InvalidRequest, WrongGroup
@@ -177,4 +177,4 @@ class Handlers:
 
     async def openapi(self, request: Request) -> bytes:  # noqa: ARG002 (all handlers look alike)
         """The contract of this door."""
-        return yaml_reply(self._contract)
+        return text_reply("application/yaml", self._contract)

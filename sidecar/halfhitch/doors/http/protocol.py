@@ -13,6 +13,8 @@ Invariants:
 - Nothing waits for a caller without end: `sweep` ends what is idle, slow or stalled.
 - A refusal is read by whoever sends his request to its end before he looks for the answer: what he
   still sends is taken and thrown away, within bounds of bytes and time.
+- Where probes are answered (`makes_room`) nobody is kept out by those who hold connections open
+  without a request at work: the oldest of these is closed for a newcomer.
 - Whoever does not read gets no more work done: while the write buffer is full or too many
   requests are queued, nothing is begun and nothing is read.
 - A request once begun is carried out even if its caller is gone; only its answer is dropped.
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_limits",
         "_load",
         "_loop",
+        "_makes_room",
         "_on_request",
         "_owes_continue",
         "_queue",
@@ -91,6 +94,7 @@ class Connection(asyncio.Protocol):
         "_task",
         "_transport",
         "_was_active",
+        "opened_s",
     )
 
     def __init__(
@@ -101,12 +105,14 @@ class Connection(asyncio.Protocol):
         load: Load,
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest | None,
+        makes_room: bool = False,
     ) -> None:
         self._dispatcher = dispatcher
         self._limits = limits
         self._load = load
         self._loop = loop
         self._on_request = on_request
+        self._makes_room = makes_room
         self._reader = RequestReader(self, limits=limits, load=load)
         self._transport: asyncio.Transport | None = None
         self._queue: deque[Request] = deque(maxlen=_QUEUED_COUNT_MAX)
@@ -120,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._discarded_bytes = 0
         # Moments on the loop's clock.
         self._was_active = False  # since the last sweep, which then moves the moment of idleness
-        self._idle_since_s = loop.time()
+        self.opened_s = self._idle_since_s = loop.time()
         self._stalled_since_s = 0.0
         self._receiving_since_s: float | None = None
         self._closing_since_s: float | None = None
@@ -137,7 +143,7 @@ class Connection(asyncio.Protocol):
         refused_count_max = self._limits.connection_count_max + _REFUSED_COUNT_MAX
         if others_count >= refused_count_max or self._load.is_draining:
             self._abort()
-        elif others_count >= self._limits.connection_count_max:
+        elif others_count >= self._limits.connection_count_max and not self._make_room():
             self._reader.refuse(
                 TooManyConnections(
                     "The door has as many connections as it takes; close idle ones, or raise "
@@ -248,13 +254,21 @@ class Connection(asyncio.Protocol):
         """Close now."""
         self._abort()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing is done for its caller at this moment."""
+        return not self._is_busy
+
     # Requests and answers.
 
     def _is_unoccupied(self) -> bool:
         return not self._is_busy and not self._queue
 
     def _begin(self, request: Request) -> None:
-        work = request.ready or self._dispatcher.admit(request)
+        try:
+            work = request.ready or self._dispatcher.admit(request)
+        except Exception as error:  # noqa: BLE001 (a bug of ours must not leave a caller waiting)
+            work = _failure_reply(request, error)
         if isinstance(work, bytes):
             self._release(request)
             self._answer(request, work)
@@ -353,6 +367,23 @@ class Connection(asyncio.Protocol):
 
     # Reading, and the end.
 
+    def _make_room(self) -> bool:
+        """Close the oldest connection that waits for its caller; whether there is room now.
+
+        Where probes are answered: a crowd that holds connections open must not keep them out.
+        """
+        if not self._makes_room:
+            return False
+        held = self._load.connections
+        others = (other for other in held if isinstance(other, Connection) and other is not self)
+        waiting = (other for other in others if other.is_waiting)
+        oldest = min(waiting, key=_opened_s, default=None)
+        if oldest is None:
+            return False
+        held.discard(oldest)  # now: others may come before its transport has closed
+        oldest.abort()
+        return True
+
     def _open_transport(self) -> asyncio.Transport | None:
         # Between its end and connection_lost a transport takes no more: asyncio's would warn.
         transport = self._transport
@@ -392,6 +423,10 @@ class Connection(asyncio.Protocol):
             self._reader.end()
             self._closing_since_s = self._loop.time()
             self._transport.abort()
+
+
+def _opened_s(connection: Connection) -> float:
+    return connection.opened_s
 
 
 def _failure_reply(request: Request, error: Exception) -> bytes:

@@ -24,6 +24,9 @@ STREAM_PROMISE = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n\r\n"
 )
 
+#: The answer to a probe when all is well.
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
@@ -38,10 +41,10 @@ def json_reply(status: int, body: bytes, extra_headers: bytes = b"") -> bytes:
     return b"%b%d\r\n%b\r\n%b" % (_JSON_HEADS[status], len(body), extra_headers, body)
 
 
-def yaml_reply(body: bytes) -> bytes:
-    """The contract of the door."""
-    head = b"%bContent-Type: application/yaml\r\nContent-Length: %d\r\n\r\n"
-    return head % (_STATUS_LINES[200], len(body)) + body
+def text_reply(content_type: str, body: bytes) -> bytes:
+    """An answer that is no JSON: a contract, metrics."""
+    head = b"%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (_STATUS_LINES[200], content_type.encode(), len(body)) + body
 
 
 def stored_reply(handle: str, transaction_id: str) -> bytes:

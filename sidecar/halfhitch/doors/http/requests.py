@@ -15,6 +15,7 @@ from halfhitch.service.api import UserHeaders
 #: Headers the door acts upon; each may be sent once. All others are passed over.
 _FIELDS = frozenset(
     {
+        b"authorization",
         b"connection",
         b"content-encoding",
         b"content-length",
@@ -23,6 +24,7 @@ _FIELDS = frozenset(
         b"half-token",
         b"host",
         b"origin",
+        b"sec-fetch-site",
         b"transfer-encoding",
         b"upgrade",
     }
@@ -71,8 +73,8 @@ class Request:
     """
 
     body = b""
-    #: The parameter of the path.
-    argument = ""
+    #: The parameters of the path.
+    arguments: tuple[str, ...] = ()
     query = b""
     options = _NO_OPTIONS
     route_name = "unmatched"
@@ -114,6 +116,11 @@ class Request:
                     self.head_error = _nameless()
             elif kind == _UNKNOWN:
                 self.head_error = _unknown_header(name)
+
+    @property
+    def argument(self) -> str:
+        """The parameter of a path that has one."""
+        return self.arguments[0] if self.arguments else ""
 
     def check_allowed(self, route: Route) -> None:
         """Raise for a `Half-...` header that the route would not act upon.

@@ -1,10 +1,10 @@
 """Which routes there are, as data, and how a request target finds its route.
 
 Owns ROUTES (method, pattern, name and what else a route takes) and the way from a target to an
-`Endpoint`. A pattern has at most one `{parameter}`, which is one percent-decoded path segment.
+`Endpoint`. A `{parameter}` of a pattern is one percent-decoded path segment.
 Paths are compared as they are: no dot segments, doubled or trailing slashes are tidied away.
 
-It does not know handlers; the names tie the two together.
+It does not know handlers; the names tie the two together. The admin door's routes stand there.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,10 @@ class Route:
     pattern: str
     #: The handler's name, and the label under which the route is counted.
     name: str
-    #: Starts something new: refused first under overload.
-    is_prepare: bool = False
+    #: Refused first under overload, to be repeated later.
+    may_wait: bool = False
+    #: Needs no token and no name of this door: a probe's.
+    is_open: bool = False
     #: Takes a body, of any kind.
     has_body: bool = False
     #: `Half-...` headers it understands besides the token, in lower case.
@@ -46,17 +48,17 @@ class Route:
     options: tuple[tuple[str, str], ...] = ()
     #: A query parameter that must be given, with a value that the handler reads.
     parameter: str | None = None
+    #: The handler makes what it can of any query.
+    reads_query: bool = False
 
 
 ROUTES = (
-    Route(
-        method="POST", pattern="/v1/transactions", name="prepare", is_prepare=True, has_body=True
-    ),
+    Route(method="POST", pattern="/v1/transactions", name="prepare", may_wait=True, has_body=True),
     Route(
         method="POST",
         pattern="/v1/topics/{topic}/half",
         name="half",
-        is_prepare=True,
+        may_wait=True,
         has_body=True,
         half_headers=_RAW_HEADERS,
         has_user_headers=True,
@@ -96,17 +98,22 @@ ROUTES = (
 #: Every `Half-...` header some route understands, besides the token.
 HALF_HEADERS = frozenset[bytes]().union(*(route.half_headers for route in ROUTES))
 
-#: Remembered targets. Only those without a handle come again.
+_NOT_FOUND = (
+    "There is no such route; GET /v1/openapi.yaml lists them all. A handle or topic in a path must "
+    "be one segment: write a slash in it as %2F."
+)
+#: Remembered targets. Those with an id come once or twice.
 _REMEMBERED_MAX = 1024
+_NOT_REMEMBERED = (b"{handle}", b"{id}")
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """The routes of one path, by method, and the path's parameter."""
+    """The routes of one path, by method, and the path's parameters."""
 
     routes: dict[bytes, Route]
     allowed: str
-    argument: str
+    arguments: tuple[str, ...]
 
 
 class _Node:
@@ -124,7 +131,9 @@ class _Node:
 class Router:
     """Finds the endpoint of a path; stateless but for what it remembers."""
 
-    def __init__(self, routes: tuple[Route, ...] = ROUTES) -> None:
+    def __init__(self, routes: tuple[Route, ...] = ROUTES, *, not_found: str = _NOT_FOUND) -> None:
+        self.routes = routes
+        self._not_found = not_found
         self._root = _Node()
         self._remembered: dict[bytes, Endpoint] = {}
         for route in routes:
@@ -151,23 +160,21 @@ class Router:
 
     def _search(self, path: bytes) -> Endpoint:
         node: _Node | None = self._root
-        argument = ""
+        arguments: tuple[str, ...] = ()
         segments = path.split(b"/")
         if segments[0]:
             raise MalformedRequest("The request target must be a path that begins with a slash.")
         for segment in segments[1:]:
             child = node.children.get(segment) if node else None
             if child is None and node and node.parameter and segment:
-                argument = decode_percent(segment)
+                arguments += (decode_percent(segment),)
                 child = node.parameter
             node = child
         if node is None or not node.routes:
-            raise RouteNotFound(
-                "There is no such route; GET /v1/openapi.yaml lists them all. A handle or topic "
-                "in a path must be one segment: write a slash in it as %2F."
-            )
-        endpoint = Endpoint(node.routes, node.allowed, argument)
-        if not any(b"{handle}" in route.pattern.encode() for route in node.routes.values()):
+            raise RouteNotFound(self._not_found)
+        endpoint = Endpoint(node.routes, node.allowed, arguments)
+        patterns = [route.pattern.encode() for route in node.routes.values()]
+        if not any(once in pattern for pattern in patterns for once in _NOT_REMEMBERED):
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[path] = endpoint

@@ -1,31 +1,26 @@
-"""The HTTP data door: listeners, their life, and the sweep.
+"""The HTTP data door: what is served where, and to whom.
 
-Owns `HttpDoor`: what others start and stop. It binds, hands connections to protocol, looks after
-their deadlines, and drains on the way out.
+Owns `HttpDoor`: what others start and stop.
 """
 
-import asyncio
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed, is_loopback
 from halfhitch.doors.http.handlers import Handlers
 from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.listening import Listening
 from halfhitch.doors.http.load import Load
-from halfhitch.doors.http.protocol import Connection, OnRequest
-from halfhitch.doors.http.sockets import UnixListener
+from halfhitch.doors.http.protocol import OnRequest
+from halfhitch.doors.http.router import Router
 from halfhitch.doors.http.stream import Streams
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Transactions
 from halfhitch.service.checking.api import CheckDesk
 
 _PORT_MAX = 65535
-#: How late the sweep may be: a fraction of the shortest deadline, but not busier than that.
-_SWEEP_S_MAX = 0.5
-_SWEEP_S_MIN = 0.01
-#: Waiting connections the kernel keeps: a burst of callers that start together.
+#: A burst of callers that start together.
 _BACKLOG = 1024
 
 
@@ -65,13 +60,12 @@ class HttpDoor:
         self._tokens = checked_tokens(tokens)
         self._allowed_hosts = allowed_hosts
         self._limits = limits or Limits()
-        self._on_request = on_request
         self._load = Load()
+        self._listening = Listening(
+            limits=self._limits, load=self._load, backlog=_BACKLOG, on_request=on_request
+        )
         streams = Streams(checks, limits=self._limits, load=self._load)
         self._handlers = Handlers(transactions, checks=checks, streams=streams)
-        self._servers: list[asyncio.Server] = []
-        self._unix_listener: UnixListener | None = None
-        self._sweeper: asyncio.Task[None] | None = None
         self._port: int | None = None
 
     @property
@@ -96,90 +90,33 @@ class HttpDoor:
 
     async def start(self) -> None:
         """Open the door. Raises ConfigurationError; nothing stays open then."""
-        if self._sweeper is not None:
-            raise RuntimeError("this door has been started before")
-        self._sweeper = asyncio.create_task(self._sweep(), name="http-door-sweep")
+        self._listening.start()
         try:
             if self._host is not None:
-                await self._listen_on_tcp(self._host)
+                hosts = hosts_allowed(self._host, self._allowed_hosts)
+                self._port = await self._listening.on_tcp(
+                    self._dispatcher(hosts), self._host, self._wanted_port
+                )
             if self._unix_path is not None:
-                await self._listen_on_unix(self._unix_path)
+                # Whoever can reach the socket's file is allowed in, and no browser can: any Host
+                # will do.
+                await self._listening.on_unix(self._dispatcher(None), self._unix_path)
         except BaseException:
             await self.stop(drain_s=0)
             raise
 
     async def stop(self, drain_s: float = 10.0) -> None:
         """Take no more connections, answer what was begun, close; after `drain_s` close anyway."""
-        if self._unix_listener is not None:
-            self._unix_listener.remove()
-            self._unix_listener = None
-        for server in self._servers:
-            server.close()
         try:
-            await self._load.drain(drain_s, [self._sweeper])
+            await self._listening.stop(drain_s)
         finally:
-            await self._closed()
+            self._port = None
 
-    async def _closed(self) -> None:
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
-        self._port = None
-
-    async def _listen_on_tcp(self, host: str) -> None:
-        factory = self._factory(hosts_allowed(host, self._allowed_hosts))
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(factory, host, self._wanted_port, backlog=_BACKLOG)
-        except (OSError, OverflowError) as error:
-            raise ConfigurationError(
-                f"Cannot listen on {host}:{self._wanted_port}: {error}. Choose another address or "
-                "port, or stop what uses it."
-            ) from error
-        self._servers.append(server)
-        self._port = server.sockets[0].getsockname()[1]
-
-    async def _listen_on_unix(self, path: str) -> None:
-        # Whoever can reach the socket's file is allowed in, and no browser can: any Host will do.
-        listener = UnixListener(path)
-        self._unix_listener = listener
-        loop = asyncio.get_running_loop()
-        self._servers.append(
-            await loop.create_unix_server(
-                self._factory(None), sock=listener.socket, backlog=_BACKLOG
-            )
-        )
-
-    def _factory(self, hosts: frozenset[bytes] | None) -> Callable[[], Connection]:
-        dispatcher = Dispatcher(
+    def _dispatcher(self, hosts: frozenset[bytes] | None) -> Dispatcher:
+        return Dispatcher(
+            router=Router(),
+            handler_of=self._handlers.handler,
             guard=Guard(tokens=self._tokens, hosts=hosts),
-            handlers=self._handlers,
             load=self._load,
             limits=self._limits,
         )
-        return partial(
-            Connection,
-            dispatcher=dispatcher,
-            limits=self._limits,
-            load=self._load,
-            loop=asyncio.get_running_loop(),
-            on_request=self._on_request,
-        )
-
-    async def _sweep(self) -> None:
-        limits = self._limits
-        shortest_s = min(
-            limits.receive_s,
-            limits.idle_s,
-            limits.write_stall_s,
-            limits.linger_s,
-            limits.linger_silence_s,
-            limits.heartbeat_s,
-        )
-        pause_s = min(max(shortest_s / 4, _SWEEP_S_MIN), _SWEEP_S_MAX)
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(pause_s)
-            now_s = loop.time()
-            for connection in list(self._load.connections):
-                connection.sweep(now_s)

@@ -33,6 +33,8 @@ class FakeSystem:
         return []
 
     def unready_reasons(self) -> list[str]:
+        if self.trouble is not None:
+            raise self.trouble
         return self.reasons
 
     def partitions(self) -> list[PartitionState]:
@@ -188,22 +190,32 @@ async def test_a_method_other_than_get_on_a_probe_needs_a_token_too() -> None:
         assert (await ask("/livez", "POST"))[0] == 401
         status, headers, body = await ask("/livez", "POST", Half_Token=TOKEN)
         assert status == 405
-        assert headers["allow"] == "GET, HEAD"
+        assert headers["allow"] == "GET, HEAD, OPTIONS"
         assert error_of(body)["code"] == "method_not_allowed"
 
 
 async def test_a_token_sent_twice_is_refused_whichever_is_right() -> None:
     async with opened(FakeSystem(), tokens=[TOKEN]) as ask:
         pairs = [("Half-Token", TOKEN), ("Half-Token", "wrong")]
-        for order in (pairs, pairs[::-1]):
+        for order, refusal in (
+            (pairs, (401, "unauthorized")),
+            (pairs[::-1], (400, "malformed_request")),
+        ):
             status, _, body = await ask("/v1/status", "GET", *order)
-            assert (status, error_of(body)["code"]) == (400, "malformed_request")
+            assert (status, error_of(body)["code"]) == refusal
 
 
 async def test_a_path_is_not_guessed_at() -> None:
     async with opened(FakeSystem()) as ask:
         assert (await ask("/v1/status/"))[0] == 404
         assert (await ask("//v1/status"))[0] == 404
+
+
+async def test_queries_that_monitoring_adds_are_passed_over() -> None:
+    async with opened(FakeSystem()) as ask:
+        assert (await ask("/livez?verbose"))[0] == 204
+        assert (await ask("/readyz?timeout=1s&"))[0] == 204
+        assert (await ask("/metrics?name[]=up"))[0] == 200
 
 
 async def test_unknown_routes_say_which_there_are() -> None:
@@ -218,6 +230,9 @@ async def test_pages_in_a_browser_get_nothing() -> None:
     async with opened(FakeSystem(), allowed_hosts=["halfhitch.shop.svc"]) as ask:
         status, _, body = await ask("/v1/status", Origin="http://evil.example")
         assert (status, error_of(body)["code"]) == (403, "origin_not_allowed")
+        status, _, body = await ask("/v1/status", Sec_Fetch_Site="cross-site")
+        assert (status, error_of(body)["code"]) == (403, "origin_not_allowed")
+        assert (await ask("/v1/status", Sec_Fetch_Site="none"))[0] == 200
         status, _, body = await ask("/v1/status", Host="evil.example")
         assert (status, error_of(body)["code"]) == (403, "host_not_allowed")
         for host in ("localhost", "127.0.0.1:9", "[::1]", "halfhitch.shop.svc:8341"):
@@ -231,15 +246,16 @@ async def test_behind_a_token_any_host_may_be_named_beyond_loopback() -> None:
         assert (await ask("/metrics", Host="10.1.2.3:8341", Half_Token=TOKEN))[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/partitions", "/readyz"])
 async def test_a_failure_of_ours_is_logged_and_told_without_details(
-    caplog: pytest.LogCaptureFixture,
+    path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     system = FakeSystem()
     system.trouble = RuntimeError("a detail nobody should see")
     with caplog.at_level(logging.ERROR):
         async with opened(system) as ask:
-            status, _, body = await ask("/v1/status")
-    assert status == 500
+            status, headers, body = await ask(path)
+    assert (status, headers.get("connection")) == (500, None)
     assert error_of(body)["code"] == "internal_error"
     assert b"detail" not in body
     assert any("a detail nobody should see" in str(r.exc_info) for r in caplog.records)

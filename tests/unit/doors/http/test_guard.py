@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, Unauthorized
+from halfhitch.doors.http.errors import (
+    HostNotAllowed,
+    MalformedRequest,
+    OriginNotAllowed,
+    Unauthorized,
+)
 from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed, is_loopback
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import ROUTES
@@ -123,6 +128,23 @@ def test_either_of_two_tokens_lets_in_and_nothing_else() -> None:
             guard.check(with_host(b"x", half_token=wrong))
     with pytest.raises(Unauthorized):
         guard.check(with_host(b"x"))
+
+
+def test_a_bearer_token_counts_only_where_it_is_taken() -> None:
+    bearer = with_host(b"x", authorization=b"Bearer s3cret")
+    Guard(tokens=(b"s3cret",), hosts=None, takes_bearer=True).check(bearer)
+    with pytest.raises(Unauthorized):
+        Guard(tokens=(b"s3cret",), hosts=None).check(bearer)
+
+
+@pytest.mark.parametrize("site", [b"cross-site", b"same-site", b"Cross-Site", b"", b"\xff"])
+def test_a_page_of_another_site_is_refused_though_its_plain_get_has_no_origin(site: bytes) -> None:
+    """`fetch(url, {mode: "no-cors"})` opened check streams: a page became a live producer."""
+    guard = Guard(tokens=(), hosts=LOOPBACK)
+    with pytest.raises(OriginNotAllowed):
+        guard.check(with_host(b"localhost", sec_fetch_site=site))
+    guard.check(with_host(b"localhost", sec_fetch_site=b"none"))
+    guard.check(with_host(b"localhost", sec_fetch_site=b"same-origin"))
 
 
 async def test_with_tokens_every_route_is_closed_by_default(doors: OpenDoors) -> None:

@@ -257,7 +257,7 @@ def test_a_raw_message_is_its_body_and_headers() -> None:
         (b"Half-Header-a", b"1"),
         (b"Content-Type", b"text/plain"),
     )
-    made.argument = "orders"
+    made.arguments = ("orders",)
     assert raw_message_of(made) == OutgoingMessage(
         "orders", b"k\xff", b"\x00\xff", [("a", b"1")], 3
     )

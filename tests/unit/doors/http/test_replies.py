@@ -12,15 +12,15 @@ from halfhitch.doors.http.replies import (
     reply_status,
     staying_open,
     stored_reply,
+    text_reply,
     without_body,
-    yaml_reply,
 )
 
 REPLIES = [
     json_reply(200, b"{}"),
     json_reply(429, b'{"a":"\r\n\r\n"}', b"Retry-After: 1\r\n"),
     json_reply(505, b"{}"),
-    yaml_reply(b"a: 1\n"),
+    text_reply("application/yaml", b"a: 1\n"),
     stored_reply("h", "é"),
     allow_reply("GET"),
 ]

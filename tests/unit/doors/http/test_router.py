@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.doors.http.errors import MalformedRequest, RouteNotFound
-from halfhitch.doors.http.router import ROUTES, Router, decode_percent
+from halfhitch.doors.http.router import ROUTES, Route, Router, decode_percent
 
 
 def test_every_route_is_found_by_its_own_pattern() -> None:
@@ -33,8 +33,8 @@ def test_every_route_is_found_by_its_own_pattern() -> None:
 )
 def test_the_parameter_is_one_segment_decoded_once(path: bytes, argument: str) -> None:
     router = Router()
-    assert router.find(path).argument == argument
-    assert router.find(path).argument == argument  # remembered
+    assert router.find(path).arguments == (argument,)
+    assert router.find(path).arguments == (argument,)  # remembered
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,19 @@ def test_methods_of_a_path_are_told() -> None:
     router = Router()
     assert router.find(b"/v1/transactions").allowed == "OPTIONS, POST"
     assert router.find(b"/v1/transactions/h").allowed == "GET, HEAD, OPTIONS"
+
+
+def test_several_parameters_come_in_their_order_and_may_hold_slashes() -> None:
+    pattern = "/v1/transactions/{group}/{id}/commit"
+    router = Router(
+        (Route(method="POST", pattern=pattern, name="commit"),), not_found="no such way"
+    )
+    endpoint = router.find(b"/v1/transactions/a%2Fb/c/commit")
+    assert (endpoint.routes[b"POST"].name, endpoint.arguments) == ("commit", ("a/b", "c"))
+    assert not router._remembered
+    for path in (b"/v1/transactions/a/commit", b"/v1/transactions//c/commit"):
+        with pytest.raises(RouteNotFound, match="no such way"):
+            router.find(path)
 
 
 def test_what_is_remembered_is_bounded_and_never_a_handle() -> None:
