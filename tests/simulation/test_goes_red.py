@@ -17,7 +17,7 @@ from halfhitch.core import early, ledger
 from halfhitch.core.checks import Checks
 from halfhitch.core.finished import Finished
 from halfhitch.core.ledger import Ledger
-from halfhitch.core.model import Resolution
+from halfhitch.core.model import DecisionRead, Resolution
 from halfhitch.core.notes import LateNotes
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction
@@ -27,6 +27,7 @@ from halfhitch.service.checkback import CheckBack
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.parked_fold import ParkedFold
+from harness.simulation.cluster import SimulatedReader
 from harness.simulation.desk import Desk
 from harness.simulation.ending import lived
 
@@ -348,6 +349,17 @@ def the_incomplete_wait_for_ever(patch: Patch) -> None:
     patch.setattr(Ledger, "end_incomplete", lambda self: None)
 
 
+def what_can_be_read_is_taken_for_what_exists(patch: Patch) -> None:
+    """The last stable offset for the end: a takeover overlooks the done marks behind it."""
+    patch.setattr(SimulatedReader, "half_end", lambda self: self._half.stable_end)
+    patch.setattr(SimulatedReader, "op_end", lambda self: self._op.stable_end)
+
+
+def an_answer_covers_what_its_question_knew(patch: Patch) -> None:
+    """What was added and acknowledged since is dropped."""
+    patch.setattr(DecisionRead, "is_about_all", property(lambda self: False))
+
+
 def a_giving_up_that_is_lost_is_not_repeated(patch: Patch) -> None:
     patch.setattr(Checks, "postpone", lambda self, transaction: None)
 
@@ -357,6 +369,8 @@ RULES = [
     checked_after_the_decision,
     offsets_are_the_identity,
     redis_is_the_truth,
+    what_can_be_read_is_taken_for_what_exists,
+    an_answer_covers_what_its_question_knew,
 ]
 OTHERS = [
     value

@@ -177,6 +177,12 @@ def marks_of_others_are_no_sign(patch: Patch) -> None:
     )
 
 
+def the_readable_end_is_taken_for_the_end(patch: Patch) -> None:
+    """Somebody else's open Kafka transaction hides the predecessor's done marks."""
+    patch.setattr(SeveralReader, "half_end", lambda self: self._half.stable_end)
+    patch.setattr(SeveralReader, "op_end", lambda self: self._op.stable_end)
+
+
 # -- outcomes -----------------------------------------------------------------------------------
 
 
@@ -246,6 +252,7 @@ RED = {
     position_instead_of_watermark: ("I8",),
     op_log_is_read_uncommitted: ("I8", "I1"),
     unknown_is_taken_for_failed: ("I1", "I3: parked twice"),
+    the_readable_end_is_taken_for_the_end: ("I1", "I3"),
 }
 MORE_RED = {
     guard_believes_in_slowness_alone: ("I1", "I3: parked twice"),

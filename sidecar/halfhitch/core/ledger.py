@@ -335,7 +335,7 @@ class Ledger(Accounts):
         self.checks.decided(transaction, answer)
         covered_count = event.covered_count
         if event.is_about_all and event.resolution is _COMMIT:
-            covered_count = max(covered_count, transaction.messages()[-1][0] + 1)
+            covered_count = max(covered_count, *(i + 1 for i, _ in transaction.messages()), 0)
             transaction.covers_all = True
         self._decide(transaction, event.resolution, covered_count, event.op_offset)
 

@@ -186,9 +186,9 @@ def judge(life: Life) -> None:
 
 
 def _judge_story(account: Account, story: Story, truth: Transaction) -> None:
-    by_policy = any(d.source is ResolutionSource.POLICY and d.resolution is COMMIT
-                    for d in story.decisions)  # fmt: skip
-    _judge_forwarded(story, truth, by_policy=by_policy)
+    for_somebody = any(d.source is not ResolutionSource.PRODUCER and d.resolution is COMMIT
+                       for d in story.decisions)  # fmt: skip
+    _judge_forwarded(story, truth, for_somebody=for_somebody)
     _judge_parked(account, story, truth)
     name = story.identity[1]
     for life in story.lives:
@@ -227,15 +227,15 @@ def _ended_as(story: Story, life: OneLife) -> Resolution | None:
     return None
 
 
-def _judge_forwarded(story: Story, truth: Transaction, *, by_policy: bool) -> None:
-    """Once, whole, byte for byte. The policy commits what is there."""
+def _judge_forwarded(story: Story, truth: Transaction, *, for_somebody: bool) -> None:
+    """Once, whole, byte for byte. Who commits for the producer commits what is there."""
     name = story.identity[1]
     times = Counter(index for index, _ in story.forwarded)
     assert all(count == 1 for count in times.values()), f"I1: {name} is visible twice: {times}"
     if story.forwarded:
         count = truth.covered_count - truth.is_incomplete
         assert set(times) == set(range(count)), f"I1: {name} is torn: {times}"
-        is_meant = by_policy or bool(story.resumed)  # who puts it back, says that it is enough
+        is_meant = for_somebody or bool(story.resumed)  # who puts it back, says that it is enough
         assert is_meant or not truth.is_incomplete, f"I1: {name} is visible, one never came"
     for index, record in story.forwarded:
         _judge_content(name, truth.messages[index], record)

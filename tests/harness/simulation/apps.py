@@ -19,6 +19,7 @@ from halfhitch.core.model import (
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, Headers, system_headers
 from harness.simulation.cluster import HALF, OP, POISONED
+from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
     from harness.simulation.cluster import Cluster
@@ -50,12 +51,15 @@ class Transaction:
     is_incomplete: bool = False  # its last message is never stored, though the end covers it
     unknown_answers: int = 0  # so many checks are answered with "cannot say yet"
     answers_twice: bool = False
+    grows_slowly: bool = False  # its messages come in several requests
+    waits: bool = False  # its check waits for the local transaction instead of saying "not yet"
     half_offsets: list[int] = field(default_factory=list)
     handles: list[tuple[int, ...]] = field(default_factory=list)  # offsets, as checks name them
     decided: list[tuple[Resolution, ResolutionSource]] = field(default_factory=list)
 
     @property
     def covered_count(self) -> int:
+        """As the newest handle counts them."""
         return len(self.messages)
 
 
@@ -74,6 +78,7 @@ class Apps:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._timeline = cluster.timeline
+        self._dice = fresh_dice(cluster.timeline.dice)
         self.transactions: dict[Identity, Transaction] = {}
         self.groups = {
             ProducerGroup(name): Group(ProducerGroup(name))
@@ -117,6 +122,9 @@ class Apps:
             transaction.seems_to_fail = transaction.is_honest = True
             transaction.outcome = ROLLBACK
         transaction.known_ms = self._timeline.now_ms
+        if len(messages) > 1 and self._dice.random() < self._cluster.plan.slow_adds:
+            transaction.grows_slowly = not transaction.seems_to_fail
+            transaction.waits = self._dice.random() < 0.6
         return transaction
 
     def _live(self, transaction: Transaction) -> None:
@@ -125,6 +133,8 @@ class Apps:
         stored = len(transaction.messages) - transaction.is_incomplete
         for index in range(stored):
             delay_ms += dice.randint(0, 20)
+            if index and transaction.grows_slowly:
+                delay_ms += self._dice.randint(500, 3_500)
             for _ in range(dice.choice([1, 1, 1, 1, 2])):  # tried again: the first answer was lost
                 after(delay_ms, lambda i=index: self._prepare(transaction, i))
         if dice.random() < 0.15:  # a client that tries again very late
@@ -183,9 +193,16 @@ class Apps:
     # -- decisions --------------------------------------------------------------------------------
 
     def decide(
-        self, transaction: Transaction, resolution: Resolution, source: ResolutionSource
+        self,
+        transaction: Transaction,
+        resolution: Resolution,
+        source: ResolutionSource,
+        asked: tuple[int, ...] = (),
     ) -> None:
-        """Durable, or lost on the way (then nobody was told that it is)."""
+        """Durable, or lost on the way (then nobody was told that it is).
+
+        `asked`: the handle of the question that this answers; it counts what was known then.
+        """
         cluster = self._cluster
         if source is not ResolutionSource.POLICY and cluster.fault(
             cluster.plan.decision_lost, "lost decisions"
@@ -199,8 +216,10 @@ class Apps:
         if self._cluster.plan.brokers_agree and self._timeline.chance(0.1):
             offsets = ()
             self._timeline.count["decisions without offsets"] += 1
-        self.append_decision(transaction.identity, resolution, source, offsets,
-                             transaction.covered_count)  # fmt: skip
+        covered_count = len(asked) or transaction.covered_count
+        if source is ResolutionSource.OPERATOR:
+            covered_count = 1  # as much as was found
+        self.append_decision(transaction.identity, resolution, source, offsets, covered_count)
         transaction.decided.append((resolution, source))
 
     def append_decision(
@@ -227,15 +246,27 @@ class Apps:
         if transaction.unknown_answers > 0:
             transaction.unknown_answers -= 1
             return "unknown"
-        if transaction.outcome is None or timeline.now_ms < transaction.known_ms:
+        if transaction.outcome is None:
             return "unknown"
+        if timeline.now_ms < transaction.known_ms:
+            if not transaction.waits:
+                return "unknown"
+            timeline.count["checks that wait for the local transaction"] += 1
+            after_ms = transaction.known_ms - timeline.now_ms + 1
+            timeline.after(after_ms, lambda: self._answer(transaction, offsets) and None)
+            return "hangs"
+        return self._answer(transaction, offsets)
+
+    def _answer(self, transaction: Transaction, offsets: tuple[int, ...]) -> str:
+        assert transaction.outcome is not None
+        timeline = self._timeline
         resolution = transaction.outcome
         if not transaction.is_honest and timeline.chance(0.5):
             resolution = ROLLBACK if resolution is COMMIT else COMMIT
-        self.decide(transaction, resolution, ResolutionSource.CHECK)
+        self.decide(transaction, resolution, ResolutionSource.CHECK, offsets)
         if transaction.answers_twice:
             timeline.count["answers twice"] += 1
-            self.decide(transaction, resolution, ResolutionSource.CHECK)
+            self.decide(transaction, resolution, ResolutionSource.CHECK, offsets)
         if not transaction.is_honest:
             timeline.count["contrary answers"] += 1
             contrary = ROLLBACK if resolution is COMMIT else COMMIT

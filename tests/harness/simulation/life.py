@@ -30,6 +30,7 @@ from harness.simulation.cluster import (
 from harness.simulation.desk import Desk, Sent
 from harness.simulation.operators import Operators
 from harness.simulation.plan import HOUR_MS, planned
+from harness.simulation.strangers import Strangers
 from harness.simulation.timeline import Timeline
 from harness.simulation.twin import Twin
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 HORIZON_MS = 900_000
 #: Beyond what the plan's own times add up to, nothing may stay undecided longer.
 SLACK_MS = 120_000
-_TURNS_MAX = 20_000
+_TURNS_MAX = 60_000
 
 
 class Observed:
@@ -94,6 +95,7 @@ class Life:
         self._begin_process()
         self.apps.begin()
         self.operators = Operators(self.cluster, self.apps, self._hasten)
+        self.strangers = Strangers(self.cluster, [(HALF, 0), (OP, 0), (OP, 0), ("orders", 0)])
         self._schedule()
 
     # -- what happens by itself -------------------------------------------------------------------
@@ -116,6 +118,7 @@ class Life:
             group.live_count = dice.choice([0, 1, 2])
             group.mood = dice.choice(["answers", "answers", "hangs", "breaks"])
         timeline.after(plan.active_ms, self._calm_down)
+        self.strangers.schedule(plan.strangers, plan.active_ms)
 
     def _broker_jumps(self) -> None:
         jump_ms = self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
@@ -144,6 +147,7 @@ class Life:
         """No faults any more. Some groups never come back, some never answer."""
         self.cluster.is_faulty = False
         self.twin.is_lying = self.twin.is_away = False
+        self.strangers.end_all()
         self.is_ending = True
         self.calm_ms = self.timeline.now_ms
         dice = self.timeline.dice

@@ -15,6 +15,7 @@ from halfhitch.wire import op as op_wire
 from halfhitch.wire.parked import Resumed, note_headers
 from halfhitch.wire.parked_fold import ParkedFold
 from harness.simulation.cluster import HALF, OP, PARKED, RESUMER
+from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ class Operators:
         self._apps = apps
         self._hasten = hasten
         self._ids = list(apps.transactions)
+        self._dice = fresh_dice(cluster.timeline.dice)
 
     def act(self) -> None:
         """Something an operator does."""
@@ -63,6 +65,8 @@ class Operators:
         if what == "hasten":
             self._hasten(transaction.identity)
         elif transaction.half_offsets and transaction.outcome is not None:
+            if self._timeline.now_ms < transaction.known_ms:
+                return  # it is not over: nobody may say yet how it ended
             source = ResolutionSource.OPERATOR
             self._apps.decide(transaction, transaction.outcome, source)
 
@@ -117,6 +121,13 @@ class Operators:
             if timeline.chance(0.15):
                 cluster.kafka.abort(open_)
                 timeline.count["resumes aborted"] += 1
+                return
+            if self._dice.random() < cluster.plan.dead_resumes and cluster.is_faulty:
+                timeline.count["resumes that died"] += 1
+                timeline.note("who resumes {} dies", identity[1])
+                # The coordinator ends it when it has had enough, unless a takeover did.
+                late_ms = self._dice.randint(15_000, 25_000)
+                timeline.after(late_ms, lambda: cluster.kafka.abort(open_))
                 return
             try:
                 cluster.kafka.commit(open_)

@@ -6,9 +6,10 @@ A life has only some kinds of faults: all of them together hide each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from halfhitch.core.check_rules import CheckRules
+from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
     from random import Random
@@ -49,11 +50,17 @@ class Plan:
     churn: int = 0
     operators: int = 0
     policy_of_topic: dict[str, str] = field(default_factory=dict)
+    strangers: int = 0  # Kafka transactions of others that stay open for a while
+    slow_adds: float = 0.0  # transactions whose messages come in several requests
+    dead_resumes: float = 0.0  # the process of whoever puts parked messages back dies
 
     @property
     def brokers_agree(self) -> bool:
         """About the time, as far as decisions need it that name no halves."""
         return self.broker_jumps == 0 and abs(self.op_ahead_ms) < HOUR_MS
+
+
+_P = TypeVar("_P", bound=Plan)
 
 
 def planned(dice: Random) -> Plan:
@@ -77,7 +84,7 @@ def planned(dice: Random) -> Plan:
         renew_ms=dice.choice([20_000, 60_000, 200_000]),
         incomplete_ms=dice.choice([60_000, 150_000]),
     )
-    return Plan(
+    plan = Plan(
         rules=rules,
         transaction_count=dice.randint(5, 16),
         active_ms=dice.choice([60_000, 150_000, 300_000]),
@@ -110,3 +117,12 @@ def planned(dice: Random) -> Plan:
         if dice.random() < 0.2
         else {},
     )
+    return with_others(plan, fresh_dice(dice))
+
+
+def with_others(plan: _P, dice: Random) -> _P:
+    """What came later; thrown with dice of its own, so that older lives stay what they were."""
+    plan.strangers = dice.choice([0, 0, 0, 1, 3])
+    plan.slow_adds = dice.choice([0.0, 0.0, 0.6])
+    plan.dead_resumes = dice.choice([0.0, 0.3])
+    return plan

@@ -10,6 +10,7 @@ from harness.simulation.several.instance import Author, Instance
 from harness.simulation.several.plan import planned
 from harness.simulation.several.watch import Watch
 from harness.simulation.several.world import World
+from harness.simulation.strangers import Strangers
 from harness.simulation.timeline import Timeline
 from harness.simulation.twin import Twin
 
@@ -68,6 +69,8 @@ class SeveralLife:
         self.instances = [Instance(self, f"i-{n}") for n in range(plan.instances)]
         self.world.instances = {instance.name: instance for instance in self.instances}
         self.watch = Watch(self)
+        places = [(topic, p) for topic in (HALF, OP, OP) for p in range(plan.partitions)]
+        self.strangers = Strangers(cluster, [*places, ("orders", 0)])
         for instance in self.instances:
             timeline.later(timeline.dice.choice([0, 0, 8_000]), instance.start)
         self.apps.begin()
@@ -121,6 +124,7 @@ class SeveralLife:
             group.live_count = dice.choice([0, 1, 2])
             group.mood = dice.choice(["answers", "answers", "hangs", "breaks"])
         timeline.after(plan.active_ms, self._calm_down)
+        self.strangers.schedule(plan.strangers, plan.active_ms)
 
     def _one(self, name: str) -> Instance:
         instance = self.timeline.dice.choice(self.instances)
@@ -179,6 +183,7 @@ class SeveralLife:
     def _calm_down(self) -> None:
         """No faults any more; what is on its way still arrives."""
         self.world.is_faulty = False
+        self.strangers.end_all()
         self.world.away_topics.clear()
         self.twin.is_lying = self.twin.is_away = False
         self.calm_ms = now_ms = self.timeline.now_ms

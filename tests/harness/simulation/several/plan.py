@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from halfhitch.core.check_rules import CheckRules
-from harness.simulation.plan import Plan
+from harness.simulation.plan import Plan, with_others
+from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
     from random import Random
@@ -105,7 +106,7 @@ def planned(dice: Random) -> SeveralPlan:
     )
     for name, value in dice.choice(_RECIPES).items():
         setattr(plan, name, value)
-    return plan
+    return with_others(plan, fresh_dice(dice))
 
 
 #: Faults that are dangerous together, often; else chance would rarely bring them to one place.
