@@ -26,6 +26,7 @@ from halfhitch.core.model import (
     ResolutionSource,
     TransactionId,
 )
+from halfhitch.core.states import State
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire import parked as parked_wire
@@ -33,6 +34,8 @@ from halfhitch.wire.half import Garbage, HalfRecord, Headers
 from harness.logs import ABORTED, COMMITTED, OPEN, KafkaTransaction, Log, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from halfhitch.core.transaction import Transaction
 
 TARGET = "orders"
@@ -248,14 +251,26 @@ class LedgerWorld:
         self.ledger.ready.take_back(self._aside)
         self._aside.clear()
 
+    def renew(self, count: int) -> None:
+        """The target is away for long: the first ones are appended anew with their decision."""
+        if self.plan(renewals=[t for t in self._aside if t.state is State.ASIDE][:count]):
+            self.commit()
+            self.confirm()
+
     def plan(
-        self, message_count_max: int = 1_000, rooms: dict[ProducerGroup, int] | None = None
+        self,
+        message_count_max: int = 1_000,
+        rooms: dict[ProducerGroup, int] | None = None,
+        renewals: Sequence[Transaction] = (),
     ) -> ledger_module.Step | None:
         if rooms:
             for transaction in self.ledger.checks.again(rooms):
                 self._deliver(transaction, transaction.check_count)
         self.step = self.ledger.plan(
-            message_count_max=message_count_max, bytes_max=1_000_000, rooms=rooms
+            message_count_max=message_count_max,
+            bytes_max=1_000_000,
+            rooms=rooms,
+            renewals=renewals,
         )
         self.step_is_committed = False
         self.step_op_offset = self.op_log.end
@@ -403,6 +418,8 @@ class LedgerWorld:
         return identities.pop(), messages
 
     def _copy(self, transaction: Transaction, number: int, open_: KafkaTransaction) -> None:
+        resolution = transaction.resolution
+        decision = None if resolution is None else (resolution, transaction.covered_count)
         for _, half_offset in transaction.messages():
             record = self._half_at(half_offset)
             headers = half_wire.copied_headers(
@@ -410,6 +427,7 @@ class LedgerWorld:
                 half_offset,
                 check_count=number,
                 stored_ms=transaction.stored_at_ms,
+                decision=decision,
             )
             self.append_half(record.value, headers, open_)
 

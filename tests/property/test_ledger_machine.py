@@ -213,6 +213,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.put_aside(count)
 
     @precondition(lambda self: self.is_idle)
+    @rule(count=SIZES)
+    def renew(self, count: int) -> None:
+        self.world.renew(count)
+
+    @precondition(lambda self: self.is_idle)
     @rule()
     def take_back(self) -> None:
         self.world.take_back()

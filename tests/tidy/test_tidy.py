@@ -36,7 +36,7 @@ COLUMNS_MAX = 100
 #: path -> (its own ceiling, why)
 LONG_MODULES = {
     "sidecar/halfhitch/core/ledger.py": (
-        370,
+        340,
         "one class; what feeds it, plan and confirm are only understood together",
     ),
     "sidecar/halfhitch/core/checks.py": (
@@ -399,7 +399,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (long_module, "cli/x.py", "\n" * (MODULE_LINES_MAX + 1)),
         (long_module, _CORE, "\n" * (CORE_LINES_MAX + 1)),
         (long_module, "tests/unit/test_x.py", "\n" * (TEST_LINES_MAX + 1)),
-        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 371),
+        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 341),
         (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * CORE_LINES_MAX),
         (long_lines, "x.py", "#" * (COLUMNS_MAX + 1)),
         (long_lines, "x.py", "x" * (COLUMNS_MAX + 1) + "  # noqa: E501"),

@@ -24,9 +24,8 @@ offset), time (`tick` brings it).
 from collections.abc import Sequence
 from typing import Final
 
-from halfhitch.core.accounts import Accounts
 from halfhitch.core.checks import CopyOrder
-from halfhitch.core.early import is_meant_for
+from halfhitch.core.decisions import Decisions
 from halfhitch.core.model import (
     COPIED,
     GIVEN_UP,
@@ -39,7 +38,6 @@ from halfhitch.core.model import (
     OpOffset,
     ProducerGroup,
     Resolution,
-    ResolutionSource,
     TimestampMs,
 )
 from halfhitch.core.step import Step, assemble
@@ -47,7 +45,6 @@ from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.errors import invariant
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
-_COMMIT: Final = Resolution.COMMIT
 _PARK: Final = Resolution.PARK
 _AWAITING: Final = State.AWAITING
 _PENDING: Final = State.PENDING
@@ -56,17 +53,12 @@ _ABORTED: Final = Trigger.ABORTED
 _COMPLETED: Final = Trigger.COMPLETED
 _CONFIRMED: Final = Trigger.CONFIRMED
 _COPY_PLANNED: Final = Trigger.COPY_PLANNED
-_DECIDED: Final = Trigger.DECIDED
-_DECIDED_WHOLE: Final = Trigger.DECIDED_WHOLE
 _DONE_READ: Final = Trigger.DONE_READ
-_EXTENDED: Final = Trigger.EXTENDED
-#: Decided, and not carried out yet.
-_EXTENSIBLE: Final = (State.AWAITING, State.READY, State.ASIDE)
 
 __all__ = ["Ledger", "Step"]
 
 
-class Ledger(Accounts):
+class Ledger(Decisions):
     """See the module's text."""
 
     # -- what was read ---------------------------------------------------------------------------
@@ -184,12 +176,14 @@ class Ledger(Accounts):
         bytes_max: int,
         rooms: dict[ProducerGroup, int] | None = None,
         chosen: Sequence[Transaction] | None = None,
+        renewals: Sequence[Transaction] = (),
         with_notes: bool = True,
     ) -> Step | None:
         """The next step, or None: nothing to do. At least one transaction, however large.
 
         `rooms`: how many of each group may be checked now; what is used is taken off there.
         `chosen`: these of what `ready.look` shows and no others, while some target is away.
+        `renewals`: of those that were put aside, to be appended anew with their decision.
         """
         invariant(self._step is None, "a step is planned while another is out")
         notes = self._notes.for_step() if with_notes else []
@@ -197,7 +191,10 @@ class Ledger(Accounts):
             taken = self._ready.choose(message_count_max, bytes_max)
         else:
             taken = self._ready.take(chosen)
-        copies = self._copies(message_count_max, bytes_max, rooms)
+        copies = [CopyOrder(t, t.check_count) for t in renewals]
+        for order in copies:
+            order.transaction.move(_COPY_PLANNED)
+        copies += self._copies(message_count_max, bytes_max, rooms)
         if not taken and not copies and not self._conflicts and not notes:
             return None
         watermarks = self._marks.after_step(
@@ -243,7 +240,10 @@ class Ledger(Accounts):
             order.transaction.move(_CONFIRMED)
             order.transaction.lift()
             self.unread_copies.add(order.transaction.identity)
-            self.checks.copied(order)
+            if order.transaction.resolution is None:
+                self.checks.copied(order)
+            else:
+                order.transaction.carries_decision = True
             for half_offset in mark.half_offsets:
                 self._marks.half_done(half_offset)
         for note in step.notes:
@@ -260,7 +260,8 @@ class Ledger(Accounts):
             transaction.parked = transaction.parked and not transaction.is_whole
         for order in reversed(step.copies):
             order.transaction.move(_ABORTED)
-            self.checks.copy_failed(order)
+            if order.transaction.resolution is None:
+                self.checks.copy_failed(order)
         self._ready.extendleft(reversed(step.transactions))
 
     def _take_back(self, step: Step) -> None:
@@ -286,8 +287,7 @@ class Ledger(Accounts):
         if event.check_count:
             self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
         if event.born is not None:
-            op_offset = OpOffset(self._marks.op_position)
-            self._decide(transaction, event.born, event.born_count, op_offset)
+            self._born_decided(transaction, event)
         if self._early.count:
             for decision in self._early.take(event.identity):
                 if decision.resolution is not _PARK:  # that is said of what was read
@@ -308,60 +308,14 @@ class Ledger(Accounts):
         transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
         transaction.cover_what_follows()
-        if transaction.state is _AWAITING and transaction.is_whole:
+        if event.born is not None and transaction.resolution is None:
+            self._born_decided(transaction, event)  # a replay that has seen an older copy too
+        elif transaction.state is _AWAITING and transaction.is_whole:
             transaction.move(_COMPLETED)
             self.checks.completed(transaction)
             self._ready.append(transaction)
         elif transaction.parked and transaction.is_whole:
             transaction.parked = False  # the last message came in the very moment of giving it up
-
-    def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
-        if event.resolution is _PARK and event.op_offset <= transaction.fence:
-            return  # said of a life before this one
-        if transaction.resolution is not None:
-            if event.resolution is _PARK:
-                return  # a policy gave it up when it was decided already; nobody lost
-            if transaction.resolution is _PARK:
-                self._notes.add(event)
-            elif transaction.resolution is not event.resolution:
-                self._conflicts.add(event.identity, event.op_offset)
-            elif event.resolution is _COMMIT and transaction.state in _EXTENSIBLE:
-                self._extend(transaction, event)
-            return
-        if not is_meant_for(event, transaction.began_at, transaction.stored_at_ms):
-            self.unknown_decision_count += 1
-            return
-        answer = event.resolution if event.source is ResolutionSource.CHECK else None
-        self.checks.decided(transaction, answer)
-        covered_count = event.covered_count
-        if event.is_about_all and event.resolution is _COMMIT:
-            covered_count = max(covered_count, *(i + 1 for i, _ in transaction.messages()), 0)
-            transaction.covers_all = True
-        self._decide(transaction, event.resolution, covered_count, event.op_offset)
-
-    def _extend(self, transaction: Transaction, event: DecisionRead) -> None:
-        """Among equal commits the one that covers most counts, until the done mark fixes it."""
-        extended = transaction.extend(event.covered_count, covers_all=event.is_about_all)
-        if extended and transaction.state is not _AWAITING and not transaction.is_whole:
-            transaction.move(_EXTENDED)
-            self.checks.awaits(transaction)
-
-    def _decide(
-        self,
-        transaction: Transaction,
-        resolution: Resolution,
-        covered_count: int,
-        op_offset: OpOffset,
-    ) -> None:
-        transaction.decide(resolution, covered_count, op_offset)
-        self._decided_count += 1
-        self._marks.decided(transaction)
-        if transaction.is_whole:
-            transaction.move(_DECIDED_WHOLE)
-            self._ready.append(transaction)
-        else:
-            transaction.move(_DECIDED)
-            self.checks.awaits(transaction)
 
 
 def _first_stored_ms(event: HalfRead) -> TimestampMs:

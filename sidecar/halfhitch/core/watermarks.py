@@ -25,7 +25,9 @@ from halfhitch.core.model import HalfOffset, OpOffset
 from halfhitch.core.transaction import State, Transaction
 
 #: States in which the halves need nothing more once the step under way is committed.
-_SETTLED: Final = frozenset({State.COPYING, State.WRITING, State.WRITTEN, State.FINISHED})
+_SETTLED: Final = frozenset(
+    {State.COPYING, State.RENEWING, State.WRITING, State.WRITTEN, State.FINISHED}
+)
 _WRITING: Final = State.WRITING
 #: States in which they need nothing more whatever comes.
 _ENDED: Final = frozenset({State.WRITTEN, State.FINISHED})
@@ -139,7 +141,7 @@ class Watermarks:
 
     def _op_watermark(self, half: int, memory: int, lowest: int) -> int:
         decided, late, done = self._decided, self._late, self._done
-        while decided and decided[0].state is State.FINISHED:
+        while decided and not _needs_decision(decided[0]):
             decided.popleft()
         if decided:
             lowest = min(lowest, decided[0].decided_op_offset)
@@ -165,5 +167,10 @@ class Watermarks:
         self._half_order_max = 2 * len(self._half_order) + _GROWN
 
     def _clear_decided(self) -> None:
-        self._decided = deque(t for t in self._decided if t.state is not State.FINISHED)
+        self._decided = deque(t for t in self._decided if _needs_decision(t))
         self._decided_max = 2 * len(self._decided) + _GROWN
+
+
+def _needs_decision(transaction: Transaction) -> bool:
+    """Whether a replay must find its decision in the op log."""
+    return transaction.state is not State.FINISHED and not transaction.carries_decision

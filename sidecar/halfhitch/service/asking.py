@@ -81,6 +81,8 @@ class Asking:
     ) -> list[TargetRecord]:
         """All its halves as they are appended anew, with this check number."""
         records = []
+        resolution = transaction.resolution
+        decision = None if resolution is None else (resolution, transaction.covered_count)
         for _, half_offset in transaction.messages():
             found = payload[half_offset]
             headers = half_wire.copied_headers(
@@ -88,6 +90,7 @@ class Asking:
                 half_offset,
                 check_count=number,
                 stored_ms=transaction.stored_at_ms,
+                decision=decision,
             )
             records.append(
                 TargetRecord(self._half_topic, self._partition, found.key, found.value, headers)

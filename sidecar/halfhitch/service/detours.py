@@ -29,6 +29,7 @@ from halfhitch.ports import (
 )
 from halfhitch.service.forwarding import Forwarder
 from halfhitch.service.payloads import PayloadCache
+from halfhitch.service.renewals import Renewals
 from halfhitch.service.targets import Targets
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Detours:
         clock: Clock,
         dice: Callable[[], float],
         bytes_max: int,
+        renew_s: float,
     ) -> None:
         self._partition = partition
         self._forwarder = forwarder
@@ -77,6 +79,7 @@ class Detours:
         # In vain, at the price of a long wait: now it is the turn of the others.
         self._has_probed = False
         self._unexplained_count = 0
+        self._renewals = Renewals(renew_s)
 
     def __bool__(self) -> bool:
         return bool(self._targets) or bool(self._back)
@@ -88,6 +91,7 @@ class Detours:
         self._targets = Targets(self._dice)
         self._news, self._back = [], []
         self._unexplained_count = 0
+        self._renewals.clear()
 
     @property
     def waiting_by_topic(self) -> dict[str, int]:
@@ -115,13 +119,24 @@ class Detours:
 
     def _take_back(self, ledger: Ledger) -> list[Transaction]:
         """All that wait for nothing any more, else a few to probe: those are given."""
-        if self._targets.is_owing or self._has_probed:
+        if self._targets.is_owing or self._has_probed or self._renewals.are_unread:
             self._has_probed = False
             return []
         if self._back:
             self._release(ledger)
             return []
         return self._probe(ledger)
+
+    def renewals(self) -> list[Transaction]:
+        """Who has waited for so long that he is appended anew, with his decision."""
+        targets, renewals = self._targets, self._renewals
+        return renewals.choose(
+            targets.in_order,
+            targets.waiting_count,
+            self._clock.monotonic_s(),
+            message_count_max=self._forwarder.messages_max // 2,
+            bytes_max=self._bytes_max // 2,
+        )
 
     def _put_aside(self, ledger: Ledger, found: Sequence[Transaction]) -> list[Transaction]:
         wanted = [o for transaction in found for o in self._forwarder.halves(transaction)]
@@ -172,6 +187,7 @@ class Detours:
     def succeeded(self, step: Step, targets: Sequence[TargetRecord]) -> None:
         """The step is committed."""
         self._unexplained_count = 0
+        self._renewals.written()
         if self._targets:
             self._targets.ended(step.transactions)
             self._answered({target.topic for target in targets})
@@ -185,6 +201,7 @@ class Detours:
         """
         probed = self._targets.probed
         self._targets.aborted()
+        self._renewals.aborted()
         self._has_probed = bool(probed)
         if result.poisoned:  # refused for good is not away
             self._answered({targets[n].topic for n in result.poisoned if n < len(targets)})

@@ -107,6 +107,7 @@ class PartitionOwner:
             clock=clock,
             dice=dice,
             bytes_max=limits.batch_bytes_max,
+            renew_s=limits.check_rules.renew_ms / 1000,
         )
         self.checkback = make_checkback(self._payloads, reader)
         self._trimmer = Trimmer(writer, clock)
@@ -204,6 +205,7 @@ class PartitionOwner:
             bytes_max=self._limits.batch_bytes_max,
             rooms=rooms,
             chosen=self._detours.choose(ledger) if self._detours else None,
+            renewals=self._detours.renewals() if self._detours else (),
             with_notes=self._detours.takes_notes,
         )
         self.checkback.planned(step)

@@ -178,6 +178,11 @@ class Targets:
                 self._away[topic].is_open = True
         return list(self._probes)
 
+    def in_order(self) -> list[Transaction]:
+        """All that wait, in the order in which they became ready."""
+        self._sort()
+        return list(self._waiting)
+
     def released(self) -> list[Transaction]:
         """Who need not wait any more, in order; they wait no more."""
         self._sort()

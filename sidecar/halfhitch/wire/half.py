@@ -200,7 +200,10 @@ def _read_options(event: HalfRead, headers: Headers) -> None:
 
 
 def _read_copy(event: HalfRead, raw: bytes) -> None:
-    """`<stored_ms of the first>`, and of one put back `;<resumed>;<fence>;<c or r>;<covered>`."""
+    """`<stored_ms of the first>`, and what is known of its life besides.
+
+    `;<resumed>;<fence>;<c or r>;<covered>`: of one put back, or renewed after it was decided.
+    """
     first, *life = raw.split(b";")
     if not _is_number(first):
         return
@@ -212,12 +215,18 @@ def _read_copy(event: HalfRead, raw: bytes) -> None:
 
 
 def copied_headers(
-    headers: Headers, half_offset: int, *, check_count: int, stored_ms: int
+    headers: Headers,
+    half_offset: int,
+    *,
+    check_count: int,
+    stored_ms: int,
+    decision: tuple[Resolution, int] | None = None,
 ) -> Headers:
     """The headers of a half that is appended anew; the copy before lies at `half_offset`.
 
     Made from the headers themselves, not from what they mean: whatever another release has put
-    there goes along. `stored_ms` is the broker time of the first copy.
+    there goes along. `stored_ms` is the broker time of the first copy. `decision`: how it is
+    decided meanwhile, and how many messages that covers.
     """
     system_count = _system_count(headers)
     first_offset = b"%d" % half_offset
@@ -230,6 +239,10 @@ def copied_headers(
             life = b"".join((value or b"").partition(b";")[1:])
         elif name != names.TRANSACTION_CHECK_TIMES:
             kept.append((name, value))
+    if decision is not None:
+        parts = life.split(b";")
+        resumed, fence = parts[1:3] if len(parts) == 5 else (b"0", b"0")
+        life = b";%b;%b;%b;%d" % (resumed, fence, decision[0].value.encode(), decision[1])
     if check_count:
         kept.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_count))
     kept.append((names.TRAN_PREPARED_QUEUE_OFFSET, first_offset))

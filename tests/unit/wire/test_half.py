@@ -499,3 +499,20 @@ def test_copies_do_not_grow_however_often_they_are_made() -> None:
         sizes.add(len(headers))
     assert sizes == {len(system_headers(COPY)) + len(USER)}
     assert user_headers(headers) == USER
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [(b"88", b"77;0;0;c;2"), (b"88;3;41;r;1", b"77;3;41;c;2"), (b"88;?", b"77;0;0;c;2")],
+)
+def test_a_copy_that_is_decided_carries_its_decision_and_stays_in_its_life(
+    before: bytes, expected: bytes
+) -> None:
+    headers = changed(9, before, COPY)
+    copied = copied_headers(
+        headers, 41, check_count=0, stored_ms=77, decision=(Resolution.COMMIT, 2)
+    )
+    assert dict(copied)[names.HALFHITCH_COPY] == expected
+    event = read_identity(50, 99, 1, copied)
+    assert isinstance(event, HalfRead)
+    assert (event.born, event.born_count, event.first_stored_ms) == (Resolution.COMMIT, 2, 77)

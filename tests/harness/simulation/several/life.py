@@ -159,6 +159,7 @@ class SeveralLife:
         self.timeline.note("{} goes away", topic)
         self.world.away_topics.add(topic)
         ms = self.timeline.dice.choice([3_000, 20_000])
+        ms *= 10 if self.plan.long_aways else 1
         self.timeline.after(ms, lambda: self.world.away_topics.discard(topic))
 
     def _change_offsets(self) -> None:
