@@ -49,7 +49,7 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
 
 def _partition_table(partitions: list[dict[str, Any]]) -> Table:
     numbers = (
-        *("pending", "oldest", "due", "checking", "decided", "early"),
+        *("pending", "oldest", "due", "checking", "decided", "early", "behind"),
         *("half to replay", "op to replay"),
     )
     return Table(
@@ -66,6 +66,7 @@ def _partition_table(partitions: list[dict[str, Any]]) -> Table:
                 str(p.get("checking_count", 0)),
                 str(p["decided_count"]),
                 str(p["early_count"]),
+                age(p["lag_s"]) if p.get("lag_s", 0.0) >= 1 else "",
                 str(p["half_position"] - p["half_watermark"]),
                 str(p["op_position"] - p["op_watermark"]),
                 p["trouble"] or "",

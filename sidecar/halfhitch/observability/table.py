@@ -158,6 +158,9 @@ METRICS: dict[str, Metric] = {
     "halfhitch_op_replay_records": _gauge(
         "Op records a takeover would read again: position minus watermark.", "partition"
     ),
+    "halfhitch_owner_lag_seconds": _gauge(
+        "How far the owner of the half partition is behind its logs.", "partition"
+    ),
     "halfhitch_partition_owned": _gauge(
         "1 while this instance works on the half partition, 0 while it only tries to.", "partition"
     ),

@@ -165,6 +165,7 @@ class PartitionState:
     pending_by_group: dict[str, int] = field(default_factory=dict)
     #: Target topics that are away, and how many decided transactions wait for each.
     waiting_by_topic: dict[str, int] = field(default_factory=dict)
+    lag_s: float = 0.0  # how far its owner is behind both logs
 
 
 class System(Protocol):

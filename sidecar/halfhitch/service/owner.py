@@ -29,6 +29,7 @@ from halfhitch.service.checkback import CheckBack
 from halfhitch.service.detours import Detours
 from halfhitch.service.feeding import Feed
 from halfhitch.service.forwarding import Forwarder
+from halfhitch.service.lag import Lag
 from halfhitch.service.pace import Pace
 from halfhitch.service.payloads import PayloadCache
 from halfhitch.service.replay import replay
@@ -114,6 +115,7 @@ class PartitionOwner:
         self.pace = Pace(clock.monotonic_s)
         #: What hides records from the takeover under way: for people.
         self.waits_for: str | None = None
+        self.lag = Lag(reader, clock)
         # As Kafka has them stored: another value there means that somebody else has written.
         self._stored: tuple[int | None, int | None] = (None, None)
         self._feed = Feed(
@@ -132,6 +134,7 @@ class PartitionOwner:
         self._detours.clear()
         self._feed.clear()
         self.waits_for = None
+        self.lag.clear()
         self._writer.fence()
         self._stored = self._reader.committed_positions()
         reached("after_positions")
@@ -196,6 +199,7 @@ class PartitionOwner:
             raise OutcomeLostError(
                 f"somebody else carries out transactions of half partition {self.partition}"
             )
+        self.lag.look(ledger, feed, batch)
         feed.expire_early(ledger)
         feed.end_incomplete(ledger)
         self._hold_or_release_op(ledger)
@@ -294,6 +298,7 @@ class PartitionOwner:
             )
 
     def _after(self, step: Step) -> None:
+        self.lag.wrote(len(step.transactions))
         self._payloads.let_go([o for mark in step.all_done for o in mark.half_offsets])
         for conflict in step.conflicts:
             self._observer.conflict(conflict.kind, 1)
