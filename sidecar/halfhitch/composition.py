@@ -30,6 +30,7 @@ from halfhitch.engine import Engine, EngineOptions
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability import logging as log_setup
 from halfhitch.observability.metrics import Metrics
+from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
 
@@ -146,6 +147,12 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         session_timeout_ms=owner.session_timeout_ms,
         group_instance_id=settings.instance.id if owner.static_membership else None,
         message_bytes_max=settings.messages.bytes_max,
+        transaction_bytes_max=settings.messages.transaction_bytes_max,
+        intake_limits=IntakeLimits(
+            undecided_max=settings.limits.undecided_max,
+            undecided_group_max=settings.limits.undecided_group_max,
+            lag_s_max=settings.limits.lag_s_max,
+        ),
         visible_wait_s=settings.visible.wait_s_max,
         producer_options=kafka.options.for_client("producer"),
         consumer_options=kafka.options.for_client("consumer"),

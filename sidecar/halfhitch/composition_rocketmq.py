@@ -102,6 +102,7 @@ def native_way(
         partition_count=appends.partition_count,
         target_partitions=appends.target_partitions,
         is_asking=lambda: engine.desk.is_asking,
+        is_free=engine.intake.is_free,
         error_of=error_of,
         log=carrier.native_log,
     )

@@ -19,7 +19,8 @@ from typing import Any, Final
 from halfhitch import __version__
 from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
-from halfhitch.adapters.kafka import inspection, topics
+from halfhitch.adapters.kafka import topics
+from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
 from halfhitch.adapters.kafka.log_ends import LogEnds
@@ -37,8 +38,9 @@ from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.engine_clients import Appends, EngineClients
+from halfhitch.engine_opening import verified
 from halfhitch.engine_options import EngineOptions
-from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError
+from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.admission import Admission
 from halfhitch.service.api import PartitionState
@@ -48,11 +50,14 @@ from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.intake import Intake
+from halfhitch.service.intake_watch import IntakeWatch
 from halfhitch.service.operations import OperationsParts, OperationsService
 from halfhitch.service.owner import PartitionOwner
 from halfhitch.service.ownership import Ownership
 from halfhitch.service.parts import Inquiry, Parts
 from halfhitch.service.payloads import PayloadCache
+from halfhitch.service.sizes import TransactionSizes
 from halfhitch.service.target_topics import TargetTopics
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.service.transactions import TransactionService
@@ -160,22 +165,44 @@ class Engine:
             limits=options.desk_limits,
             check_now=self._check_now,
         )
-        if options.check_url is not None:
-            self._callbacks = CallbackLinks(
-                Target.parse(options.check_url, options.check_url_networks),
-                desk=self.desk,
-                end=self._end_by_check,
-                groups=options.check_url_groups,
-                token=options.check_url_token,
-                answer_s=options.desk_limits.answer_s,
-            )
+        self._callbacks = self._make_callbacks(options)
+        self.intake = self._make_intake()
         parts = self._parts(visibility)
         self.transactions = TransactionService(parts)
         self.target_topics = TargetTopics(self._policy, self._catalog, parts.admission)
         self.operations = OperationsService(self._operations_parts(parts.inquiry))
         self._log.start()
         self.desk.start()
-        self._tasks = [asyncio.ensure_future(self._open()), asyncio.ensure_future(self._probe())]
+        running = (self._open(), self._probe(), self._intake_watch.run())
+        self._tasks = [asyncio.ensure_future(each) for each in running]
+
+    def _make_callbacks(self, options: EngineOptions) -> CallbackLinks | None:
+        if options.check_url is None:
+            return None
+        return CallbackLinks(
+            Target.parse(options.check_url, options.check_url_networks),
+            desk=self.desk,
+            end=self._end_by_check,
+            groups=options.check_url_groups,
+            token=options.check_url_token,
+            answer_s=options.desk_limits.answer_s,
+        )
+
+    def _make_intake(self) -> Intake:
+        intake = Intake(self._options.intake_limits)
+        self._board = KafkaBurdenBoard(
+            self._clients.bounds_reader,
+            self._admin,
+            group=self._names.bounds_group,
+            half_topic=self._names.half,
+        )
+        self._intake_watch = IntakeWatch(
+            intake,
+            self._board,
+            states=self._ownership.states,
+            partition_count=lambda: self._partition_count,
+        )
+        return intake
 
     def _parts(self, visibility: Visibility) -> Parts:
         options, names = self._options, self._names
@@ -201,6 +228,8 @@ class Engine:
             visible_wait_s=options.visible_wait_s,
             on_decided=self._on_decided,
             on_group=_nobody if self._callbacks is None else self._callbacks.notice,
+            intake=self.intake,
+            sizes=TransactionSizes(options.transaction_bytes_max),
         )
 
     def _operations_parts(self, inquiry: Inquiry) -> OperationsParts:
@@ -277,6 +306,7 @@ class Engine:
             await self._callbacks.stop()
         self.desk.stop()
         self._parked.stop()
+        await asyncio.to_thread(self._board.close)
         if self._index is not None:
             await self._index.stop()
         await asyncio.to_thread(self._tail.stop, 2.0)
@@ -293,7 +323,14 @@ class Engine:
         """Verify the internal topics, then serve. Retried until Kafka answers."""
         while True:
             try:
-                count = await asyncio.to_thread(self._verified_partition_count)
+                self._cluster_id, count = await asyncio.to_thread(
+                    verified,
+                    self._admin,
+                    self._stored_offsets,
+                    self._watch,
+                    self._options,
+                    wait_s=_TOPICS_WAIT_S,
+                )
             except BackendError as error:
                 self._kafka_trouble = error.message
                 await asyncio.sleep(1.0)
@@ -350,36 +387,6 @@ class Engine:
         )
         index.start()
         self._index.opened(index)
-
-    def _verified_partition_count(self) -> int:
-        options = self._options
-        self._cluster_id = topics.cluster_id(self._admin, wait_s=_TOPICS_WAIT_S)
-        if options.create_topics:
-            topics.ensure(
-                self._admin,
-                self._names,
-                partition_count=options.partition_count,
-                replication_factor=options.replication_factor,
-                message_bytes_max=options.message_bytes_max,
-                adopt=True,
-                wait_s=_TOPICS_WAIT_S,
-            )
-        findings = inspection.inspect(
-            self._admin,
-            self._stored_offsets,
-            self._names,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-            session_timeout_ms=options.session_timeout_ms,
-            message_bytes_max=options.message_bytes_max,
-            wait_s=_TOPICS_WAIT_S,
-        )
-        for finding in findings:
-            if finding.severity is topics.Severity.FAIL and not finding.may_pass:
-                raise ConfigurationError(f"{finding.sentence} {finding.remedy}")
-        count = topics.partition_count(self._admin, self._names, wait_s=_TOPICS_WAIT_S)
-        self._watch.open()
-        inspection.tell(findings)
-        return count
 
     async def _probe(self) -> None:
         while True:
@@ -467,7 +474,9 @@ class Engine:
         """What does not work as it should, while prepares and ends do."""
         trouble = None if self._index is None else self._index.trouble
         redis = [] if trouble is None else [trouble]
-        return [*self._ownership.troubles(), *self._watch.troubles, *redis]
+        bounds = self.intake.troubles()
+        unshared = [] if self._intake_watch.trouble is None else [self._intake_watch.trouble]
+        return [*self._ownership.troubles(), *self._watch.troubles, *redis, *bounds, *unshared]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""

@@ -42,6 +42,11 @@ class EngineClients:
         config = self._config(self._options.consumer_options)
         return clients.log_consumer(config, group=self._names.owner_group)
 
+    def bounds_reader(self) -> Consumer:
+        """Asks for what is stored under the group by which owners tell what they do not take."""
+        config = self._config(self._options.consumer_options)
+        return clients.log_consumer(config, group=self._names.bounds_group)
+
     def member(self) -> Consumer:
         """Joins the owners' group."""
         options = self._options

@@ -3,6 +3,7 @@
 import socket
 from dataclasses import dataclass, field
 
+from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
 
@@ -29,6 +30,8 @@ class EngineOptions:
     watch_s: float = 30.0
     delivery_ms: int = 8_000
     message_bytes_max: int = 1_000_000
+    transaction_bytes_max: int = 33_554_432
+    intake_limits: IntakeLimits = field(default_factory=IntakeLimits)
     visible_wait_s: float = 30.0
     stop_wait_s: float = 8.0
     desk_limits: DeskLimits = field(default_factory=DeskLimits)

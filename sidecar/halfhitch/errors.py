@@ -13,8 +13,11 @@
     │   ├── CommittedInPart           it was committed before some of its messages were added
     │   ├── TransactionParked         its messages lie on the parked topic: an operator must look
     │   ├── MessageTooLarge, UnsupportedMediaType
+    │   │   └── TransactionTooLarge
     ├── BackendError                  trouble behind the door; the same request may succeed later
     │   ├── Overloaded, ShuttingDown
+    │   │   ├── TooManyUndecided      of this group, or of all, in the half partition
+    │   │   └── OwnerLags             what is committed now would be visible much later
     │   ├── KafkaUnavailable          surely not stored
     │   ├── OutcomeUnknown            perhaps stored: never to be read as "no"
     │   │   └── VisibilityUnknown     decided and durable; whether it is visible yet is not known
@@ -154,6 +157,12 @@ class MessageTooLarge(RequestError):
     code = "message_too_large"
 
 
+class TransactionTooLarge(MessageTooLarge):
+    """All messages of a transaction together exceed a limit."""
+
+    code = "transaction_too_large"
+
+
 class UnsupportedMediaType(RequestError):
     """The body's content type or encoding is not one the route takes."""
 
@@ -175,6 +184,19 @@ class Overloaded(BackendError):
     """Too much is in flight; new prepares are refused first, ends never."""
 
     code = "overloaded"
+
+
+class TooManyUndecided(Overloaded):
+    """The half partition has as many undecided transactions of the group, or of all groups, as it
+    may have; ends, and answers to checks, are what makes room."""
+
+    code = "too_many_undecided"
+
+
+class OwnerLags(Overloaded):
+    """The owner of the half partition is seconds behind its logs."""
+
+    code = "owner_lags"
 
 
 class ShuttingDown(BackendError):

@@ -11,7 +11,9 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.service.admission import Admission
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.intake import Intake
 from halfhitch.service.parts import Parts
+from halfhitch.service.sizes import TransactionSizes
 from halfhitch.service.transactions import TransactionService
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire.half import Garbage, HalfRecord, read_record
@@ -19,7 +21,7 @@ from halfhitch.wire.handle import HandleCodec
 from harness.twin import GROUP, Twin, turn_until_idle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from halfhitch.adapters.memory import MemoryRecord
     from halfhitch.service.owner import PartitionOwner
@@ -41,6 +43,8 @@ class Coordinator:
         owns: Sequence[int] = (0, 1),
         visible_wait_s: float = 10.0,
         keys: Sequence[bytes] = KEYS,
+        intake: Intake | None = None,
+        transaction_bytes_max: int = 100_000,
     ) -> None:
         self.twin = twin or Twin(partition_count=PARTITION_COUNT)
         self.kafka = self.twin.kafka
@@ -76,6 +80,8 @@ class Coordinator:
                 visible_wait_s=visible_wait_s,
                 on_decided=lambda *told: self.told.append(told),
                 on_group=lambda _: None,
+                intake=intake or Intake(),
+                sizes=TransactionSizes(transaction_bytes_max),
             )
         )
         self.service.open(PARTITION_COUNT)
@@ -99,8 +105,13 @@ class Coordinator:
 
     # Owners
 
-    def preferred_partition(self, partition_count: int) -> int:
-        return min(self.owners, default=0) % partition_count
+    def preferred_partition(self, partition_count: int, full: Collection[int] = ()) -> int:
+        preferred = min(self.owners, default=0) % partition_count
+        return next((p for p in (preferred, *range(partition_count)) if p not in full), preferred)
+
+    def size_bytes(self, partition: int, identity: Identity) -> int:
+        owner = self.owners.get(partition)
+        return 0 if owner is None else owner.size_bytes(identity)
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
         owner = self.owners.get(partition)

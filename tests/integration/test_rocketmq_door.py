@@ -15,12 +15,13 @@ from halfhitch.composition_rocketmq import native_way
 from halfhitch.config import load
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
+from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.remoting import codes
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_working
 from harness.kafka import fresh_name
 from harness.native import native, needs_native
-from harness.remoting_client import RemotingClient
+from harness.remoting_client import RemotingClient, Sent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,6 +117,37 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_nothing_else_is(
     headers = dict(records[0].headers)
     assert headers["UNIQ_KEY"].startswith(site.orders.encode())
     assert (headers["PGROUP"], headers["KEYS"]) == (GROUP.encode(), records[0].key)
+
+
+async def test_a_group_that_ends_nothing_is_told_to_wait_and_another_one_is_served(
+    site: Site,
+) -> None:
+    limits = IntakeLimits(undecided_max=500, undecided_group_max=100)
+    async with served(site, intake_limits=limits) as (engine, door), client_of(door) as client:
+        taken: list[Sent] = []
+        busy: list[str | None] = []
+        while len(busy) < 100:
+            number = len(taken) + len(busy)
+            sent = await client.half("hog", site.orders, b"x", unique=f"{number:04}")
+            if sent.code == 0:
+                taken.append(sent)
+            else:
+                assert sent.code == codes.SYSTEM_BUSY, sent.remark
+                busy.append(sent.remark)
+            await asyncio.sleep(0.02)
+            assert len(taken) < 2 * (100 + 50 * 8), "nothing is refused"
+        assert (busy[-1] or "").startswith("[OVERLOAD] too_many_undecided: group hog has ")
+        for number in range(20):
+            sent = await client.half("shop", site.orders, b"%d" % number, unique=f"s{number}")
+            assert sent.code == 0, sent.remark
+            client.end("shop", sent, COMMIT)
+        for sent in taken:
+            client.end("hog", sent, ROLLBACK)
+        await until(lambda: not engine.intake.troubles(), "room again")
+        sent = await client.half("hog", site.orders, b"last", unique="last")
+        assert sent.code == 0, sent.remark
+        client.end("hog", sent, COMMIT)
+        await until_written(site, {b"last", *(b"%d" % number for number in range(20))})
 
 
 async def test_a_silent_producer_is_asked_and_its_answer_decides(site: Site) -> None:

@@ -158,6 +158,28 @@ def a_body_fits_into_a_batch(settings: Settings) -> str | None:
     return None
 
 
+def a_message_fits_into_a_transaction(settings: Settings) -> str | None:
+    """A transaction of one message is a transaction."""
+    one, all_of_it = settings.messages.bytes_max, settings.messages.transaction_bytes_max
+    if one > all_of_it:
+        return (
+            f"messages.bytes_max ({one}) is larger than messages.transaction_bytes_max "
+            f"({all_of_it}): set messages.transaction_bytes_max to at least {one}."
+        )
+    return None
+
+
+def a_group_has_no_more_than_all(settings: Settings) -> str | None:
+    """Else a single group could use up what all groups may have."""
+    group, whole = settings.limits.undecided_group_max, settings.limits.undecided_max
+    if group > whole:
+        return (
+            f"limits.undecided_group_max ({group}) is larger than limits.undecided_max ({whole}): "
+            f"set it to {whole // 2} or so, which leaves room for other groups."
+        )
+    return None
+
+
 def the_cache_holds_a_batch(settings: Settings) -> str | None:
     """Else every batch would read its own payloads back from Kafka."""
     cache, batch = settings.owner.payload_cache_bytes, settings.owner.batch_bytes_max
@@ -323,6 +345,8 @@ RULES: tuple[Rule, ...] = (
     hosts_are_header_values,
     allowed_topics_are_patterns,
     a_body_fits_into_a_batch,
+    a_message_fits_into_a_transaction,
+    a_group_has_no_more_than_all,
     the_cache_holds_a_batch,
     the_horizon_outlasts_a_kafka_transaction,
     the_watchdog_outlasts_a_kafka_transaction,

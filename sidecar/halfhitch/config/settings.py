@@ -19,6 +19,7 @@ from msgspec import Meta
 from halfhitch.config.checks import ChecksSettings
 from halfhitch.config.group import Group, Seconds, Text
 from halfhitch.config.kafka_options import KafkaOptions
+from halfhitch.config.limits import LimitsSettings
 from halfhitch.config.rocketmq import RocketmqSettings
 from halfhitch.config.secret import MASK, Secret
 
@@ -102,6 +103,14 @@ class MessagesSettings(Group, frozen=True, kw_only=True):
             description="Largest message (key, value, headers); topics must take as much.",
         ),
     ] = 1_000_000
+    transaction_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            le=1024 * _MEBIBYTE,
+            description="All messages of a transaction together; one Kafka transaction takes them.",
+        ),
+    ] = 32 * _MEBIBYTE
 
 
 class AdminSettings(Group, frozen=True, kw_only=True):
@@ -307,6 +316,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     instance: InstanceSettings = msgspec.field(default_factory=InstanceSettings)
     owner: OwnerSettings = OwnerSettings()
     ledger: LedgerSettings = LedgerSettings()
+    limits: LimitsSettings = LimitsSettings()
     checks: ChecksSettings = ChecksSettings()
     visible: VisibleSettings = VisibleSettings()
     drain: DrainSettings = DrainSettings()

@@ -341,6 +341,12 @@ class PartitionOwner:
             return 0, None, None
         return self.checkback.view(transaction)
 
+    def size_bytes(self, identity: Identity) -> int:
+        """Of an unfinished transaction, as far as it was read. For other threads."""
+        ledger = self._ledger
+        transaction = None if ledger is None else ledger.find(identity)
+        return 0 if transaction is None else transaction.size_bytes
+
     @property
     def is_working(self) -> bool:
         """Whether the takeover is complete."""

@@ -8,7 +8,7 @@ changed in place, so that questions need no lock.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from zlib import crc32
 
 from halfhitch.core.model import Identity, Standing
@@ -89,12 +89,20 @@ class Ownership:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def preferred_partition(self, partition_count: int) -> int:
+    def preferred_partition(self, partition_count: int, full: Collection[int] = ()) -> int:
         """See service.parts.Owners. One owned partition rather than several in turn.
 
         Kafka's client sends one produce request for each partition: records that go to one
         partition share requests, Kafka transactions and done marks.
         """
+        preferred = self._preferred_of(partition_count)
+        if preferred not in full:
+            return preferred
+        others = [p for p in range(partition_count) if p not in full]
+        mine = [p for p in others if self.works(p)]
+        return (mine or others or [preferred])[0]
+
+    def _preferred_of(self, partition_count: int) -> int:
         preferred = self._preferred
         if preferred is None:
             return self._salt % partition_count
@@ -128,6 +136,12 @@ class Ownership:
         owner = worker.owner if worker is not None else None
         if owner is not None:
             owner.checkback.report(report)
+
+    def size_bytes(self, partition: int, identity: Identity) -> int:
+        """See service.parts.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return 0 if owner is None else owner.size_bytes(identity)
 
     def works(self, partition: int) -> bool:
         """See service.parts.Owners."""

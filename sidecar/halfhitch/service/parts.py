@@ -1,13 +1,15 @@
 """What the transaction service is made of, and what it asks of the owners and of the logs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.ports import Clock, Markers, Observer, RecordLog
 from halfhitch.service.admission import Admission
 from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.intake import Intake
+from halfhitch.service.sizes import TransactionSizes
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire.handle import HandleCodec
 
@@ -15,8 +17,8 @@ from halfhitch.wire.handle import HandleCodec
 class Owners(Protocol):
     """The half partitions this instance owns."""
 
-    def preferred_partition(self, partition_count: int) -> int:
-        """Where a message goes that may go anywhere."""
+    def preferred_partition(self, partition_count: int, full: Collection[int] = ()) -> int:
+        """Where a message goes that may go anywhere; not to those that are `full`, if possible."""
         ...
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
@@ -32,6 +34,10 @@ class Owners(Protocol):
 
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         """Of a pending transaction: check count, seconds until the next, the last answer."""
+        ...
+
+    def size_bytes(self, partition: int, identity: Identity) -> int:
+        """Of an unfinished transaction, as far as it was read here; 0 when nothing is known."""
         ...
 
     def works(self, partition: int) -> bool:
@@ -71,3 +77,6 @@ class Parts:
     on_decided: Callable[[Identity, Resolution | None, ResolutionSource], None]
     #: Told of every group that prepares.
     on_group: Callable[[str], None]
+    #: The bounds of what is new.
+    intake: Intake = field(default_factory=Intake)
+    sizes: TransactionSizes = field(default_factory=TransactionSizes)

@@ -5,9 +5,9 @@ What every prepare does, whichever door asks and however it waits; who is refuse
 
 from asyncio import Future
 
-from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.core.partitioning import half_partition
-from halfhitch.errors import KafkaUnavailable
+from halfhitch.errors import KafkaUnavailable, Overloaded
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.decisions import Decision
 from halfhitch.service.parts import Parts
@@ -32,7 +32,18 @@ class Preparing:
         if count == 0:
             raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
         partition = half_partition(first_key, transaction_id, count)
-        return self._parts.owners.preferred_partition(count) if partition is None else partition
+        if partition is None:
+            return self._parts.owners.preferred_partition(count, self._parts.intake.full)
+        return partition
+
+    def admit(self, partition: int, identity: Identity) -> None:
+        """Raises TooManyUndecided, OwnerLags, but for a repeat of what is pending already."""
+        parts = self._parts
+        try:
+            parts.intake.admit(partition, identity[0])
+        except Overloaded:
+            if parts.owners.standing(partition, identity, -1) is not Standing.PENDING:
+                raise
 
     def append(
         self,

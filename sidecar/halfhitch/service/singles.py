@@ -97,6 +97,7 @@ class Singles:
         identity = ProducerGroup(producer_group), TransactionId(transaction_id or parts.new_id())
         if transaction_id is not None:
             self._deciding.refuse_rolled_back(partition, identity)
+        preparing.admit(partition, identity)
         stored = preparing.append(
             partition, identity, message, 0, immunity_s, parts.clock.wall_ms()
         )

@@ -100,6 +100,8 @@ class TransactionService:
             )
             if transaction_id is not None:
                 self._deciding.refuse_rolled_back(partition, identity)
+            self._preparing.admit(partition, identity)
+            size_bytes = parts.sizes.begins(messages)
             half_offsets = await self._store(
                 partition,
                 identity,
@@ -108,6 +110,7 @@ class TransactionService:
                 immunity_s,
                 caller_knows_id=transaction_id is not None,
             )
+            parts.sizes.stored(identity, size_bytes)
         except HalfHitchError as error:
             parts.observer.prepare_refused(error.code)
             raise
@@ -135,9 +138,12 @@ class TransactionService:
                     requested=TransactionState.PENDING.value,
                 )
             first_index = len(known.half_offsets)
+            known_bytes = parts.owners.size_bytes(known.partition, identity)
+            size_bytes = parts.sizes.grows(identity, known_bytes, messages)
             stored = await self._store(
                 known.partition, identity, messages, first_index, None, caller_knows_id=True
             )
+            parts.sizes.stored(identity, size_bytes, has_grown=True)
         except HalfHitchError as error:
             parts.observer.prepare_refused(error.code)
             raise

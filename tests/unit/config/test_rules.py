@@ -85,6 +85,16 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("messages.bytes_max (65537)", "owner.batch_bytes_max (65536)", "at least 65537"),
     ),
     (
+        rules.a_message_fits_into_a_transaction,
+        {"messages.bytes_max": 1_025, "messages.transaction_bytes_max": 1_024},
+        ("messages.bytes_max (1025)", "messages.transaction_bytes_max (1024)", "at least 1025"),
+    ),
+    (
+        rules.a_group_has_no_more_than_all,
+        {"limits.undecided_max": 20_000},
+        ("limits.undecided_group_max (25000)", "limits.undecided_max (20000)", "10000"),
+    ),
+    (
         rules.the_cache_holds_a_batch,
         {"owner.payload_cache_bytes": 3_999_999},
         ("owner.payload_cache_bytes", "owner.batch_bytes_max", "16000000"),

@@ -110,6 +110,16 @@ def test_a_message_that_may_go_anywhere_goes_to_an_owned_partition(instance: Ins
     assert ownership.preferred_partition(1) == 0
 
 
+def test_a_message_that_may_go_anywhere_goes_where_it_is_taken(instance: Instance) -> None:
+    ownership = instance.ownership
+    ownership.assigned([3, 2])
+    instance.until_working(2, 3)
+    assert ownership.preferred_partition(4, {0, 1}) == 2
+    assert ownership.preferred_partition(4, {2}) == 3, "another owned one"
+    assert ownership.preferred_partition(4, {2, 3}) == 0, "or anybody else's"
+    assert ownership.preferred_partition(4, {0, 1, 2, 3}) == 2, "or nowhere, and is refused"
+
+
 def test_a_message_that_may_go_anywhere_does_not_go_where_nothing_works(twin: Twin) -> None:
     instance = Instance(twin)
     broken = threading.Event()

@@ -17,7 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
+from halfhitch.errors import (
+    ConfigurationError,
+    HalfHitchError,
+    KafkaUnavailable,
+    TopologyError,
+)
 
 _GRACE_S = 5.0  # librdkafka answers by itself at its own limit; this catches it when it does not
 
@@ -62,16 +67,21 @@ def answer(future: "Future[Any]", wait_s: float, action: str, accepted: int | No
         ) from None
     except KafkaException as error:
         reason = error.args[0]
-        code = reason.code()
-        if code == accepted:
+        if reason.code() == accepted:
             return None
-        if code in _NO_RIGHT:
-            raise ConfigurationError(
-                f"Could not {action}: this user is not allowed to ({reason.str()})."
-            ) from error
-        if code in _REFUSALS:
-            raise TopologyError(f"Could not {action}: {reason.str()}.") from error
-        raise KafkaUnavailable(f"Could not {action}: {reason.str()}.") from error
+        raise refused(reason, action) from error
+
+
+def refused(reason: Any, action: str) -> HalfHitchError:
+    """What Kafka's answer to the question means."""
+    code = reason.code()
+    if code in _NO_RIGHT:
+        return ConfigurationError(
+            f"Could not {action}: this user is not allowed to ({reason.str()})."
+        )
+    if code in _REFUSALS:
+        return TopologyError(f"Could not {action}: {reason.str()}.")
+    return KafkaUnavailable(f"Could not {action}: {reason.str()}.")
 
 
 def topic_layouts(

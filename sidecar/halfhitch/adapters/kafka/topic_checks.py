@@ -65,6 +65,11 @@ class InternalTopics:
         return self.prefix + "CID_RMQ_SYS_TRANS"
 
     @property
+    def bounds_group(self) -> str:
+        """Group without members, under which owners tell what they take no more of."""
+        return self.owner_group + "_BOUNDS"
+
+    @property
     def all(self) -> tuple[str, str, str]:
         """Half, op, parked."""
         return (self.half, self.op, self.parked)

@@ -156,12 +156,14 @@ class Express:
         partition_count: Callable[[], int],
         target_partitions: Callable[[str], int | None],
         is_asking: Callable[[], bool],
+        is_free: Callable[[str], bool],
         error_of: Callable[[int, int], HalfHitchError],
         log: Callable[[int, str, str], None],
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`take`).
 
-        `is_asking`: whether some check is out, so that each end must be looked at.
+        `is_asking`: whether some check is out, so that each end must be looked at. `is_free`:
+        whether nothing of this group is refused; else each of its messages must be looked at.
         """
         self._make_native = make_native
         self._native: Native | None = None  # while it runs
@@ -170,6 +172,7 @@ class Express:
         self._partition_count = partition_count
         self._target_partitions = target_partitions
         self._is_asking = is_asking
+        self._is_free = is_free
         self._error_of = error_of
         self._log = log
         self._passengers: dict[int, Passenger] = {}
@@ -250,7 +253,7 @@ class Express:
     def allow(self, number: int, send: Send, group_name: str, kafka_topic: str) -> None:
         """The service has just stored this half of that connection."""
         count = self._target_partitions(kafka_topic)
-        if count is not None and self._native is not None:
+        if count is not None and self._native is not None and self._is_free(group_name):
             self._native.allow(
                 number, send.producer_group, send.topic, group_name, kafka_topic, count
             )

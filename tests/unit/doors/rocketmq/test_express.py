@@ -13,17 +13,22 @@ import pytest
 
 from halfhitch.adapters.native.carrier import native_error
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
+from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq import server_context
 from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.express import Express
+from halfhitch.wire.burden import Burden, Over
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import Frames, encode, reply, request
+from halfhitch.wire.remoting.ids import maker_of
 from halfhitch.wire.remoting.requests import Form, Frame
 from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S, RemotingClient, Sent
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from halfhitch.service.intake import Intake
 
 GROUP, TOPIC = "g", "orders"
 COMMIT, ROLLBACK = 8, 12
@@ -223,6 +228,7 @@ class Rig:
     def __init__(self, stage: Any) -> None:
         self.stage = stage
         self.is_asking = False
+        self.intake: Intake = stage.it.service._parts.intake
         self.lines: list[tuple[int, str, str]] = []
         self.made: list[ScriptedNative] = []
         self.express = Express(
@@ -231,6 +237,7 @@ class Rig:
             partition_count=lambda: 2,
             target_partitions=lambda topic: 3 if topic == TOPIC else None,
             is_asking=lambda: self.is_asking,
+            is_free=self.intake.is_free,
             error_of=lambda code, number: native_error(number, "log"),
             log=lambda *line: self.lines.append(line),
         )
@@ -349,6 +356,40 @@ async def test_what_is_allowed_is_judged_anew_after_a_second(rig: Rig) -> None:
     assert (await client.half(GROUP, TOPIC, b"y", unique="U1")).code == 0
     assert len(rig.stage.it.halves()) == 2
     asked = asyncio.ensure_future(client.half(GROUP, TOPIC, b"z", unique="U2"))
+    await rig.until_under_way(1)
+    rig.native.finish()
+    assert (await within(asked)).code == 0
+
+
+@pytest.mark.parametrize("over", ["the group", "a half partition"])
+async def test_the_native_way_does_not_pass_a_bound_by(rig: Rig, over: str) -> None:
+    """The carrier does not tell half partitions apart, so it must leave the others too."""
+    _, client, _ = await rig.rider()
+    ((record, _),) = rig.stage.it.halves()
+    there = record.partition
+    # What an id begins with decides on the half partition.
+    ids = (f"U{number}" for number in itertools.count())
+    same = (i for i in ids if half_partition(maker_of(i).encode(), i, 2) == there)
+    burden = Burden(groups={GROUP: Over(7, 5)}) if over == "the group" else Burden(Over(7, 5))
+    rig.intake.look([], {there: burden})
+    rig.native.is_forgetful = True
+    seen = rig.native.forgotten
+    await rig.stage.until(lambda: rig.native.forgotten > seen, "what is allowed to be forgotten")
+    rig.native.is_forgetful = False
+    refused = await client.half(GROUP, TOPIC, b"y", unique=next(same))
+    assert refused.code == codes.SYSTEM_BUSY
+    assert refused.remark is not None
+    assert "[OVERLOAD] too_many_undecided: " in refused.remark
+    for word in (GROUP, "7 undecided", "5 are allowed"):
+        assert word in refused.remark
+    rig.intake.look([], {1 - there: burden})
+    for _ in range(2):  # the first one would have opened the way for the second
+        assert (await client.half(GROUP, TOPIC, b"y", unique=next(same))).code == 0
+    assert len(rig.stage.it.halves()) == 3
+    assert not rig.native.under_way
+    rig.intake.look([], {})
+    assert (await client.half(GROUP, TOPIC, b"y", unique=next(same))).code == 0
+    asked = asyncio.ensure_future(client.half(GROUP, TOPIC, b"z", unique=next(same)))
     await rig.until_under_way(1)
     rig.native.finish()
     assert (await within(asked)).code == 0

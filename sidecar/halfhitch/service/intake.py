@@ -1,0 +1,150 @@
+"""Whether a new transaction is taken: the bounds of its half partition, wherever that is owned.
+
+The owners' ledgers know what is undecided. What they know is looked at four times a second for the
+partitions that are owned here, and told to the other instances while a bound is reached
+(`IntakeWatch`); so every instance refuses for every partition. Only what is new is refused: an end,
+an answer to a check and a message more of a pending transaction are what makes room, or belong to
+what was taken.
+
+Used on the event loop.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from halfhitch.errors import OwnerLags, TooManyUndecided
+from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.bounds import NONE, IntakeLimits, judge
+from halfhitch.wire.burden import Burden, Over
+
+logger = logging.getLogger(__name__)
+
+#: For callers: decisions, and checks that bring them, come within seconds if they come at all.
+_UNDECIDED_RETRY_S: Final = 5
+_LAG_RETRY_S: Final = 2
+
+
+class Intake:
+    """See the module's text."""
+
+    def __init__(self, limits: IntakeLimits | None = None) -> None:
+        self._limits = limits or IntakeLimits()
+        #: Of partitions that are owned here, while some bound of theirs is reached.
+        self.own: dict[int, Burden] = {}
+        #: Of all partitions.
+        self._burdens: dict[int, Burden] = {}
+        #: Half partitions that take nothing new of anybody.
+        self.full: frozenset[int] = frozenset()
+
+    # -- what is asked of it ---------------------------------------------------------------------
+
+    def admit(self, partition: int, producer_group: str) -> None:
+        """Raises TooManyUndecided, OwnerLags."""
+        if not self._burdens:
+            return
+        burden = self._burdens.get(partition)
+        if burden is None:
+            return
+        over = burden.groups.get(producer_group)
+        if over is not None:
+            raise TooManyUndecided(
+                f"group {producer_group} has {over.value} undecided transactions in half partition "
+                f"{partition}, and {over.bound} are allowed (limits.undecided_group_max): end "
+                "them, or answer their checks; new ones are taken again then",
+                retry_after_s=_UNDECIDED_RETRY_S,
+            )
+        if burden.undecided is not None:
+            raise TooManyUndecided(
+                f"half partition {partition} has {burden.undecided.value} undecided transactions "
+                f"of all groups, and {burden.undecided.bound} are allowed (limits.undecided_max), "
+                f"so no new one of group {producer_group} is taken; try again in a moment",
+                retry_after_s=_UNDECIDED_RETRY_S,
+            )
+        if burden.lag_s is not None:
+            raise OwnerLags(
+                f"the owner of half partition {partition} is {burden.lag_s.value} s behind, and "
+                f"{burden.lag_s.bound} s are allowed (limits.lag_s_max), so no new transaction of "
+                f"group {producer_group} is taken; try again in a moment",
+                retry_after_s=_LAG_RETRY_S,
+            )
+
+    def is_free(self, producer_group: str) -> bool:
+        """Whether nothing of the group is refused in any half partition."""
+        if not self._burdens:
+            return True
+        if self.full:
+            return False
+        return not any(producer_group in burden.groups for burden in self._burdens.values())
+
+    def troubles(self) -> list[str]:
+        """Which bounds are reached: a sentence for each, for people."""
+        found: list[str] = []
+        for partition, burden in sorted(self._burdens.items()):
+            found += _sentences(partition, burden)
+        return found
+
+    # -- what it is told -------------------------------------------------------------------------
+
+    def look(self, states: Iterable[PartitionState], heard: Mapping[int, Burden]) -> None:
+        """How the partitions are that are owned here, and what is heard of the others.
+
+        One that is being taken over, again, is not counted yet: what was said of it stands.
+        """
+        own: dict[int, Burden] = {}
+        here = set()
+        for state in states:
+            before = self.own.get(state.partition, NONE)
+            here.add(state.partition)
+            burden = before
+            if state.phase is PartitionPhase.WORKING:
+                burden = judge(
+                    self._limits,
+                    before,
+                    undecided_count=state.pending_count,
+                    undecided_by_group=state.pending_by_group,
+                    lag_s=state.lag_s,
+                )
+            if burden:
+                own[state.partition] = burden
+            _tell(state.partition, before, burden)
+        self.own = own
+        others = {p: burden for p, burden in heard.items() if burden and p not in here}
+        self._burdens = {**others, **own}
+        self.full = frozenset(p for p, burden in self._burdens.items() if burden.is_whole)
+
+
+def _sentences(partition: int, burden: Burden) -> list[str]:
+    found = [
+        f"half partition {partition} takes no new transactions of group {group}: {_of(over)} of "
+        "that group are undecided (limits.undecided_group_max)"
+        for group, over in sorted(burden.groups.items())
+    ]
+    if burden.undecided is not None:
+        found.append(
+            f"half partition {partition} takes no new transactions: {_of(burden.undecided)} are "
+            "undecided (limits.undecided_max)"
+        )
+    if burden.lag_s is not None:
+        found.append(
+            f"half partition {partition} takes no new transactions: its owner is "
+            f"{burden.lag_s.value} s behind (limits.lag_s_max: {burden.lag_s.bound} s)"
+        )
+    return found
+
+
+def _of(over: Over) -> str:
+    return f"{over.value} (at most {over.bound})"
+
+
+def _tell(partition: int, before: Burden, now: Burden) -> None:
+    """Of the first bound that is reached, and when none is any more."""
+    if now and not before:
+        for sentence in _sentences(partition, now):
+            logger.warning("%s", sentence, extra={"action": "intake_refused"})
+    elif before and not now:
+        logger.info(
+            "half partition %d takes new transactions of all groups again",
+            partition,
+            extra={"action": "intake_open"},
+        )

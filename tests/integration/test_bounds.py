@@ -1,0 +1,223 @@
+"""A group that ends nothing fills its own share and no other, on a real Kafka and without Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from halfhitch.adapters.kafka.burden_board import BELIEVED_S, KafkaBurdenBoard
+from halfhitch.core.model import Resolution
+from halfhitch.errors import BackendError, TooManyUndecided
+from halfhitch.service.api import Filter
+from halfhitch.service.bounds import IntakeLimits
+from halfhitch.wire.burden import Burden, Over
+from harness.check_site import CheckSite
+from harness.check_witness import PLANS
+from harness.engines import PARTITION_COUNT, until
+from harness.kafka import admin_client, create_topics, fresh_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from halfhitch.engine import Engine
+
+pytestmark = pytest.mark.kafka
+
+GROUP_MAX = 100
+LIMITS = IntakeLimits(undecided_max=250, undecided_group_max=GROUP_MAX)
+HOG, SHOP = "hog", "shop"
+#: So many a second, at most: what arrives before a refusal is heard is bounded by it.
+PACE = 50
+#: A transaction counts after a second; the count is looked at, told, heard within three more. The
+#: rest is for a machine that has other things to do.
+HEARD_S = 8
+
+
+@pytest.fixture
+def site(kafka: Any) -> CheckSite:
+    made = CheckSite(kafka.bootstrap)
+    made.create_targets()
+    return made
+
+
+class Hog:
+    """Prepares over one instance as long as it is let, keyed, and ends nothing."""
+
+    def __init__(self, site: CheckSite, engine: Engine) -> None:
+        self.site, self.engine = site, engine
+        self.stored: list[str] = []
+        self.refusals: list[TooManyUndecided] = []
+        self._number = 0
+
+    async def run(self) -> None:
+        while True:
+            self._number += 1
+            name = f"hog-{self._number}"
+            message = self.site.message(key=name.encode(), value=name.encode())
+            try:
+                await self.site.orphan(
+                    self.engine, name, PLANS["rollback"], [message], group=HOG, immunity_s=3_600
+                )
+            except TooManyUndecided as error:
+                self.refusals.append(error)
+            else:
+                self.stored.append(name)
+            await asyncio.sleep(1 / PACE)
+
+
+def pending_of(engine: Engine, group: str) -> int:
+    return sum(state.pending_by_group.get(group, 0) for state in engine.partitions())
+
+
+@pytest.mark.parametrize("taker", ["the owner", "another instance"])
+async def test_a_hog_is_refused_and_all_others_go_on(site: CheckSite, taker: str) -> None:
+    async with (
+        site.engine(instance="owner", intake_limits=LIMITS) as owner,
+        site.doorkeeper(instance="other", intake_limits=LIMITS) as other,
+    ):
+        hog = Hog(site, owner if taker == "the owner" else other)
+        hogging = asyncio.ensure_future(hog.run())
+        try:
+            await until(lambda: len(hog.refusals) >= 2 * PACE, "refusals", deadline_s=60)
+            # Whatever the hog does, it stays at its bound, in each half partition.
+            assert len(hog.stored) <= PARTITION_COUNT * (GROUP_MAX + HEARD_S * PACE)
+            assert f"group {HOG} has " in hog.refusals[-1].message
+            assert any(f"of group {HOG}" in reason for reason in owner.degraded_reasons())
+            for number in range(40):
+                name = f"shop-{number}"
+                engine = (owner, other)[number % 2]
+                handle = (await site.orphan(engine, name, PLANS["undecided"], group=SHOP)).handle
+                await site.end(engine, handle, Resolution.COMMIT)
+        finally:
+            hogging.cancel()
+            await asyncio.gather(hogging, return_exceptions=True)
+        # Its ends are taken while its prepares are not, and they make room.
+        undecided = await owner.operations.undecided(Filter(producer_group=HOG, count_max=10_000))
+        assert undecided.total_count == len(hog.stored)
+        for transaction in undecided.transactions:
+            await owner.operations.decide(
+                HOG, transaction.transaction_id, Resolution.ROLLBACK, reason="x", operator="ann"
+            )
+        await until(lambda: not other.intake.troubles(), "room again")
+        await site.orphan(other, "again", PLANS["rollback"], group=HOG)
+        site.link(owner, group=HOG)
+        await site.until_faultless()
+
+
+async def test_a_hog_is_drained_by_its_checks_and_taken_again(site: CheckSite) -> None:
+    async with site.engine(intake_limits=LIMITS) as engine:
+        taken: list[str] = []
+
+        async def refused() -> bool:
+            name = f"orphan-{len(taken)}"
+            try:
+                await site.orphans(engine, [name], PLANS["commit"], group=HOG)
+            except TooManyUndecided:
+                return True
+            taken.append(name)
+            return False
+
+        while not await refused():
+            await asyncio.sleep(1 / PACE)
+        assert len(taken) >= GROUP_MAX
+        site.link(engine, group=HOG)
+        await until(lambda: not engine.intake.troubles(), "room again")
+        await until(lambda: pending_of(engine, HOG) == 0, "every one asked")
+        assert not await refused()
+        await until(lambda: len(site.witness.asked) >= len(taken), "the last one asked")
+        await site.until_faultless()
+
+
+# -- how instances tell each other -----------------------------------------------------------------
+
+
+BUSY = Burden(groups={HOG: Over(120, 100)})
+
+
+class Boards:
+    """Boards of one group, each of an instance of its own; time is what a test says."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap, self.topic, self.group = bootstrap, fresh_name("half"), fresh_name("group")
+        create_topics(bootstrap, {self.topic: PARTITION_COUNT})
+        self.now_s = 100.0
+        self.made: list[KafkaBurdenBoard] = []
+
+    def board(self) -> KafkaBurdenBoard:
+        options = {"bootstrap.servers": self.bootstrap, "group.id": self.group}
+        self.made.append(
+            KafkaBurdenBoard(
+                lambda: Consumer(options),
+                admin_client(self.bootstrap),
+                group=self.group,
+                half_topic=self.topic,
+                now_s=lambda: self.now_s,
+            )
+        )
+        return self.made[-1]
+
+
+@pytest.fixture
+def boards(kafka: Any) -> Any:
+    made = Boards(kafka.bootstrap)
+    yield made
+    for board in made.made:
+        board.close()
+
+
+def exchanged(board: KafkaBurdenBoard, own: Mapping[int, Burden], *others: int) -> Any:
+    """What is heard; a group's coordinator may have to be found first."""
+    end_s = time.monotonic() + 30
+    while True:
+        try:
+            return board.exchange(own, others)
+        except BackendError:
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+
+
+def heard_soon(look: Callable[[], Mapping[int, Burden]]) -> Mapping[int, Burden]:
+    end_s = time.monotonic() + 30
+    while not (found := look()):
+        assert time.monotonic() < end_s, "nothing was heard"
+        time.sleep(0.02)
+    return found
+
+
+def test_what_an_owner_tells_again_and_again_is_heard(boards: Boards) -> None:
+    owner, other = boards.board(), boards.board()
+
+    def told_and_heard() -> Mapping[int, Burden]:
+        exchanged(owner, {1: BUSY})
+        found: Mapping[int, Burden] = exchanged(other, {}, 0, 1)
+        return found
+
+    assert heard_soon(told_and_heard) == {1: BUSY}
+
+
+def test_what_is_not_told_again_is_not_believed(boards: Boards) -> None:
+    """The owner has gone, or is not burdened any more: nobody takes anything back."""
+    owner, other = boards.board(), boards.board()
+    exchanged(owner, {0: BUSY})
+    assert exchanged(other, {}, 0, 1) == {}, "it may be of any age"
+    time.sleep(0.002)  # the number is a time in milliseconds
+    exchanged(owner, {0: BUSY})
+    assert exchanged(other, {}, 0, 1) == {0: BUSY}
+    boards.now_s += BELIEVED_S - 0.1
+    assert exchanged(other, {}, 0, 1) == {0: BUSY}
+    boards.now_s += 0.2
+    assert exchanged(other, {}, 0, 1) == {}
+    time.sleep(0.002)
+    exchanged(owner, {0: BUSY})
+    assert exchanged(other, {}, 0, 1) == {0: BUSY}
+
+
+def test_a_board_that_is_closed_says_nothing(boards: Boards) -> None:
+    board = boards.board()
+    exchanged(board, {0: BUSY}, 1)
+    board.close()
+    assert board.exchange({0: BUSY}, [1]) == {}
