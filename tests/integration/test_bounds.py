@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,17 @@ import pytest
 from confluent_kafka import Consumer
 
 from halfhitch.adapters.kafka.burden_board import BELIEVED_S, KafkaBurdenBoard
+from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.core.model import Resolution
-from halfhitch.errors import BackendError, TooManyUndecided
+from halfhitch.core.partitioning import half_partition
+from halfhitch.errors import BackendError, OwnerLags, TooManyUndecided
 from halfhitch.service.api import Filter
 from halfhitch.service.bounds import IntakeLimits
+from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.burden import Burden, Over
 from harness.check_site import CheckSite
 from harness.check_witness import PLANS
+from harness.checkers import Fate
 from harness.engines import PARTITION_COUNT, until
 from harness.kafka import admin_client, create_topics, fresh_name
 
@@ -129,6 +134,46 @@ async def test_a_hog_is_drained_by_its_checks_and_taken_again(site: CheckSite) -
         await until(lambda: pending_of(engine, HOG) == 0, "every one asked")
         assert not await refused()
         await until(lambda: len(site.witness.asked) >= len(taken), "the last one asked")
+        await site.until_faultless()
+
+
+async def test_an_owner_that_cannot_keep_up_is_given_less(
+    site: CheckSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its half partition takes nothing new until it has caught up; the other one does."""
+    write = KafkaPartitionWriter.write
+    slow = {"half-0"}  # the worker's name
+
+    def slowly(self: KafkaPartitionWriter, *values: Any) -> Any:
+        if threading.current_thread().name in slow:
+            time.sleep(0.3)
+        return write(self, *values)
+
+    monkeypatch.setattr(KafkaPartitionWriter, "write", slowly)
+    limits = OwnerLimits(batch_count_max=1, check_rules=site.rules)
+    intake_limits = IntakeLimits(lag_s_max=1.5)
+    async with site.engine(owner_limits=limits, intake_limits=intake_limits) as engine:
+        keys = {half_partition(key, None, PARTITION_COUNT): key for key in (b"a", b"b", b"c", b"d")}
+
+        async def taken(key: bytes | None) -> bool:
+            message = site.message(key=key)
+            try:
+                await site.run(engine, [message], Fate.COMMITTED)
+            except OwnerLags:
+                return False
+            return True
+
+        count = 0
+        while await taken(keys[0]):
+            count += 1
+            assert count < 1_000, "nothing is refused"
+            await asyncio.sleep(0.02)
+        assert engine.partitions()[0].lag_s >= 0.75, "it opens at half of the bound"
+        assert await taken(keys[1])
+        assert await taken(None)
+        slow.clear()
+        await until(lambda: not engine.intake.troubles(), "the owner has caught up")
+        assert await taken(keys[0])
         await site.until_faultless()
 
 
