@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from halfhitch import __version__
 from halfhitch.adapters.callback.links import CallbackLinks
-from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import topics
 from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
@@ -33,12 +32,11 @@ from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
-from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.engine_clients import Appends, EngineClients
-from halfhitch.engine_opening import verified
+from halfhitch.engine_opening import callbacks, made_index, verified
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
@@ -165,7 +163,7 @@ class Engine:
             limits=options.desk_limits,
             check_now=self._check_now,
         )
-        self._callbacks = self._make_callbacks(options)
+        self._callbacks = callbacks(options, self.desk, self._end_by_check)
         self.intake = self._make_intake()
         parts = self._parts(visibility)
         self.transactions = TransactionService(parts)
@@ -175,18 +173,6 @@ class Engine:
         self.desk.start()
         running = (self._open(), self._probe(), self._intake_watch.run())
         self._tasks = [asyncio.ensure_future(each) for each in running]
-
-    def _make_callbacks(self, options: EngineOptions) -> CallbackLinks | None:
-        if options.check_url is None:
-            return None
-        return CallbackLinks(
-            Target.parse(options.check_url, options.check_url_networks),
-            desk=self.desk,
-            end=self._end_by_check,
-            groups=options.check_url_groups,
-            token=options.check_url_token,
-            answer_s=options.desk_limits.answer_s,
-        )
 
     def _make_intake(self) -> Intake:
         intake = Intake(self._options.intake_limits)
@@ -374,16 +360,12 @@ class Engine:
         options = self._options
         if options.redis_url is None or self._index is None:
             return
-        index = RedisIndex(
+        index = made_index(
             options.redis_url,
-            # Installations that share a Redis are told apart by what they share least.
-            cluster=f"{self._cluster_id}{options.topic_prefix and '.'}{options.topic_prefix}",
-            instance=options.instance,
+            self._cluster_id,
+            options,
             observer=self._observer,
             on_post=self.desk.on_inbox,
-            # As long as anything can be pending, and a little longer.
-            kept_s=options.owner_limits.check_rules.age_ms_max // 1000 + 3_600,
-            body_bytes_max=options.message_bytes_max * 2 + topics.RECORD_OVERHEAD_BYTES,
         )
         index.start()
         self._index.opened(index)

@@ -1,14 +1,25 @@
-"""Looking at the internal topics before an engine serves; made first, where that is wanted."""
+"""What an engine needs before it serves: topics that were looked at, and its optional parts.
+
+Here is what follows from the options alone; how the parts are tied together is the engine's.
+"""
+
+from collections.abc import Awaitable, Callable
 
 from confluent_kafka.admin import AdminClient
 
+from halfhitch.adapters.callback.links import CallbackLinks
+from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import inspection, topics
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
+from halfhitch.adapters.redis.index import RedisIndex
+from halfhitch.core.model import Resolution
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import ConfigurationError
+from halfhitch.ports import Observer, OnPost
+from halfhitch.service.checking.desk import Desk
 
-__all__ = ["verified"]
+__all__ = ["callbacks", "made_index", "verified"]
 
 
 def verified(
@@ -51,3 +62,36 @@ def verified(
     watch.open()
     inspection.tell(findings)
     return cluster_id, count
+
+
+def callbacks(
+    options: EngineOptions, desk: Desk, end: Callable[[str, Resolution], Awaitable[None]]
+) -> CallbackLinks | None:
+    """Where producers are asked by POST; None where that is not wanted."""
+    if options.check_url is None:
+        return None
+    return CallbackLinks(
+        Target.parse(options.check_url, options.check_url_networks),
+        desk=desk,
+        end=end,
+        groups=options.check_url_groups,
+        token=options.check_url_token,
+        answer_s=options.desk_limits.answer_s,
+    )
+
+
+def made_index(
+    url: str, cluster_id: str, options: EngineOptions, *, observer: Observer, on_post: OnPost
+) -> RedisIndex:
+    """Redis, not started."""
+    return RedisIndex(
+        url,
+        # Installations that share a Redis are told apart by what they share least.
+        cluster=f"{cluster_id}{options.topic_prefix and '.'}{options.topic_prefix}",
+        instance=options.instance,
+        observer=observer,
+        on_post=on_post,
+        # As long as anything can be pending, and a little longer.
+        kept_s=options.owner_limits.check_rules.age_ms_max // 1000 + 3_600,
+        body_bytes_max=options.message_bytes_max * 2 + topics.RECORD_OVERHEAD_BYTES,
+    )
