@@ -216,12 +216,13 @@ class OneDesk:
         self.index = FakeIndex()
         self.presence = FakePresence(world, instance)
         self.checked_now: list[tuple[int, Identity]] = []
+        self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
         self.desk = Desk(
             loop=asyncio.get_running_loop(),
             instance=instance,
             index=self.index if has_redis else None,  # type: ignore[arg-type]
             presence=self.presence if has_redis else None,
-            decisions=DecisionLog(MemoryRecordLog(self.kafka)),
+            decisions=self.decisions,
             observer=self.observer,
             clock=world.clock,
             reports=self.sink,

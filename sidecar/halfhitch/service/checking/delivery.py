@@ -19,7 +19,7 @@ instance asks is tried with the links here, once, and reported back.
 
 import logging
 from asyncio import AbstractEventLoop, Task
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -30,7 +30,7 @@ from halfhitch.service.checking.api import CheckOutcome, CheckReport, ProducerLi
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.checking.others import Others
 from halfhitch.service.checking.permits import Permits
-from halfhitch.service.checking.questions import Deadlines, Question, Questions
+from halfhitch.service.checking.questions import Deadlines, Question, Questions, last_delivered
 from halfhitch.service.checking.ways import Link, Ways
 from halfhitch.wire.check import Check
 
@@ -50,18 +50,11 @@ class Delivery:
     """All that is under way at this instance."""
 
     def __init__(
-        self,
-        *,
-        loop: AbstractEventLoop,
-        instance: str,
-        index: DoubtIndex | None,
-        others: Others,
-        permits: Permits,
-        observer: Observer,
-        clock: Clock,
-        reports: ReportSink,
-        limits: DeskLimits,
-    ) -> None:
+        self, *, loop: AbstractEventLoop, instance: str, index: DoubtIndex | None, others: Others,
+        permits: Permits, observer: Observer, clock: Clock, reports: ReportSink,
+        limits: DeskLimits, is_ending: Callable[[int, Identity], bool],
+    ) -> None:  # fmt: skip
+        """`is_ending`: whether a decision has come in here that its owner has perhaps not read."""
         self._loop = loop
         self._instance = instance
         self._index = index
@@ -71,6 +64,7 @@ class Delivery:
         self._clock = clock
         self._reports = reports
         self._limits = limits
+        self._is_ending = is_ending
         self.questions = Questions()
         self._deadlines = Deadlines(limits.sweep_s)
         self.ways: dict[str, Ways] = {}
@@ -129,15 +123,10 @@ class Delivery:
             self._ask(question)
 
     async def _look_up(self, index: DoubtIndex, question: Question) -> None:
-        check = question.check
-        try:
-            delivered = await index.delivered(check.partition, check.identity, check.half_offsets)
-        except Exception:  # without the index a producer is asked twice, and that is all
-            logger.exception("the index cannot be asked", extra={"action": "check_bug"})
-            delivered = 0
+        delivered = await last_delivered(index, question.check)
         if question.is_settled:
             return
-        if delivered == check.number:  # of this very copy; anything else is garbage or old
+        if delivered == question.check.number:  # else it is garbage or old
             # A former owner has delivered it; the answer, if there was one, lies in the op log.
             self._finish(question, CheckOutcome.SILENT, is_telling=False)
         else:
@@ -159,8 +148,11 @@ class Delivery:
     # -- the way out -----------------------------------------------------------------------------
 
     def _place(self, question: Question, ways: Ways) -> bool:
-        """Try all ways, best first. False: none takes it."""
+        """Try all ways, best first. False: none takes it. True also when it has ended."""
         check, own = question.check, self._instance
+        if self._is_ending(check.partition, check.identity):
+            self._needless(question)
+            return True
         if question.asker or (check.number == 1 and check.instance == own):
             if self._offer_here(question, ways):
                 return True
@@ -294,12 +286,20 @@ class Delivery:
             if question.instance:
                 return  # whether there was room is not known yet: one at a time
 
-    def _fail(self, question: Question) -> None:
+    def _needless(self, question: Question) -> None:
+        """Its end has come in here: the owner reads it, or asks again if it cannot be stored."""
+        if question.asker:  # it would try the next instance if this one had not delivered
+            self._finish(question, CheckOutcome.DECIDED)
+        else:
+            self._fail(question, is_telling=False)
+
+    def _fail(self, question: Question, *, is_telling: bool = True) -> None:
         """No way is left."""
         if question.is_perhaps_delivered:
             self._finish(question, CheckOutcome.LOST)
         else:
-            self._finish(question, CheckOutcome.UNDELIVERED, is_telling=question.was_refused)
+            is_telling = is_telling and question.was_refused
+            self._finish(question, CheckOutcome.UNDELIVERED, is_telling=is_telling)
 
     # -- what becomes of them --------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class Desk:
             clock=clock,
             reports=reports,
             limits=limits,
+            is_ending=self._is_ending,
         )
         self._is_announced = False
         self._idle_look_s = clock.monotonic_s() + _IDLE_LOOK_S
@@ -260,10 +261,13 @@ class Desk:
                 extra={"action": "check_permits_leaked"},
             )
 
-    # -- decisions by policy ---------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------------
+
+    def _is_ending(self, partition: int, identity: Identity) -> bool:
+        return self._decisions.under_way(partition, identity) is not None
 
     def _append(self, partition: int, decision: Decision) -> None:
-        if self._decisions.under_way(partition, decision.identity) is not None:
+        if self._is_ending(partition, decision.identity):
             return  # asked for again too early, or the producer was quicker
         stored = self._decisions.append(partition, decision)
         stored.add_done_callback(partial(_log_failure, decision))

@@ -5,13 +5,26 @@ One check is one `Question` from its arrival to its one report. Used on the even
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from halfhitch.core.model import Identity
+    from halfhitch.ports import DoubtIndex
     from halfhitch.service.checking.ways import Link
     from halfhitch.wire.check import Check
+
+logger = logging.getLogger(__name__)
+
+
+async def last_delivered(index: DoubtIndex, check: Check) -> int:
+    """The number that was delivered last of this very copy; 0: none, or the index is away."""
+    try:
+        return await index.delivered(check.partition, check.identity, check.half_offsets)
+    except Exception:  # without the index a producer is asked twice, and that is all
+        logger.exception("the index cannot be asked", extra={"action": "check_bug"})
+        return 0
 
 
 @dataclass(slots=True, eq=False)

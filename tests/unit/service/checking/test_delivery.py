@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.checking.breaker import BreakerLimits
 from halfhitch.service.checking.limits import DeskLimits
+from halfhitch.service.decisions import Decision, UnderWay
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
 
 COMMIT, UNKNOWN, SILENT = CheckOutcome.COMMIT, CheckOutcome.UNKNOWN, CheckOutcome.SILENT
@@ -305,3 +307,64 @@ async def test_a_check_that_lay_in_an_inbox_and_is_decided_by_now_reaches_nobody
     world.deliver()
     assert link.ids == []
     assert one.sink.outcomes() == [DECIDED]
+
+
+def commit() -> Decision:
+    return Decision(IDENTITY, Resolution.COMMIT, 1, (17,), ResolutionSource.PRODUCER)
+
+
+async def test_nobody_is_asked_about_what_has_been_ended_here_and_is_not_in_the_log_yet() -> None:
+    """The op log, read to its end, says nothing of an end that is still on its way into it."""
+    one = World().desk()
+    link = one.link()
+    one.decisions.append(0, commit(), is_awaited=False)
+    await one.ask(check())
+    assert link.ids == []
+    assert one.sink.outcomes() == [UNDELIVERED]  # its number is not used up
+    assert one.permits() == (0, 0)
+
+
+async def test_nobody_is_asked_about_what_another_carrier_of_ends_has_taken() -> None:
+    one = World().desk()
+    link = one.link()
+    one.decisions.elsewhere = lambda partition, identity: UnderWay(Resolution.COMMIT)
+    await one.ask(check())
+    assert (link.ids, one.sink.outcomes()) == ([], [UNDELIVERED])
+
+
+async def test_a_check_that_waits_for_room_is_not_sent_when_its_end_has_come_meanwhile() -> None:
+    one = lone()
+    link = one.link(room=1)
+    await one.ask(check("T0"))
+    await one.ask(check())
+    one.decisions.append(0, commit(), is_awaited=False)
+    link.room = 1
+    one.desk.settle(identity("T0"), COMMIT)
+    await turn()
+    assert link.ids == ["T0"]
+    assert one.sink.outcomes() == [COMMIT, UNDELIVERED]
+    assert one.permits() == (0, 0)
+
+
+async def test_a_check_whose_way_broke_is_not_repeated_when_its_end_has_come_meanwhile() -> None:
+    one = lone()
+    a, b = one.link("a"), one.link("b")
+    await one.ask(check())
+    one.decisions.append(0, commit(), is_awaited=False)
+    one.desk.disconnect(a)
+    assert b.ids == []
+    assert one.sink.outcomes() == [LOST]
+
+
+async def test_an_instance_that_has_taken_the_end_tells_the_one_that_asks() -> None:
+    """Undelivered would send the question on to the next instance, whose producer is asked."""
+    world = World()
+    one, two, three = world.desk(ONE), world.desk(TWO), world.desk(THREE)
+    links = two.link(), three.link()
+    two.decisions.append(0, commit(), is_awaited=False)
+    await one.ask(check(instance=TWO))
+    world.deliver()
+    world.deliver()
+    assert [link.ids for link in links] == [[], []]
+    assert one.sink.outcomes() == [DECIDED]
+    assert one.permits() == (0, 0)
