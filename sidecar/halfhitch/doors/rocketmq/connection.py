@@ -27,6 +27,7 @@ from halfhitch.doors.rocketmq.links import RemotingLink
 from halfhitch.doors.rocketmq.offsets import Address
 from halfhitch.doors.rocketmq.ride import Ride
 from halfhitch.doors.rocketmq.surroundings import Surroundings
+from halfhitch.doors.rocketmq.unread import unread
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, starts_tls
@@ -82,11 +83,8 @@ class Connection:
         self._loop = surroundings.loop
         self._frames = Frames(surroundings.limits.frame_bytes_max)
         self._held_bytes = 0
-        self._ride = (
-            None
-            if surroundings.express is None
-            else Ride(surroundings.express, self, surroundings.dispatcher)
-        )
+        express = surroundings.express
+        self._ride = None if express is None else Ride(express, self, surroundings.dispatcher)
         self._transport: asyncio.Transport | None = None
         self._peer: Host = NOWHERE
         self._address: Address | None = None
@@ -130,7 +128,6 @@ class Connection:
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        self._was_active = True
         if self._is_first:
             self._is_first = False
             if starts_tls(data) and not is_encrypted(self._transport):
@@ -146,6 +143,7 @@ class Connection:
 
     def _read(self, data: bytes, ride: Ride | None = None) -> None:
         frames = self._frames
+        self._was_active = True
         try:
             if ride is not None:
                 data = ride.feed(data, self._load.room(self._limits, self._in_flight))
@@ -172,14 +170,19 @@ class Connection:
         """No client half-closes: it is gone."""
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
+    def connection_lost(self, exc: Exception | None) -> None:
+        transport, ride = self._transport, self._ride
+        if exc is not None and transport is not None:  # perhaps before all was read
+            if ride is not None:
+                ride.catch_up()
+            for data in unread(transport):
+                self.data_received(data)
         self._is_over = True
         self._transport = None
         self._out.clear()
         self._forget_links()
-        if self._ride is not None:
-            self._ride.disembark()
-            self._ride.leave()
+        if ride is not None:
+            ride.leave()
         load = self._load
         load.held_bytes -= self._held_bytes
         self._held_bytes = 0
@@ -212,8 +215,7 @@ class Connection:
         """Where the client at the other end reaches us."""
         found = self._address
         if found is None:
-            transport = self._transport
-            name = transport.get_extra_info("sockname") if transport is not None else None
+            name = None if self._transport is None else self._transport.get_extra_info("sockname")
             found = self._address = address_of(name, self._surroundings.advertised)
         return found
 
@@ -290,7 +292,6 @@ class Connection:
     def given(self, data: bytes) -> None:
         """See ride.Home."""
         if not self._is_over:
-            self._was_active = True
             self._read(data)
 
     def read_on(self) -> None:

@@ -145,8 +145,12 @@ class Ride:
         self._took(count)
         self._loop.call_soon(self._ashore)
 
+    def catch_up(self) -> None:
+        """Have what came over the socket while it was lent given now."""
+        self._express.catch_up()
+
     def _ashore(self) -> None:
-        self._express.catch_up()  # what came before is read before what comes now
+        self.catch_up()  # what came before is read before what comes now
         self.is_away = False
         self._home.read_on()
 
@@ -186,6 +190,7 @@ class Ride:
 
     def leave(self) -> None:
         """The connection is gone; what is under way is carried out, and counted until then."""
+        self.disembark()
         self._is_left = True
         self._go()
 

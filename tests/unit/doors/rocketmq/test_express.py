@@ -7,6 +7,7 @@ import itertools
 import os
 import socket
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -146,6 +147,9 @@ class ScriptedNative:
             self._given.append((connection, rest))
         self.idle = [connection] if held else []
         self.wake()
+
+    def give(self, connection: int, data: bytes) -> None:
+        self._given.append((connection, data))
 
     def send_ashore(self, connection: int) -> None:
         asyncio.get_running_loop().remove_reader(self.adopted[connection])
@@ -736,6 +740,27 @@ async def test_who_leaves_while_his_socket_is_lent_is_gone(lender: Rig) -> None:
     client._writer.close()
     await lender.stage.until(lambda: door.snapshot().connection_count == 0, "gone")
     assert (lender.native.adopted, lender.native.connected) == ({}, {})
+
+
+async def test_what_came_before_a_write_to_its_client_failed_is_carried_out(lender: Rig) -> None:
+    door, client, sent = await lent(lender)
+    (number,) = lender.native.adopted
+    fields = {"producerGroup": "other", "tranStateTableOffset": str(sent.state_offset),
+              "commitLogOffset": str(sent.commit_log_offset), "commitOrRollback": str(COMMIT),
+              "fromTransactionCheck": "false", "msgId": "U0"}  # fmt: skip
+    end = request(codes.END_TRANSACTION, 9, fields, flag=codes.ONE_WAY_FLAG, form=Form.BINARY)
+    lender.native.unsent[number] = b"an answer"
+    asyncio.get_running_loop().remove_reader(lender.native.adopted[number])
+    far = client._writer.get_extra_info("socket")
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client._writer.transport.abort()
+    await within(client.closed.wait())
+    lender.native.give(number, encode(end))
+    for connection in door._load.connections:
+        connection._disembark()
+    await lender.stage.until(lender.stage.it.decided, "the end")
+    await lender.stage.until(lambda: door.snapshot().connection_count == 0, "its leaving")
+    assert lender.native.connected == {}
 
 
 async def test_while_kafka_is_away_no_socket_stays_lent(lender: Rig) -> None:
