@@ -143,6 +143,7 @@ def _as_run(
         unexpected_count=max(sums.unexpected_count, printed.unexpected_count),
         duplicated_count=sums.duplicated_count,
         doubtful_count=printed.doubtful_count,
+        given_up_count=printed.given_up_count,
         odd_lines=tuple(printed.odd_lines),
         cpu_us={name: s / count * 1e6 for name, s in spent.cpu_s.items()},
         compiling_us=spent.compiling_s / count * 1e6,

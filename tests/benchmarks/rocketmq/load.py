@@ -17,6 +17,7 @@ from benchmarks.rocketmq.printed import (
     Schedule,
     Sums,
     failed_in_life,
+    is_lost_end,
     is_resent,
     is_unexpected_check,
 )
@@ -57,6 +58,7 @@ class Printed:
     lines: list[Line] = field(default_factory=list)
     unexpected_count: int = 0  # in its whole life, not only in the measured time
     resent_count: int = 0  # in its whole life
+    lost_end_count: int = 0  # in its whole life
     odd_lines: list[str] = field(default_factory=list)  # the first few that are neither
 
     def take(self, text: str) -> Line | None:
@@ -68,6 +70,8 @@ class Printed:
             self.unexpected_count += 1
         elif is_resent(text):
             self.resent_count += 1
+        elif is_lost_end(text):
+            self.lost_end_count += 1
         elif text.strip() and len(self.odd_lines) < _ODD_LINES_MAX:
             self.odd_lines.append(text.strip()[:300])
         return line
@@ -76,6 +80,11 @@ class Printed:
     def doubtful_count(self) -> int:
         """Messages that were sent more than once, or of which the client does not know."""
         return self.resent_count + failed_in_life(self.lines)
+
+    @property
+    def given_up_count(self) -> int:
+        """Transactions, at most, that may be stored and whose end the client has never sent."""
+        return failed_in_life(self.lines) + self.lost_end_count
 
 
 @dataclass(frozen=True, slots=True)

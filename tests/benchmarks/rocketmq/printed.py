@@ -24,6 +24,8 @@ _NUMBERS: Final = re.compile(
 )
 _UNEXPECTED: Final = " unexpected check: "
 _RESENT: Final = "resend at once"
+#: Of a request that is answered it says more between the two.
+_LOST_END: Final = re.compile(r"send a request command to channel <[^>]*> failed\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ def is_unexpected_check(text: str) -> bool:
 def is_resent(text: str) -> bool:
     """Whether the client says here that it sends a message again, under the same id."""
     return _RESENT in text
+
+
+def is_lost_end(text: str) -> bool:
+    """Whether the client says here that it could not send an end: its connection was closed."""
+    return _LOST_END.search(text) is not None
 
 
 def failed_in_life(lines: Sequence[Line]) -> int:

@@ -30,15 +30,21 @@ class Run:
     check_count: int
     unexpected_count: int  # in the whole life of the load
     duplicated_count: int
-    #: Sent again by the client or failed, in its whole life. Of one that failed the client has not
-    #: told the end, so it is checked, and the benchmark had not expected that.
-    doubtful_count: int
+    doubtful_count: int  # sent again by the client or failed, in its whole life
     odd_lines: Sequence[str]
     cpu_us: Mapping[str, float]  # for each transaction, by process
     compiling_us: float  # the part of the broker's that went into compiling
     rss_mib: Mapping[str, Sequence[float]]  # peak, and what no file backs, by process
     others_percent: float  # of the machine, taken by processes of nobody here
     forwarded: Mapping[str, Any] | None  # what became visible in Kafka; of Half Hitch
+    #: Of those whose answer the client has not waited for, or whose end it could not send, in its
+    #: whole life. They have no end, so they are checked; the benchmark had not expected that.
+    given_up_count: int = 0
+
+    @property
+    def unfounded_count(self) -> int:
+        """Checks, at least, of transactions that the client had ended."""
+        return max(0, self.unexpected_count - self.given_up_count)
 
     @property
     def server_us(self) -> float:
@@ -137,7 +143,7 @@ def _row(cell: Cell, side: str, runs: Sequence[Run]) -> tuple[str, ...]:
         Middle.of(run.rt_ms for run in runs).text(".1f"),
         str(sum(run.failed_count for run in runs)),
         f"{sum(run.check_count for run in runs):,}",
-        str(sum(run.unexpected_count for run in runs)),
+        _unexpected(runs),
         str(sum(run.duplicated_count for run in runs)),
         f"{client_us:.0f}",
         f"{median(run.server_us for run in runs):.0f}",
@@ -145,6 +151,12 @@ def _row(cell: Cell, side: str, runs: Sequence[Run]) -> tuple[str, ...]:
         + f" (compiling {median(run.compiling_us for run in runs):.0f})",
         "{:,.0f} ({:,.0f})".format(*max(run.server_mib for run in runs)),
     )
+
+
+def _unexpected(runs: Sequence[Run]) -> str:
+    unfounded = sum(run.unfounded_count for run in runs)
+    given_up = sum(run.unexpected_count for run in runs) - unfounded
+    return f"{unfounded}" + (f" ({given_up} given up)" if given_up else "")
 
 
 def _called(side: str, name: str) -> str:
@@ -194,7 +206,7 @@ def faults(runs: Sequence[Run]) -> list[str]:
         if run.forwarded:
             found += [where + fault for fault in run.forwarded["faults"]]
         for count, what in (
-            (max(0, run.unexpected_count - run.doubtful_count), "checks nobody expected"),
+            (run.unfounded_count, "checks nobody expected"),
             (run.duplicated_count, "checks twice"),
             (run.failed_count, "sends failed"),
         ):

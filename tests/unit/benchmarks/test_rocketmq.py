@@ -24,6 +24,8 @@ UNEXPECTED = (
     "17:22:41,123 unexpected check: msgId=7F,txId=7F,checkTimes=1,sendResult=COMMIT_MESSAGE"
 )
 RESENT = "WARN DefaultMQProducerImpl - sendKernelImpl exception, resend at once, InvokeID: 4"
+LOST_END = "WARN RocketmqRemoting - send a request command to channel </127.0.0.1:1> failed."
+LOST_SEND = "WARN - send a request command to channel <127.0.0.1:1>, channelId=8d, failed."
 
 # -- lines -----------------------------------------------------------------------------------------
 
@@ -50,7 +52,16 @@ def test_unexpected_checks_are_counted_from_their_own_lines_and_other_words_are_
         printed.take(text)
     assert (len(printed.lines), printed.unexpected_count) == (1, 2)
     assert printed.doubtful_count == 3  # one was sent again, one failed; that line is the last too
+    assert printed.given_up_count == 2
     assert printed.odd_lines == ["trouble"]
+
+
+def test_ends_that_the_client_could_not_send_are_told_from_sends_that_it_repeats():
+    printed = Printed()
+    for text in [LOST_END, LOST_SEND, LOST_END]:
+        printed.take(text)
+    assert printed.given_up_count == 2
+    assert printed.odd_lines == [LOST_SEND]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +246,7 @@ def test_only_what_is_wrong_with_half_hitch_is_a_fault():
     runs = [
         replace(THEIRS, unexpected_count=5, failed_count=5),
         OURS,
-        replace(OURS, round=2, forwarded=wrong, unexpected_count=4, doubtful_count=1),
+        replace(OURS, round=2, forwarded=wrong, unexpected_count=4, given_up_count=1),
     ]
     assert results.faults(runs) == [
         "round 2, commit, 8 threads: 1 doubled",
@@ -243,6 +254,15 @@ def test_only_what_is_wrong_with_half_hitch_is_a_fault():
     ]
     assert "NOT AS IT MUST BE" in results.report({}, runs)
     assert "9 committed messages in all" in results.report({}, runs[:2])
+
+
+def test_checks_of_what_the_client_has_given_up_are_no_fault_and_are_shown_apart():
+    runs = [replace(OURS, unexpected_count=37, given_up_count=64, doubtful_count=80)]
+    assert results.faults(runs) == []
+    (row,) = results.rows(runs)
+    assert row[results.HEAD.index("unexpected")] == "0 (37 given up)"
+    resent = replace(runs[0], given_up_count=30)  # what was sent again has been ended
+    assert results.faults([resent]) == ["round 1, commit, 8 threads: 7 checks nobody expected"]
 
 
 def test_the_picture_is_a_picture_with_a_bar_for_each_side():
