@@ -22,6 +22,7 @@ from halfhitch.adapters.kafka import topics
 from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
+from halfhitch.adapters.kafka.held_logs import HeldLogs
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
@@ -36,7 +37,7 @@ from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.engine_clients import Appends, EngineClients
-from halfhitch.engine_opening import callbacks, made_index, verified
+from halfhitch.engine_opening import callbacks, held_logs, made_index, verified
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
@@ -171,8 +172,20 @@ class Engine:
         self.operations = OperationsService(self._operations_parts(parts.inquiry))
         self._log.start()
         self.desk.start()
-        running = (self._open(), self._probe(), self._intake_watch.run())
+        self._held = self._make_held_logs()
+        watching = self._held.run(self._clock.monotonic_s)
+        running = (self._open(), self._probe(), self._intake_watch.run(), watching)
         self._tasks = [asyncio.ensure_future(each) for each in running]
+
+    def _make_held_logs(self) -> HeldLogs:
+        return held_logs(
+            self._admin,
+            self._ends,
+            self._options,
+            partition_count=lambda: self._partition_count,
+            targets=self._catalog.known,
+            observer=self._observer,
+        )
 
     def _make_intake(self) -> Intake:
         intake = Intake(self._options.intake_limits)
@@ -458,7 +471,8 @@ class Engine:
         redis = [] if trouble is None else [trouble]
         bounds = self.intake.troubles()
         unshared = [] if self._intake_watch.trouble is None else [self._intake_watch.trouble]
-        return [*self._ownership.troubles(), *self._watch.troubles, *redis, *bounds, *unshared]
+        topics = [*self._watch.troubles, *self._held.troubles]
+        return [*self._ownership.troubles(), *topics, *redis, *bounds, *unshared]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""

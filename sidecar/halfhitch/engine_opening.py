@@ -3,13 +3,15 @@
 Here is what follows from the options alone; how the parts are tied together is the engine's.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import inspection, topics
+from halfhitch.adapters.kafka.held_logs import HeldLogs
+from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.redis.index import RedisIndex
@@ -19,7 +21,10 @@ from halfhitch.errors import ConfigurationError
 from halfhitch.ports import Observer, OnPost
 from halfhitch.service.checking.desk import Desk
 
-__all__ = ["callbacks", "made_index", "verified"]
+__all__ = ["callbacks", "held_logs", "made_index", "verified"]
+
+#: In one look for Kafka transactions that hang; the internal ones come first.
+_LOGS_MAX = 2_000
 
 
 def verified(
@@ -62,6 +67,37 @@ def verified(
     watch.open()
     inspection.tell(findings)
     return cluster_id, count
+
+
+def held_logs(
+    admin: AdminClient,
+    ends: LogEnds,
+    options: EngineOptions,
+    *,
+    partition_count: Callable[[], int],
+    targets: Callable[[], Mapping[str, int]],
+    observer: Observer,
+) -> HeldLogs:
+    """Looks at both internal logs, and at the targets that are known here."""
+    names = topics.InternalTopics(options.topic_prefix)
+
+    def logs() -> list[tuple[str, int]]:
+        halves = range(partition_count())
+        found = [(topic, p) for topic in (names.half, names.op) for p in halves]
+        if found:
+            found += [(topic, p) for topic, count in targets().items() for p in range(count)]
+        return found[:_LOGS_MAX]
+
+    return HeldLogs(
+        admin,
+        ends,
+        logs=logs,
+        always=(names.half, names.op),
+        bootstrap=options.bootstrap,
+        options=options.admin_options,
+        tell=observer.unreadable,
+        after_s=options.held_after_s,
+    )
 
 
 def callbacks(

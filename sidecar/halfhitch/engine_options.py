@@ -3,6 +3,7 @@
 import socket
 from dataclasses import dataclass, field
 
+from halfhitch.adapters.kafka.held_logs import HELD_AFTER_S
 from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
@@ -28,6 +29,8 @@ class EngineOptions:
     group_instance_id: str | None = None
     #: The internal topics are looked at so often while the engine runs.
     watch_s: float = 30.0
+    #: A Kafka transaction that is open for longer in one of our logs or a target is told of.
+    held_after_s: float = HELD_AFTER_S
     delivery_ms: int = 8_000
     message_bytes_max: int = 1_000_000
     transaction_bytes_max: int = 33_554_432

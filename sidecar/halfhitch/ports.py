@@ -5,7 +5,7 @@ KafkaUnavailable when the record is surely not stored, OutcomeUnknown when nobod
 """
 
 from asyncio import Future
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -134,6 +134,9 @@ class Observer(Protocol):
 
     def target_away(self, topic: str, is_away: bool) -> None:  # noqa: FBT001 - one fact
         """A target takes no messages for the time being, or takes them again."""
+
+    def unreadable(self, counts: Mapping[tuple[str, int], int]) -> None:
+        """Records that exist and that read_committed readers are not given yet, by log."""
 
     def forwarded_after(self, elapsed_s: float) -> None:
         """One transaction became visible this long after its decision was stored (broker time)."""

@@ -4,11 +4,13 @@ Owns the order of the checks. Invariants: one failing check does not hide the ot
 need what it looked for; nothing is changed; every finding that is not ok says what to do next.
 """
 
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 
-from halfhitch.adapters.kafka import inspection, topics
+from halfhitch.adapters.kafka import held_logs, inspection, topics
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
@@ -23,6 +25,8 @@ from halfhitch_cli.output import Output, OutputForm
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _REDIS_WAIT_S = 3.0
+#: Partitions that are looked at; the internal ones come first.
+_LOGS_MAX = 5_000
 
 
 def doctor(
@@ -98,9 +102,36 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
                 message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )
+            found += _held(kafka, settings, names, wait_s)
         except HalfHitchError as error:
             found.append(Finding("Kafka", Severity.FAIL, error.message, "Run this again."))
     return found
+
+
+def _held(
+    kafka: KafkaAdmin, settings: Settings, names: topics.InternalTopics, wait_s: float
+) -> list[Finding]:
+    """Logs whose readers somebody holds back: both internal ones, and what may be a target."""
+    try:
+        known = kafka.client.list_topics(timeout=wait_s).topics
+    except KafkaException as error:
+        text = f"The topics could not be listed: {error}."
+        return [Finding("held logs", Severity.FAIL, text, "Run this again.")]
+    internal = [topic for topic in (names.half, names.op) if topic in known]
+    targets = [
+        topic
+        for topic in known
+        if topic not in names.all
+        and not topic.startswith("__")
+        and any(fnmatchcase(topic, pattern) for pattern in settings.topics.allow)
+    ]
+    logs = [(topic, p) for topic in [*internal, *sorted(targets)] for p in known[topic].partitions]
+    return held_logs.inspect_held(
+        kafka.client,
+        logs[:_LOGS_MAX],
+        bootstrap=settings.kafka.bootstrap,
+        options=settings.kafka.options.for_client("admin"),
+    )
 
 
 def _redis(settings: Settings) -> Finding:

@@ -12,7 +12,7 @@ and `ended`, which belong to the event loop's (see hot.py).
 import platform
 import threading
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import prometheus_client
@@ -99,6 +99,7 @@ class _PartitionGauges(Collector):
 
     def __init__(self) -> None:
         self.states: Sequence[PartitionState] = ()
+        self.unreadable: Mapping[tuple[str, int], int] = {}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         states = self.states
@@ -116,6 +117,10 @@ class _PartitionGauges(Collector):
         for group, count in _pending_by_group(states).items():
             groups.add_metric([group], count)
         yield groups
+        unreadable = _empty_family("halfhitch_unreadable_records")
+        for (topic, partition), count in self.unreadable.items():
+            unreadable.add_metric([topic, str(partition)], count)
+        yield unreadable
 
 
 def _pending_by_group(states: Sequence[PartitionState]) -> dict[str, int]:
@@ -296,6 +301,10 @@ class Metrics:
         """A target is away, or back; topics are the users' own and would be too many labels."""
         if is_away:
             self._targets_away.inc()
+
+    def unreadable(self, counts: Mapping[tuple[str, int], int]) -> None:
+        """What is hidden from readers now."""
+        self._partition_gauges.unreadable = counts
 
     def forwarded_after(self, elapsed_s: float) -> None:
         """One transaction became visible this long after its decision was stored."""

@@ -86,7 +86,13 @@ METRICS: dict[str, Metric] = {
         "Undecided transactions given up, by what became of them and why.", "policy", "reason"
     ),
     "halfhitch_renewed_transactions_total": _counter(
-        "Old pending transactions stored anew without being checked."
+        "Old transactions stored anew without being checked: pending ones, or with a target away."
+    ),
+    "halfhitch_unreadable_records": _gauge(
+        "Records behind an open Kafka transaction: high watermark minus last stable offset. Of "
+        "half and op topic always, of targets while they are held.",
+        "topic",
+        "partition",
     ),
     "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
     "halfhitch_redis_up": _gauge(

@@ -47,6 +47,7 @@ def exercise(metrics: Metrics) -> None:
     metrics.garbage("op", 5)
     metrics.kafka_transaction(1, "ok", 0.03, 6, 7)
     metrics.forwarded_after(0.5)
+    metrics.unreadable({("orders", 2): 23})
     metrics.takeover(1, 1.5, 8)
     metrics.producer_recycled(1)
     metrics.target_away("orders", True)
@@ -104,6 +105,7 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_end_refused_total", "code=contrary_decision"] == 1
     assert found["halfhitch_conflicts_total", "kind=contrary"] == 2
     assert found["halfhitch_unknown_decisions_total", ""] == 4
+    assert found["halfhitch_unreadable_records", "partition=2,topic=orders"] == 23
     assert found["halfhitch_garbage_records_total", "log=op"] == 5
     assert found["halfhitch_commit_messages_total", ""] == 6
     assert found["halfhitch_rollback_messages_total", ""] == 7

@@ -51,6 +51,10 @@ class KafkaTopicCatalog:
             self._ask(topic).add_done_callback(_ignore_failure)
         return known[0]
 
+    def known(self) -> dict[str, int]:
+        """Topics that were asked for, with their numbers of partitions, as far as remembered."""
+        return {topic: count for topic, (count, _) in list(self._counts.items())}
+
     async def refresh(self, topic: str) -> int | None:
         """See ports.TopicCatalog. Callers that ask at the same time share one request."""
         missing_since = self._missing.get(topic)

@@ -1,0 +1,148 @@
+"""Logs whose readers are held by somebody's open Kafka transaction."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halfhitch.adapters.kafka import held_logs
+from halfhitch.adapters.kafka.held_logs import Held, HeldLogs, Holding, sentence
+from halfhitch.adapters.kafka.open_producers import NoAnswer, OpenProducer, parse, request
+from halfhitch.errors import KafkaUnavailable
+
+LOG = ("orders", 2)
+OTHER = ("op", 0)
+
+
+def test_a_log_is_held_when_what_can_be_read_has_not_moved_for_long() -> None:
+    holding = Holding(after_s=10.0)
+    assert holding.seen({LOG: 40}, {LOG: 17}, 100.0) == []
+    assert holding.seen({LOG: 45}, {LOG: 17}, 109.0) == []
+    assert holding.seen({LOG: 50}, {LOG: 17}, 110.0) == [Held(LOG, 17, 50, 10.0)]
+    assert holding.seen({LOG: 50}, {LOG: 50}, 111.0) == []
+    assert holding.seen({LOG: 60}, {LOG: 50}, 130.0) == []
+
+
+def test_one_kafka_transaction_after_the_other_holds_nothing() -> None:
+    holding = Holding(after_s=10.0)
+    for number in range(100):
+        assert holding.seen({LOG: number + 5}, {LOG: number}, float(number)) == []
+
+
+def test_the_sentence_names_the_place_the_producer_and_how_to_end_it() -> None:
+    text = sentence(Held(LOG, 17, 40, 130.0), OpenProducer(4001, 3, 17), "kafka:9092")
+    assert text.startswith("orders-2 can be read up to 17 of 40 for 130 s: producer 4001 (epoch 3)")
+    assert text.endswith(
+        "kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic orders --partition 2 "
+        "--start-offset 17"
+    )
+
+
+def test_without_the_producer_the_sentence_says_how_to_find_it() -> None:
+    text = sentence(Held(LOG, 17, 40, 130.0), None, "kafka:9092")
+    assert "describe-producers --topic orders --partition 2" in text
+
+
+class Ends:
+    def __init__(self) -> None:
+        self.existing_now: dict[Any, int] = {LOG: 40, OTHER: 7}
+        self.readable_now: dict[Any, int] = {LOG: 17, OTHER: 7}
+        self.is_away = False
+
+    def existing(self, logs: object) -> dict[Any, int]:
+        if self.is_away:
+            raise KafkaUnavailable("away")
+        return dict(self.existing_now)
+
+    def readable(self, logs: object) -> dict[Any, int]:
+        return dict(self.readable_now)
+
+
+def test_what_holds_is_told_once_measured_always_and_gone_when_it_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[object] = []
+
+    def holder(address: object, log: object, options: object) -> OpenProducer:
+        asked.append((address, log))
+        return OpenProducer(4001, 3, 17)
+
+    monkeypatch.setattr(held_logs, "holder", holder)
+    partitions = {2: SimpleNamespace(leader=1)}
+    cluster = SimpleNamespace(
+        topics={"orders": SimpleNamespace(partitions=partitions)},
+        brokers={1: SimpleNamespace(host="b1", port=9092)},
+    )
+    admin: Any = SimpleNamespace(list_topics=lambda topic, wait_s: cluster)
+    ends: Any = Ends()
+    told: list[dict[Any, int]] = []
+    held = HeldLogs(
+        admin,
+        ends,
+        logs=lambda: [LOG, OTHER],
+        always=["op"],
+        bootstrap="b1:9092",
+        options={},
+        tell=told.append,  # type: ignore[arg-type]
+    )
+    held.look(0.0)
+    assert (held.troubles, told[-1]) == ([], {OTHER: 0})
+    for now_s in (11.0, 16.0):
+        held.look(now_s)
+        assert len(held.troubles) == 1
+        assert told[-1] == {LOG: 23, OTHER: 0}
+    assert "producer 4001" in held.troubles[0]
+    assert asked == [(("b1", 9092), LOG)]
+    assert sum("orders-2" in record.getMessage() for record in caplog.records) == 1
+    ends.is_away = True
+    held.look(20.0)
+    assert held.troubles, "no answer is no finding, neither this way nor that"
+    ends.is_away = False
+    ends.readable_now[LOG] = 40
+    held.look(21.0)
+    assert (held.troubles, told[-1]) == ([], {OTHER: 0})
+
+
+# -- DescribeProducers, as bytes ------------------------------------------------------------------
+
+
+def test_the_request_is_what_the_protocol_says() -> None:
+    frame = request(("orders", 2))
+    assert struct.unpack(">i", frame[:4]) == (len(frame) - 4,)
+    assert struct.unpack(">hhi", frame[4:12]) == (61, 0, 1)
+    assert frame.endswith(b"\x00\x02\x07orders\x02\x00\x00\x00\x02\x00\x00")
+
+
+def answer(*producers: tuple[int, int, int], code: int = 0) -> bytes:
+    """Of one partition."""
+    rows = b"".join(
+        struct.pack(">qiiqiq", number, epoch, 0, 0, 0, start) + b"\x00"
+        for number, epoch, start in producers
+    )
+    partition = struct.pack(">ih", 2, code) + b"\x00" + bytes([len(producers) + 1]) + rows + b"\x00"
+    return (
+        struct.pack(">i", 1)
+        + b"\x00"
+        + struct.pack(">i", 0)
+        + b"\x02\x07orders\x02"
+        + (partition + b"\x00\x00")
+    )
+
+
+def test_only_producers_with_an_open_kafka_transaction_are_given() -> None:
+    found = parse(answer((1, 0, -1), (4001, 3, 17), (4002, 0, 30)))
+    assert found == [OpenProducer(4001, 3, 17), OpenProducer(4002, 0, 30)]
+
+
+def test_an_error_is_no_answer() -> None:
+    with pytest.raises(NoAnswer):
+        parse(answer(code=29))
+
+
+@pytest.mark.parametrize("length", range(0, 40, 3))
+def test_a_cut_answer_is_an_error_and_never_a_producer(length: int) -> None:
+    with pytest.raises((struct.error, IndexError, NoAnswer)):
+        parse(answer((4001, 3, 17))[:length])
