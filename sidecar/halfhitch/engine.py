@@ -173,8 +173,8 @@ class Engine:
         self._log.start()
         self.desk.start()
         self._held = self._make_held_logs()
-        watching = self._held.run(self._clock.monotonic_s)
-        running = (self._open(), self._probe(), self._intake_watch.run(), watching)
+        held = self._held.run(self._clock.monotonic_s)
+        running = (self._open(), self._probe(), self._intake_watch.run(), held)
         self._tasks = [asyncio.ensure_future(each) for each in running]
 
     def _make_held_logs(self) -> HeldLogs:
@@ -467,12 +467,10 @@ class Engine:
 
     def degraded_reasons(self) -> list[str]:
         """What does not work as it should, while prepares and ends do."""
-        trouble = None if self._index is None else self._index.trouble
-        redis = [] if trouble is None else [trouble]
-        bounds = self.intake.troubles()
-        unshared = [] if self._intake_watch.trouble is None else [self._intake_watch.trouble]
+        redis = None if self._index is None else self._index.trouble
+        alone = [trouble for trouble in (redis, self._intake_watch.trouble) if trouble is not None]
         topics = [*self._watch.troubles, *self._held.troubles]
-        return [*self._ownership.troubles(), *topics, *redis, *bounds, *unshared]
+        return [*self._ownership.troubles(), *topics, *self.intake.troubles(), *alone]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""
