@@ -18,11 +18,12 @@ from typing import Final
 
 import msgspec
 
+from halfhitch.adapters.descriptors import have_descriptors
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
 from halfhitch.composition_rocketmq import rocketmq_door
 from halfhitch.config import Settings
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.doors.admin.door import AdminDoor
+from halfhitch.doors.admin.door import ADMIN_LIMITS, AdminDoor
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.server import HttpDoor
 from halfhitch.doors.rocketmq import RocketmqDoor
@@ -37,6 +38,8 @@ from halfhitch.service.owner import OwnerLimits
 logger = logging.getLogger(__name__)
 
 _LAG_SAMPLE_S: Final = 0.5
+#: Files besides connections of the doors: Kafka's brokers several times, Redis, callbacks.
+_OTHER_FILES: Final = 512
 
 
 class App:
@@ -199,6 +202,7 @@ def run(
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Logs to stderr."""
     log_setup.set_up(level=settings.log.level, form=settings.log.format, secrets=settings.secrets())
+    _have_files_for_connections(settings)
     # Hundreds of thousands of long-lived records: the default would walk them all the time.
     gc.set_threshold(50_000, 20, 100)
     with _watchdog(settings), asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -207,6 +211,22 @@ def run(
         except HalfHitchError as error:
             print(f"halfhitch: {error}", file=sys.stderr)  # noqa: T201 - the command's own answer
             return 1
+
+
+def _have_files_for_connections(settings: Settings) -> None:
+    connection_count = settings.http.connections_max + ADMIN_LIMITS.connection_count_max
+    if settings.rocketmq.enabled:
+        connection_count += 2 * settings.rocketmq.connections_max  # native threads have copies
+    file_count = have_descriptors(connection_count + _OTHER_FILES)
+    if file_count < connection_count + _OTHER_FILES:
+        logger.warning(
+            "this process may have %d files open, and its doors take connections for %d: when they "
+            "come, some are closed without a word. Raise the limit (ulimit -n, LimitNOFILE=), or "
+            "lower http.connections_max and rocketmq.connections_max",
+            file_count,
+            connection_count + _OTHER_FILES,
+            extra={"action": "few_descriptors"},
+        )
 
 
 @contextmanager
