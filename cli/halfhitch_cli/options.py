@@ -8,7 +8,8 @@ here.
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.config import SETTINGS, Purpose, Setting, Settings, load
+from halfhitch.config.secret import Secret
+from halfhitch_cli.output import say
 
 _CONFIG = Annotated[
     Path | None,
@@ -23,6 +26,10 @@ _CONFIG = Annotated[
         "--config", metavar="PATH", help="TOML file with settings; also HALFHITCH_CONFIG."
     ),
 ]
+
+
+#: An address without user, password and parameters is none, whatever else the setting may hold.
+_PLAIN_URL = re.compile(r"[a-z+]+://[^@?]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,20 @@ class Given:
             config_path=self.config_path,
             purpose=purpose,
         )
+
+
+def warn_of_secrets(given: Given, settings: Settings) -> None:
+    """Say which secrets came as flags, that everybody on the machine can read."""
+    for setting in SETTINGS:
+        value = settings.value_of(setting.key) if setting.key in given.flags else None
+        parts = value.values() if isinstance(value, Mapping) else value
+        for part in parts if isinstance(parts, Iterable) else (parts,):
+            if isinstance(part, Secret) and not _PLAIN_URL.fullmatch(part.reveal()):
+                say(
+                    f"halfhitch: {setting.flag} has a secret that every user of this machine can "
+                    f"read in the list of processes: set {setting.env}, or use a file."
+                )
+                break
 
 
 def settings_command(

@@ -20,7 +20,7 @@ import typer
 
 from halfhitch.config import Purpose, Settings
 from halfhitch_cli.lazy import PlainCommand
-from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.options import Given, settings_command, warn_of_secrets
 from halfhitch_cli.output import say
 
 if TYPE_CHECKING:
@@ -71,7 +71,10 @@ def dev(
     folder = (data or _default_folder()).expanduser().absolute()
     key = _handle_key(folder)
     # Before the servers start: a wrong setting should not take seconds to be told.
-    _settings(given, key, bootstrap=f"127.0.0.1:{_KAFKA_PORT}", redis_url="redis://127.0.0.1")
+    settings = _settings(
+        given, key, bootstrap=f"127.0.0.1:{_KAFKA_PORT}", redis_url="redis://127.0.0.1"
+    )
+    warn_of_secrets(given, settings)
 
     from halfhitch.composition import run
     from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm

@@ -4,7 +4,7 @@ import typer
 
 from halfhitch.config import Purpose
 from halfhitch_cli.lazy import PlainCommand
-from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.options import Given, settings_command, warn_of_secrets
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -18,6 +18,7 @@ def serve(given: Given) -> int:
     or a file.
     """
     settings = given.load(Purpose.SERVE)
+    warn_of_secrets(given, settings)
     # Only now: a wrong setting is told at once, not after everything has been imported.
     from halfhitch.composition import run
 

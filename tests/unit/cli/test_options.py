@@ -76,3 +76,36 @@ def test_a_command_can_take_some_settings_and_flags_of_its_own(capsys: Capture) 
 def test_values_a_command_adds_win_over_flags() -> None:
     given = options.Given(flags={"http.port": "1"}, config_path=None)
     assert given.load(Purpose.CLIENT, http__port=2).http.port == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, []),
+        ({"http.port": "1", "kafka.options": ["client.rack=a"]}, []),
+        ({"auth.tokens": "t" * 16}, ["--auth-tokens", "HALFHITCH_AUTH_TOKENS"]),
+        ({"redis.url": "redis://127.0.0.1:6379/0"}, []),
+        ({"redis.url": "redis://:canary@redis/0"}, ["--redis-url", "HALFHITCH_REDIS_URL"]),
+        (
+            {
+                "kafka.options": [
+                    "security.protocol=SASL_SSL",
+                    "sasl.mechanism=PLAIN",
+                    "sasl.password=canary",
+                ]
+            },
+            ["--kafka-options", "HALFHITCH_KAFKA_OPTIONS"],
+        ),
+    ],
+)
+def test_secrets_given_as_flags_are_told_once_and_not_repeated(
+    flags: dict[str, object], said: list[str], capsys: Capture
+) -> None:
+    given = options.Given(flags=flags, config_path=None)
+    settings = given.load(Purpose.CLIENT, handle__key="k" * 16)
+    options.warn_of_secrets(given, settings)
+    err = capsys.readouterr().err
+    assert err.count("\n") == (1 if said else 0)
+    assert all(word in err for word in said)
+    assert "canary" not in err
+    assert "tttt" not in err
