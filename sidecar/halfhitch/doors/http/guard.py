@@ -12,6 +12,7 @@ what is not allowed by name is refused.
 
 import hmac
 import ipaddress
+import logging
 import re
 from collections.abc import Sequence
 
@@ -23,6 +24,9 @@ from halfhitch.doors.http.errors import (
 )
 from halfhitch.doors.http.requests import Request
 from halfhitch.errors import ConfigurationError
+from halfhitch.observability.lines import LineBudget
+
+_log = logging.getLogger(__name__)
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{0,5})?")
 _TOKEN_COUNT_MAX = 2
@@ -87,6 +91,7 @@ class Guard:
         self._takes_bearer = takes_bearer
         self._hosts = hosts
         self._good_hosts: set[bytes] = set()
+        self._token_lines = LineBudget()
 
     def check(self, request: Request) -> None:
         """Raise unless the request may be answered."""
@@ -113,6 +118,14 @@ class Guard:
         # Both are always compared: which of the two matched must not show in the time it takes.
         matches = [hmac.compare_digest(presented or b"", token) for token in self._tokens]
         if not any(matches):
+            more = self._token_lines.take()
+            if more is not None:
+                _log.warning(
+                    "a request %s was refused%s",
+                    "with a wrong token" if presented else "without a token",
+                    more,
+                    extra={"action": "http_unauthorized"},
+                )
             raise Unauthorized(
                 "This door asks for a token: send a valid one in the Half-Token header.",
                 schemes="Half-Token, Bearer" if self._takes_bearer else "Half-Token",

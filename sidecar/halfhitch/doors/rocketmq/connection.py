@@ -335,13 +335,7 @@ class Connection:
         if self._load.is_draining:
             return
         if len(self._links) >= self._limits.group_count_max:
-            logger.warning(
-                "%s has more than %d producer groups: %r gets no checks over it",
-                shown(self._peer),
-                self._limits.group_count_max,
-                producer_group,
-                extra={"action": "rocketmq_too_many_groups"},
-            )
+            self._load.say_too_many_groups(self._peer, self._limits.group_count_max, producer_group)
             return
         link = RemotingLink(
             self,
@@ -412,7 +406,9 @@ class Connection:
                 self.abort()
         elif self._is_write_paused:
             if now_s - self._stalled_since_s > limits.write_stall_s:
-                self._say(f"it has read nothing for {limits.write_stall_s:g} s")
+                self._load.say_closed(
+                    self._peer, f"it has read nothing for {limits.write_stall_s:g} s"
+                )
                 self.abort()
         elif self._receiving_since_s is not None and not self._is_reading_paused:
             if now_s - self._receiving_since_s > limits.receive_s:
@@ -477,16 +473,8 @@ class Connection:
         )
 
     def _end(self, reason: str) -> None:
-        self._say(reason)
+        self._load.say_closed(self._peer, reason)
         self._close()
-
-    def _say(self, reason: str) -> None:
-        logger.warning(
-            "the connection of RocketMQ client %s is closed: %s",
-            shown(self._peer),
-            reason,
-            extra={"action": "rocketmq_connection_closed"},
-        )
 
     def _close(self) -> None:
         if self._is_over:

@@ -1,20 +1,29 @@
 """What the door carries at this moment; shared by its connections, on the event loop's thread."""
 
+import logging
+
 from halfhitch.doors.holding import Holding
+from halfhitch.doors.rocketmq.addresses import shown
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
+from halfhitch.observability.lines import LineBudget
+from halfhitch.wire.remoting.messages import Host
+
+logger = logging.getLogger(__name__)
 
 
 class Load(Holding):
     """Shared by all connections of one door."""
 
-    __slots__ = ("failed_ends", "held_bytes", "refusal", "stats")
+    __slots__ = ("_closed_lines", "_group_lines", "failed_ends", "held_bytes", "refusal", "stats")
 
     def __init__(self, stats: Stats) -> None:
         super().__init__()
         self.stats = stats
         self.held_bytes = 0
+        self._closed_lines = LineBudget()
+        self._group_lines = LineBudget()
         #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
         #: is away would outlast every client's patience.
         self.refusal: HalfHitchError | None = None
@@ -39,3 +48,28 @@ class Load(Holding):
         """Nobody hears of it; the sweep says it in the log, once for all of a moment."""
         count = 0 if self.failed_ends is None else self.failed_ends[0]
         self.failed_ends = (count + 1, error)
+
+    def say_closed(self, peer: Host, reason: str) -> None:
+        """A connection is closed for what its client does; any stranger can bring this about."""
+        more = self._closed_lines.take()
+        if more is not None:
+            logger.warning(
+                "the connection of RocketMQ client %s is closed: %s%s",
+                shown(peer),
+                reason,
+                more,
+                extra={"action": "rocketmq_connection_closed"},
+            )
+
+    def say_too_many_groups(self, peer: Host, count_max: int, producer_group: str) -> None:
+        """The group is not asked over this connection."""
+        more = self._group_lines.take()
+        if more is not None:
+            logger.warning(
+                "%s has more than %d producer groups: %r gets no checks over it%s",
+                shown(peer),
+                count_max,
+                producer_group,
+                more,
+                extra={"action": "rocketmq_too_many_groups"},
+            )

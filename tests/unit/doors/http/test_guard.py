@@ -130,6 +130,19 @@ def test_either_of_two_tokens_lets_in_and_nothing_else() -> None:
         guard.check(with_host(b"x"))
 
 
+def test_wrong_tokens_are_told_in_the_log_and_do_not_fill_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Thousands of guesses a second left no trace at all."""
+    guard = Guard(tokens=(b"s3cret",), hosts=None)
+    for token in (b"guess", b""):
+        for _ in range(50):
+            with pytest.raises(Unauthorized):
+                guard.check(with_host(b"x", half_token=token))
+    assert caplog.messages == ["a request with a wrong token was refused"] * 10
+    assert "guess" not in caplog.text
+
+
 def test_a_bearer_token_counts_only_where_it_is_taken() -> None:
     bearer = with_host(b"x", authorization=b"Bearer s3cret")
     Guard(tokens=(b"s3cret",), hosts=None, takes_bearer=True).check(bearer)

@@ -114,6 +114,26 @@ async def test_a_bug_is_an_answer_and_a_line_with_its_trace(
     assert stage.doors[0].snapshot().in_flight_count == 0
 
 
+async def test_strangers_do_not_fill_the_log(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Each bad frame was a line: 0.9 MB in three seconds."""
+    door = await stage.open()
+    for _ in range(30):
+        client = await stage.client(door)
+        client.raw(b"\xff" * 64)
+        await asyncio.wait_for(client.closed.wait(), DEADLINE_S)
+    said = [text for text in caplog.messages if "is closed: what it sends cannot be read" in text]
+    assert len(said) == 10
+
+
+async def test_a_client_with_far_too_many_groups_does_not_fill_it_either(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await stage.client(await stage.open(limits={"group_count_max": 2}))
+    assert (await client.heartbeat(*(f"g{n}" for n in range(50)))).code == 0
+    assert [link.producer_group for link in stage.desk.links] == ["g0", "g1"]
+    assert len([text for text in caplog.messages if "gets no checks over it" in text]) == 10
+
+
 # -- time and number -----------------------------------------------------------------------------
 
 
