@@ -1,8 +1,11 @@
 """The shipped sidecar as a process: bad topics, a Kafka that comes and goes, kills and stops."""
 
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Self
 
 import pytest
@@ -119,6 +122,38 @@ def test_a_stop_under_load_is_quick_loses_nothing_and_leaves_no_kafka_transactio
     assert before
     assert len(seen) == len(set(seen))
     assert set(shoppers.committed) <= set(seen)
+
+
+def test_strangers_at_the_admin_door_stop_neither_probes_nor_transactions(
+    kafka: Any, tmp_path: Path
+) -> None:
+    """Half-sent requests, and headers without an end; under a natural key of 128 characters."""
+    topic = fresh_name("orders")
+    prefix = prepare_topics(kafka.bootstrap, topic)
+    sidecar = Sidecar(
+        kafka.bootstrap,
+        tmp_path,
+        HALFHITCH_TOPICS_PREFIX=prefix,
+        HALFHITCH_HANDLE_KEY=token_hex(64),
+        HALFHITCH_AUTH_TOKENS="t" * 16,
+    )
+    with sidecar, ExitStack() as crowd:
+        sidecar.wait_ready()
+        for number in range(530):
+            stranger = socket.create_connection(("127.0.0.1", sidecar.admin_port), timeout=20)
+            crowd.enter_context(stranger)
+            stranger.sendall(b"GET /li" if number < 520 else b"GET / HTTP/1.1\r\nA: ")
+            with suppress(OSError):  # refused at its bound, and cut off when it goes on
+                while number >= 520:
+                    stranger.sendall(b"x" * 100_000)
+        with TransactionProducer("g", sidecar.address, token="t" * 16) as producer:
+            for _ in range(20):
+                assert sidecar.ask("/livez")[0] == 204
+                assert sidecar.ask("/readyz")[0] == 204
+                with producer.transaction() as tx:
+                    tx.send(topic, b"one")
+        assert sidecar.terminate() == 0
+    assert "Traceback" not in sidecar.log.read_text()
 
 
 @pytest.mark.parametrize(
