@@ -78,18 +78,13 @@ class AdminDoor:
             handlers |= operating_handlers(operations)
             routes += OPERATED
         self._limits = limits
-        self._load = Load()
-        self._dispatcher = Dispatcher(
-            router=Router(routes, not_found=_NOT_FOUND),
-            handler_of=handlers.__getitem__,
-            # Scrapers can send a bearer token, while few can send a header of our own.
-            guard=Guard(
-                tokens=checked_tokens(tokens),
-                hosts=hosts_allowed(host, allowed_hosts),
-                takes_bearer=True,
-            ),
-            load=self._load,
-            limits=limits,
+        self._router = Router(routes, not_found=_NOT_FOUND)
+        self._handlers = handlers
+        # Scrapers can send a bearer token, while few can send a header of our own.
+        self._guard = Guard(
+            tokens=checked_tokens(tokens),
+            hosts=hosts_allowed(host, allowed_hosts),
+            takes_bearer=True,
         )
         self._listening: Listening | None = None
 
@@ -102,11 +97,19 @@ class AdminDoor:
         """Listen. Raises ConfigurationError when the address cannot be bound."""
         listener = self._bind()
         self._port = listener.getsockname()[1]
+        load = Load()
+        dispatcher = Dispatcher(
+            router=self._router,
+            handler_of=self._handlers.__getitem__,
+            guard=self._guard,
+            load=load,
+            limits=self._limits,
+        )
         self._listening = Listening(
-            limits=self._limits, load=self._load, backlog=_BACKLOG, makes_room=True
+            limits=self._limits, load=load, backlog=_BACKLOG, makes_room=True
         )
         self._listening.start()
-        await self._listening.on_socket(self._dispatcher, listener)
+        await self._listening.on_socket(dispatcher, listener)
 
     async def stop(self) -> None:
         """Answer what is under way, then close. Does nothing when not started."""
@@ -128,6 +131,7 @@ class AdminDoor:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            listener.listen(_BACKLOG)  # only now the port is ours
         except OSError as error:
             listener.close()
             raise self._cannot_bind(error) from error

@@ -1,6 +1,7 @@
 """The admin door over a real socket: probes for everybody, the rest for those with a token."""
 
 import asyncio
+import errno
 import http.client
 import json
 import logging
@@ -273,11 +274,30 @@ async def test_a_port_in_use_is_told_with_the_setting() -> None:
         await AdminDoor(FakeSystem(), Metrics(), (), "no.such.host.invalid", 0, ()).start()
 
 
+async def test_a_port_that_somebody_takes_between_binding_and_listening_is_told_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def taken(*_: object) -> None:
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, ())
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "listen", taken)
+        with pytest.raises(ConfigurationError, match=r"admin\.port.*in use"):
+            await door.start()
+    await door.start()
+    await door.stop()
+
+
 async def test_starting_and_stopping_leaves_signals_and_the_port_as_they_were() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, ())
     await door.stop()
     await door.start()
+    connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=10)
+    await asyncio.to_thread(connection.request, "GET", "/livez")
+    assert (await asyncio.to_thread(connection.getresponse)).status == 204
+    connection.close()
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
     port = door.port
     assert port > 0
