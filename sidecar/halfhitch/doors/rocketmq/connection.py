@@ -334,8 +334,8 @@ class Connection:
             return
         if self._load.is_draining:
             return
-        if len(self._links) >= self._limits.group_count_max:
-            self._load.say_too_many_groups(self._peer, self._limits.group_count_max, producer_group)
+        if not self._load.has_place(self._limits, len(self._links)):
+            self._load.say_too_many_groups(self._limits, self._peer, producer_group)
             return
         link = RemotingLink(
             self,

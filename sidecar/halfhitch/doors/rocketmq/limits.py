@@ -29,6 +29,10 @@ class Limits:
     #: Producer groups that one connection may register.
     group_count_max: int = 256
 
+    #: Producer groups of all connections together: each takes a kilobyte or two here. As many
+    #: connections as there may be have sixteen each.
+    producer_count_max: int = 16_384
+
     #: Requests in flight at which new messages are refused (SYSTEM_BUSY). Ends still pass.
     in_flight_count_max: int = 10_000
 

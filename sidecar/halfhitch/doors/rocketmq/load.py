@@ -61,15 +61,24 @@ class Load(Holding):
                 extra={"action": "rocketmq_connection_closed"},
             )
 
-    def say_too_many_groups(self, peer: Host, count_max: int, producer_group: str) -> None:
+    def has_place(self, limits: Limits, group_count: int) -> bool:
+        """Whether a connection that has so many producer groups may register one more."""
+        return (
+            group_count < limits.group_count_max
+            and self.stats.producer_count < limits.producer_count_max
+        )
+
+    def say_too_many_groups(self, limits: Limits, peer: Host, producer_group: str) -> None:
         """The group is not asked over this connection."""
         more = self._group_lines.take()
         if more is not None:
             logger.warning(
-                "%s has more than %d producer groups: %r gets no checks over it%s",
-                shown(peer),
-                count_max,
+                "producer group %r gets no checks over the connection of %s: a connection may have "
+                "%d groups, and all together %d%s",
                 producer_group,
+                shown(peer),
+                limits.group_count_max,
+                limits.producer_count_max,
                 more,
                 extra={"action": "rocketmq_too_many_groups"},
             )
