@@ -59,6 +59,7 @@ class App:
         settings, engine = self._settings, self.engine
         tokens = [token.reveal() for token in settings.auth.tokens]
         await engine.start()
+        self.metrics.membership(engine.membership)
         try:
             self.admin = AdminDoor(
                 engine,

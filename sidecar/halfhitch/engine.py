@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from halfhitch import __version__
 from halfhitch.adapters.callback.links import CallbackLinks
-from halfhitch.adapters.kafka import topics
+from halfhitch.adapters.kafka import clients, topics
 from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
@@ -27,7 +27,7 @@ from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.markers import KafkaMarkers
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
-from halfhitch.adapters.kafka.parked_store import KafkaParkedStore, resumer_id
+from halfhitch.adapters.kafka.parked_store import resumer_id
 from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
@@ -37,12 +37,12 @@ from halfhitch.adapters.redis.later import LaterIndex
 from halfhitch.adapters.system import SystemClock, new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.engine_clients import Appends, EngineClients
-from halfhitch.engine_opening import callbacks, held_logs, made_index, verified
+from halfhitch.engine_opening import callbacks, held_logs, made_index, parked_store, verified
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.admission import Admission
-from halfhitch.service.api import PartitionState
+from halfhitch.service.api import MembershipState, PartitionState
 from halfhitch.service.asking import Asking
 from halfhitch.service.checkback import CheckBack
 from halfhitch.service.checking.api import CheckOutcome
@@ -70,6 +70,8 @@ logger = logging.getLogger(__name__)
 
 #: Kafka is asked for a sign of life so often; readiness follows it.
 _PROBE_S: Final = 2.0
+#: While it is away: who waits for Kafka shall not wait for us.
+_PROBE_AGAIN_S: Final = 0.5
 _FLUSH_S: Final = 5.0
 #: One try at the internal topics. A stop cannot interrupt it, so it must be short; it is repeated.
 _TOPICS_WAIT_S: Final = 5.0
@@ -149,6 +151,8 @@ class Engine:
             self._clients.member,
             half_topic=names.half,
             listener=self._ownership,
+            session_s=options.session_timeout_ms / 1000,
+            kafka_answers=lambda: self._kafka_trouble is None,
             note=self._watch.note,
             on_fatal=self._fail_soon,
         )
@@ -232,21 +236,11 @@ class Engine:
         )
 
     def _operations_parts(self, inquiry: Inquiry) -> OperationsParts:
-        names = self._names
-        self._parked = KafkaParkedStore(
-            self._clients.consumer,
-            self._clients.resume_producer,
-            lambda: self._admin,
-            half_topic=names.half,
-            op_topic=names.op,
-            parked_topic=names.parked,
-            owner_group=names.owner_group,
-            transaction_timeout_ms=self._options.transaction_timeout_ms,
-        )
+        self._parked = parked_store(self._clients, self._admin, self._options)
         return OperationsParts(
             owners=self._ownership,
             decisions=self._decisions,
-            halves=KafkaHalfSearch(self._clients.consumer, self._ends, half_topic=names.half),
+            halves=KafkaHalfSearch(self._clients.consumer, self._ends, half_topic=self._names.half),
             inquiry=inquiry,
             parked=self._parked,
             index=self._index,
@@ -385,7 +379,8 @@ class Engine:
 
     async def _probe(self) -> None:
         while True:
-            await asyncio.sleep(_PROBE_S)
+            await asyncio.sleep(_PROBE_S if self._kafka_trouble is None else _PROBE_AGAIN_S)
+            clients.logger.tell_left_out()
             if not self._is_open:
                 continue
             try:
@@ -469,8 +464,9 @@ class Engine:
         """What does not work as it should, while prepares and ends do."""
         redis = None if self._index is None else self._index.trouble
         alone = [trouble for trouble in (redis, self._intake_watch.trouble) if trouble is not None]
+        owning = [*self._ownership.troubles(), *self._membership.troubles()]
         topics = [*self._watch.troubles, *self._held.troubles]
-        return [*self._ownership.troubles(), *topics, *self.intake.troubles(), *alone]
+        return [*owning, *topics, *self.intake.troubles(), *alone]
 
     def death_reasons(self) -> list[str]:
         """Why only a restart would help."""
@@ -486,6 +482,10 @@ class Engine:
     def partitions(self) -> list[PartitionState]:
         """The partitions this instance owns."""
         return self._ownership.states()
+
+    def membership(self) -> tuple[int, MembershipState | None]:
+        """How many half partitions there are (0: not known yet), and whether it may own some."""
+        return self._partition_count, self._membership.state()
 
     def info(self) -> dict[str, str | int | float | bool | None]:
         """Flat facts, safe to show."""

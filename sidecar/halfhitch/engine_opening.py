@@ -12,16 +12,18 @@ from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import inspection, topics
 from halfhitch.adapters.kafka.held_logs import HeldLogs
 from halfhitch.adapters.kafka.log_ends import LogEnds
+from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.core.model import Resolution
+from halfhitch.engine_clients import EngineClients
 from halfhitch.engine_options import EngineOptions
 from halfhitch.errors import ConfigurationError
 from halfhitch.ports import Observer, OnPost
 from halfhitch.service.checking.desk import Desk
 
-__all__ = ["callbacks", "held_logs", "made_index", "verified"]
+__all__ = ["callbacks", "held_logs", "made_index", "parked_store", "verified"]
 
 #: In one look for Kafka transactions that hang; the internal ones come first.
 _LOGS_MAX = 2_000
@@ -130,4 +132,21 @@ def made_index(
         # As long as anything can be pending, and a little longer.
         kept_s=options.owner_limits.check_rules.age_ms_max // 1000 + 3_600,
         body_bytes_max=options.message_bytes_max * 2 + topics.RECORD_OVERHEAD_BYTES,
+    )
+
+
+def parked_store(
+    clients: EngineClients, admin: AdminClient, options: EngineOptions
+) -> KafkaParkedStore:
+    """What was given up, to be looked at and put back."""
+    names = topics.InternalTopics(options.topic_prefix)
+    return KafkaParkedStore(
+        clients.consumer,
+        clients.resume_producer,
+        lambda: admin,
+        half_topic=names.half,
+        op_topic=names.op,
+        parked_topic=names.parked,
+        owner_group=names.owner_group,
+        transaction_timeout_ms=options.transaction_timeout_ms,
     )

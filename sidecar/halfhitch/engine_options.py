@@ -2,11 +2,15 @@
 
 import socket
 from dataclasses import dataclass, field
+from typing import Final
 
 from halfhitch.adapters.kafka.held_logs import HELD_AFTER_S
 from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner import OwnerLimits
+
+#: From the end of the owners until the group knows that their member joins again.
+_JOIN_AGAIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class EngineOptions:
     transaction_bytes_max: int = 33_554_432
     intake_limits: IntakeLimits = field(default_factory=IntakeLimits)
     visible_wait_s: float = 30.0
-    stop_wait_s: float = 8.0
+    stop_wait_s_max: float = 8.0
     desk_limits: DeskLimits = field(default_factory=DeskLimits)
     give_up: str = "park"
     give_up_topics: tuple[str, ...] = ()
@@ -48,3 +52,12 @@ class EngineOptions:
     producer_options: dict[str, str] = field(default_factory=dict)
     consumer_options: dict[str, str] = field(default_factory=dict)
     admin_options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stop_wait_s(self) -> float:
+        """Owners may take so long to end in good order when their partitions go to others.
+
+        The group waits for this member as long as its session (see clients.member_consumer), and
+        it has to join again in that time, too.
+        """
+        return min(self.stop_wait_s_max, self.session_timeout_ms / 1000 - _JOIN_AGAIN_S)

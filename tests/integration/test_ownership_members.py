@@ -136,7 +136,7 @@ async def test_an_owner_that_hangs_while_its_partition_is_revoked_is_left_behind
     site: Site, caplog: pytest.LogCaptureFixture, late: bool
 ) -> None:
     hang = Hang(late=late)
-    async with hanging_engine(site, hang, stop_wait_s=1.0) as first:
+    async with hanging_engine(site, hang, stop_wait_s_max=1.0) as first:
         hang.hold.set()
         for n in range(12):
             await site.run(first, site.pair(f"T{n}"), Fate.COMMITTED)

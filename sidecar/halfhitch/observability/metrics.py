@@ -27,7 +27,7 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.observability.hot import Buckets, Count, HotCounter, HotHistogram
 from halfhitch.observability.rocketmq import Numbers, RocketmqCollector
 from halfhitch.observability.table import METRICS
-from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
 from halfhitch.service.checking.api import CheckOutcome
 
 # One `_created` line beside each counter would double the output and tell nothing.
@@ -95,11 +95,16 @@ class _Family(Generic[_Child]):
 
 
 class _PartitionGauges(Collector):
-    """Turns the last snapshot of the owned partitions into gauges."""
+    """Turns the last snapshot of the owned partitions into gauges.
+
+    What an instance does not own it knows no number of, and shows none: a last known one would be a
+    lie. But that it does not own it is a number, for whoever watches over all instances.
+    """
 
     def __init__(self) -> None:
         self.states: Sequence[PartitionState] = ()
         self.unreadable: Mapping[tuple[str, int], int] = {}
+        self.membership: Callable[[], tuple[int, MembershipState | None]] = lambda: (0, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         states = self.states
@@ -108,6 +113,18 @@ class _PartitionGauges(Collector):
             for state in states:
                 family.add_metric([str(state.partition)], value_of(state))
             yield family
+        half_partitions, member = self.membership()
+        owned = _empty_family("halfhitch_partition_owned")
+        working = {s.partition for s in states if s.phase is PartitionPhase.WORKING}
+        for partition in sorted({*range(half_partitions), *(s.partition for s in states)}):
+            owned.add_metric([str(partition)], partition in working)
+        yield owned
+        if member is not None:
+            joined = _empty_family("halfhitch_membership_joined")
+            joined.add_metric([], member.is_joined)
+            outside = _empty_family("halfhitch_membership_outside_seconds")
+            outside.add_metric([], member.outside_s)
+            yield from (joined, outside)
         phases = _empty_family("halfhitch_partition_phase")
         for state in states:
             for phase in PartitionPhase:
@@ -150,7 +167,6 @@ _PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
     "halfhitch_half_replay_records": lambda state: state.half_position - state.half_watermark,
     "halfhitch_op_replay_records": lambda state: state.op_position - state.op_watermark,
     "halfhitch_owner_lag_seconds": lambda state: state.lag_s,
-    "halfhitch_partition_owned": lambda state: state.phase is PartitionPhase.WORKING,
 }
 
 
@@ -360,6 +376,11 @@ class Metrics:
     def rocketmq(self, source: Callable[[], Numbers]) -> None:
         """There is a RocketMQ door; `source` gives its numbers, on any thread."""
         self._rocketmq.source = source
+
+    def membership(self, source: Callable[[], tuple[int, MembershipState | None]]) -> None:
+        """`source` tells, on any thread, how many half partitions there are, and how this instance
+        stands in the owners' group; None if it shall own none."""
+        self._partition_gauges.membership = source
 
     def loop_lag(self, elapsed_s: float) -> None:
         """The event loop was this late."""

@@ -168,7 +168,16 @@ METRICS: dict[str, Metric] = {
         "How far the owner of the half partition is behind its logs.", "partition"
     ),
     "halfhitch_partition_owned": _gauge(
-        "1 while this instance works on the half partition, 0 while it only tries to.", "partition"
+        "1 while this instance works on the half partition, 0 while it only tries to or does not"
+        " own it. A half partition with 0 on all instances has no owner.",
+        "partition",
+    ),
+    "halfhitch_membership_joined": _gauge(
+        "1 while this instance is in the owners' group, 0 while it waits to be taken in; missing"
+        " with owner.enabled=false."
+    ),
+    "halfhitch_membership_outside_seconds": _gauge(
+        "For so long this instance has been outside the owners' group and can own nothing; 0 in it."
     ),
     "halfhitch_partition_phase": _gauge(
         "1 for the phase an owned half partition is in, 0 for the others.", "partition", "phase"

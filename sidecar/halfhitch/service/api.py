@@ -168,6 +168,14 @@ class PartitionState:
     lag_s: float = 0.0  # how far its owner is behind both logs
 
 
+@dataclass(frozen=True, slots=True)
+class MembershipState:
+    """How an instance stands in the group of owners."""
+
+    is_joined: bool  # the group has given it an assignment, perhaps an empty one
+    outside_s: float  # since it was last in the group, or began to join it; 0 while it is in
+
+
 class System(Protocol):
     """The running instance as the admin door sees it."""
 

@@ -13,7 +13,7 @@ from halfhitch.doors.rocketmq import Snapshot
 from halfhitch.errors import ForbiddenTopic
 from halfhitch.observability.metrics import GROUPS_MAX, METRICS, Metrics, error_codes
 from halfhitch.ports import Observer
-from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
 from halfhitch.service.checking.api import CheckOutcome
 
 #: Of the library: memory, CPU and garbage collection of the process.
@@ -54,6 +54,7 @@ def exercise(metrics: Metrics) -> None:
     metrics.target_away("orders", False)
     metrics.http_request("prepare", 201, 0.001)
     metrics.loop_lag(0.25)
+    metrics.membership(lambda: (2, MembershipState(is_joined=True, outside_s=0.0)))
     metrics.check_sent("orders", 0.75)
     metrics.check_settled("orders", CheckOutcome.COMMIT)
     metrics.check_settled("orders", CheckOutcome.LOST)
@@ -167,6 +168,27 @@ def test_owned_partitions_become_gauges_and_go_when_they_are_given_up() -> None:
     assert found["halfhitch_partition_phase", "partition=3,phase=failed"] == 1
     assert found["halfhitch_partition_phase", "partition=3,phase=working"] == 0
     assert ("halfhitch_half_messages", "partition=0") not in samples(metrics, state(3))
+
+
+def test_the_gauge_of_ownership_is_0_and_not_gone_for_what_is_not_owned() -> None:
+    """An alert on a line that vanishes resolves itself, and in an outage all lines vanished."""
+    metrics = Metrics()
+    metrics.membership(lambda: (4, MembershipState(is_joined=True, outside_s=0.0)))
+    found = samples(metrics, state(1), state(2, PartitionPhase.TAKING_OVER))
+    owned = [found["halfhitch_partition_owned", f"partition={p}"] for p in range(4)]
+    assert owned == [0, 1, 0, 0]
+    assert ("halfhitch_half_messages", "partition=0") not in found, "nobody here knows"
+    metrics.membership(lambda: (4, MembershipState(is_joined=False, outside_s=41.5)))
+    found = samples(metrics)
+    assert [found["halfhitch_partition_owned", f"partition={p}"] for p in range(4)] == [0] * 4
+    assert found["halfhitch_membership_joined", ""] == 0
+    assert found["halfhitch_membership_outside_seconds", ""] == 41.5
+
+
+def test_who_shall_own_nothing_has_no_gauge_that_says_it_is_outside() -> None:
+    metrics = Metrics()
+    metrics.membership(lambda: (4, None))
+    assert "halfhitch_membership_joined " not in metrics.render().decode()
 
 
 def test_values_from_callers_cannot_grow_the_output() -> None:

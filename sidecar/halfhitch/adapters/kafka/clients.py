@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
+from halfhitch.adapters.kafka.client_log import ClientLog
 from halfhitch.adapters.kafka.guard import Suspicion
 
 ConfigValue = str | int | float | bool
 Config = dict[str, ConfigValue]
 
-logger = logging.getLogger("halfhitch.kafka")
+#: Every client's; of what they all say again and again it lets little through.
+logger: Final = ClientLog(logging.getLogger("halfhitch.kafka"))
 
 #: Well below every transaction timeout: a lost connection must be noticed while there is time left.
 _SOCKET_TIMEOUT_MS = 4_000
@@ -63,7 +65,7 @@ def record_producer(config: Config) -> Producer:
 
 
 class _Listening:
-    """What librdkafka logs, heard by the producer's suspicion before it is written down.
+    """What librdkafka logs, heard by the producer's suspicion before little of it is written down.
 
     It stands where librdkafka's binding wants a logger, of which it calls `log` and nothing else.
     """
@@ -212,7 +214,11 @@ def member_consumer(
         # A rebalance is heard of at the next heartbeat: this bounds how long a partition that was
         # given up in good order waits for its next owner.
         "heartbeat.interval.ms": min(1_000, max(500, session_timeout_ms // 4)),
-        "max.poll.interval.ms": 60_000,
+        # The group waits so long for a member that has to join again, and the client, with 3 s
+        # more, for the answer when it joins. An answer can be lost when a broker comes back: until
+        # the client asks again, partitions have no owner. So it is as short as the client allows:
+        # the member polls all the time, and waits less for owners that end (EngineOptions).
+        "max.poll.interval.ms": session_timeout_ms,
         "fetch.wait.max.ms": 500,
         "queued.max.messages.kbytes": 1_024,
     }

@@ -13,6 +13,13 @@ Rules of this thread:
 With a `group.instance.id` (static membership) the partitions wait for a member that restarts within
 its session. Two processes with one id would fence each other for ever, so whoever is fenced tells
 `on_fatal` and ends: that is for a person to settle.
+
+Whoever is outside the group owns nothing. After an outage that lasts as long as the session of who
+was in it before. A joining whose answer is lost, as one can be when a broker comes back, is sent
+again by the client once a rebalance cannot last any longer (clients.py keeps that short). As a last
+resort a consumer that waits for much longer than that, while Kafka answers, is left to itself, and
+another one joins in its place. Not sooner: what was left may have joined, and hold partitions for a
+session more.
 """
 
 import logging
@@ -26,6 +33,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import ConfigurationError, HalfHitchError
+from halfhitch.service.api import MembershipState
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +42,21 @@ _POLL_S: Final = 0.2
 #: and soon at first, for in a rebalance it is refused.
 _NOTE_S: Final = 0.5
 _NOTE_S_MAX: Final = 3_600.0
+#: So many sessions are long for a joining, even for one that has to be sent again.
+_PATIENCE_SESSIONS: Final = 3
+#: Between two consumers of which the first has failed for good.
+_PAUSE_S: Final = 1.0
+_PATIENCE_S_MAX: Final = 300.0
+#: Joining takes a moment always; from then on it is told.
+_TOLD_S: Final = 5.0
 
 
 def _no_note() -> TopicPartition | None:
     return None
+
+
+def _on_a_thread(close: Callable[[], None]) -> None:
+    threading.Thread(target=close, name="membership-left", daemon=True).start()
 
 
 class Listener(Protocol):
@@ -62,10 +81,15 @@ class GroupMembership:
         *,
         half_topic: str,
         listener: Listener,
+        session_s: float,
+        kafka_answers: Callable[[], bool] = lambda: True,
         note: Callable[[], TopicPartition | None] = _no_note,
         on_fatal: Callable[[HalfHitchError], None] = lambda _: None,
+        now_s: Callable[[], float] = time.monotonic,
+        leave_to_itself: Callable[[Callable[[], None]], None] = _on_a_thread,
     ) -> None:
-        """`note`: an offset that the group keeps for us, see topology.py."""
+        """`note`: an offset that the group keeps for us, see topology.py. `leave_to_itself` runs
+        what closes a consumer that may hang, without waiting for it."""
         self._make_consumer = make_consumer
         self._half_topic = half_topic
         self._listener = listener
@@ -73,14 +97,26 @@ class GroupMembership:
         self._note_due_s = 0.0
         self._note_wait_s = _NOTE_S
         self._on_fatal = on_fatal
+        self._now_s = now_s
+        self._leave_to_itself = leave_to_itself
+        self._consumer: Consumer | None = None
         self._owned: set[int] = set()
         self._metadata: Any = None
+        # The name under which the group has last given us an assignment, be it an empty one. The
+        # client forgets its name when it has lost its session, even if there was nothing to lose.
+        self._joined_as: str | None = None
+        self._outside_since_s: float | None = now_s()
+        self._kafka_answers = kafka_answers
+        self._patience_s_min = _PATIENCE_SESSIONS * session_s
+        self._patience_s = self._patience_s_min
+        self._waiting_since_s = 0.0  # for a join, while Kafka answers
         self._stopping = threading.Event()
         self.trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
 
     def start(self) -> None:
         """Join the group."""
+        self._outside_since_s = self._now_s()
         self._thread.start()
 
     def stop(self, wait_s: float) -> None:
@@ -107,25 +143,72 @@ class GroupMembership:
         """False when the thread has died: only a restart helps then."""
         return self._thread.is_alive()
 
+    def state(self) -> MembershipState | None:
+        """How it stands in the group; None before `start`."""
+        if self._thread.ident is None:
+            return None
+        since_s = self._outside_since_s
+        if since_s is None:
+            return MembershipState(is_joined=True, outside_s=0.0)
+        return MembershipState(is_joined=False, outside_s=max(0.0, self._now_s() - since_s))
+
+    def troubles(self) -> list[str]:
+        """Why this instance owns nothing, where it should wonder; a sentence at most.
+
+        In the group with nothing assigned is no trouble: there may be more instances than half
+        partitions.
+        """
+        state = self.state()
+        if state is None or state.outside_s < _TOLD_S:
+            return []
+        waiting = f"it has been waiting for {state.outside_s:.0f} s to be taken into their owners'"
+        return [f"this instance owns no half partition: {waiting} group by Kafka's coordinator"]
+
     def _run(self) -> None:
         while not self._stopping.is_set():
-            consumer = self._make_consumer()
+            consumer = self._consumer = self._make_consumer()
+            self._waiting_since_s = self._now_s()
             consumer.subscribe(
                 [self._half_topic],
                 on_assign=self._assigned,
                 on_revoke=self._revoked,
                 on_lost=self._lost,
             )
+            is_stuck = False
             try:
-                while not self._stopping.is_set() and self._poll(consumer):
-                    pass
+                while not is_stuck and not self._stopping.is_set() and self._poll(consumer):
+                    is_stuck = self._is_stuck()
             finally:
-                consumer.close()  # revokes what is left, through the callback
-                self._lose_the_rest()
-            self._stopping.wait(1.0)
+                if is_stuck:
+                    self._give_up(consumer)
+                else:
+                    consumer.close()  # revokes what is left, through the callback
+                    self._lose_the_rest()
+            if not is_stuck:
+                self._stopping.wait(_PAUSE_S)
+
+    def _is_stuck(self) -> bool:
+        """Kafka is there, and the group has taken longer than any joining takes."""
+        now_s = self._now_s()
+        if self._joined_as is not None or not self._kafka_answers():
+            self._waiting_since_s = now_s
+        return now_s - self._waiting_since_s > self._patience_s
+
+    def _give_up(self, consumer: Consumer) -> None:
+        """Its request is still with Kafka, so to close it would take as long as a request may."""
+        logger.warning(
+            "the owners' group has not answered for %.0f s: joining it anew",
+            self._patience_s,
+            extra={"action": "membership_anew"},
+        )
+        # A group that is slow, not forgetful, must not be disturbed again and again.
+        self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
+        self._consumer = None
+        self._leave_to_itself(consumer.close)
 
     def _lose_the_rest(self) -> None:
         """A consumer that has failed for good closes without a word of what it had."""
+        self._is_outside()
         if self._owned:
             partitions, self._owned = sorted(self._owned), set()
             self._listener.lost(partitions)
@@ -142,9 +225,20 @@ class GroupMembership:
             if error.code() == KafkaError._FATAL or error.fatal():
                 self._fatal(error)
                 return False
+        if self._joined_as is not None and consumer.memberid() != self._joined_as:
+            self._is_outside()
         self._take_metadata(consumer)
         self._keep_note(consumer)
         return True
+
+    def _is_inside(self, consumer: Consumer) -> None:
+        self._joined_as, self._outside_since_s = consumer.memberid(), None
+        self._patience_s = self._patience_s_min
+        self.trouble = None
+
+    def _is_outside(self) -> None:
+        if self._joined_as is not None:
+            self._joined_as, self._outside_since_s = None, self._now_s()
 
     def _fatal(self, error: Any) -> None:
         if "group.instance.id" not in error.str() or self._stopping.is_set():
@@ -161,9 +255,9 @@ class GroupMembership:
     def _keep_note(self, consumer: Consumer) -> None:
         """Only an owner may: a group takes offsets from its members alone."""
         note = self._note()
-        if note is None or not self._owned or time.monotonic() < self._note_due_s:
+        if note is None or not self._owned or self._now_s() < self._note_due_s:
             return
-        self._note_due_s = time.monotonic() + self._note_wait_s
+        self._note_due_s = self._now_s() + self._note_wait_s
         self._note_wait_s = min(2 * self._note_wait_s, _NOTE_S_MAX)
         try:
             consumer.commit(offsets=[note], asynchronous=True)
@@ -177,6 +271,8 @@ class GroupMembership:
             logger.debug("no group metadata: %s", describe(error))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:
+            return  # it was left to itself, and gives them back while it closes
         # Nothing is read, but without an offset the client would look for a stored one, and at one
         # that was trimmed away it would find something wrong.
         consumer.incremental_assign(
@@ -185,17 +281,22 @@ class GroupMembership:
         if partitions:
             consumer.pause(partitions)
         self._take_metadata(consumer)
-        self.trouble = None
+        self._is_inside(consumer)
         self._owned |= {p.partition for p in partitions}
         self._note_due_s, self._note_wait_s = 0.0, _NOTE_S
         self._listener.assigned([p.partition for p in partitions])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         self._owned -= {p.partition for p in partitions}
         self._listener.revoked([p.partition for p in partitions])
         consumer.incremental_unassign(partitions)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:
+            return
+        self._is_outside()
         logger.warning(
             "half partitions %s were lost: this instance was not heard of in time",
             sorted(p.partition for p in partitions),

@@ -60,7 +60,8 @@ def native_log(level: int, facility: str, line: str) -> None:
     """A line of librdkafka, whose levels are syslog's."""
     logger.log(
         logging.ERROR if level <= 3 else logging.WARNING if level == 4 else logging.INFO,
-        "%s %s",
+        "%s [%s] %s",
         facility,
+        "native#producer",
         line,
     )

@@ -75,7 +75,7 @@ class Group:
         """Everybody has to join again, with what he owns."""
         self._timeline.count["rebalances"] += 1
         self._is_rebalancing = True
-        self._until_ms = self._timeline.now_ms + 60_000
+        self._until_ms = self._timeline.now_ms + self._session_ms
         for member in self.members.values():
             member.has_joined = False
 
@@ -216,6 +216,11 @@ class MemberConsumer:
             self.owned |= set(added)
             self._on["on_assign"](self, [TopicPartition(HALF, p) for p in added])
         self.is_busy = self._news is not None
+
+    def memberid(self) -> str | None:
+        """As the client knows it: of a session that has ended it knows nothing any more."""
+        member = self._member
+        return None if member is None else member.name
 
     def consumer_group_metadata(self) -> tuple[str, int]:
         member = self._member

@@ -146,7 +146,14 @@ class Instance:
             self.consumer = consumer()
             return self.consumer
 
-        self.membership = GroupMembership(make_consumer, half_topic=HALF, listener=self.ownership)
+        self.membership = GroupMembership(
+            make_consumer,
+            half_topic=HALF,
+            listener=self.ownership,
+            session_s=world.plan.session_ms / 1000,
+            now_s=lambda: world.timeline.now_ms / 1000,
+            leave_to_itself=lambda close: close(),
+        )
         flag: Any = Flag(world.tasks)
         self.membership._stopping = flag
         world.tasks.start(self.process, self._member)
