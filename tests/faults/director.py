@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faults import outages
 from faults.kit.judging import HOLD_MS_MAX, judge
 from faults.kit.scenarios import SCENARIOS, Scenario, mix
 from faults.kit.stage import SESSION_TIMEOUT_MS, Stage
@@ -176,7 +177,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print("\n".join(f"{s.name}: {s.row}, {s.column}" for s in SCENARIOS.values()))
         return 0
     red_count = 0 if arguments.report_only else _run_all(chosen(arguments), arguments.seed)
-    write_report(arguments.report, recorded(), LIMITS_S)
+    write_report(arguments.report, recorded(), LIMITS_S, outages.recorded())
     return 1 if red_count else 0
 
 

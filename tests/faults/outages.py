@@ -89,6 +89,13 @@ class Outage:
         )
 
 
+def recorded() -> list[Outage]:
+    """All that are on record."""
+    if not RECORD.exists():
+        return []
+    return [Outage(**json.loads(line)) for line in RECORD.read_text().splitlines() if line]
+
+
 def plan(count: int, seed: int) -> Iterator[tuple[str, float]]:
     """Kind and length: most are short, one in eight is of one to two minutes."""
     dice = random.Random(seed)

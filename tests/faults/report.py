@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from faults.kit.scenarios import COLUMNS, CRASH, MIX, NOT_RUN, ROWS, SCENARIOS, STOP
+from faults.outages import LIMIT_S, SESSION_S, Outage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,11 +115,13 @@ In these runs the session timeout is 6 s and the Kafka transaction timeout 10 s.
 """
 
 
-def write_report(path: Path, runs: list[Run], limits_s: dict[str, float]) -> None:
+def write_report(
+    path: Path, runs: list[Run], limits_s: dict[str, float], outages: list[Outage]
+) -> None:
     """The whole page."""
     done = [run for run in runs if run["verdict"] != "not run"]
-    parts = [INTRO, *_figures(done, limits_s), *_promises(done), *_components(done, runs)]
-    parts += [*_reds(done), *_scenarios(runs)]
+    parts = [INTRO, *_figures(done, limits_s), *_outages(outages)]
+    parts += [*_promises(done), *_components(done, runs), *_reds(done), *_scenarios(runs)]
     path.write_text("\n".join(parts).rstrip() + "\n")
 
 
@@ -158,6 +162,42 @@ def _figures(runs: list[Run], limits_s: dict[str, float]) -> list[str]:
         worst = _worst(having, name)
         if worst is not None:
             lines.append(f"| {name} | {len(having)} | {worst:.1f} s | {limit_s:g} s |")
+    return [*lines, ""]
+
+
+def _outages(outages: list[Outage]) -> list[str]:
+    """Of outages.py: how soon everything is owned again."""
+    if not outages:
+        return []
+    lines = [
+        "## Outages of Kafka",
+        "",
+        (
+            f"`python tests/faults/outages.py` takes away all brokers, {len(outages)} times for"
+            f" {min(o.length_s for o in outages):.0f} to {max(o.length_s for o in outages):.0f} s,"
+            " by SIGKILL or SIGSTOP, from sidecars with four half partitions and a session timeout"
+            f" of {SESSION_S:g} s. Seconds count from Kafka's return until every half partition had"
+            f" a working owner ({LIMIT_S:g} s are allowed) and had carried one more transaction."
+            " Owned: the median; all others are the worst ones. Untold: for so long something had no"
+            " owner and no instance said so (joining takes a moment always, and is told after 5 s)."
+            " Lines: of a sidecar's log. Load: of the machine, which has two processors."
+        ),
+        "",
+        "| brokers | sidecars | outages | red | owned | worst | carried | untold | lines | load |",
+        "|---" * 10 + "|",
+    ]
+    by_site: dict[tuple[int, int], list[Outage]] = defaultdict(list)
+    for outage in outages:
+        by_site[outage.broker_count, outage.sidecar_count].append(outage)
+    for (brokers, sidecars), found in sorted(by_site.items()):
+        owned = [o.owned_s for o in found if o.owned_s is not None]
+        carries = [o.forwards_s for o in found if o.forwards_s is not None]
+        lines.append(
+            f"| {brokers} | {sidecars} | {len(found)} | {sum(o.is_red for o in found) or ''} |"
+            f" {median(owned):.1f} s | {max(owned):.1f} s | {max(carries):.1f} s |"
+            f" {max(o.silent_s for o in found):.1f} s | {max(max(o.lines) for o in found)} |"
+            f" {max(o.machine_load for o in found):.0f} |"
+        )
     return [*lines, ""]
 
 
