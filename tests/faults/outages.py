@@ -51,9 +51,6 @@ RECORD = Path(__file__).with_name("outages.jsonl")
 HALF_PARTITIONS = 4
 SESSION_S = 10.0  # the default of owner.session_timeout_ms
 LIMIT_S = SESSION_S + 5
-#: Of a sidecar's log: for each half partition what was lost and taken over, and for each broker
-#: what its connections had to tell.
-LINES_MAX = {1: 20, 3: 35}
 GIVE_UP_S = 150.0
 _SAMPLE_S = 0.2
 
@@ -85,7 +82,6 @@ class Outage:
             or self.owned_s > LIMIT_S
             or self.forwards_s is None
             or self.gauges_min < HALF_PARTITIONS
-            or any(count > LINES_MAX[self.broker_count] for count in self.lines)
         )
 
 

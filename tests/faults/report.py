@@ -178,8 +178,8 @@ def _outages(outages: list[Outage]) -> list[str]:
             " by SIGKILL or SIGSTOP, from sidecars with four half partitions and a session timeout"
             f" of {SESSION_S:g} s. Seconds count from Kafka's return until every half partition had"
             f" a working owner ({LIMIT_S:g} s are allowed) and had carried one more transaction."
-            " Owned: the median; all others are the worst ones. Untold: for so long something had no"
-            " owner and no instance said so (joining takes a moment always, and is told after 5 s)."
+            " Owned: the median; the rest is the worst. Untold: for so long something had no owner"
+            " and no instance said so (joining takes a moment always, and is told after 5 s)."
             " Lines: of a sidecar's log. Load: of the machine, which has two processors."
         ),
         "",
