@@ -187,7 +187,8 @@ class Cluster:
         create_topics(self._kafka.bootstrap, {topic: 1})
         sidecars = []
         for number in range(sidecar_count):
-            folder = self._folder / f"{len(self._kafka.broker_ids)}-{self._sites}-{number}"
+            name = f"{len(self._kafka.broker_ids)}-{sidecar_count}-{self._sites}-{number}"
+            folder = self._folder / name
             folder.mkdir(parents=True)
             sidecar = FaultSidecar(
                 self._kafka.bootstrap,

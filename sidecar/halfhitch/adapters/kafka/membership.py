@@ -161,8 +161,10 @@ class GroupMembership:
         state = self.state()
         if state is None or state.outside_s < _TOLD_S:
             return []
-        waiting = f"it has been waiting for {state.outside_s:.0f} s to be taken into their owners'"
-        return [f"this instance owns no half partition: {waiting} group by Kafka's coordinator"]
+        waiting = f"for {state.outside_s:.0f} s it has been waiting for Kafka's coordinator"
+        return [
+            f"this instance owns no half partition: {waiting} to take it into the owners' group"
+        ]
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -202,13 +204,13 @@ class GroupMembership:
             extra={"action": "membership_anew"},
         )
         # A group that is slow, not forgetful, must not be disturbed again and again.
-        self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
+        self._patience_s = max(self._patience_s_min, min(2 * self._patience_s, _PATIENCE_S_MAX))
         self._consumer = None
         self._leave_to_itself(consumer.close)
 
     def _lose_the_rest(self) -> None:
         """A consumer that has failed for good closes without a word of what it had."""
-        self._is_outside()
+        self._left()
         if self._owned:
             partitions, self._owned = sorted(self._owned), set()
             self._listener.lost(partitions)
@@ -226,17 +228,17 @@ class GroupMembership:
                 self._fatal(error)
                 return False
         if self._joined_as is not None and consumer.memberid() != self._joined_as:
-            self._is_outside()
+            self._left()
         self._take_metadata(consumer)
         self._keep_note(consumer)
         return True
 
-    def _is_inside(self, consumer: Consumer) -> None:
+    def _entered(self, consumer: Consumer) -> None:
         self._joined_as, self._outside_since_s = consumer.memberid(), None
         self._patience_s = self._patience_s_min
         self.trouble = None
 
-    def _is_outside(self) -> None:
+    def _left(self) -> None:
         if self._joined_as is not None:
             self._joined_as, self._outside_since_s = None, self._now_s()
 
@@ -281,7 +283,7 @@ class GroupMembership:
         if partitions:
             consumer.pause(partitions)
         self._take_metadata(consumer)
-        self._is_inside(consumer)
+        self._entered(consumer)
         self._owned |= {p.partition for p in partitions}
         self._note_due_s, self._note_wait_s = 0.0, _NOTE_S
         self._listener.assigned([p.partition for p in partitions])
@@ -296,7 +298,7 @@ class GroupMembership:
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if consumer is not self._consumer:
             return
-        self._is_outside()
+        self._left()
         logger.warning(
             "half partitions %s were lost: this instance was not heard of in time",
             sorted(p.partition for p in partitions),

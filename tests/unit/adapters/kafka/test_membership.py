@@ -187,7 +187,7 @@ def test_who_has_lost_nothing_but_its_session_is_outside_and_says_so(world: Worl
     _, outside_s, (sentence,) = world.seen[61.0]
     assert outside_s == pytest.approx(41.0, abs=0.5)
     assert "owns no half partition" in sentence
-    assert "waiting for 41 s" in sentence
+    assert "for 41 s it has been waiting" in sentence
 
 
 def test_joining_takes_a_moment_and_nobody_is_told_of_that(world: World) -> None:
