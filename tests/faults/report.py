@@ -176,11 +176,12 @@ def _outages(outages: list[Outage]) -> list[str]:
             f"`python tests/faults/outages.py` takes away all brokers, {len(outages)} times for"
             f" {min(o.length_s for o in outages):.0f} to {max(o.length_s for o in outages):.0f} s,"
             " by SIGKILL or SIGSTOP, from sidecars with four half partitions and a session timeout"
-            f" of {SESSION_S:g} s. Seconds count from Kafka's return until every half partition had"
-            f" a working owner ({LIMIT_S:g} s are allowed) and had carried one more transaction."
-            " Owned: the median; the rest is the worst. Untold: for so long something had no owner"
-            " and no instance said so (joining takes a moment always, and is told after 5 s)."
-            " Lines: of a sidecar's log. Load: of the machine, which has two processors."
+            f" of {SESSION_S:g} s. Seconds count from Kafka's return. Owned: until every half"
+            f" partition had a working owner, the median and the worst; {LIMIT_S:g} s are allowed."
+            " The rest is the worst, too. Carried: until each had made a transaction visible, for"
+            " which Kafka may first have to abort what the outage left open. Untold: for so long"
+            " something had no owner and no instance said so; joining takes a moment always, and is"
+            " told after 5 s. Lines: of a sidecar's log. Load: of the machine, of two processors."
         ),
         "",
         "| brokers | sidecars | outages | red | owned | worst | carried | untold | lines | load |",
