@@ -116,8 +116,8 @@ class Observer(Protocol):
     def garbage(self, topic_role: str, count: int) -> None:
         """Unreadable records were passed over; topic_role is "half" or "op"."""
 
-    def parked(self, count: int) -> None:
-        """Committed transactions were parked: a target will never take them."""
+    def parked(self, transaction_count: int, message_count: int) -> None:
+        """Transactions were parked: undeliverable, or given up undecided."""
 
     def kafka_transaction(
         self,
@@ -127,7 +127,10 @@ class Observer(Protocol):
         forwarded_count: int,
         dropped_count: int,
     ) -> None:
-        """The owner ended a Kafka transaction; outcome is "ok", "fail" or "unknown"."""
+        """The owner ended a Kafka transaction; outcome is "ok", "fail" or "unknown".
+
+        Both counts are messages: those for real topics, and those that nobody will ever see.
+        """
 
     def producer_recycled(self, partition: int) -> None:
         """The owner's producer was replaced: a request of it might still be on its way."""
@@ -138,8 +141,11 @@ class Observer(Protocol):
     def unreadable(self, counts: Mapping[tuple[str, int], int]) -> None:
         """Records that exist and that read_committed readers are not given yet, by log."""
 
-    def forwarded_after(self, elapsed_s: float) -> None:
-        """One transaction became visible this long after its decision was stored (broker time)."""
+    def forwarded_after(self, elapsed_s: float, transaction_count: int) -> None:
+        """So many commits became visible this long after they were stored.
+
+        Stored by the broker's clock, visible by ours: below 0 where they differ.
+        """
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over: fenced, both logs read to their ends."""

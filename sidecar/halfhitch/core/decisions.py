@@ -4,7 +4,14 @@ from typing import Final
 
 from halfhitch.core.accounts import Accounts
 from halfhitch.core.early import is_meant_for
-from halfhitch.core.model import DecisionRead, HalfRead, OpOffset, Resolution, ResolutionSource
+from halfhitch.core.model import (
+    DecisionRead,
+    HalfRead,
+    OpOffset,
+    Resolution,
+    ResolutionSource,
+    TimestampMs,
+)
 from halfhitch.core.states import State, Trigger
 from halfhitch.core.transaction import Transaction
 
@@ -27,8 +34,8 @@ class Decisions(Accounts):
         if event.born is not None:
             self.checks.decided(transaction)
             transaction.carries_decision = True
-            op_offset = OpOffset(self._marks.op_position)
-            self._decide(transaction, event.born, event.born_count, op_offset)
+            place = OpOffset(self._marks.op_position), event.stored_at_ms
+            self._decide(transaction, event.born, event.born_count, place)
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
         if event.resolution is _PARK and event.op_offset <= transaction.fence:
@@ -52,7 +59,8 @@ class Decisions(Accounts):
         if event.is_about_all and event.resolution is _COMMIT:
             covered_count = max(covered_count, *(i + 1 for i, _ in transaction.messages()), 0)
             transaction.covers_all = True
-        self._decide(transaction, event.resolution, covered_count, event.op_offset)
+        place = event.op_offset, event.stored_at_ms
+        self._decide(transaction, event.resolution, covered_count, place)
 
     def _extend(self, transaction: Transaction, event: DecisionRead) -> None:
         """Among equal commits the one that covers most counts, until the done mark fixes it."""
@@ -66,9 +74,9 @@ class Decisions(Accounts):
         transaction: Transaction,
         resolution: Resolution,
         covered_count: int,
-        op_offset: OpOffset,
+        place: tuple[OpOffset, TimestampMs],
     ) -> None:
-        transaction.decide(resolution, covered_count, op_offset)
+        transaction.decide(resolution, covered_count, *place)
         self._decided_count += 1
         self._marks.decided(transaction)
         if transaction.is_whole:

@@ -58,6 +58,7 @@ class Transaction:
         "copies",
         "covered_count",
         "covers_all",
+        "decided_ms",
         "decided_op_offset",
         "due_ms",
         "fence",
@@ -90,6 +91,7 @@ class Transaction:
         self.covers_all = False  # the commit is about every message there is
         self.carries_decision = False  # its halves say how it is decided; no op record is needed
         self.decided_op_offset = OpOffset(-1)
+        self.decided_ms = TimestampMs(0)  # broker time of the decision
         self.size_bytes = 0
         self.parked = False  # by the step under way: it goes to the parked topic instead
         self.missing_count = 0  # halves that were appended anew and not read back yet
@@ -113,11 +115,18 @@ class Transaction:
             )
         self.state = state
 
-    def decide(self, resolution: Resolution, covered_count: int, op_offset: OpOffset) -> None:
+    def decide(
+        self,
+        resolution: Resolution,
+        covered_count: int,
+        op_offset: OpOffset,
+        stored_at_ms: TimestampMs,
+    ) -> None:
         """Note the winning decision; the state is moved by the caller."""
         self.resolution = resolution
         self.covered_count = covered_count
         self.decided_op_offset = op_offset
+        self.decided_ms = stored_at_ms
 
     def extend(self, covered_count: int, *, covers_all: bool) -> bool:
         """An equal commit covers more, perhaps; gives whether this one covers more now."""

@@ -2,7 +2,8 @@
 
 They count in plain Python and are turned into metrics when somebody looks: the library's own take
 a lock for each number, and were an eighth of what a transaction costs at the RocketMQ door. To be
-told on one thread only; a reader on another thread may see one number a moment older than the rest.
+told on one thread, or under a lock of the teller's; a reader on another thread may see one number a
+moment older than the rest.
 """
 
 from bisect import bisect_left
@@ -58,10 +59,10 @@ class Buckets:
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """Count one, or so many that are alike."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
 
     def cumulated(self) -> list[tuple[str, float]]:
         """As the text format wants them."""

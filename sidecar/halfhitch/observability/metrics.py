@@ -196,10 +196,12 @@ class Metrics:
         self._decide_s = self._hot_histogram("halfhitch_decide_seconds")
         self._ended: dict[tuple[Resolution, ResolutionSource], tuple[Count, Buckets]] = {}
         self._end_refused = _Family(counter("halfhitch_end_refused_total"), codes)
-        self._visible_s = histogram("halfhitch_visible_latency_seconds")
+        self._visible_s = self._hot_histogram("halfhitch_visible_latency_seconds").line()
+        self._visible_lock = threading.Lock()  # each owner has a thread of its own
         self._committed = counter("halfhitch_commit_messages_total")
         self._rolled_back = counter("halfhitch_rollback_messages_total")
         self._parked = counter("halfhitch_parked_transactions_total")
+        self._parked_messages = counter("halfhitch_parked_messages_total")
         self._kafka_transactions = _Family(
             counter("halfhitch_kafka_transactions_total"), _PARTITIONS, _OUTCOMES
         )
@@ -289,9 +291,10 @@ class Metrics:
         """Unreadable records were passed over."""
         self._garbage(topic_role).inc(count)
 
-    def parked(self, count: int) -> None:
-        """Committed transactions were parked."""
-        self._parked.inc(count)
+    def parked(self, transaction_count: int, message_count: int) -> None:
+        """Transactions were parked."""
+        self._parked.inc(transaction_count)
+        self._parked_messages.inc(message_count)
 
     def kafka_transaction(
         self,
@@ -322,9 +325,10 @@ class Metrics:
         """What is hidden from readers now."""
         self._partition_gauges.unreadable = counts
 
-    def forwarded_after(self, elapsed_s: float) -> None:
-        """One transaction became visible this long after its decision was stored."""
-        self._visible_s.observe(max(0.0, elapsed_s))
+    def forwarded_after(self, elapsed_s: float, transaction_count: int) -> None:
+        """So many commits became visible this long after they were stored."""
+        with self._visible_lock:
+            self._visible_s.observe(max(0.0, elapsed_s), transaction_count)
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over."""

@@ -71,7 +71,9 @@ METRICS: dict[str, Metric] = {
     ),
     "halfhitch_end_refused_total": _counter("Ends answered with an error.", "code"),
     "halfhitch_visible_latency_seconds": _histogram(
-        "From a stored commit until its messages were visible, on the broker's clock.", _WAIT_S
+        "From a commit's broker time until its messages were visible, by this machine's clock; one "
+        "sample for each committed transaction. Clocks that differ shift it, at most down to 0.",
+        _WAIT_S,
     ),
     # The check-back.
     "halfhitch_checks_sent_total": _counter("Checks handed to a producer."),
@@ -103,10 +105,13 @@ METRICS: dict[str, Metric] = {
     ),
     # What the owner of a half partition does.
     "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
-    "halfhitch_rollback_messages_total": _counter("Half messages dropped, never to be seen."),
-    "halfhitch_parked_transactions_total": _counter(
-        "Committed transactions parked because a target will never take their messages."
+    "halfhitch_rollback_messages_total": _counter(
+        "Messages dropped, never to be seen: rolled back, or not covered by their commit."
     ),
+    "halfhitch_parked_transactions_total": _counter(
+        "Transactions moved to the parked topic: undeliverable, incomplete, or given up undecided."
+    ),
+    "halfhitch_parked_messages_total": _counter("Messages of these transactions."),
     "halfhitch_kafka_transactions_total": _counter(
         "Kafka transactions of the owner, by how they ended.", "partition", "outcome"
     ),

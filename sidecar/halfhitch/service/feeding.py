@@ -57,8 +57,6 @@ class Feed:
         self._newest_half_ms = 0
         #: Of the half read last: a broker's clock may have been set back.
         self.last_half_ms = 0
-        #: Read since the owner's last step.
-        self.oldest_op_ms: int | None = None
         # Broker time: the newest record's, plus what has passed here since it was read.
         self._log_time_ms = 0
         self._log_time_read_s = 0.0
@@ -101,8 +99,6 @@ class Feed:
         self._feed_waiting(ledger)
         if garbage:
             self._observer.garbage("op", garbage)
-        if ops and self.oldest_op_ms is None:
-            self.oldest_op_ms = ops[0].timestamp()[1]
         newest = ops[-1] if ops else halves[-1] if halves else None
         if newest is not None:
             self._log_time_ms = max(self._log_time_ms, newest.timestamp()[1])

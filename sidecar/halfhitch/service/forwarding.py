@@ -59,8 +59,8 @@ class Forwarder:
         self._check_count_max = check_count_max
         self._condemned: dict[Identity, str] = {}
         self._owners: list[Identity] = []  # of each record of the last step
-        #: Of those, how many go to their real topics.
-        self.forwarded_count = 0
+        #: Of those, how many go to their real topics, and how many to the parked topic.
+        self.forwarded_count = self.parked_count = 0
         #: How many messages the next step may have: less while the culprit is looked for.
         self.messages_max = step_messages_max
 
@@ -97,7 +97,7 @@ class Forwarder:
                 result += records
                 owners += [transaction.identity] * len(records)
         self._owners = owners
-        self.forwarded_count = len(result) - parked_count
+        self.forwarded_count, self.parked_count = len(result) - parked_count, parked_count
         return result
 
     def _forwards(
@@ -186,7 +186,7 @@ class Forwarder:
             extra={"action": "transaction_parked"},
         )
 
-    def succeeded(self, step: Step, on_parked: Callable[[int], None]) -> None:
+    def succeeded(self, step: Step, on_parked: Callable[[int, int], None]) -> None:
         """The step is committed: forget what it has parked, grow again."""
         if self._condemned or any(mark.ending < 0 for mark in step.done):
             # A late copy's mark ends so too, but parks nothing: it has no resolution.
@@ -196,7 +196,7 @@ class Forwarder:
             for identity in parked:
                 self._condemned.pop(identity, None)
             if parked:
-                on_parked(len(parked))
+                on_parked(len(parked), self.parked_count)
         self.messages_max = min(self.messages_max * 2, self._messages_max)
 
     @property

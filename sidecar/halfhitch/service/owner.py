@@ -11,11 +11,10 @@ Used by one thread. Not here: threads, retries of a whole takeover (worker.py), 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import DoneMark, Identity, Resolution, Standing
+from halfhitch.core.model import DoneMark, Identity, Standing
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import (
@@ -33,14 +32,12 @@ from halfhitch.service.lag import Lag
 from halfhitch.service.pace import Pace
 from halfhitch.service.payloads import PayloadCache
 from halfhitch.service.replay import replay
+from halfhitch.service.tally import commits_by_time, dropped_count
 from halfhitch.service.topics import TopicPolicy
 from halfhitch.service.trimming import Trimmer
 from halfhitch.wire import op as op_wire
 
 logger = logging.getLogger(__name__)
-
-#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
-_ROLLBACK: Final = Resolution.ROLLBACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +241,6 @@ class PartitionOwner:
             targets = forwards + self.checkback.records(step, payload)
         ops = op_wire.write_step(step.all_done, step.conflicts)
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
-        dropped = sum(1 for t in step.transactions if t.resolution is _ROLLBACK)
         took_s = self._clock.monotonic_s() - began_s
         self.pace.stepped(len(step.transactions), took_s)
         self._observer.kafka_transaction(
@@ -252,7 +248,7 @@ class PartitionOwner:
             result.outcome.value,
             took_s,
             self._forwarder.forwarded_count,
-            dropped,
+            dropped_count(step),
         )
         if result.outcome is WriteOutcome.UNKNOWN:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
@@ -304,10 +300,10 @@ class PartitionOwner:
             self._observer.conflict(conflict.kind, 1)
         self._on_done(self.partition, step.done)
         reached("after_told")
-        oldest_op_ms, self._feed.oldest_op_ms = self._feed.oldest_op_ms, None
-        if oldest_op_ms is not None:
+        wall_ms = self._clock.wall_ms()
+        for decided_ms, count in commits_by_time(step).items():
             # The broker's clock against ours: good enough for a dashboard, used for nothing else.
-            self._observer.forwarded_after((self._clock.wall_ms() - oldest_op_ms) / 1000)
+            self._observer.forwarded_after((wall_ms - decided_ms) / 1000, count)
         self._trimmer.committed(step.half_watermark, step.op_watermark)
 
     # -- what is known ---------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class RunReader:
         for message in self._read(self._topic, _COMMITTED, self._begins):
             account.seen(message.value(), _id(message))
         told = Told(
-            prepared_count=self._side.count_of("halfhitch_prepared_transactions_total"),
+            prepared_count=self._side.count_of("halfhitch_prepared_messages_total"),
             rolled_back_count=self._side.count_of("halfhitch_rollback_messages_total"),
             pending_count=pending_count,
             left_count=self._left_count,

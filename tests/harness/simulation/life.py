@@ -58,7 +58,7 @@ class Observed:
     def renewed(self, count: int) -> None:
         self._count["renewals"] += count
 
-    def parked(self, count: int) -> None:
+    def parked(self, count: int, _message_count: int) -> None:
         self._count["undeliverable or incomplete, parked"] += count
 
     def conflict(self, kind: Any, count: int) -> None:

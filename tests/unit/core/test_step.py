@@ -29,7 +29,7 @@ def ready(
         transaction.take(index, HalfOffset(half_offset), 1)
     transaction.covered_count = covered_count
     if resolution is not None:
-        transaction.decide(resolution, covered_count, OpOffset(70))
+        transaction.decide(resolution, covered_count, OpOffset(70), TimestampMs(0))
     return transaction
 
 

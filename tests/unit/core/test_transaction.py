@@ -58,7 +58,7 @@ def with_halves(*indexes: int) -> Transaction:
 
 
 def decided(transaction: Transaction, resolution: Resolution, covered_count: int) -> Transaction:
-    transaction.decide(resolution, covered_count, OpOffset(9))
+    transaction.decide(resolution, covered_count, OpOffset(9), TimestampMs(7))
     return transaction
 
 
@@ -245,9 +245,10 @@ def test_a_new_transaction_is_unchecked_and_has_nothing_to_deliver() -> None:
     assert (transaction.wake_ms, transaction.answer) == (-1, None)
 
 
-def test_a_decision_is_noted_with_where_it_lies() -> None:
+def test_a_decision_is_noted_with_where_and_when_it_was_stored() -> None:
     transaction = decided(with_halves(0), Resolution.COMMIT, 4)
     assert transaction.resolution is Resolution.COMMIT
     assert transaction.covered_count == 4
     assert transaction.decided_op_offset == 9
+    assert transaction.decided_ms == 7
     assert transaction.state is State.PENDING, "whoever decides also moves it"

@@ -9,7 +9,7 @@ from harness.ledger_script import identity_of
 def transaction(state: State = State.PENDING, op_offset: int = -1) -> Transaction:
     one = Transaction(identity_of("T"), state, TimestampMs(0))
     if op_offset >= 0:
-        one.decide(Resolution.COMMIT, 1, OpOffset(op_offset))
+        one.decide(Resolution.COMMIT, 1, OpOffset(op_offset), TimestampMs(0))
     return one
 
 

@@ -46,8 +46,9 @@ def exercise(metrics: Metrics) -> None:
     metrics.unknown_decisions(4)
     metrics.garbage("op", 5)
     metrics.kafka_transaction(1, "ok", 0.03, 6, 7)
-    metrics.forwarded_after(0.5)
     metrics.unreadable({("orders", 2): 23})
+    metrics.forwarded_after(0.5, 3)
+    metrics.parked(2, 5)
     metrics.takeover(1, 1.5, 8)
     metrics.producer_recycled(1)
     metrics.target_away("orders", True)
@@ -111,7 +112,10 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_commit_messages_total", ""] == 6
     assert found["halfhitch_rollback_messages_total", ""] == 7
     assert found["halfhitch_kafka_transactions_total", "outcome=ok,partition=1"] == 1
-    assert found["halfhitch_visible_latency_seconds_sum", ""] == 0.5
+    assert found["halfhitch_visible_latency_seconds_sum", ""] == 1.5
+    assert found["halfhitch_visible_latency_seconds_count", ""] == 3
+    assert found["halfhitch_parked_transactions_total", ""] == 2
+    assert found["halfhitch_parked_messages_total", ""] == 5
     assert found["halfhitch_takeovers_total", "partition=1"] == 1
     assert found["halfhitch_replayed_records_total", ""] == 8
     assert found["halfhitch_http_requests_total", "route=prepare,status=201"] == 1

@@ -43,7 +43,7 @@ def test_a_forged_half_with_a_forbidden_target_is_parked_and_stops_nobody(topic:
         "c",
     )
     assert owner.standing(identity("forged"), 0) is Standing.PARKED
-    assert twin.observer.of("parked") == [(1,)]
+    assert twin.observer.of("parked") == [(1, 1)]
 
 
 def test_a_forged_half_whose_target_does_not_parse_is_parked() -> None:

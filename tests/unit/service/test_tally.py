@@ -1,0 +1,98 @@
+"""What the owner tells dashboards: messages dropped and parked, how long commits took."""
+
+from __future__ import annotations
+
+from harness.twin import TARGETS, Twin, turn_until_idle
+
+
+def test_a_rollback_of_three_messages_was_counted_as_one() -> None:
+    twin = Twin()
+    for index in range(3):
+        twin.half("T1", index=index)
+    twin.half("T1", index=1)  # a repeated prepare
+    twin.roll_back("T1")
+    turn_until_idle(twin.working_owner())
+    ((*_, forwarded, dropped),) = twin.observer.of("kafka_transaction")
+    assert (forwarded, dropped) == (0, 3)
+
+
+def test_what_a_commit_does_not_cover_is_counted_as_dropped() -> None:
+    twin = Twin()
+    twin.half("T1")
+    twin.half("T1", index=1)
+    twin.commit("T1", covered=1)
+    turn_until_idle(twin.working_owner())
+    ((*_, forwarded, dropped),) = twin.observer.of("kafka_transaction")
+    assert (forwarded, dropped) == (1, 1)
+
+
+def test_parked_messages_are_counted_beside_their_transactions() -> None:
+    twin = Twin(allow=("orders",))
+    for index, topic in enumerate(TARGETS):
+        twin.half("T1", index=index, topic=topic)
+    twin.half("T2")
+    twin.commit("T1", covered=2)
+    twin.commit("T2")
+    turn_until_idle(twin.working_owner())
+    ((*_, forwarded, dropped),) = twin.observer.of("kafka_transaction")
+    assert (forwarded, dropped) == (1, 0)
+    assert twin.observer.of("parked") == [(1, 2)]
+
+
+# -- how long commits took -----------------------------------------------------------------------
+
+
+def test_a_commit_after_a_pause_was_said_to_have_taken_the_pause() -> None:
+    """The clock began at whatever op record came first, our own done marks included."""
+    twin = Twin()
+    owner = twin.working_owner()
+    for transaction_id in ("T1", "T2"):
+        twin.half(transaction_id)
+        twin.commit(transaction_id)
+        turn_until_idle(owner)
+        twin.clock.advance(600)
+        turn_until_idle(owner)
+    assert twin.observer.of("forwarded_after") == [(0.0, 1), (0.0, 1)]
+
+
+def test_each_commit_is_measured_from_its_own_decision() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    for transaction_id in ("T1", "T2", "T3"):
+        twin.half(transaction_id)
+    twin.commit("T1", "T2")
+    twin.clock.advance(2)
+    twin.commit("T3")
+    twin.clock.advance(1)
+    turn_until_idle(owner)
+    assert sorted(twin.observer.of("forwarded_after")) == [(1.0, 1), (3.0, 2)]
+
+
+def test_a_rollback_and_what_is_parked_say_nothing_of_how_long_commits_take() -> None:
+    twin = Twin(allow=("orders",))
+    owner = twin.working_owner()
+    twin.half("T1")
+    twin.half("T2", topic="points")
+    twin.roll_back("T1")
+    twin.commit("T2")
+    turn_until_idle(owner)
+    assert twin.observer.of("parked") == [(1, 1)]
+    assert twin.observer.of("forwarded_after") == []
+
+
+def test_a_commit_that_waited_for_a_takeover_took_so_long_and_one_that_is_done_counts_once() -> (
+    None
+):
+    twin = Twin()
+    owner = twin.working_owner()
+    twin.half("T1")
+    twin.commit("T1")
+    turn_until_idle(owner)
+    twin.half("T2")
+    twin.commit("T2")
+    twin.clock.advance(40)
+    twin.observer.calls.clear()
+    successor = twin.working_owner()
+    twin.commit("T1")  # said once more, long after it was carried out
+    turn_until_idle(successor)
+    assert twin.observer.of("forwarded_after") == [(40.0, 1)]
