@@ -109,6 +109,7 @@ class Engine:
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_open = False
         self._partition_count = 0
+        self._cluster_id = ""  # until Kafka was reached
         self._failure: asyncio.Future[HalfHitchError] | None = None
         self._index = None if options.redis_url is None else LaterIndex()
         self._callbacks: CallbackLinks | None = None
@@ -493,6 +494,7 @@ class Engine:
             "version": __version__,
             "instance": self._options.instance,
             "kafka_bootstrap": self._options.bootstrap,
+            "kafka_cluster_id": self._cluster_id,
             "topic_prefix": self._options.topic_prefix,
             "owner_enabled": self._options.owner_enabled,
             "membership_trouble": self._membership.trouble,

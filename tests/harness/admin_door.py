@@ -11,13 +11,16 @@ from halfhitch.doors.admin import AdminDoor
 from halfhitch.observability.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.fake_operations import FakeOperations
 
 
 class QuietSystem:
     """service.api.System of an instance that owns nothing."""
+
+    def __init__(self, info: Mapping[str, Any] | None = None) -> None:
+        self._info = dict(info or {})
 
     def degraded_reasons(self) -> list[str]:
         return []
@@ -29,14 +32,22 @@ class QuietSystem:
         return []
 
     def info(self) -> dict[str, Any]:
-        return {}
+        return self._info
 
 
 @contextmanager
-def admin_door(operations: FakeOperations, settings: Mapping[str, object]) -> Iterator[int]:
-    """The port. `settings` are what /v1/config shows."""
+def admin_door(
+    operations: FakeOperations,
+    settings: Mapping[str, object],
+    *,
+    info: Mapping[str, Any] | None = None,
+    tokens: Sequence[str] = (),
+) -> Iterator[int]:
+    """The port. `settings` are what /v1/config shows, `info` is part of /v1/status."""
     view = [{"key": key, "value": value} for key, value in settings.items()]
-    door = AdminDoor(QuietSystem(), Metrics(), view, "127.0.0.1", 0, (), operations=operations)
+    door = AdminDoor(
+        QuietSystem(info), Metrics(), view, "127.0.0.1", 0, tuple(tokens), operations=operations
+    )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -24,6 +24,7 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.service.verifying.account import Layout, Place
+from halfhitch.service.verifying.report import Unjudged
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord
@@ -391,14 +392,27 @@ class World:
 
 
 class WorldLogs:
-    """service.verifying.run.Logs; the world goes on meanwhile, unless `still`."""
+    """service.verifying.run.Logs; the world goes on meanwhile, unless `still`.
+
+    `narrowed`: targets that are not read, and why; of those in `unclear` it is not known whether
+    they are compacted.
+    """
 
     def __init__(
-        self, world: World, *, still: bool = True, only: Collection[str] = (), patience: int = 400
+        self,
+        world: World,
+        *,
+        still: bool = True,
+        only: Collection[str] = (),
+        narrowed: Mapping[str, Unjudged] | None = None,
+        unclear: Collection[str] = (),
+        patience: int = 400,
     ) -> None:
         self.world = world
         self._still = still
         self._only = tuple(only)
+        self._narrowed = dict(narrowed or {})
+        self._unclear = frozenset(unclear)
         self._patience = patience
         self._position: dict[Place, int] = {}
         self._followed: set[Place] = set()
@@ -409,12 +423,19 @@ class WorldLogs:
 
     def layout(self) -> Layout:
         targets = {t: c for t, c in TARGETS.items() if not self._only or t in self._only}
+        targets = {t: c for t, c in targets.items() if t not in self._narrowed}
         watermarks = dict(self.world.watermarks)
         self._time_passes()
+        unreadable = [t for t, why in self._narrowed.items() if why is Unjudged.TARGET_UNREADABLE]
         return Layout(
             HALF, OP, PARKED_TOPIC, targets,
-            has_all_targets=not self._only, watermarks=watermarks,
+            has_all_targets=not self._only and not unreadable, watermarks=watermarks,
+            unreadable=frozenset(unreadable), unclear=self._unclear,
         )  # fmt: skip
+
+    def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
+        there = [topic for topic in topics if topic in TARGETS]
+        return {topic: self._narrowed.get(topic, Unjudged.TARGET_UNKNOWN) for topic in there}
 
     def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
         self._time_passes()

@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from halfhitch.adapters.kafka.brokers import describe_cluster
 from halfhitch.adapters.kafka.verify_reader import KafkaVerifyLogs, verify_consumer
+from halfhitch.adapters.kafka.verify_targets import Wanted
 from halfhitch.core.model import DoneMark, HalfOffset, ProducerGroup, Resolution, TransactionId
 from halfhitch.wire import op as op_wire
 from halfhitch_cli.app import main
+from harness.admin_door import admin_door
 from harness.checkers import Fate
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_idle
+from harness.fake_operations import FakeOperations
 from harness.kafka import admin_client, fresh_name
 
 pytestmark = pytest.mark.kafka
@@ -244,6 +248,50 @@ async def test_what_could_not_be_judged_is_no_success(site: Site, verify: Any) -
     assert "Nothing was judged" in err
 
 
+async def test_a_misspelled_allow_list_was_taken_for_a_loss(worked: Site, verify: Any) -> None:
+    for misspelled in (worked.prefix + "ordrs", worked.prefix + "x.*"):
+        code, found, err = await verify("--topics-allow", misspelled)
+        assert (code, found) == (2, "")
+        assert f"{misspelled!r}, which matches no topic" in err
+        assert err.count("\n") == 1
+    code, _, err = await verify("--topics-allow", worked.prefix + "ordrs")
+    assert f"did you mean {worked.orders!r}?" in err
+
+
+async def test_a_half_for_a_topic_outside_the_allow_list_says_that_not_all_was_read(
+    worked: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that are undecided have halves still, and name the other topic."""
+    given = ["--kafka-bootstrap", worked.bootstrap, "--topics-prefix", worked.prefix]
+    given += ["--topics-allow", worked.orders, "-o", "json"]
+    code = await asyncio.to_thread(main, ["verify", *given])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["violations"]) == (0, [])
+    assert found["window"]["all_targets_read"] is False
+    reasons = {row["reason"]: row["count"] for row in found["not_judged"]}
+    assert sum(reasons.values()) == 12, reasons
+    assert reasons.keys() <= {"target_outside", "target_unknown"}
+
+
+async def test_the_sidecar_that_answers_knows_prefix_and_allow_list(
+    worked: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_id = describe_cluster(admin_client(worked.bootstrap)).cluster_id
+    theirs = {"topics.prefix": worked.prefix, "topics.allow": worked.prefix + "*"}
+    with admin_door(FakeOperations(), theirs, info={"kafka_cluster_id": cluster_id}) as port:
+        given = ["--kafka-bootstrap", worked.bootstrap, "--admin-port", str(port), "-o", "json"]
+        code = await asyncio.to_thread(main, ["verify", *given])
+        found = json.loads(capsys.readouterr().out)
+        assert (code, found["transactions"]["committed_and_judged_whole"]) == (0, 12)
+        assert found["window"]["settings_of"] == f"http://127.0.0.1:{port}"
+        assert found["window"]["topics_allow"] == [worked.prefix + "*"]
+        given += ["--topics-allow", worked.orders]
+        code = await asyncio.to_thread(main, ["verify", *given])
+        found = json.loads(capsys.readouterr().out)
+        assert (code, found["violations"]) == (0, []), "narrower than the sidecar's"
+        assert sum(row["count"] for row in found["not_judged"]) == 12
+
+
 async def test_reading_goes_on_where_the_log_begins_now_when_it_was_trimmed_meanwhile(
     worked: Site,
 ) -> None:
@@ -252,7 +300,7 @@ async def test_reading_goes_on_where_the_log_begins_now_when_it_was_trimmed_mean
     config = {"bootstrap.servers": worked.bootstrap}
     consumer = verify_consumer(config, group=names.owner_group)
     admin = admin_client(worked.bootstrap)
-    logs = KafkaVerifyLogs(consumer, admin, names=names, allow=[worked.prefix + "*"])
+    logs = KafkaVerifyLogs(consumer, admin, names=names, wanted=Wanted(allow=[worked.prefix + "*"]))
     skipped: list[tuple[tuple[str, int], int]] = []
     records: list[Any] = []
     try:

@@ -1,7 +1,8 @@
 """halfhitch verify: replay all topics, and say whether anything is lost or doubled.
 
 Owns the options, the shown form of the findings, and the exit codes: 0 nothing is wrong, 3
-something is, 1 that could not be judged. Reads Kafka itself; no sidecar is asked, none need run.
+something is, 1 that could not be judged. Reads Kafka itself. A sidecar that answers is asked for
+its settings; none need run.
 """
 
 import re
@@ -17,7 +18,6 @@ import typer
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.kafka.verify_reader import KafkaVerifyLogs, verify_consumer
 from halfhitch.config import Purpose, Settings
-from halfhitch.service.verifying.bounds import Rules
 from halfhitch.service.verifying.report import SENTENCES, Kind, Where
 from halfhitch.service.verifying.run import Outcome
 from halfhitch.service.verifying.run import verify as verify_logs
@@ -27,12 +27,17 @@ from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
+from halfhitch_cli.scope import Scope, find_scope
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_SETTINGS = ("kafka", "topics", "owner.transaction_timeout_ms", "ledger.horizon_s")
+_SETTINGS = (
+    *("kafka", "topics", "owner.transaction_timeout_ms", "ledger.horizon_s"),
+    *("admin.host", "admin.port", "auth"),
+)
 _DURATION = re.compile(r"(\d+(\.\d+)?[smhd])+")
-_STYLES = {kind.value: "red" for kind in Kind} | {"clean": "green", "NOT CLEAN": "red"}
+_STYLES = {kind.value: "red" for kind in Kind}
+_STYLES |= {"clean": "green", "NOT CLEAN": "red", "nothing judged": "yellow"}
 _SHOWN_PLACES_MAX = 4
 
 
@@ -74,8 +79,9 @@ def verify(
     Reports transactions that are lost, torn, doubled, phantom, misrouted or corrupted, and those
     that have not ended. The system may be at work meanwhile, or stopped. Nothing is changed.
 
-    Give it the sidecar's topics.prefix and topics.allow. It reads whole topics (--since shortens
-    that) and takes some 140 bytes for each transaction.
+    It asks the sidecar at --admin-host and --admin-port for its topics.prefix and topics.allow;
+    where none answers, give them. It reads whole topics (--since shortens that) and takes some 140
+    bytes for each transaction.
 
     Exit code 0: nothing is wrong. 3: something is. 1: that could not be judged.
 
@@ -83,29 +89,29 @@ def verify(
     """
     settings = given.load(Purpose.TOOL)
     began_s, since_ms = time.monotonic(), 0 if since is None else _since_ms(since)
-    outcome = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
-    data = _data(outcome, since_ms, time.monotonic() - began_s)
+    outcome, scope = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
+    data = _data(outcome, scope, since_ms, time.monotonic() - began_s)
     emit(output, data, _tables(data))
     if not outcome.findings.is_clean:
         return UNHEALTHY
     if not outcome.findings.is_complete:
-        say("Not everything could be judged: see what was not; run it again.")
+        say("Not everything could be judged: see what was not, and why; run it again.")
         return ERROR
     if not outcome.findings.transactions:
-        say("Nothing was judged: no transaction was found. Is topics.prefix the sidecar's?")
+        say(f"Nothing was judged: {_nothing_found(group)}")
         return ERROR
     return OK
 
 
 def _run(
     settings: Settings,
-    targets: Sequence[str],
+    targets: list[str],
     since_ms: int,
     open_wait_s: float,
     *,
     limit: int,
     group: str | None,
-) -> Outcome:
+) -> tuple[Outcome, Scope]:
     config: dict[str, Any] = {
         **settings.kafka.options.for_client("consumer"),
         "bootstrap.servers": settings.kafka.bootstrap,
@@ -114,31 +120,40 @@ def _run(
         "error_cb": lambda _: None,  # what matters is told by what was asked
     }
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
-        kafka.reach()
-        names = InternalTopics(settings.topics.prefix)
+        scope = find_scope(settings, kafka.reach().cluster_id, targets)
+        if scope.trouble is not None:
+            say(f"Going on without the sidecar's settings. {scope.trouble}")
+        names = InternalTopics(scope.prefix)
         consumer = verify_consumer(config, group=names.owner_group)
         try:
             logs = KafkaVerifyLogs(
                 consumer,
                 kafka.client,
                 names=names,
-                allow=settings.topics.allow,
-                only=targets,
+                wanted=scope.wanted,
                 wait_s=settings.kafka.start_wait_s,
                 open_wait_s=open_wait_s,
             )
-            return verify_logs(
+            outcome = verify_logs(
                 logs,
-                rules=Rules(
-                    settings.owner.transaction_timeout_ms, settings.ledger.horizon_s * 1000
-                ),
+                rules=scope.rules,
                 since_ms=since_ms,
                 limit=limit,
                 group=group,
                 tell=say if sys.stderr.isatty() else lambda _: None,
             )
+            return outcome, scope
         finally:
             consumer.close()
+
+
+def _nothing_found(group: str | None) -> str:
+    if group is None:
+        return "no transaction was found. Is topics.prefix the sidecar's?"
+    return (
+        f"no transaction of the producer group {group!r} was found (--group); is it misspelled, or "
+        "is topics.prefix not the sidecar's?"
+    )
 
 
 def _since_ms(text: str) -> int:
@@ -158,7 +173,7 @@ def _since_ms(text: str) -> int:
 # -- for programs --------------------------------------------------------------------------------
 
 
-def _data(outcome: Outcome, since_ms: int, took_s: float) -> dict[str, Any]:
+def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[str, Any]:
     findings, account = outcome.findings, outcome.account
     records = sum(place.records for place in account.places)
     return {
@@ -211,7 +226,11 @@ def _data(outcome: Outcome, since_ms: int, took_s: float) -> dict[str, Any]:
         "window": {
             "since_ms": since_ms or None,
             "to_ms": account.newest_ms or None,
-            "all_targets_read": account.layout.has_all_targets,
+            "topics_prefix": scope.prefix,
+            "topics_allow": list(scope.wanted.allow),
+            "settings_of": scope.sidecar,
+            "all_targets_read": account.layout.has_all_targets and not account.unread,
+            "unreadable_topics": sorted(account.layout.unreadable),
             "topics": _topics(outcome),
         },
         "forwards_judged": findings.forwards_judged,
@@ -286,8 +305,11 @@ def _summary(data: dict[str, Any]) -> Table:
     )
     looked_for = transactions["committed_and_judged_whole"]
     records, took_s = read["records"], read["seconds"]
+    verdict = "clean" if transactions["found"] else "nothing judged"
+    window = data["window"]
+    source = f" (of {window['settings_of']})" if window["settings_of"] else ""
     rows = [
-        ["verdict", "NOT CLEAN" if wrong else "clean"],
+        ["verdict", "NOT CLEAN" if wrong else verdict],
         ["violations", ", ".join(wrong) or "none"],
         ["not ended", unfinished or "none"],
         ["committed", f"{transactions['committed']}, {looked_for} looked for message by message"],
@@ -297,7 +319,10 @@ def _summary(data: dict[str, Any]) -> Table:
         ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
         ["until", _time(data["window"]["to_ms"])],
         ["read", f"{records} records in {took_s:.1f} s"],
+        ["allowed", ", ".join(window["topics_allow"]) + source],
     ]
+    if window["unreadable_topics"]:
+        rows.append(["not readable", ", ".join(window["unreadable_topics"])])
     return Table(columns=("Verified", ""), rows=rows, styles=_STYLES)
 
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.adapters.kafka.verify_targets import Wanted
 from halfhitch.core.model import Resolution
 from halfhitch.errors import KafkaUnavailable
+from halfhitch.service.verifying.bounds import Rules
 from halfhitch.service.verifying.run import verify as verify_logs
 from halfhitch_cli.app import main
 from halfhitch_cli.commands import verify
+from halfhitch_cli.scope import Scope
 from harness.verify_world import OP, TARGETS, World, WorldLogs
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 #: 2026-11-21T16:00:00Z
 AT_FOUR_MS = 1_795_276_800_000
+SCOPE = Scope("", Wanted(), Rules())
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def run(
 
     def run(world: World, *arguments: str) -> tuple[int, str, str]:
         def looked(_settings: Any, _targets: Any, since_ms: int, _wait: float, **more: Any) -> Any:
-            return verify_logs(WorldLogs(world, patience=40), since_ms=since_ms, **more)
+            return verify_logs(WorldLogs(world, patience=40), since_ms=since_ms, **more), SCOPE
 
         monkeypatch.setattr(verify, "_run", looked)
         capsys.readouterr()
@@ -119,6 +123,15 @@ def test_nothing_to_judge_is_1(run: Any, rng: random.Random) -> None:
     assert code == 1
     assert "Nothing was judged" in err
     assert "topics.prefix" in err
+
+
+def test_a_group_that_nobody_knows_was_called_clean(run: Any, world: World) -> None:
+    code, out, err = run(world, "--group", "nope")
+    assert code == 1
+    assert "nothing judged" in out
+    assert "clean" not in out
+    assert "'nope'" in err
+    assert "--group" in err
 
 
 def test_kafka_away_is_1_and_one_line(

@@ -29,6 +29,7 @@ from harness.verify_world import (
     OP,
     PARKED_TOPIC,
     Life,
+    Log,
     Stored,
     World,
     WorldLogs,
@@ -56,8 +57,8 @@ def world(rng: random.Random) -> World:
 
 
 def look(world: World, **more: Any) -> Outcome:
-    only = more.pop("only", ())
-    return verify(WorldLogs(world, only=only, patience=40), rules=RULES, **more)
+    given = {name: more.pop(name) for name in ("only", "narrowed", "unclear") if name in more}
+    return verify(WorldLogs(world, patience=40, **given), rules=RULES, **more)
 
 
 def kinds(findings: Findings) -> set[Kind]:
@@ -183,7 +184,7 @@ def test_it_is_lost_even_if_its_half_is_gone(world: World) -> None:
     for record in world.records_of(life):
         remove(record)
     trim(world, HALF)
-    assert "any topic" in only_violation(world, Kind.LOST, life).detail
+    assert "any allowed topic" in only_violation(world, Kind.LOST, life).detail
 
 
 def test_one_missing_message_of_several_tears_the_transaction(world: World) -> None:
@@ -454,6 +455,46 @@ def test_with_some_targets_only_what_is_lost_there_is_found(world: World) -> Non
         remove(record)
     only_violation(world, Kind.LOST, life, only=["orders"])
     assert look(world, only=["points"]).findings.is_clean
+
+
+@pytest.mark.parametrize("why", [Unjudged.TARGET_OUTSIDE, Unjudged.TARGET_UNREADABLE])
+def test_what_lies_on_a_topic_that_was_not_read_was_called_lost(
+    world: World, why: Unjudged
+) -> None:
+    """Of an old one nothing says where it went: a young half shows that not all was read."""
+    old = ended(world, C, messages=[("points", None, b"old", None)])
+    trim(world, HALF)
+    young = ended(world, C, messages=[("points", None, b"young", None)])
+    findings = look(world, narrowed={"points": why}).findings
+    assert findings.is_clean, findings.violations
+    assert young.identity in findings.examples[why]
+    for_old = Unjudged.TARGET_UNKNOWN if why is Unjudged.TARGET_OUTSIDE else why
+    assert old.identity in findings.examples[for_old]
+    assert findings.is_complete is (why is Unjudged.TARGET_OUTSIDE)
+
+
+def test_what_is_missing_where_old_records_may_be_compacted_away_is_not_called_lost(
+    world: World,
+) -> None:
+    life = ended(world, C, messages=[("orders", None, b"a", None)])
+    for record in world.records_of(life):
+        remove(record)
+    findings = look(world, unclear=["orders"]).findings
+    assert findings.is_clean
+    assert findings.unjudged == {Unjudged.TARGET_UNREADABLE: 1}
+    assert not findings.is_complete
+    trim(world, HALF)
+    assert look(world, unclear=["points"]).findings.is_clean, "it may have been there"
+
+
+def test_a_topic_that_is_not_there_hides_no_loss_on_another_one(world: World) -> None:
+    world.logs["deleted", 0] = Log()
+    gone = ended(world, C, messages=[("deleted", None, b"a", 0)])
+    life = ended(world, C, messages=[("orders", None, b"a", None)])
+    for record in world.records_of(life):
+        remove(record)
+    only_violation(world, Kind.LOST, life)
+    assert look(world).findings.examples == {Unjudged.TARGET_GONE: [gone.identity]}
 
 
 def test_a_forward_older_than_the_op_log_is_judged_for_doubles_only(world: World) -> None:

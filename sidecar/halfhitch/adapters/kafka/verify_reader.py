@@ -19,13 +19,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from halfhitch.adapters.kafka.admin import answer, topic_configs
+from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
-from halfhitch.service.topics import TopicPolicy
+from halfhitch.adapters.kafka.verify_targets import TargetFinder, Wanted
+from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.verifying.account import Layout, Place
+from halfhitch.service.verifying.report import Unjudged
 from halfhitch.service.verifying.run import Skipped, Take
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def verify_consumer(config: Mapping[str, Any], *, group: str) -> Consumer:
 
 
 class KafkaVerifyLogs:
-    """See the module's text. `only`: these targets instead of all that `allow` admits."""
+    """See the module's text. Which targets are read is verify_targets.py's to know."""
 
     def __init__(
         self,
@@ -67,16 +68,14 @@ class KafkaVerifyLogs:
         admin: AdminClient,
         *,
         names: InternalTopics,
-        allow: Collection[str] = ("*",),
-        only: Collection[str] = (),
+        wanted: Wanted,
         wait_s: float = 10.0,
         open_wait_s: float = 20.0,
     ) -> None:
         self._consumer = consumer
         self._admin = admin
         self._names = names
-        self._policy = TopicPolicy(internal_topics=names.all, allow=tuple(allow))
-        self._only = tuple(only)
+        self._finder = TargetFinder(admin, names, wanted, wait_s=wait_s)
         self._wait_s = wait_s
         self._open_wait_s = open_wait_s
         self._position: dict[Place, int] = {}  # of what is followed now or was before
@@ -87,31 +86,23 @@ class KafkaVerifyLogs:
 
     def layout(self) -> Layout:
         """See Logs."""
-        try:
-            known = self._admin.list_topics(timeout=self._wait_s).topics
-        except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}.") from error
-        self._partitions = {t: len(m.partitions) for t, m in known.items() if m.error is None}
-        missing = [topic for topic in self._names.all if topic not in self._partitions]
-        if missing:
-            raise TopologyError(
-                f"The topic {missing[0]} does not exist: is topics.prefix the sidecar's?"
-            )
-        watermarks = self._watermarks()
-        allowed = [t for t in self._partitions if self._policy.refusal(t) is None]
-        for topic in self._only:
-            if topic not in self._partitions:
-                raise ConfigurationError(f"The topic {topic!r} does not exist: see --topic.")
-        targets = self._only or allowed
+        found = self._finder.find()
+        self._partitions = found.internal | found.partitions
         return Layout(
             self._names.half,
             self._names.op,
             self._names.parked,
-            {topic: self._partitions[topic] for topic in targets},
-            has_all_targets=set(allowed) <= set(targets),
-            compacted=self._compacted(sorted(targets)),
-            watermarks=watermarks,
+            found.partitions,
+            has_all_targets=found.has_all,
+            compacted=found.compacted,
+            unclear=found.unclear,
+            unreadable=found.unreadable,
+            watermarks=self._watermarks(),
         )
+
+    def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
+        """See Logs."""
+        return self._finder.unread(topics) if topics else {}
 
     def _watermarks(self) -> dict[int, int]:
         """Stored half watermarks; without the right to see them one rule is not judged.
@@ -130,15 +121,6 @@ class KafkaVerifyLogs:
                 f"The stored watermarks cannot be read: {describe(error)}; try again."
             ) from error
         return {where.partition: where.offset for where in found if where.offset >= 0}
-
-    def _compacted(self, topics: list[str]) -> frozenset[str]:
-        """Where that may not be read, compaction is not expected."""
-        configs, _ = topic_configs(self._admin, topics, self._wait_s)
-        return frozenset(
-            topic
-            for topic, config in configs.items()
-            if "compact" in (config.get("cleanup.policy") or "")
-        )
 
     def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
         """See Logs."""

@@ -17,6 +17,7 @@ from halfhitch.core.model import COPIED, ConflictKind, DecisionRead, DoneRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import KafkaHeaders, StoredRecord
 from halfhitch.service.verifying.facts import Decided, Dropped, FactStore, Half
+from halfhitch.service.verifying.report import Unjudged
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
@@ -51,10 +52,14 @@ class Layout:
     parked_topic: str
     #: The targets that are read: how many partitions each has.
     targets: Mapping[str, int]
-    #: Whether no message can have gone to any other topic.
+    #: Whether no message can have gone to any other topic, as far as was known then.
     has_all_targets: bool = True
     #: Of the targets: those in which records are deleted although they are young.
     compacted: frozenset[str] = frozenset()
+    #: Of the targets: those of which this user may not learn whether they are.
+    unclear: frozenset[str] = frozenset()
+    #: Would be targets, but this user may not read them.
+    unreadable: frozenset[str] = frozenset()
     #: Stored half watermarks, by half partition; one that is missing is not known.
     watermarks: Mapping[int, int] = field(default_factory=dict)
 
@@ -85,6 +90,8 @@ class Account:
         self._numbers: dict[Place, int] = {}  # place -> its number
         self.topics: list[str] = []  # by number, those that halves name included
         self._topic_numbers: dict[str, int] = {}
+        #: Of those that are no targets: why they were not read.
+        self.unread: Mapping[str, Unjudged] = {}
         self.garbage: Counter[str] = Counter()  # by topic
         self.is_cut = False
         self.contrary_count = 0  # decisions that came after another one had won

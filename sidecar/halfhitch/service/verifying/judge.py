@@ -66,7 +66,11 @@ class _Judge:
         self._account = account
         self._bounds = bounds
         self._findings = findings
-        self._has_all = account.layout.has_all_targets
+        layout = account.layout
+        #: Halves that name a topic which was not read say that others may have gone there too.
+        self._has_all = layout.has_all_targets and not account.unread
+        is_readable = not layout.unreadable | layout.unclear
+        self._unknown = Unjudged.TARGET_UNKNOWN if is_readable else Unjudged.TARGET_UNREADABLE
         self._parked = account.of_topic(account.layout.parked_topic)
         self._parked_is_open = any(place.is_open for place in self._parked)
         #: Not all of the op log could be read: what was not found there may be there.
@@ -163,7 +167,7 @@ class _Judge:
             return
         kind = Kind.TORN if by_index else Kind.LOST
         named = sorted({t for i in surely if (t := self._topic(facts, i)) is not None})
-        place = f"on {', '.join(named)}" if named else "on any topic"
+        place = f"on {', '.join(named)}" if named else "on any allowed topic"
         mark = f"committed with {count} messages" if enforced else f"message {count - 1} is there"
         detail = f"{mark}, {len(surely)} not found {place}"
         last = max(marks, key=lambda m: m.op_offset, default=None)
@@ -194,11 +198,13 @@ class _Judge:
     def _why_unjudged(self, facts: Facts, index: int, since_ms: int) -> Unjudged | None:
         """Why this message may be missing from what was read without being lost."""
         topic = self._topic(facts, index)
-        targets = self._account.layout.targets
-        if topic is None and not self._has_all:
-            return Unjudged.TARGET_UNKNOWN
-        if topic is not None and topic not in targets:
-            return Unjudged.TARGET_GONE if self._has_all else Unjudged.TARGET_UNKNOWN
+        layout = self._account.layout
+        if topic is None and (layout.unclear or not self._has_all):
+            return self._unknown
+        if topic is not None and topic not in layout.targets:
+            return self._account.unread.get(topic, Unjudged.TARGET_GONE)
+        if topic in layout.unclear:
+            return Unjudged.TARGET_UNREADABLE
         if self._bounds.is_open(topic):
             return Unjudged.TARGET_OPEN
         kept_since = self._bounds.kept_since(topic)

@@ -22,6 +22,8 @@ class Unjudged(StrEnum):
     TARGET_TRIMMED = "target_trimmed"
     TARGET_UNKNOWN = "target_unknown"
     TARGET_GONE = "target_gone"
+    TARGET_OUTSIDE = "target_outside"
+    TARGET_UNREADABLE = "target_unreadable"
     TARGET_OPEN = "target_open"
     OLD_FORWARD = "old_forward"
     NO_MARK = "no_mark"
@@ -34,6 +36,10 @@ SENTENCES = {
     Unjudged.TARGET_UNKNOWN: "not found where was looked; their halves are gone, so which topic "
     "they went to is not known, and not every allowed topic was read",
     Unjudged.TARGET_GONE: "their target topic does not exist any more",
+    Unjudged.TARGET_OUTSIDE: "outside topics.allow as it was given here: their target is there, "
+    "but was not read",
+    Unjudged.TARGET_UNREADABLE: "not readable: this user lacks the right to read a topic that they "
+    "may be on, or its settings (Describe, Read, DescribeConfigs)",
     Unjudged.TARGET_OPEN: "an open Kafka transaction hides the end of a topic they may be on",
     Unjudged.OLD_FORWARD: "forwarded before the op log begins, as far as can be told: judged for "
     "doubles and gaps only",
@@ -43,8 +49,8 @@ SENTENCES = {
     Unjudged.OP_GAP: "the op log was trimmed faster than it was read",
 }
 
-#: With any of these the answer is incomplete: the same question may be answered a moment later.
-PASSING = frozenset({Unjudged.TARGET_OPEN, Unjudged.OP_GAP})
+#: With any of these the answer is incomplete: a moment later, or with more rights, there is one.
+PASSING = frozenset({Unjudged.TARGET_OPEN, Unjudged.OP_GAP, Unjudged.TARGET_UNREADABLE})
 
 
 @dataclass(frozen=True, slots=True)

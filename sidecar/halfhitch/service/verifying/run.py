@@ -21,7 +21,7 @@ from typing import Protocol
 from halfhitch.service.verifying.account import Account, Layout, LogRecord, Place
 from halfhitch.service.verifying.bounds import Rules
 from halfhitch.service.verifying.judge import judge
-from halfhitch.service.verifying.report import Findings
+from halfhitch.service.verifying.report import Findings, Unjudged
 
 Take = Callable[[Sequence[LogRecord]], None]
 #: What lay below this log offset was deleted while it was being read.
@@ -33,6 +33,10 @@ class Logs(Protocol):
 
     def layout(self) -> Layout:
         """What there is, the stored watermarks included."""
+        ...
+
+    def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
+        """Why these are no targets, although halves name them; left out: there is no such topic."""
         ...
 
     def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
@@ -100,6 +104,7 @@ def verify(
     reading.read([layout.op_topic])
     reading.begin([layout.parked_topic])
     reading.read([layout.parked_topic])
+    account.unread = logs.unread([t for t in account.topics if t not in layout.targets])
     findings = judge(account, rules, limit=limit, group=group)
     if not findings.is_clean:
         logs.pause()

@@ -1,0 +1,132 @@
+"""`halfhitch verify` for a user who may not see everything, on a real Kafka with an authorizer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.adapters.kafka.verify_targets import TargetFinder, Wanted
+from halfhitch.embedded import EmbeddedKafka
+from halfhitch.errors import ConfigurationError
+from halfhitch_cli.app import main
+from harness.checkers import Fate
+from harness.engines import DEADLINE_S, Site, until, until_idle
+from harness.kafka import admin_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.kafka
+
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedKafka]:
+    """Everybody may do everything, until a test takes something away."""
+    with EmbeddedKafka(short_lived=True, properties=_AUTHORIZER) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def worked(guarded: EmbeddedKafka) -> Site:
+    """Some transactions, all carried out; no half of theirs is left."""
+    site = Site(guarded.bootstrap)
+    site.create_targets()
+    async with site.engine() as engine:
+        for number in range(4):
+            await site.run(engine, site.pair(str(number)), Fate.COMMITTED)
+        await until_idle(engine)
+        await site.until_faultless()
+    return site
+
+
+def acl(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    pattern = ResourcePatternType.LITERAL
+    return AclBinding(
+        ResourceType.TOPIC, topic, pattern, "User:ANONYMOUS", "*", operation, permission
+    )
+
+
+async def take_away(site: Site, topic: str, *operations: AclOperation) -> None:
+    """These rights to a topic, from everybody."""
+    admin = admin_client(site.bootstrap)
+    given = [acl(topic, AclOperation.ALL, AclPermissionType.ALLOW)]
+    given += [acl(topic, operation, AclPermissionType.DENY) for operation in operations]
+    for future in admin.create_acls(given).values():
+        future.result(DEADLINE_S)
+    finder = TargetFinder(
+        admin, InternalTopics(site.prefix), Wanted(only=[topic]), wait_s=DEADLINE_S
+    )
+
+    def is_gone() -> bool:
+        try:
+            return bool(finder.find().unclear)
+        except ConfigurationError:  # it may not be read or seen
+            return True
+
+    await until(is_gone, lambda: f"no {operations} of {topic}")
+
+
+@pytest.fixture
+def verify(worked: Site, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command, with the targets as its allow list; exit code, JSON, stderr."""
+
+    async def verify(*more: str) -> tuple[int, Any, str]:
+        given = ["verify", "--kafka-bootstrap", worked.bootstrap, "--topics-prefix", worked.prefix]
+        given += [part for topic in worked.targets for part in ("--topics-allow", topic)]
+        code = await asyncio.to_thread(main, [*given, "-o", "json", *more])
+        captured = capsys.readouterr()
+        return code, json.loads(captured.out) if captured.out else None, captured.err
+
+    return verify
+
+
+@pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.DESCRIBE])
+async def test_what_lies_on_a_topic_that_may_not_be_read_or_seen_was_called_lost(
+    worked: Site, verify: Any, operation: AclOperation
+) -> None:
+    code, found, _ = await verify()
+    assert (code, found["transactions"]["committed_and_judged_whole"]) == (0, 4)
+    await take_away(worked, worked.points, operation)
+    code, found, err = await verify()
+    assert (code, found["clean"], found["complete"]) == (1, True, False)
+    assert found["violations"] == []
+    unjudged = {(row["reason"], row["count"]) for row in found["not_judged"]}
+    assert unjudged == {("target_unreadable", 4)}
+    assert found["window"]["unreadable_topics"] == [worked.points]
+    assert "Not everything could be judged" in err
+    code, _, err = await verify("--topic", worked.points)
+    assert code == 2
+    assert f"may not read the topic {worked.points!r}" in err
+
+
+async def test_without_the_right_to_read_the_internal_topics_it_says_so_at_once(
+    worked: Site, verify: Any
+) -> None:
+    await take_away(worked, worked.names.op, AclOperation.READ)
+    code, found, err = await verify()
+    assert (code, found) == (1, None)
+    assert f"may not read the topic {worked.names.op}" in err
+
+
+async def test_what_is_all_there_is_clean_without_the_right_to_see_a_topics_settings(
+    worked: Site, verify: Any
+) -> None:
+    await take_away(worked, worked.orders, AclOperation.DESCRIBE_CONFIGS)
+    code, found, _ = await verify()
+    assert (code, found["clean"], found["not_judged"]) == (0, True, [])
