@@ -13,6 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -284,9 +285,13 @@ class Engine:
 
     def _check_now(self, partition: int, identity: Identity) -> None:
         """Another instance's operator wants this checked."""
-        task = asyncio.ensure_future(self._ownership.check_now(partition, identity))
+        task = asyncio.ensure_future(self._checked_now(partition, identity))
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
+
+    async def _checked_now(self, partition: int, identity: Identity) -> None:
+        with suppress(BackendError):  # given up meanwhile: nobody here waits for an answer
+            await self._ownership.check_now(partition, identity)
 
     async def stop(self) -> None:
         """Give partitions up in order, flush, let go. The doors must have drained before."""

@@ -428,6 +428,10 @@ class DoubtIndex(Protocol):
         """By due time, soonest first, for people. Raises RedisUnavailable."""
         ...
 
+    async def find(self, partition: int, identities: Sequence[Identity]) -> Sequence[Doubt]:
+        """What is known of these, for people. Raises RedisUnavailable."""
+        ...
+
     async def owner(self, partition: int) -> str | None:
         """The instance that owns it, as far as Redis says. Raises RedisUnavailable."""
         ...

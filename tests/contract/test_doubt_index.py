@@ -117,6 +117,27 @@ async def test_what_was_delivered_outlives_an_owner_that_did_not_know(redis_worl
     assert await second.delivered(0, identity("nobody's"), OFFSETS) == 0
 
 
+async def test_what_was_answered_outlives_an_owner_that_did_not_know(redis_world: World) -> None:
+    first = await owning(redis_world, "a")
+    answered = {"check_count": 2, "delivered": 2, "last_answer": "silent", "last_instance": "x"}
+    first.doubtful(0, [doubt("t", **answered), doubt("u", **answered)])
+    await eventually_listed(first, ["t", "u"])
+    second = await owning(redis_world, "b")
+    second.doubtful(
+        0,
+        [
+            doubt("t", due_ms=9_000, check_count=2, delivered=1),
+            doubt("u", due_ms=9_000, check_count=0),
+            doubt("v", due_ms=9_000, check_count=3, delivered=3),
+        ],
+    )
+    await eventually_listed(second, ["t", "u", "v"])
+    names = [identity(name) for name in ("v", "t", "u", "nobody's")]
+    found = {d.identity[1]: (d.last_answer, d.last_instance) for d in await second.find(0, names)}
+    assert found == {"t": ("silent", "x"), "u": (None, None), "v": (None, None)}
+    assert await second.find(0, []) == []
+
+
 async def test_a_resumed_transaction_begins_with_nothing_delivered(redis_world: World) -> None:
     index = await owning(redis_world, "a")
     index.doubtful(0, [doubt("t", check_count=3, delivered=3)])

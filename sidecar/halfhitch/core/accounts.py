@@ -110,8 +110,16 @@ class Accounts:
         return self._by_identity.get(identity)
 
     def pending(self) -> Iterator[Transaction]:
-        """All that are undecided, in the order of their first halves."""
+        """All that are undecided, those first whose first half was stored first."""
         return (t for t in self._by_identity.values() if t.resolution is None)
+
+    def sort_by_age(self) -> None:
+        """Once, when a replay is over: `pending` begins with the oldest.
+
+        The halves of one that was appended anew, for a check, lie behind those of younger ones.
+        """
+        by_age = sorted(self._by_identity.items(), key=lambda item: item[1].stored_at_ms)
+        self._by_identity = dict(by_age)
 
     @property
     def reads_op(self) -> bool:

@@ -33,7 +33,11 @@ class Asking:
         lag_ms: int = 0,
         is_repeat: bool = False,
     ) -> Check:
-        """What is asked. The halves must be those that `payload` holds."""
+        """What is asked. The halves must be those that `payload` holds.
+
+        `age_ms` by the ledger's scale is never too high. What the application keeps about local
+        transactions goes by the calendar, so it is told an age that is never too low.
+        """
         group, transaction_id = transaction.identity
         halves = transaction.messages()
         messages: list[CheckMessage] = []
@@ -46,11 +50,7 @@ class Asking:
                 messages.append(message)
                 topics[message.topic] = None
             instance = instance or half_wire.instance_of(found.headers)
-            born_ms = half_wire.born_ms_of(found.headers)
-            if transaction.resumed_count and born_ms >= 0:
-                # To the application it is as old as its first prepare, wherever it lay since: what
-                # it keeps about local transactions may be gone by now.
-                age_ms = max(age_ms, wall_ms - born_ms)
+        since_ms = min(born_ms(transaction, payload), transaction.stored_at_ms)
         # Offsets are hints, but their number says how many messages a commit covers: with one
         # missing in between, as many as up to the last.
         count = halves[-1][0] + 1
@@ -68,7 +68,7 @@ class Asking:
             number,
             self._number_max,
             self._sign(handle),
-            age_ms,
+            max(age_ms, wall_ms - since_ms),
             instance,
             messages,
             is_repeat,
@@ -96,6 +96,20 @@ class Asking:
                 TargetRecord(self._half_topic, self._partition, found.key, found.value, headers)
             )
         return records
+
+
+def born_ms(transaction: Transaction, payload: Mapping[int, Payload]) -> int:
+    """When it was prepared first, milliseconds of the wall clock: for people, and for databases.
+
+    As its half records say, of which `payload` holds some. With none of them, the broker's time of
+    the first copy: the same but for what clocks differ, or, if it was parked, when it was put back.
+    """
+    found = [
+        half_wire.born_ms_of(payload[half_offset].headers)
+        for _, half_offset in transaction.messages()
+        if half_offset in payload
+    ]
+    return min((born for born in found if born >= 0), default=transaction.stored_at_ms)
 
 
 def topics_of(half_offsets: Sequence[int], payload: Mapping[int, Payload]) -> tuple[str, ...]:

@@ -10,21 +10,22 @@ when it is not.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution
+from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution, TransactionId
 from halfhitch.core.transaction import Transaction
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, PartitionReader, TargetRecord
 from halfhitch.service.api import Filter, Undecided
-from halfhitch.service.asking import Asking, topics_of
+from halfhitch.service.asking import Asking, born_ms, topics_of
 from halfhitch.service.checking.api import COUNTED, CheckGate, CheckOutcome, CheckReport
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.payloads import Payload, PayloadCache
+from halfhitch.service.turn_questions import TurnQuestions
 from halfhitch.wire.check import Check
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class CheckBack:
         self._on_nobody = on_nobody
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
-        self._asked: deque[tuple[Callable[[Ledger], Any], Future[Any]]] = deque(maxlen=1_000)
+        self._asked = TurnQuestions(partition)
+        self._given_up: set[Identity] = set()  # told of, and not known to be decided
         self._rooms: dict[ProducerGroup, int] = {}
         self._held: dict[ProducerGroup, int] = {}  # permits of the checks in the step that is out
         self._questions_out: list[Check] = []
@@ -96,10 +98,8 @@ class CheckBack:
         self._reports.append(report)
 
     def ask(self, question: Callable[[Ledger], T]) -> "Future[T]":
-        """Have this answered by the owner's thread, in its next turn."""
-        future: Future[T] = Future()
-        self._asked.append((question, future))
-        return future
+        """Have this answered in the owner's next turn: see TurnQuestions."""
+        return self._asked.ask(question)
 
     # -- the owner's thread ----------------------------------------------------------------------
 
@@ -135,9 +135,7 @@ class CheckBack:
         """
         while self._reports:
             self._apply(ledger, self._reports.popleft())
-        while self._asked:
-            question, future = self._asked.popleft()
-            _answer(question, future, ledger)
+        self._asked.answer(ledger)
         self._give_up(ledger)
         self._tell_index(ledger)
         self._count(ledger)
@@ -249,8 +247,7 @@ class CheckBack:
         self.put_back()
         if self._index is not None:
             self._index.owns(self._partition, is_owned=False)
-        while self._asked:
-            self._asked.popleft()[1].cancel()
+        self._asked.end()
 
     # -- parts of a turn -------------------------------------------------------------------------
 
@@ -308,6 +305,9 @@ class CheckBack:
                 reason,
             )
             ledger.checks.postpone(transaction)
+            if transaction.identity in self._given_up:
+                continue  # the decision was not stored, or not read yet: said before
+            self._given_up.add(transaction.identity)
             self._observer.given_up(
                 _POLICY_NAMES[resolution], "too_old" if too_old else "checks_exhausted", 1
             )
@@ -327,10 +327,10 @@ class CheckBack:
             return
         self._numbers_s = now_s
         oldest = next((t for t in ledger.pending() if t.is_told), None)
-        age_s = 0.0 if oldest is None else (self.now_ms() - oldest.aged_from_ms) / 1000
+        age_s = 0.0 if oldest is None else self._age_s(oldest)
         checks = ledger.checks
         by_group = {str(group): count for group, count in checks.told_by_group.items()}
-        self.numbers = (*checks.counts(), max(0.0, age_s), by_group)
+        self.numbers = (*checks.counts(), age_s, by_group)
 
     def _tell_index(self, ledger: Ledger) -> None:
         checks, index = ledger.checks, self._index
@@ -338,6 +338,7 @@ class CheckBack:
             settled = [identity for identity, _ in checks.settled]
             self._gate.forget(settled, [_OUTCOMES[answer] for _, answer in checks.settled])
             checks.settled = []
+            self._given_up.difference_update(settled)
             if index is not None:
                 index.settled(self._partition, settled)
         if index is None:
@@ -352,6 +353,17 @@ class CheckBack:
 
     # -- for people ------------------------------------------------------------------------------
 
+    def _age_s(
+        self, transaction: Transaction, payload: Mapping[int, Payload] | None = None
+    ) -> float:
+        """By the calendar: the ledger's scale, which is never too high, decides about checks only.
+
+        `payload`: what is known of its halves; else what is here, for nothing is read back.
+        """
+        if payload is None:
+            payload = self._payloads.present(o for _, o in transaction.messages())
+        return max(0.0, (self._clock.wall_ms() - born_ms(transaction, payload)) / 1000)
+
     def view(self, transaction: Transaction) -> tuple[int, float | None, str | None]:
         """Check count, seconds until the next, the last answer. For other threads."""
         next_s: float | None = None
@@ -363,16 +375,17 @@ class CheckBack:
         """One undecided transaction, as people see it; times on the wall clock."""
         scale_ms = self._clock.wall_ms() - self.now_ms()
         halves = [half_offset for _, half_offset in transaction.messages()]
+        present = self._payloads.present(halves)
         immune_until_ms = transaction.aged_from_ms + scale_ms
         if transaction.check_count == 0:
             immune_until_ms = transaction.due_ms + scale_ms
         answer, by = transaction.answer or (None, None)
         return Doubt(
             transaction.identity,
-            topics_of(halves, self._payloads.present(halves)),
+            topics_of(halves, present),
             transaction.message_count or transaction.missing_count,
             tuple(halves),
-            transaction.aged_from_ms + scale_ms,
+            born_ms(transaction, present),
             immune_until_ms,
             transaction.due_ms + scale_ms,
             transaction.check_count,
@@ -389,7 +402,7 @@ class CheckBack:
     def _undecided(self, ledger: Ledger, wanted: Filter) -> tuple[list[Undecided], int]:
         found: list[Transaction] = []
         count = 0
-        for transaction in ledger.pending():
+        for transaction in _candidates(ledger, wanted):
             if self._matches(transaction, wanted):
                 count += 1
                 if len(found) < wanted.count_max:
@@ -400,11 +413,10 @@ class CheckBack:
 
     def _matches(self, transaction: Transaction, wanted: Filter) -> bool:
         group, transaction_id = transaction.identity
-        age_s = (self.now_ms() - transaction.aged_from_ms) / 1000
         if (
             (wanted.producer_group is not None and wanted.producer_group != group)
             or (wanted.transaction_id is not None and wanted.transaction_id != transaction_id)
-            or (wanted.older_than_s is not None and age_s < wanted.older_than_s)
+            or (wanted.older_than_s is not None and self._age_s(transaction) < wanted.older_than_s)
             or (wanted.check_count_min or 0) > transaction.check_count
         ):
             return False
@@ -425,7 +437,7 @@ class CheckBack:
             topics=topics_of(halves, payload),
             message_count=transaction.message_count or transaction.missing_count,
             half_offsets=tuple(halves),
-            age_s=max(0.0, (self.now_ms() - transaction.aged_from_ms) / 1000),
+            age_s=self._age_s(transaction, payload),
             check_count=check_count,
             check_max=check_max,
             delivered=transaction.is_delivered,
@@ -457,10 +469,10 @@ _POLICY_NAMES: Final = {
 }
 
 
-def _answer(question: Callable[[Ledger], T], future: "Future[T]", ledger: Ledger) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(question(ledger))
-    except Exception as error:  # noqa: BLE001 - whoever asked gets it; the owner's turn goes on
-        future.set_exception(error)
+def _candidates(ledger: Ledger, wanted: Filter) -> Iterable[Transaction]:
+    """Who is named is not looked for among a million others."""
+    if wanted.producer_group is None or wanted.transaction_id is None:
+        return ledger.pending()
+    identity = ProducerGroup(wanted.producer_group), TransactionId(wanted.transaction_id)
+    found = ledger.find(identity)
+    return () if found is None or found.resolution is not None else (found,)

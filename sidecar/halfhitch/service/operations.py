@@ -46,7 +46,7 @@ from halfhitch.service.checking import inbox
 from halfhitch.service.deciding import contrary, first_decision
 from halfhitch.service.decisions import Decision, UnderWay
 from halfhitch.service.parts import Inquiry
-from halfhitch.wire.parked_fold import Parking
+from halfhitch.service.shown import is_wanted, matches, shown_parked
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,6 @@ _DECIDED_AS: Final = {
     Standing.ROLLED_BACK: Resolution.ROLLBACK,
 }
 _PARKED_AS: Final = frozenset({Standing.PARKED, Standing.GIVING_UP, Standing.GIVEN_UP})
-_DECISION_NAMES: Final = {"c": "commit", "r": "rollback"}
 
 
 class PendingOwners(Protocol):
@@ -149,6 +148,7 @@ class OperationsService:
         """See service.api.Operations."""
         owned = self._parts.owners.owned()
         mine, total_count = await self._parts.owners.undecided(wanted)
+        await self._remember_answers(mine)
         missing = [p for p in range(self._parts.partition_count()) if p not in owned]
         found = list(mine)
         doubts, missing = await self._doubts(missing)
@@ -156,11 +156,30 @@ class OperationsService:
         for partition, known in doubts.items():
             for doubt in known:
                 shown = self._undecided(partition, doubt, now_ms)
-                if _matches(wanted, shown):
+                if matches(wanted, shown):
                     found.append(shown)
                     total_count += 1
         found.sort(key=lambda shown: -shown.age_s)
         return UndecidedPage(found[: wanted.count_max], total_count, missing)
+
+    async def _remember_answers(self, mine: Sequence[Undecided]) -> None:
+        """What was answered to the last check is lost with an owner; Redis may still know it."""
+        index = self._parts.index
+        unknown: dict[int, dict[Identity, Undecided]] = {}
+        for shown in mine:
+            if shown.check_count and shown.last_answer is None:
+                identity = _identity(shown.producer_group, shown.transaction_id)
+                unknown.setdefault(shown.partition, {})[identity] = shown
+        if index is None:
+            return
+        for partition, by_identity in unknown.items():
+            try:
+                doubts = await index.find(partition, list(by_identity))
+            except BackendError:
+                return
+            for doubt in doubts:
+                shown = by_identity[doubt.identity]
+                shown.last_answer, shown.asked = doubt.last_answer, doubt.last_instance
 
     async def _doubts(
         self, partitions: Sequence[int]
@@ -361,8 +380,8 @@ class OperationsService:
             identity = _identity(wanted.producer_group, wanted.transaction_id)
         parkings, left_out_count = await self._parts.parked.parkings(identity)
         now_ms = self._parts.clock.wall_ms()
-        found = [parking for parking in parkings if _is_wanted(wanted, parking, now_ms)]
-        shown = [_shown(parking) for parking in found[: wanted.count_max]]
+        found = [parking for parking in parkings if is_wanted(wanted, parking, now_ms)]
+        shown = [shown_parked(parking) for parking in found[: wanted.count_max]]
         return ParkedPage(shown, len(found), left_out_count)
 
     async def parked_messages(
@@ -372,7 +391,7 @@ class OperationsService:
         parking, messages = await self._parts.parked.content(
             _identity(producer_group, transaction_id)
         )
-        return _shown(parking), [
+        return shown_parked(parking), [
             ParkedMessage(m.topic, m.partition, m.key, m.value, m.headers) for m in messages
         ]
 
@@ -385,7 +404,7 @@ class OperationsService:
         parking = await self._parts.parked.resume(identity, reason=reason, operator=operator)
         self._parts.observer.resumed(1)
         self._tell("resumed", identity, reason, operator)
-        return _shown(parking)
+        return shown_parked(parking)
 
     def _tell(self, action: str, identity: Identity, reason: str, operator: str) -> None:
         logger.info(
@@ -410,48 +429,6 @@ def check_reason(reason: str, operator: str) -> None:
                 f"the {what} must be 1 to {chars_max} printable characters in one line: it is kept "
                 "for those who look later"
             )
-
-
-def _matches(wanted: Filter, shown: Undecided) -> bool:
-    return (
-        wanted.producer_group in (None, shown.producer_group)
-        and wanted.transaction_id in (None, shown.transaction_id)
-        and (wanted.topic is None or wanted.topic in shown.topics)
-        and (wanted.older_than_s is None or shown.age_s >= wanted.older_than_s)
-        and shown.check_count >= (wanted.check_count_min or 0)
-    )
-
-
-def _is_wanted(wanted: Filter, parking: Parking, now_ms: int) -> bool:
-    group, transaction_id = parking.identity
-    age_s = (now_ms - parking.parked_ms) / 1000
-    return (
-        wanted.producer_group in (None, group)
-        and wanted.transaction_id in (None, transaction_id)
-        and (wanted.topic is None or wanted.topic in parking.topics)
-        and (wanted.older_than_s is None or age_s >= wanted.older_than_s)
-        and parking.first.why.check_count >= (wanted.check_count_min or 0)
-    )
-
-
-def _shown(parking: Parking) -> ParkedTransaction:
-    why = parking.first.why
-    return ParkedTransaction(
-        transaction_id=parking.identity[1],
-        producer_group=parking.identity[0],
-        half_partition=parking.half_partition,
-        topics=parking.topics,
-        message_count=len(parking.messages),
-        reason=why.reason,
-        detail=why.detail,
-        decision=_DECISION_NAMES.get(parking.decision or ""),
-        check_count=why.check_count,
-        last_answer=why.last_answer,
-        asked=why.asked,
-        parked_ms=parking.parked_ms,
-        stored_ms=parking.stored_ms,
-        resumed_count=parking.resumed_count,
-    )
 
 
 def _identity(producer_group: str, transaction_id: str) -> Identity:

@@ -154,6 +154,7 @@ class PartitionOwner:
         self.waits_for = None
         reached("after_replay")
         ledger.foreign_count = 0
+        ledger.sort_by_age()
         self.checkback.start_clock(self._feed.last_half_ms)
         self._trimmer.begin(half_start, op_start)
         self._op_held = False

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from zlib import crc32
 
-from halfhitch.core.model import Identity, Standing
+from halfhitch.core.model import Identity, ProducerGroup, Standing, TransactionId
 from halfhitch.service.api import Filter, PartitionState, Undecided
 from halfhitch.service.checking.api import CheckReport
+from halfhitch.service.owner import PartitionOwner
 from halfhitch.service.worker import PartitionWorker
 
 logger = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class Ownership:
             *(
                 asyncio.wrap_future(owner.checkback.undecided(wanted))
                 for worker in self._workers.values()
-                if (owner := worker.owner) is not None
+                if (owner := worker.owner) is not None and _may_have(owner, wanted)
             )
         )
         found = [transaction for transactions, _ in answers for transaction in transactions]
@@ -187,3 +188,11 @@ class Ownership:
         """All owned partitions, for people."""
         workers = self._workers
         return [workers[partition].state() for partition in sorted(workers)]
+
+
+def _may_have(owner: PartitionOwner, wanted: Filter) -> bool:
+    """Whether it is worth a turn of this owner: for one that is named, most need not be asked."""
+    if wanted.producer_group is None or wanted.transaction_id is None:
+        return True
+    identity = ProducerGroup(wanted.producer_group), TransactionId(wanted.transaction_id)
+    return owner.standing(identity, -1) is Standing.PENDING

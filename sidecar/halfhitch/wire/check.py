@@ -42,7 +42,7 @@ class Check:
     number: int  # 1 for the first check
     number_max: int
     handle: str  # ends the transaction, at any instance
-    age_ms: int  # since the first half was stored
+    age_ms: int  # since the first prepare; never lower than the wall clock says
     instance: str  # that took the prepare: its producers are asked first
     messages: Sequence[CheckMessage]
     #: The same number may have been delivered before (the owner has changed): ask the index first.

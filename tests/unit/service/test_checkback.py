@@ -359,6 +359,26 @@ def test_one_that_is_too_old_is_given_up_whatever_its_count() -> None:
     assert (why.reason, why.check_count) == (TOO_OLD, 0)
 
 
+def test_one_that_is_given_up_was_counted_again_while_its_decision_was_not_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kafka is half away: the op log takes nothing, and the decision is made again and again."""
+    twin = twin_with_producers(room=0)
+    owner = twin.working_owner()
+    twin.half("T1")
+    turn_until_idle(owner)
+    pass_time(twin, owner, 7_300)
+    assert len(twin.gate.decided) > 3
+    assert twin.observer.of("given_up") == [("park", "too_old", 1)]
+    assert caplog.text.count("T1 of group group is given up") == 1
+    carry_out(twin, owner)
+    twin.observer.calls.clear()
+    twin.half("T2")
+    turn_until_idle(owner)
+    pass_time(twin, owner, 7_300)
+    assert twin.observer.of("given_up") == [("park", "too_old", 1)]
+
+
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_wall_clock_that_jumps_hastens_and_delays_nothing(hours: int) -> None:
     twin = twin_with_producers()

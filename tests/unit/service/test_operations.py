@@ -173,6 +173,10 @@ class Index:
             raise found
         return found
 
+    async def find(self, partition: int, identities: list[Identity]) -> list[Doubt]:
+        self.world.asked.append(("find", partition, [name for _, name in identities]))
+        return [d for d in await self.list(partition, count_max=9) if d.identity in identities]
+
     async def owner(self, partition: int) -> str | None:
         return self.world.owner_of.get(partition)
 
@@ -233,6 +237,34 @@ async def test_what_redis_tells_is_filtered(wanted: Filter, names: set[str]) -> 
 async def test_without_redis_the_partitions_of_others_are_told_to_be_missing() -> None:
     page = await World(redis=False).service.undecided(Filter())
     assert page.missing_partitions == [2, 3]
+
+
+async def test_the_last_answer_was_lost_over_a_restart_with_redis_up() -> None:
+    answered = doubt("T1", last_answer="silent", last_instance="node-9")
+    world = World(
+        pending=[
+            pending("T1"),
+            pending("T2", last_answer="unknown", asked="node-1"),
+            pending("T3", check_count=0),
+            pending("T4"),
+        ],
+        doubts={0: [answered]},
+    )
+    page = await world.service.undecided(Filter())
+    shown = {t.transaction_id: (t.last_answer, t.asked) for t in page.transactions}
+    assert shown == {
+        "T1": ("silent", "node-9"),
+        "T2": ("unknown", "node-1"),
+        "T3": (None, None),
+        "T4": (None, None),
+    }
+    assert ("find", 0, ["T1", "T4"]) in world.asked
+
+
+async def test_without_redis_the_last_answer_is_not_known_and_all_else_is_shown() -> None:
+    world = World(pending=[pending("T1")], doubts={0: RedisUnavailable("away")})
+    page = await world.service.undecided(Filter())
+    assert [(t.transaction_id, t.last_answer) for t in page.transactions] == [("T1", None)]
 
 
 # -- decide --------------------------------------------------------------------------------------

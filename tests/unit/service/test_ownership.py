@@ -10,7 +10,7 @@ import pytest
 
 from halfhitch.core.model import Standing
 from halfhitch.errors import TopologyError
-from halfhitch.service.api import PartitionPhase
+from halfhitch.service.api import Filter, PartitionPhase
 from halfhitch.service.ownership import Ownership
 from halfhitch.service.worker import PartitionWorker
 from harness.kafka import wait_until
@@ -161,6 +161,33 @@ def test_only_of_owned_partitions_anything_is_known(instance: Instance) -> None:
     assert ownership.standing(1, identity("gone"), half_offset) is None
     ownership.revoked([1])
     assert ownership.standing(1, identity("T1"), half_offset) is Standing.UNKNOWN
+
+
+async def test_for_one_that_is_named_only_its_owner_is_asked(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each owner that is asked takes a turn for it, on the thread that forwards."""
+    instance.twin.half("T1", partition=1)
+    instance.ownership.assigned([0, 1])
+    instance.until_working(0, 1)
+    asked: list[int] = []
+    for partition in (0, 1):
+        owner = instance.ownership._workers[partition].owner
+        assert owner is not None
+        undecided = owner.checkback.undecided
+        monkeypatch.setattr(
+            owner.checkback,
+            "undecided",
+            lambda wanted, n=partition, ask=undecided: (asked.append(n), ask(wanted))[1],
+        )
+    named = Filter(producer_group="group", transaction_id="T1")
+    found, count = await instance.ownership.undecided(named)
+    assert ([shown.partition for shown in found], count, asked) == ([1], 1, [1])
+    nobody = Filter(producer_group="group", transaction_id="T2")
+    assert await instance.ownership.undecided(nobody) == ([], 0)
+    assert asked == [1]
+    await instance.ownership.undecided(Filter(transaction_id="T1"))
+    assert asked == [1, 0, 1]
 
 
 # -- workers that hang ---------------------------------------------------------------------------

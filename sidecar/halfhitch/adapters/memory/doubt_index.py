@@ -138,7 +138,7 @@ class MemoryDoubtIndex:
         self._redis.content.listed.setdefault(partition, set()).update(d.identity for d in doubts)
         for doubt in doubts:
             before = held.get(doubt.identity)
-            held[doubt.identity] = replace(doubt, delivered=_delivered(doubt, before))
+            held[doubt.identity] = _merged(doubt, before)
 
     def settled(self, partition: int, identities: Sequence[Identity]) -> None:
         """See ports.DoubtIndex."""
@@ -190,6 +190,12 @@ class MemoryDoubtIndex:
         found = [held[identity] for identity in self._redis.content.listed.get(partition, ())]
         return sorted(found, key=lambda doubt: (doubt.due_ms, doubt.identity))[: max(0, count_max)]
 
+    async def find(self, partition: int, identities: Sequence[Identity]) -> Sequence[Doubt]:
+        """See ports.DoubtIndex."""
+        self._answer()
+        held = self._redis.content.doubts.get(partition, {})
+        return [held[identity] for identity in identities if identity in held]
+
     async def owner(self, partition: int) -> str | None:
         """See ports.DoubtIndex."""
         self._answer()
@@ -234,9 +240,11 @@ class MemoryDoubtIndex:
             self._loop.call_soon_threadsafe(self._on_post, kind, body, 0.0)
 
 
-def _delivered(doubt: Doubt, before: Doubt | None) -> int:
-    """As RedisIndex: an owner that does not know it yet does not wipe it out."""
-    if doubt.delivered == doubt.check_count:
-        return doubt.delivered
-    known = 0 if before is None else before.delivered
-    return known if known <= doubt.check_count else 0
+def _merged(doubt: Doubt, before: Doubt | None) -> Doubt:
+    """As RedisIndex: an owner that does not know something yet does not wipe it out."""
+    if doubt.delivered != doubt.check_count:
+        known = 0 if before is None else before.delivered
+        doubt = replace(doubt, delivered=known if known <= doubt.check_count else 0)
+    if before is None or doubt.last_answer is not None or not doubt.check_count:
+        return doubt
+    return replace(doubt, last_answer=before.last_answer, last_instance=before.last_instance)

@@ -6,7 +6,8 @@ whole doubt counts as absent, never as an error.
 
 `delivered` is written only when it equals the check count. A new owner does not know yet whether
 the number in the log was delivered; if it wrote its lower figure, it would wipe out the answer that
-its predecessor left for it.
+its predecessor left for it. Nor does it know what was answered to that check, and by whom: of one
+that was checked, these fields are written only once there is an answer, and may be missing.
 """
 
 import re
@@ -45,9 +46,10 @@ def write(doubt: Doubt) -> list[str | bytes | int]:
         *("due", doubt.due_ms),
         *("check_count", doubt.check_count),
         *("last_check", "" if doubt.last_check_ms is None else doubt.last_check_ms),
-        *("last_answer", doubt.last_answer or ""),
-        *("last_instance", doubt.last_instance or ""),
     ]
+    if doubt.last_answer is not None or not doubt.check_count:
+        fields += ("last_answer", doubt.last_answer or "")
+        fields += ("last_instance", doubt.last_instance or "")
     if doubt.delivered == doubt.check_count:
         fields += ("delivered", doubt.delivered)
     return fields
@@ -126,4 +128,4 @@ def _offsets(raw: object) -> tuple[int, ...]:
 
 
 def _text(raw: object) -> str | None:
-    return _bounded(raw).decode() or None
+    return None if raw is None else _bounded(raw).decode() or None

@@ -152,14 +152,18 @@ class RedisIndex:
 
     async def list(self, partition: int, *, count_max: int) -> Sequence[Doubt]:
         """See ports.DoubtIndex."""
-        found: list[Doubt] = []
         if count_max < 1:
-            return found
+            return []
         members = await self._asker.ask(
             [("ZRANGE", self._keys.due(partition), 0, count_max - 1)], _members
         )
-        for start in range(0, len(members), _LIST_PAGE):
-            page = members[start : start + _LIST_PAGE]
+        return await self.find(partition, members)
+
+    async def find(self, partition: int, identities: Sequence[Identity]) -> Sequence[Doubt]:
+        """See ports.DoubtIndex."""
+        found: list[Doubt] = []
+        for start in range(0, len(identities), _LIST_PAGE):
+            page = identities[start : start + _LIST_PAGE]
             commands = [
                 ("HMGET", self._keys.tx(partition, member_of(identity)), *doubts.FIELDS)
                 for identity in page

@@ -70,6 +70,10 @@ class LaterIndex:
         """See ports.DoubtIndex."""
         return await self._opened().list(partition, count_max=count_max)
 
+    async def find(self, partition: int, identities: Sequence[Identity]) -> Sequence[Doubt]:
+        """See ports.DoubtIndex."""
+        return await self._opened().find(partition, identities)
+
     async def owner(self, partition: int) -> str | None:
         """See ports.DoubtIndex."""
         return await self._opened().owner(partition)

@@ -115,8 +115,8 @@ def test_an_unknown_delivery_is_not_written_over_a_known_one() -> None:
     assert "delivered" in doubts.write(Doubt(identity, (), 1, (1,), 0, 0, 0, 3, 3))
 
 
-def _stored(fields: list[str | bytes | int]) -> list[bytes]:
+def _stored(fields: list[str | bytes | int]) -> list[bytes | None]:
     """As HMGET answers it."""
     texts = [part if isinstance(part, bytes) else str(part).encode() for part in fields]
     held = dict(zip(texts[::2], texts[1::2], strict=True))
-    return [held[name.encode()] for name in doubts.FIELDS]
+    return [held.get(name.encode()) for name in doubts.FIELDS]
