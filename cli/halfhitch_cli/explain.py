@@ -99,6 +99,8 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
     if shown["resumed_count"]:
         lines.append(f"It was put back {shown['resumed_count']} time(s) before, and parked again.")
     lines.append(f"When it is resumed: {_ON_RESUME.get(shown['decision'], shown['decision'])}.")
+    if shown.get("decision_reason"):
+        lines.append(f"The reason that was given for that: {shown['decision_reason']}.")
     if shown["reason"] == "undeliverable":
         lines.append("Set the topic right first, or it will be parked again.")
     if shown["reason"] == "incomplete":

@@ -17,6 +17,8 @@ struct Header<'a> {
     opaque: i32,
     #[serde(default)]
     flag: i32,
+    #[serde(default, borrow)]
+    remark: Option<Text<'a>>,
     #[serde(borrow, rename = "extFields")]
     fields: Fields<'a>,
 }
@@ -73,9 +75,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// None for what the twin has to look at: values that are no texts, what does not parse.
+/// None for what the twin has to look at: a remark, values that are no texts, what does not parse.
 pub fn read<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
     let found: Header<'a> = serde_json::from_str(std::str::from_utf8(header).ok()?).ok()?;
-    let Header { code, opaque, flag, fields } = found;
+    let Header { code, opaque, flag, remark, fields } = found;
+    if remark.is_some_and(|Text(text)| !text.is_empty()) {
+        return None; // why a transaction ends so is kept with its decision
+    }
     Some(Frame { form: Form::Json, code, opaque, flag, fields: fields.0, body })
 }

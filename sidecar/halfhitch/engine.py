@@ -13,7 +13,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -107,7 +106,7 @@ class Engine:
         self._clients = EngineClients(options, self._names)
         self._started_s = self._clock.monotonic_s()
         self._kafka_trouble: str | None = "Kafka has not been reached yet"
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Future[Any]] = []
         self._is_open = False
         self._partition_count = 0
         self._cluster_id = ""  # until Kafka was reached
@@ -285,13 +284,10 @@ class Engine:
 
     def _check_now(self, partition: int, identity: Identity) -> None:
         """Another instance's operator wants this checked."""
-        task = asyncio.ensure_future(self._checked_now(partition, identity))
+        asked = self._ownership.check_now(partition, identity)
+        task = asyncio.gather(asked, return_exceptions=True)  # nobody here waits for an answer
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
-
-    async def _checked_now(self, partition: int, identity: Identity) -> None:
-        with suppress(BackendError):  # given up meanwhile: nobody here waits for an answer
-            await self._ownership.check_now(partition, identity)
 
     async def stop(self) -> None:
         """Give partitions up in order, flush, let go. The doors must have drained before."""

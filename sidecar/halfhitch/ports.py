@@ -127,10 +127,7 @@ class Observer(Protocol):
         forwarded_count: int,
         dropped_count: int,
     ) -> None:
-        """The owner ended a Kafka transaction; outcome is "ok", "fail" or "unknown".
-
-        Both counts are messages: those for real topics, and those that nobody will ever see.
-        """
+        """The owner ended a Kafka transaction ("ok", "fail", "unknown"); both counts: messages."""
 
     def producer_recycled(self, partition: int) -> None:
         """The owner's producer was replaced: a request of it might still be on its way."""
@@ -142,10 +139,7 @@ class Observer(Protocol):
         """Records that exist and that read_committed readers are not given yet, by log."""
 
     def forwarded_after(self, elapsed_s: float, transaction_count: int) -> None:
-        """So many commits became visible this long after they were stored.
-
-        Stored by the broker's clock, visible by ours: below 0 where they differ.
-        """
+        """So many commits became visible so long after they were stored, by the broker's clock."""
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over: fenced, both logs read to their ends."""
@@ -169,8 +163,7 @@ class Observer(Protocol):
         """Redis answers, or does not."""
 
     def redis_rebuilt(self, reason: str) -> None:
-        """What Redis held was not ours any more ("wiped", "old", "away",
-        "garbage", "overflow")."""
+        """What Redis held was not ours any more: one word says why."""
 
 
 class StoredRecord(Protocol):

@@ -48,6 +48,7 @@ def parked(name: str, group: str = "shop", **more: Any) -> ParkedTransaction:
         "reason": "checks_exhausted",
         "detail": "nobody answered",
         "decision": None,
+        "decision_reason": None,
         "check_count": 15,
         "last_answer": "silent",
         "asked": "shop-1",

@@ -63,6 +63,7 @@ class FakeTransactions:
     transactions: dict[str, FakeTransaction] = field(default_factory=dict)
     #: Names of the methods called, in order.
     calls: list[str] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)  # of ends
     fail_with: BaseException | None = None
     waiting_count: int = 0
     _gate: asyncio.Event | None = None
@@ -138,8 +139,10 @@ class FakeTransactions:
         producer_group: str | None = None,
         source: ResolutionSource = ResolutionSource.PRODUCER,
         wait_visible: bool = False,
+        reason: str | None = None,
     ) -> Ended:
         await self._enter("end")
+        self.reasons.append(reason)
         transaction = self._find(handle)
         if producer_group not in (None, transaction.producer_group):
             raise WrongGroup("Another group prepared this transaction.")

@@ -111,7 +111,12 @@ class RemotingClient:
     # -- requests --------------------------------------------------------------------------------
 
     def send(
-        self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", flag: int = 0
+        self,
+        code: int,
+        fields: dict[str, str] | None = None,
+        body: bytes = b"",
+        flag: int = 0,
+        remark: str | None = None,
     ) -> int:
         """Write a request and wait for nothing; its number."""
         self._opaque += 1
@@ -119,7 +124,7 @@ class RemotingClient:
         if self.access_key is not None:
             fields["AccessKey"] = self.access_key
             fields["Signature"] = sign(fields, body, self.secret_key)
-        frame = request(code, self._opaque, fields, body, flag=flag, form=self.form)
+        frame = request(code, self._opaque, fields, body, flag=flag, remark=remark, form=self.form)
         frame.version = self.version
         frame.language = 0
         self._writer.write(encode(frame))
@@ -212,10 +217,17 @@ class RemotingClient:
             **more,
         }
 
-    def end(self, group: str, sent: Sent | Check, decision: int, **more: str) -> None:
+    def end(
+        self,
+        group: str,
+        sent: Sent | Check,
+        decision: int,
+        remark: str | None = None,
+        **more: str,
+    ) -> None:
         """One-way, as Java's client does it."""
         fields = self.end_fields(group, sent, decision, **more)
-        self.send(codes.END_TRANSACTION, fields, flag=codes.ONE_WAY_FLAG)
+        self.send(codes.END_TRANSACTION, fields, flag=codes.ONE_WAY_FLAG, remark=remark)
 
     async def end_sync(self, group: str, sent: Sent | Check, decision: int, **more: str) -> Frame:
         """With an answer."""

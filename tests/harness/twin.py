@@ -214,13 +214,14 @@ class Twin:
         hints: Sequence[int] = (),
         partition: int = 0,
         source: str = "producer",
+        reason: str | None = None,
     ) -> int:
         """One op record with a decision for each of them; gives its op offset.
 
         `hints`: the half offsets that each of them names.
         """
         entries = [
-            op_wire.DecisionEntry(GROUP, transaction_id, covered, len(hints), source, None)  # type: ignore[arg-type]
+            op_wire.DecisionEntry(GROUP, transaction_id, covered, len(hints), source, reason)  # type: ignore[arg-type]
             for transaction_id in transaction_ids
         ]
         value, headers = op_wire.write(

@@ -182,10 +182,14 @@ class World:
             for index, message in enumerate(life.messages)
         ]  # fmt: skip
 
-    def decide(self, life: Life, resolution: Resolution) -> None:
+    def decide(self, life: Life, resolution: Resolution, reason: str | None = None) -> None:
         """A decision; with luck it is carried out later."""
         entry = op_wire.DecisionEntry(
-            *life.identity, len(life.messages), len(life.halves), ResolutionSource.PRODUCER
+            *life.identity,
+            len(life.messages),
+            len(life.halves),
+            ResolutionSource.PRODUCER,
+            reason,
         )
         written = op_wire.write(op_wire.tag_of(resolution), [entry], life.halves)
         self.append((OP, life.partition), None, *written)

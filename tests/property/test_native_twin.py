@@ -103,7 +103,8 @@ def ends(draw: st.DrawFn) -> bytes:
         name = draw(st.sampled_from(["ns", "nsd", "x", "fromTransactionCheck", "commitOrRollback"]))
         fields[name] = draw(NUMBERS | VALUES | st.sampled_from(["False", "no"]))
     flag = draw(st.sampled_from([0, 2])) if draw(SELDOM) else 2
-    made = request(codes.END_TRANSACTION, 7, fields, flag=flag, form=draw(FORMS))
+    remark = draw(st.sampled_from(["", "boom", 'a "quote" \n', "é"])) if draw(SELDOM) else None
+    made = request(codes.END_TRANSACTION, 7, fields, flag=flag, remark=remark, form=draw(FORMS))
     return damaged(draw, encode(made))
 
 
@@ -161,6 +162,7 @@ def test_an_end_that_is_taken_means_the_same(whole: bytes) -> None:
         return
     frame = one_frame(whole)
     end = read_end(frame)
+    assert not frame.remark, "it is kept with the decision"
     assert frame.is_one_way
     assert not end.from_check
     assert end.namespace is None
@@ -206,6 +208,9 @@ def test_what_javas_client_sends_is_taken(form: Form) -> None:
     assert taken[0] == b"order-1"
     end = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, form=form)
     assert native.read_end(encode(end)) == (b"p", JAVA_END["msgId"], False, 3, 17)
+    for remark in ("executeLocalTransactionBranch exception, boom", 'say "no"\n'):
+        told = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, remark=remark, form=form)
+        assert native.read_end(encode(told)) is None, "its reason is kept by the twin"
 
 
 @given(FORMS, st.integers(-(2**31), 2**31 - 1), st.sampled_from(["10.0.0.1", "fe80::1"]),

@@ -144,8 +144,10 @@ def test_decisions_of_one_record_are_read_back(
         op.tag_of(resolution), entries, [o for _, _, hints, _ in decisions for o in hints]
     )
     assert op.read(9, 8, value, headers) == [
-        DecisionRead(OpOffset(9), 8, identity, resolution, covered, source, max(hints, default=-1))
-        for identity, covered, hints, _ in decisions
+        DecisionRead(
+            OpOffset(9), 8, identity, resolution, covered, source, max(hints, default=-1), reason
+        )
+        for identity, covered, hints, reason in decisions
     ]
 
 

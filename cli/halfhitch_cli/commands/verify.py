@@ -207,6 +207,7 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
                 "state": one.state,
                 "message_count": one.message_count,
                 "stored_ms": one.stored_ms,
+                "reason": one.reason,
                 "where": _where(one.where),
             }
             for one in findings.unfinished

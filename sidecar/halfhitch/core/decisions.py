@@ -34,8 +34,8 @@ class Decisions(Accounts):
         if event.born is not None:
             self.checks.decided(transaction)
             transaction.carries_decision = True
-            place = OpOffset(self._marks.op_position), event.stored_at_ms
-            self._decide(transaction, event.born, event.born_count, place)
+            how = OpOffset(self._marks.op_position), event.stored_at_ms, None
+            self._decide(transaction, event.born, event.born_count, how)
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
         if event.resolution is _PARK and event.op_offset <= transaction.fence:
@@ -59,8 +59,8 @@ class Decisions(Accounts):
         if event.is_about_all and event.resolution is _COMMIT:
             covered_count = max(covered_count, *(i + 1 for i, _ in transaction.messages()), 0)
             transaction.covers_all = True
-        place = event.op_offset, event.stored_at_ms
-        self._decide(transaction, event.resolution, covered_count, place)
+        how = event.op_offset, event.stored_at_ms, event.reason
+        self._decide(transaction, event.resolution, covered_count, how)
 
     def _extend(self, transaction: Transaction, event: DecisionRead) -> None:
         """Among equal commits the one that covers most counts, until the done mark fixes it."""
@@ -74,9 +74,9 @@ class Decisions(Accounts):
         transaction: Transaction,
         resolution: Resolution,
         covered_count: int,
-        place: tuple[OpOffset, TimestampMs],
+        how: tuple[OpOffset, TimestampMs, str | None],
     ) -> None:
-        transaction.decide(resolution, covered_count, *place)
+        transaction.decide(resolution, covered_count, *how)
         self._decided_count += 1
         self._marks.decided(transaction)
         if transaction.is_whole:

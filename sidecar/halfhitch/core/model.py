@@ -109,6 +109,7 @@ class DecisionRead:
     covered_count: int  # the decision covers indexes 0 .. covered_count - 1, at least
     source: ResolutionSource
     half_hint: int = -1  # highest half offset that the record names for it
+    reason: str | None = None  # for people
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class DecisionRead:
         covered_count: int,
         source: ResolutionSource,
         half_hint: int = -1,
+        reason: str | None = None,
     ) -> None:
         self.op_offset = op_offset
         self.stored_at_ms = stored_at_ms
@@ -127,6 +129,7 @@ class DecisionRead:
         self.covered_count = covered_count
         self.source = source
         self.half_hint = half_hint
+        self.reason = reason
 
     @property
     def is_about_all(self) -> bool:
@@ -209,6 +212,7 @@ class LateNote:
     identity: Identity
     resolution: Resolution
     op_offset: OpOffset
+    reason: str | None = None
 
 
 @dataclass(slots=True)

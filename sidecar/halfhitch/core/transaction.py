@@ -70,6 +70,7 @@ class Transaction:
         "is_waiting",
         "missing_count",
         "parked",
+        "reason",
         "resolution",
         "resumed_count",
         "size_bytes",
@@ -92,6 +93,7 @@ class Transaction:
         self.carries_decision = False  # its halves say how it is decided; no op record is needed
         self.decided_op_offset = OpOffset(-1)
         self.decided_ms = TimestampMs(0)  # broker time of the decision
+        self.reason: str | None = None  # of the decision, for people
         self.size_bytes = 0
         self.parked = False  # by the step under way: it goes to the parked topic instead
         self.missing_count = 0  # halves that were appended anew and not read back yet
@@ -121,12 +123,14 @@ class Transaction:
         covered_count: int,
         op_offset: OpOffset,
         stored_at_ms: TimestampMs,
+        reason: str | None = None,
     ) -> None:
         """Note the winning decision; the state is moved by the caller."""
         self.resolution = resolution
         self.covered_count = covered_count
         self.decided_op_offset = op_offset
         self.decided_ms = stored_at_ms
+        self.reason = reason
 
     def extend(self, covered_count: int, *, covers_all: bool) -> bool:
         """An equal commit covers more, perhaps; gives whether this one covers more now."""

@@ -118,10 +118,12 @@ class Transactions(Protocol):
         producer_group: str | None = None,
         source: ResolutionSource = ResolutionSource.PRODUCER,
         wait_visible: bool = False,
+        reason: str | None = None,
     ) -> Ended:
         """Make the decision durable; with `wait_visible` also wait until it has been carried out.
 
-        `producer_group`, when given, must be the group that prepared.
+        `producer_group`, when given, must be the group that prepared. `reason` is kept with the
+        decision, for people: in one line, and cut if it is long.
         Raises InvalidHandle, WrongGroup, ContraryDecision, TransactionGone, VisibilityUnknown.
         """
         ...
@@ -252,6 +254,7 @@ class ParkedTransaction:
     reason: str
     detail: str
     decision: str | None  # commit or rollback; applied when it is resumed
+    decision_reason: str | None  # in words of whoever decided
     check_count: int
     last_answer: str | None
     asked: str | None

@@ -152,7 +152,11 @@ class Forwarder:
                 None,
                 note_headers(
                     LateDecision(
-                        *note.identity, note.resolution.value, self._partition, note.op_offset
+                        *note.identity,
+                        note.resolution.value,
+                        self._partition,
+                        note.op_offset,
+                        note.reason,
                     )
                 ),
             )
@@ -173,6 +177,7 @@ class Forwarder:
             answer,
             asked,
             0 if transaction.resolution is _PARK else transaction.covered_count,
+            None if transaction.resolution is _PARK else transaction.reason,
         )
         headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)

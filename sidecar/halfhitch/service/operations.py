@@ -46,12 +46,11 @@ from halfhitch.service.checking import inbox
 from halfhitch.service.deciding import contrary, first_decision
 from halfhitch.service.decisions import Decision, UnderWay
 from halfhitch.service.parts import Inquiry
+from halfhitch.service.reasons import REASON_CHARS_MAX
 from halfhitch.service.shown import is_wanted, matches, shown_parked
 
 logger = logging.getLogger(__name__)
 
-#: A reason is read by people, in one line.
-REASON_CHARS_MAX: Final = 200
 OPERATOR_CHARS_MAX: Final = 100
 #: Of another instance's partition, as Redis tells it.
 _LISTED_MAX: Final = 20_000

@@ -44,6 +44,7 @@ def shown_parked(parking: Parking) -> ParkedTransaction:
         reason=why.reason,
         detail=why.detail,
         decision=_DECISION_NAMES.get(parking.decision or ""),
+        decision_reason=parking.decision_reason,
         check_count=why.check_count,
         last_answer=why.last_answer,
         asked=why.asked,

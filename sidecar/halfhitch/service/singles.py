@@ -27,6 +27,7 @@ from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.deciding import Begun, Deciding
 from halfhitch.service.parts import Parts
 from halfhitch.service.preparing import Preparing
+from halfhitch.service.reasons import kept_reason
 from halfhitch.wire.handle import Handle
 
 #: Half partition, half offset, transaction id; or why the message is (perhaps) not stored.
@@ -143,11 +144,12 @@ class Singles:
         answer: OnEnded,
         *,
         is_awaited: bool = True,
+        reason: str | None = None,
     ) -> None:
         """Make a decision durable. Whether `known` speaks the truth is the door's to know.
 
-        `is_awaited`: the answer goes to somebody who waits for it. Errors as of
-        service.api.Transactions.end.
+        `is_awaited`: the answer goes to somebody who waits for it; `reason` is the producer's own
+        remark. Errors as of service.api.Transactions.end.
         """
         began_s = self._now_s()
         identity = ProducerGroup(known.producer_group), TransactionId(known.transaction_id)
@@ -160,7 +162,9 @@ class Singles:
                     f"there is no half partition {known.partition}: the offsets are not of a "
                     "message that was prepared here"
                 )
-            begun = self._deciding.begin(known, identity, resolution, source, is_awaited=is_awaited)
+            begun = self._deciding.begin(
+                known, identity, resolution, source, kept_reason(reason), is_awaited=is_awaited
+            )
         except HalfHitchError as error:
             self._deciding.refused(identity, source, error)
             answer(error)
@@ -171,7 +175,12 @@ class Singles:
             begun.stored.add_done_callback(partial(self._decided, begun, source, began_s, answer))
 
     async def end_surely(
-        self, known: Handle, resolution: Resolution, source: ResolutionSource
+        self,
+        known: Handle,
+        resolution: Resolution,
+        source: ResolutionSource,
+        *,
+        reason: str | None = None,
     ) -> None:
         """`end`, and the truth about it even if the message was not read back yet.
 
@@ -183,6 +192,7 @@ class Singles:
             resolution,
             source,
             lambda error: None if answered.done() else answered.set_result(error),
+            reason=reason,
         )
         error = await answered
         if error is not None:

@@ -46,6 +46,7 @@ from halfhitch.service.deciding import (
 )
 from halfhitch.service.parts import Parts
 from halfhitch.service.preparing import Preparing
+from halfhitch.service.reasons import kept_reason
 from halfhitch.service.singles import Singles
 from halfhitch.wire.handle import TOPICS_MAX, Handle
 
@@ -211,7 +212,7 @@ class TransactionService:
                     f"not {producer_group!r}"
                 )
             identity = _identity(known)
-            begun = self._deciding.begin(known, identity, resolution, source, reason)
+            begun = self._deciding.begin(known, identity, resolution, source, kept_reason(reason))
             op_offset, extends = 0, False
             if begun is not None:
                 op_offset = await begun.stored

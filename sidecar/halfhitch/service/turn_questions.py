@@ -23,6 +23,7 @@ class TurnQuestions:
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
+        # Bounded: see WAITING_MAX.
         self._waiting: deque[tuple[Callable[[Ledger], Any], Future[Any]]] = deque()
         self._is_over = False
 

@@ -54,6 +54,8 @@ OFFSETS_MAX: Final = 20_000
 RECORD_BYTES_MAX: Final = 700_000
 #: Of an entry besides ids and offsets.
 _ENTRY_REST_BYTES: Final = 80
+#: Of a reason no more is read: ours are shorter, and a stranger's would be kept in memory.
+REASON_CHARS_MAX: Final = 320
 #: A longer value is not ours.
 VALUE_BYTES_MAX: Final = 900_000
 
@@ -198,6 +200,7 @@ def _read_entries(
                     decision.covered_count,
                     decision.source,
                     hints[0] if len(hints) == 1 else max(hints, default=-1),
+                    decision.reason and decision.reason[:REASON_CHARS_MAX],
                 )
             )
     elif tag == TAG_DONE:

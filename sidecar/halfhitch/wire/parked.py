@@ -36,6 +36,7 @@ class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag="message", tag
     last_answer: str | None = None  # to the last check: a CheckOutcome
     asked: str | None = None  # who was asked last
     covered_count: int = 0  # of a committed one: how many messages belong together
+    decision_reason: str | None = None  # why it was decided, in words of whoever decided
 
 
 class LateDecision(
@@ -48,6 +49,7 @@ class LateDecision(
     decision: str  # c or r
     half_partition: int
     op_offset: int  # of the decision: the lowest one counts
+    reason: str | None = None  # in words of whoever decided
 
 
 class Resumed(msgspec.Struct, frozen=True, omit_defaults=True, tag="resumed", tag_field="kind"):

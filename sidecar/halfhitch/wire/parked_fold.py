@@ -49,8 +49,9 @@ class Parking:
     identity: Identity
     half_partition: int
     messages: list[ParkedHalf]
-    #: c or r: to be applied when it is put back.
+    #: c or r: to be applied when it is put back; and why, in words of whoever decided.
     decision: str | None
+    decision_reason: str | None = None
 
     @property
     def first(self) -> ParkedHalf:
@@ -145,7 +146,7 @@ class ParkedFold:
         """
         wanted = self._by_identity if identity is None else [identity]
         found = [
-            Parking(known, partition, messages, self._decision(known, partition, messages))
+            Parking(known, partition, messages, *self._decision(known, partition, messages))
             for known in wanted
             for partition, messages in self._parted(known)
         ]
@@ -236,16 +237,16 @@ class ParkedFold:
 
     def _decision(
         self, identity: Identity, half_partition: int, messages: Iterable[ParkedHalf]
-    ) -> str | None:
-        """What it was parked with comes before anything that was said later."""
+    ) -> tuple[str | None, str | None]:
+        """And its reason. What it was parked with comes before anything that was said later."""
         for message in messages:
             if message.why.decision is not None:
-                return message.why.decision
+                return message.why.decision, message.why.decision_reason
         late = (
             note for note in self._late.get(identity, ()) if note.half_partition == half_partition
         )
         first = min(late, key=lambda note: note.op_offset, default=None)
-        return None if first is None else first.decision
+        return (None, None) if first is None else (first.decision, first.reason)
 
 
 def _target(log_offset: int, headers: Headers) -> tuple[str, int | None]:

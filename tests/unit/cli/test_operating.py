@@ -31,7 +31,10 @@ WHY = ("--reason", "asked the shop")
 def operations() -> FakeOperations:
     return FakeOperations(
         [undecided("T1"), undecided("T2", "bank", next_check_s=None, age_s=7_300)],
-        [parked("P1"), parked("P2", reason="undeliverable", decision="commit")],
+        [
+            parked("P1"),
+            parked("P2", reason="undeliverable", decision="commit", decision_reason="it was paid"),
+        ],
         [ParkedMessage("orders", None, b"k", b"v\x1b[2J", [("a", b"\xff")])],
     )
 
@@ -135,6 +138,7 @@ def test_explain_tells_why_what_next_and_what_to_do(run: Any) -> None:
     code, out, _ = run("tx", "explain", "P2")
     assert "did not take it" in out or "does not take the message" in out
     assert "a commit is on record" in out
+    assert "The reason that was given for that: it was paid." in out
     assert "halfhitch parked resume --group shop P2" in out
 
 

@@ -324,11 +324,11 @@ def test_an_answer_after_the_giving_up_is_written_beside_what_is_parked() -> Non
     twin = twin_with_producers()
     owner = exhausted(twin)
     carry_out(twin, owner)
-    op_offset = twin.commit("T1")
+    op_offset = twin.decide(Resolution.COMMIT, "T1", reason="it was paid")
     turn_until_idle(owner)
     found = [read_parked(0, record.headers()) for record in twin.kafka.committed(PARKED)]
     (note,) = (note for note in found if isinstance(note, LateDecision))
-    assert (note.decision, note.op_offset) == ("c", op_offset)
+    assert (note.decision, note.op_offset, note.reason) == ("c", op_offset, "it was paid")
     assert len(found) == 2
     assert twin.values() == []
 

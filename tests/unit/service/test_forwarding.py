@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.adapters.memory import WriteFault
-from halfhitch.core.model import Standing
+from halfhitch.core.model import Resolution, Standing
 from halfhitch.service.owner import OutcomeLostError, StepFailedError
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.parked import Parked, read_parked
@@ -31,7 +31,7 @@ def test_a_forged_half_with_a_forbidden_target_is_parked_and_stops_nobody(topic:
     owner = twin.working_owner()
     twin.half("forged", topic=topic, value=b"forged")
     twin.half("T1")
-    twin.commit("forged", "T1")
+    twin.decide(Resolution.COMMIT, "forged", "T1", reason="it was paid")
     finish(owner)
     assert twin.values() == [b"value"]
     assert len(twin.kafka.committed(twin.kafka.half_topic)) == 2
@@ -42,6 +42,7 @@ def test_a_forged_half_with_a_forbidden_target_is_parked_and_stops_nobody(topic:
         0,
         "c",
     )
+    assert why.decision_reason == "it was paid"
     assert owner.standing(identity("forged"), 0) is Standing.PARKED
     assert twin.observer.of("parked") == [(1, 1)]
 

@@ -277,6 +277,13 @@ def test_decided_without_a_done_mark_is_no_licence(world: World) -> None:
     assert findings.unfinished_counts == {"committing": 1}
 
 
+def test_of_one_that_is_decided_and_not_carried_out_the_reason_is_told(world: World) -> None:
+    world.decide(world.prepare(1), R, "the payment was declined")
+    world.prepare(1)
+    told = {one.state: one.reason for one in look(world).findings.unfinished}
+    assert told == {"rolling_back": "the payment was declined", "undecided": None}
+
+
 def left_out(world: World, life: Life, kind: ConflictKind) -> Stored:
     """The op log says so: of the last half, or of a decision that came too late."""
     halves = [HalfOffset(life.halves[-1])] if kind is ConflictKind.UNCOVERED else []

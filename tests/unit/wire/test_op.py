@@ -99,6 +99,14 @@ def test_giving_up_is_a_decision_like_the_others() -> None:
     (read,) = events(op.write(b"p", [entry_by_policy], [17]))
     assert isinstance(read, DecisionRead)
     assert (read.resolution, read.source) == (Resolution.PARK, ResolutionSource.POLICY)
+    assert read.reason == "15 checks"
+
+
+def test_of_a_strangers_reason_no_more_is_read_than_ours_may_have() -> None:
+    long = op.DecisionEntry("orders", "T1", 1, 0, PRODUCER, "x" * 100_000)
+    (read,) = events(op.write(b"c", [long], []))
+    assert isinstance(read, DecisionRead)
+    assert read.reason == "x" * op.REASON_CHARS_MAX
 
 
 def test_an_empty_step_writes_nothing() -> None:

@@ -47,7 +47,7 @@ def resumed(place: Place, name: str, *parked_at: Place, fence: int = 100) -> Rec
 def decided(
     place: Place, name: str, decision: str, op_offset: int, half_partition: int = 3
 ) -> Record:
-    note = LateDecision("shop", name, decision, half_partition, op_offset)
+    note = LateDecision("shop", name, decision, half_partition, op_offset, f"at {op_offset}")
     return place, 150, note_headers(note)
 
 
@@ -107,10 +107,10 @@ def test_the_first_decision_counts_and_that_of_the_parking_before_all() -> None:
     late = decided((0, 1), "T1", "c", 9), decided((1, 1), "T1", "r", 8)
     for notes in (late, late[::-1]):
         [parking] = folded(message("T1", 0, (0, 0), 10), *notes).parkings()
-        assert parking.decision == "r"
+        assert (parking.decision, parking.decision_reason) == ("r", "at 8")
     committed = message("T1", 0, (0, 0), 10, reason=UNDELIVERABLE, decision="c")
     [parking] = folded(committed, *late).parkings()
-    assert parking.decision == "c"
+    assert (parking.decision, parking.decision_reason) == ("c", None)
     elsewhere = decided((0, 1), "T1", "c", 9, half_partition=2)
     [parking] = folded(message("T1", 0, (0, 0), 10), elsewhere).parkings()
     assert parking.decision is None

@@ -136,6 +136,7 @@ class Handlers:
             producer_group=request.text(b"half-producer-group"),
             source=ResolutionSource.CHECK if "source" in options else ResolutionSource.PRODUCER,
             wait_visible="wait" in options,
+            reason=request.half.get(b"half-reason", b"").decode(errors="replace"),
         )
         visible = ended.visible and "wait" in options
         return json_reply(200, _encode(EndedAnswer(ended.transaction_id, ended.state, visible)))

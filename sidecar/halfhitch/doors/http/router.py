@@ -23,6 +23,7 @@ _RAW_HEADERS = frozenset(
         b"half-partition",
     }
 )
+_END_HEADERS = frozenset({b"half-producer-group", b"half-reason"})
 _END_OPTIONS = {"wait": "visible", "source": "check"}
 
 
@@ -68,14 +69,14 @@ ROUTES = (
         method="POST",
         pattern="/v1/transactions/{handle}/commit",
         name="commit",
-        half_headers=frozenset({b"half-producer-group"}),
+        half_headers=_END_HEADERS,
         options=tuple(_END_OPTIONS.items()),
     ),
     Route(
         method="POST",
         pattern="/v1/transactions/{handle}/rollback",
         name="rollback",
-        half_headers=frozenset({b"half-producer-group"}),
+        half_headers=_END_HEADERS,
         options=tuple(_END_OPTIONS.items()),
     ),
     Route(

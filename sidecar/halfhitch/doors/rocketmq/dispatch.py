@@ -331,7 +331,9 @@ class Dispatcher:
         source = _CHECK if end.from_check else _PRODUCER
         if frame.is_one_way:
             ended = partial(self._ended, frame, asker)
-            self._singles.end(known, resolution, source, ended, is_awaited=False)
+            self._singles.end(
+                known, resolution, source, ended, is_awaited=False, reason=frame.remark
+            )
         else:
             asker.work(frame, self._end_surely(frame, known, resolution, source))
         return None
@@ -347,7 +349,7 @@ class Dispatcher:
         self, frame: Frame, known: Handle, resolution: Resolution, source: ResolutionSource
     ) -> bytes:
         """RocketMQ's clients end one-way; a tool or a test that waits wants the truth."""
-        await self._singles.end_surely(known, resolution, source)
+        await self._singles.end_surely(known, resolution, source, reason=frame.remark)
         return reply(frame, codes.SUCCESS)
 
     def _end_failed(self, error: HalfHitchError) -> None:

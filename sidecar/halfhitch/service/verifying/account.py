@@ -186,7 +186,12 @@ class Account:
                 self.facts.add_done(group, raw_id, numbers)
             elif isinstance(event, DecisionRead):
                 decided = Decided(
-                    event.resolution, partition, op_offset, stored_ms, event.half_hint
+                    event.resolution,
+                    partition,
+                    op_offset,
+                    stored_ms,
+                    event.half_hint,
+                    event.reason,
                 )
                 self.facts.add_decision(group, raw_id, decided)
             elif event.kind is ConflictKind.UNCOVERED:

@@ -85,6 +85,7 @@ class Decided:
     op_offset: int
     stored_ms: int
     half_hint: int
+    reason: str | None = None  # in words of whoever decided
 
 
 @dataclass(slots=True)

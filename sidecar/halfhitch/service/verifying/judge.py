@@ -294,13 +294,15 @@ class _Judge:
             self._violate(Kind.LOST, facts, indexes, where, detail)
             return
         first = min(halves, key=lambda half: half.half_offset)
+        state, reason = _state(facts, first)
         self._findings.goes_on(
             Unfinished(
                 *facts.identity,
-                _state(facts, first),
+                state,
                 len({half.index for half in halves}),
                 min(half.stored_ms for half in halves),
                 self._half_at(first),
+                reason,
             )
         )
 
@@ -331,19 +333,20 @@ class _Judge:
         return self._account.place((self._account.layout.half_topic, partition)).first_log_offset
 
 
-def _state(facts: Facts, first: Half) -> str:
-    """How far an unfinished transaction has come: the first decision that is meant for it."""
+def _state(facts: Facts, first: Half) -> tuple[str, str | None]:
+    """How far an unfinished transaction has come: the first decision that is meant for it, and its
+    reason."""
     born = _BORN.get(first.born)
     if born is not None:
-        return _STATE_OF[born]
+        return _STATE_OF[born], None
     for decided in sorted(facts.decisions, key=lambda d: d.op_offset):
         is_meant = (
             decided.half_hint >= first.half_offset
             or first.stored_ms <= decided.stored_ms + EARLY_MS
         )
         if is_meant and decided.op_offset > first.fence:
-            return _STATE_OF[decided.resolution]
-    return "undecided"
+            return _STATE_OF[decided.resolution], decided.reason
+    return "undecided", None
 
 
 def _why_not(facts: Facts, committed: int) -> str:

@@ -84,6 +84,7 @@ class Unfinished:
     message_count: int
     stored_ms: int
     where: Where  # its first half
+    reason: str | None = None  # of its decision, in words of whoever decided
 
 
 @dataclass(slots=True)

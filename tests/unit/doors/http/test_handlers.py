@@ -126,6 +126,17 @@ async def test_ends_are_idempotent_and_the_first_stands(
     assert answer.status == 409
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_an_end_may_say_why(doors: OpenDoors, client: Client, end: str) -> None:
+    """Whatever its bytes are: an end is not refused for its reason."""
+    await client.ask(raw_half())
+    for reason in (b"no stock: \xc3\xa9", b"\xff", None):
+        headers = [] if reason is None else [("Half-Reason", reason)]
+        answer = await client.ask(request("POST", f"/v1/transactions/h.0/{end}", headers))
+        assert answer.status == 200
+    assert doors.service.reasons[-3:] == ["no stock: é", "\ufffd", ""]
+
+
 async def test_waiting_is_asked_for_and_told(doors: OpenDoors, client: Client) -> None:
     await client.ask(raw_half())
     answer = await client.ask(request("POST", "/v1/transactions/h.0/commit?wait=visible"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.adapters.memory import AppendFault
-from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
 from halfhitch.core.partitioning import half_partition
 from halfhitch.errors import TransactionGone
 from halfhitch.service.checking.api import CheckOutcome
@@ -77,6 +77,19 @@ async def test_a_commit_makes_it_visible_and_a_rollback_does_not(
     assert [record.value() for record in stage.stored()] == [b"one"]
     names = [name for name, _ in stage.stored()[0].headers()]
     assert names[-3:] == ["UNIQ_KEY", "PGROUP", "HALFHITCH"]
+
+
+@pytest.mark.parametrize("form", list(Form))
+async def test_the_remark_of_an_end_was_lost(stage: Any, form: Form) -> None:
+    """RocketMQ's clients put there what the local transaction, or its check, has thrown."""
+    client = await stage.client(await stage.open(), form=form)
+    first = await client.half(GROUP, "orders", b"one", unique="U1")
+    second = await client.half(GROUP, "orders", b"two", unique="U2")
+    client.end(GROUP, first, ROLLBACK, "checkLocalTransactionState Exception: \x1b[2J\nno stock é")
+    client.end(GROUP, second, COMMIT)
+    await stage.until(lambda: len(stage.it.decided()) == 2, "two decisions")
+    reasons = {e.identity[1]: e.reason for e in stage.it.twin.ops() if isinstance(e, DecisionRead)}
+    assert reasons == {"U1": "checkLocalTransactionState Exception: [2J no stock é", "U2": None}
 
 
 async def test_a_one_way_end_is_stored_before_the_door_has_stopped_though_its_client_is_gone(
