@@ -77,7 +77,6 @@ class EngineClients:
             self._config(options.producer_options),
             transactional_id=transactional_id,
             transaction_timeout_ms=options.transaction_timeout_ms,
-            message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,
         )
 
     def resume_producer(self, transactional_id: str) -> Producer:
@@ -87,7 +86,6 @@ class EngineClients:
             self._config(options.producer_options),
             transactional_id=transactional_id,
             transaction_timeout_ms=options.transaction_timeout_ms,
-            message_bytes_max=options.message_bytes_max + RECORD_OVERHEAD_BYTES,
         )
 
     def _config(self, options: dict[str, str]) -> clients.Config:

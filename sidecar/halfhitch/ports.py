@@ -24,11 +24,9 @@ class RecordLog(Protocol):
         self, partition: int, key: bytes | None, value: bytes | None, headers: KafkaHeaders
     ) -> "Future[int]":
         """Append a half record; the result is its half offset once all in-sync replicas have it."""
-        ...
 
     def append_op(self, partition: int, value: bytes, headers: KafkaHeaders) -> "Future[int]":
         """Append an op record; the result is its op offset once all in-sync replicas have it."""
-        ...
 
     def append_message(
         self,
@@ -44,7 +42,6 @@ class RecordLog(Protocol):
         with UnknownTopic or ForbiddenTopic too, and OutcomeUnknown does not mean that it may be
         repeated: there is no id by which Kafka would know the message again.
         """
-        ...
 
 
 class TopicCatalog(Protocol):
@@ -52,29 +49,24 @@ class TopicCatalog(Protocol):
 
     def partition_count(self, topic: str) -> int | None:
         """From the cache; None when not known there (ask `refresh`)."""
-        ...
 
     async def refresh(self, topic: str) -> int | None:
         """Ask Kafka; None when the topic surely does not exist. Raises KafkaUnavailable."""
-        ...
 
     async def all(self) -> dict[str, int]:
         """Every topic there is, with its number of partitions. Raises KafkaUnavailable."""
-        ...
 
     async def create(self, topic: str, partition_count: int) -> None:
         """Make a topic of the users, unless it is there.
 
         Raises KafkaUnavailable; ConfigurationError when Kafka refuses to.
         """
-        ...
 
     async def end_offset(self, topic: str, partition: int) -> int:
         """The offset that the next record of a partition that exists gets.
 
         Raises KafkaUnavailable.
         """
-        ...
 
 
 class Clock(Protocol):
@@ -211,54 +203,49 @@ class PartitionReader(Protocol):
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """Stored half and op watermark; None where none was ever stored. Stable offsets only."""
-        ...
+
+    @property
+    def stamp(self) -> str:
+        """Names the write that has stored what `committed_positions` gave last.
+
+        Empty when nothing was stored, or by whom is not known.
+        """
 
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
         """Start reading both logs there (None: at the log's start); gives the real start positions.
 
         The op log is held until `release_op`.
         """
-        ...
 
     def hold_op(self) -> None:
         """Stop delivering op records."""
-        ...
 
     def release_op(self) -> None:
         """Deliver op records again."""
-        ...
 
     def read(self, wait_s: float) -> ReadBatch:
         """Whatever is there, waiting at most `wait_s` for the first record."""
-        ...
 
     def half_end(self) -> int:
         """Ask Kafka how far the half log exists (the high watermark), readable or not."""
-        ...
 
     def half_read_to(self) -> int:
         """How far the half log was read; beyond the last record where only markers follow it."""
-        ...
 
     def op_end(self) -> int:
         """Ask Kafka how far the op log exists, as `half_end`."""
-        ...
 
     def op_read_to(self) -> int:
         """How far the op log was read, as `half_read_to`."""
-        ...
 
     def held(self) -> str | None:
         """Ask Kafka what hides records of these logs; None: nothing, or no answer."""
-        ...
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """Read single halves again; one that is gone is missing from the answer."""
-        ...
 
     def close(self) -> None:
         """Let go of everything; never raises."""
-        ...
 
 
 class WriteOutcome(Enum):
@@ -296,17 +283,25 @@ class TargetRecord:
 
 @dataclass(slots=True)
 class WriteResult:
-    """Outcome, and which `targets` (by position) were refused for good, with the reason."""
+    """Outcome; of a FAIL also whose fault it is, as far as Kafka says so."""
 
     outcome: WriteOutcome
     reason: str = ""
     #: There was a sign of a retry or of slowness: fence before the next write, although it is OK.
     is_suspect: bool = False
+    #: Which `targets` (by position) were refused for good, with the reason.
     poisoned: dict[int, str] = field(default_factory=dict)
-    #: Some record was refused for good, and it is not known which.
-    is_poisoned: bool = False
     #: Targets whose records were not stored in time, for reasons that may pass.
     away_topics: frozenset[str] = frozenset()
+    #: Topics that take no record at all (gone, or forbidden to us), with the reason.
+    closed: dict[str, str] = field(default_factory=dict)
+    #: Topics that refused some record for good, with the reason; which record is not known.
+    refusing: dict[str, str] = field(default_factory=dict)
+    #: The owner's own trouble: its group, its producer, the half or op topic. Whatever the step
+    #: contains, no transaction is to blame for that.
+    is_ours: bool = False
+    #: Stored beside the watermarks; no two writes have the same.
+    stamp: str = ""
 
 
 class PartitionWriter(Protocol):

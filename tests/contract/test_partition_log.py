@@ -283,7 +283,7 @@ def test_one_target_that_does_not_exist_fails_the_whole_step_and_moves_nothing(
     result = writer.write([target(world, b"2"), nowhere], [(b"1,", [])], 2, 0)
     assert result.outcome is WriteOutcome.FAIL
     assert result.reason
-    assert result.is_poisoned or set(result.poisoned) == {1}
+    assert result.refusing or set(result.poisoned) == {1}
     assert [r.value for r in world.committed(world.targets[0])] == [b"1"]
     assert world.committed(world.op_topic) == []
     assert world.reader().committed_positions() == (1, 0)
@@ -310,10 +310,64 @@ def test_a_record_that_its_topic_never_takes_is_told_from_bad_luck(world: World)
     large = target(world, bytes(2 * SMALL_RECORD_BYTES_MAX), to=1)
     result = writer.write([target(world, b"1"), large], [], 0, 0)
     assert result.outcome is WriteOutcome.FAIL
-    assert result.is_poisoned or set(result.poisoned) == {1}
+    assert result.refusing or set(result.poisoned) == {1}
     assert world.committed(world.targets[0]) == []
     writer.fence()
     assert writer.write([target(world, b"1")], [], 0, 0).outcome is WriteOutcome.OK
+
+
+def test_what_a_target_refuses_is_told_with_its_name_and_is_nobody_elses_trouble(
+    world: World,
+) -> None:
+    writer = world.writer()
+    writer.fence()
+    large = target(world, bytes(2 * SMALL_RECORD_BYTES_MAX), to=1)
+    result = writer.write([target(world, b"1"), large], [(b"1,", [])], 0, 0)
+    assert set(result.refusing) <= {world.targets[1]}
+    assert (result.closed, result.is_ours) == ({}, False)
+
+
+@pytest.mark.parametrize("of", ["half", "op"])
+def test_what_our_own_topics_refuse_is_our_own_trouble_and_no_record_is_blamed(
+    world: World, of: str
+) -> None:
+    topic = world.half_topic if of == "half" else world.op_topic
+    world.limit(topic, 1_000)
+    writer = world.writer()
+    writer.fence()
+    copies = [TargetRecord(world.half_topic, 0, None, bytes(2_000), [])] if of == "half" else []
+    ops: list[tuple[bytes, KafkaHeaders]] = [(bytes(2_000), [])] if of == "op" else []
+    result = writer.write([target(world, b"1"), *copies], ops, 0, 0)
+    assert result.outcome is WriteOutcome.FAIL
+    assert (set(result.refusing), result.poisoned, result.is_ours) == ({topic}, {}, True)
+    writer.fence()
+    assert writer.write([target(world, b"1")], [], 0, 0).outcome is WriteOutcome.OK
+
+
+def test_a_writer_takes_what_any_door_may_have_taken(world: World) -> None:
+    world.limit(world.targets[0], 9_000_000)
+    writer = world.writer()
+    writer.fence()
+    assert writer.write([target(world, bytes(8_000_000))], [], 0, 0).outcome is WriteOutcome.OK
+
+
+def test_every_write_leaves_its_stamp_though_no_watermark_moves(world: World) -> None:
+    world.put(world.half_topic, numbered(2))
+    reader, writer = world.reader(), world.writer()
+    assert (reader.committed_positions(), reader.stamp) == ((None, None), "")
+    writer.fence()
+    stamps = []
+    for _ in range(2):
+        stamps.append(writer.write([target(world, b"1")], [], 1, 0).stamp)
+        assert (reader.committed_positions(), reader.stamp) == ((1, 0), stamps[-1])
+    nowhere = TargetRecord(world.targets[0] + "-gone", None, None, b"nowhere", [])
+    assert writer.write([nowhere], [], 2, 0).stamp == ""
+    writer.fence()
+    assert (reader.committed_positions(), reader.stamp) == ((1, 0), stamps[-1])
+    other = world.writer()
+    other.fence()
+    stamps.append(other.write([target(world, b"1")], [], 1, 0).stamp)
+    assert len({*stamps, ""}) == 4
 
 
 def test_a_writer_that_was_not_fenced_writes_nothing(world: World) -> None:

@@ -11,7 +11,7 @@ from halfhitch.adapters.kafka import clients
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.ports import TargetRecord, WriteOutcome
 from harness.kafka import admin_client, fresh_name, read_all, wait_until
-from harness.worlds import RECORD_BYTES_MAX, KafkaWorld
+from harness.worlds import KafkaWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ class Impatient(KafkaWorld):
             self._config(),
             transactional_id=f"{self._names.owner_group}-{partition}",
             transaction_timeout_ms=6_000,
-            message_bytes_max=RECORD_BYTES_MAX,
         )
 
 
@@ -68,7 +67,7 @@ def test_a_target_whose_broker_is_down_is_away_until_it_is_back(brokers: Embedde
         print(f"broker {victim} is down: {result.outcome.value}, {result.reason}")
         assert result.outcome is WriteOutcome.FAIL
         assert result.away_topics == {starved}
-        assert (result.poisoned, result.is_poisoned) == ({}, False)
+        assert (result.poisoned, result.refusing, result.closed) == ({}, {}, {})
         writer.fence()
         result = writer.write(targets[:1], ops, 1, 0)
         assert (result.outcome, result.away_topics) == (WriteOutcome.OK, frozenset())

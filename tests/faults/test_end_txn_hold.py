@@ -8,6 +8,7 @@ result means something.
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.ports import TargetRecord, WriteOutcome
 from harness.kafka import wait_until
-from harness.worlds import RECORD_BYTES_MAX, KafkaWorld
+from harness.worlds import KafkaWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +55,6 @@ class Proxied(KafkaWorld):
             clients.base(self._through, "held", {}),
             transactional_id=f"{self._names.owner_group}-{partition}",
             transaction_timeout_ms=15_000,
-            message_bytes_max=RECORD_BYTES_MAX,
         )
 
     def values(self) -> list[bytes | None]:
@@ -159,13 +159,30 @@ def test_a_late_commit_does_not_commit_the_next_kafka_transaction(
     writer: Any = world.writer()
     writer.fence()
     held = proxy.hold(ApiKey.END_TXN, reset_client=how == "reset")
-    result = writer.write([target(world, b"first")], [(b"0,", [])], 1, 0)
-    print(f"{how}: is_suspect={result.is_suspect} {result.reason!r}")
+    result = first_step(world, writer, held)
+    assert result.is_suspect is guarded
+    is_harmless(world, writer, held, at_point, expected=guarded)
+
+
+def first_step(world: Proxied, writer: Any, held: HeldFrames) -> WriteResult:
+    """Its first EndTxn is caught, and the repeated one answered."""
+    result: WriteResult = writer.write([target(world, b"first")], [(b"0,", [])], 1, 0)
+    print(f"is_suspect={result.is_suspect} {result.reason!r}")
     assert result.outcome is WriteOutcome.OK
     assert len(held.frames) == 1, "the first EndTxn was caught, the repeated one was answered"
-    assert result.is_suspect is guarded
     go_on_as_an_owner_does(writer, result)
+    return result
 
+
+def is_harmless(
+    world: Proxied,
+    writer: Any,
+    held: HeldFrames,
+    at_point: Callable[[str, Callable[[], None]], None],
+    *,
+    expected: bool,
+) -> None:
+    """The caught EndTxn is let go in the middle of the next step, and the process dies there."""
     said: list[int] = []
 
     def release_and_die() -> None:
@@ -180,12 +197,75 @@ def test_a_late_commit_does_not_commit_the_next_kafka_transaction(
     visible, watermark = world.values(), world.watermark()
     print(f"the broker said {said[0]} to the late EndTxn; visible {visible}, watermark {watermark}")
     assert watermark == 1, "the successor does the second step again"
-    if guarded:
+    if expected:
         assert said[0] in EPOCH_IS_OVER
         assert visible == [b"first"]
     else:
         assert said[0] == KafkaError.NO_ERROR
         assert visible == [b"first", b"never committed"], "and forwarded again: doubled"
+
+
+def forget_what_was_heard_while_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = partition_writer.begin_producing
+
+    def begin_and_forget(producer: clients.OwnerProducer, topic: str, wait_s: float) -> None:
+        begin(producer, topic, wait_s)
+        producer.poll(0)
+        producer.suspicion.reason = None
+
+    monkeypatch.setattr(partition_writer, "begin_producing", begin_and_forget)
+
+
+def hear_no_debug_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = clients._Listening.log
+
+    def log_others(self: Any, level: int, *what: str) -> None:
+        if level > logging.DEBUG:
+            log(self, level, *what)
+
+    monkeypatch.setattr(clients._Listening, "log", log_others)
+
+
+@pytest.mark.parametrize("resets", [0, 1, 2, 3])
+@pytest.mark.parametrize("without", ["nothing", "silence", "debug lines", "both"])
+def test_a_late_commit_is_harmless_however_often_the_link_broke_while_the_producer_was_made(
+    world: Proxied,
+    proxy: KafkaProxy,
+    at_point: Callable[[str, Callable[[], None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    without: str,
+    resets: int,
+) -> None:
+    """librdkafka logs the same line twice, and then not for half a minute.
+
+    Either of two is enough: that a producer is made in silence, or that its debug lines are heard.
+    """
+    if without in ("silence", "both"):
+        forget_what_was_heard_while_it_was_made(monkeypatch)
+    if without in ("debug lines", "both"):
+        hear_no_debug_lines(monkeypatch)
+    made: list[clients.OwnerProducer] = []
+    make = world._transactional_producer
+
+    def note(partition: int) -> clients.OwnerProducer:
+        made.append(make(partition))
+        return made[-1]
+
+    monkeypatch.setattr(world, "_transactional_producer", note)
+    writer: Any = world.writer()
+    broken = proxy.hold(ApiKey.INIT_PRODUCER_ID, count=resets, reset_client=True)
+    writer.fence()
+    assert len(broken.frames) == resets
+    broken.drop()
+    print(f"{resets} resets, without {without}: {len(made)} producers made")
+    if without in ("nothing", "debug lines"):
+        assert len(made) == 1 + (resets > 0), "the last one in silence"
+    made.clear()
+    held = proxy.hold(ApiKey.END_TXN, reset_client=True)
+    result = first_step(world, writer, held)
+    is_deaf = without == "both" and resets >= 2
+    assert result.is_suspect is not is_deaf
+    is_harmless(world, writer, held, at_point, expected=not is_deaf)
 
 
 @GUARDS

@@ -12,8 +12,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from halfhitch.adapters.kafka import clients
+from halfhitch.adapters.kafka.admin import topic_configs
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.parked_store import resumer_id
@@ -135,6 +137,9 @@ class World(Protocol):
     def committed(self, topic: str, *, is_open: bool = False) -> list[ReadRecord]:
         """What readers find; `is_open`: although a Kafka transaction there has not ended."""
 
+    def limit(self, topic: str, record_bytes_max: int) -> None:
+        """From now on the topic takes no larger records."""
+
     def rebalance(self) -> None:
         """The group moves on; writers made before still speak for the old generation."""
 
@@ -240,6 +245,9 @@ class MemoryWorld:
             for r in self.kafka.committed(topic)
         ]
 
+    def limit(self, topic: str, record_bytes_max: int) -> None:
+        self.kafka.record_bytes_max[topic] = record_bytes_max
+
     def rebalance(self) -> None:
         self.kafka.generation += 1
 
@@ -296,7 +304,6 @@ class KafkaWorld:
             self._config(),
             transactional_id=f"{self._names.owner_group}-{partition}",
             transaction_timeout_ms=15_000,
-            message_bytes_max=RECORD_BYTES_MAX,
         )
 
     def _resume_producer(self, partition: int) -> Producer:
@@ -436,6 +443,23 @@ class KafkaWorld:
             ),
             DEADLINE_S,
             what=f"the markers of {topic}",
+        )
+
+    def limit(self, topic: str, record_bytes_max: int) -> None:
+        wanted = {"max.message.bytes": str(record_bytes_max)}
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in wanted.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result(DEADLINE_S)
+        wait_until(
+            lambda: (
+                topic_configs(self._admin, [topic], DEADLINE_S)[0][topic].items() >= wanted.items()
+            ),
+            DEADLINE_S,
+            what=f"the limit of {topic}",
         )
 
     def rebalance(self) -> None:

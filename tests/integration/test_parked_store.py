@@ -69,7 +69,6 @@ class Parks:
             self.config(),
             transactional_id=transactional_id,
             transaction_timeout_ms=10_000,
-            message_bytes_max=1_100_000,
         )
 
     @asynccontextmanager

@@ -180,7 +180,11 @@ class TopicsSettings(Group, frozen=True, kw_only=True):
     ] = False
     allow: Annotated[
         tuple[Text, ...],
-        Meta(min_length=1, description="Patterns of topics that messages may go to."),
+        Meta(
+            min_length=1,
+            description="Patterns of topics that this instance takes messages for; what another "
+            "instance took is forwarded.",
+        ),
     ] = ("*",)
 
 

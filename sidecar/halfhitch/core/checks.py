@@ -22,6 +22,7 @@ pending (the scale is not read from later records).
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
@@ -64,6 +65,7 @@ class Checks:
         self._timers = Timers()
         self._waiting = Waiting()
         self._last_due_ms = 0
+        self.copies_max: int | None = None  # so many transactions of a step are appended anew
         # Bounded by what is undecided; the owner empties both, a part in each turn.
         self._renewals: deque[Transaction] = deque()
         self._given_up: deque[Transaction] = deque()
@@ -150,6 +152,13 @@ class Checks:
         else:
             self._renewals.appendleft(order.transaction)
         self._sleep(order.transaction)
+
+    def rest(self, transaction: Transaction, rest_ms: int) -> None:
+        """Its copies are not taken: `copy_failed` put it back too soon."""
+        self._waiting.leave(transaction)
+        if self._renewals and self._renewals[0] is transaction:
+            self._renewals.popleft()
+        self._sleep(transaction, again_ms=rest_ms)
 
     def reported(
         self, transaction: Transaction, number: int, answer: str, by: str, *,
@@ -305,6 +314,9 @@ class Checks:
 
     def copies(self, rooms: dict[ProducerGroup, int]) -> Iterator[CopyOrder]:
         """Who is to be checked, a turn for each group, then who is to be renewed."""
+        return islice(self._all_copies(rooms), self.copies_max)
+
+    def _all_copies(self, rooms: dict[ProducerGroup, int]) -> Iterator[CopyOrder]:
         queues = {g: q for g, q in self._waiting.fresh.items() if q and rooms.get(g, 0) > 0}
         while queues:
             for group in list(queues):
@@ -353,6 +365,11 @@ class Checks:
     def counts(self) -> tuple[int, int]:
         """How many wait for a permit (about), and of how many a question is out: for people."""
         return self._waiting.count, len(self._asked)
+
+    @property
+    def has_renewals(self) -> bool:
+        """Whether something may have to be renewed."""
+        return bool(self._renewals)
 
     @property
     def asleep_count(self) -> int:

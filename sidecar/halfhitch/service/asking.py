@@ -18,7 +18,8 @@ class Asking:
         self, partition: int, *, half_topic: str, sign: Callable[[Handle], str], number_max: int
     ) -> None:
         self._partition = partition
-        self._half_topic = half_topic
+        #: Where the halves lie, and their copies.
+        self.half_topic = half_topic
         self._sign = sign
         self._number_max = number_max
 
@@ -93,7 +94,7 @@ class Asking:
                 decision=decision,
             )
             records.append(
-                TargetRecord(self._half_topic, self._partition, found.key, found.value, headers)
+                TargetRecord(self.half_topic, self._partition, found.key, found.value, headers)
             )
         return records
 

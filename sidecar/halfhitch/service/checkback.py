@@ -19,11 +19,20 @@ from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution
 from halfhitch.core.transaction import Transaction
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, PartitionReader, TargetRecord
+from halfhitch.ports import (
+    Clock,
+    Doubt,
+    DoubtIndex,
+    Observer,
+    PartitionReader,
+    TargetRecord,
+    WriteResult,
+)
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.asking import Asking, born_ms, topics_of
 from halfhitch.service.checking.api import COUNTED, CheckGate, CheckOutcome, CheckReport
 from halfhitch.service.checking.policy import GiveUpPolicy
+from halfhitch.service.copying import Copying
 from halfhitch.service.payloads import Payload, PayloadCache
 from halfhitch.service.turn_questions import TurnQuestions
 from halfhitch.wire.check import Check
@@ -74,6 +83,7 @@ class CheckBack:
         self._payloads = payloads
         self._reader = reader
         self._on_nobody = on_nobody
+        self._copying = Copying(partition, half_topic=asking.half_topic, clock=clock)
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
         self._asked = TurnQuestions(partition)
@@ -140,11 +150,17 @@ class CheckBack:
         self._tell_index(ledger)
         self._count(ledger)
         self._rooms = {}
+        self._take_permits(ledger, is_fed=is_fed)
+        has_copies = bool(self._rooms) or ledger.checks.has_renewals
+        ledger.checks.copies_max = self._copying.share(has_copies=has_copies)
+        return self._rooms
+
+    def _take_permits(self, ledger: Ledger, *, is_fed: bool) -> None:
         if not ledger.checks.counts()[0]:
-            return self._rooms
+            return
         known_s = self._known_s(is_fed=is_fed)
         if known_s is None:
-            return self._rooms
+            return
         ledger.checks.known_ms = self._scaled_ms(known_s)
         self._begun_s = self._clock.monotonic_s()
         for group, wanted_count in ledger.checks.demand().items():
@@ -158,7 +174,16 @@ class CheckBack:
                 self._on_nobody(group)
         if self._rooms:
             self._send_again(ledger)
-        return self._rooms
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the step of this turn is to have nothing but copies."""
+        return self._copying.is_alone
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps transactions from being checked, in a sentence. From any thread."""
+        return self._copying.trouble
 
     def _known_s(self, *, is_fed: bool) -> float | None:
         """The moment up to which all stored decisions were read, on our monotonic clock.
@@ -219,6 +244,7 @@ class CheckBack:
 
     def sent_after(self, step: Step) -> None:
         """The step is committed: its numbers are in the log, now they may be delivered."""
+        self._copying.succeeded(step)
         questions = self._questions_out
         if questions and self._clock.monotonic_s() - self._begun_s > _STALE_S:
             # Kafka was slow or we stood still, and a decision may have come meanwhile.
@@ -234,6 +260,10 @@ class CheckBack:
         renewed = len(step.copies) - len(questions)
         if renewed:
             self._observer.renewed(renewed)
+
+    def refused(self, ledger: Ledger, step: Step, result: WriteResult) -> bool:
+        """The step is aborted; True: for its copies, and the next one is another one."""
+        return self._copying.refused(ledger, step, result)
 
     def put_back(self) -> None:
         """The step is not committed, or nobody knows; also when the owner ends."""
@@ -337,6 +367,7 @@ class CheckBack:
         if checks.settled:
             settled = [identity for identity, _ in checks.settled]
             self._gate.forget(settled, [_OUTCOMES[answer] for _, answer in checks.settled])
+            self._copying.forget(settled)
             checks.settled = []
             self._given_up.difference_update(settled)
             if index is not None:

@@ -5,10 +5,14 @@ partition would wait with it. So the transactions that have to wait for the targ
 which) are put aside in the ledger, and the others go on. What waits is decided and undone: it holds
 the watermarks, and whoever takes the partition over finds it in the logs.
 
-Not every failure says which target it was. After the second slow one in a row that does not, steps
-become smaller until one transaction is alone in a step that fails: then its targets are taken to be
-away. That is a guess, for the reason may be another one; as soon as one of the guessed ones takes a
-message all are tried again. A quick failure (fenced, a generation that is over) is no target's.
+Not every failure says which target it was. After the second slow one in a row that does not, or the
+fifth quick one, steps become smaller until one transaction is alone in a step that fails: then its
+targets are taken to be away. That is a guess, for the reason may be another one; as soon as one of
+the guessed ones takes a message all are tried again. What is known to be the owner's own trouble
+(fenced, a generation that is over, the op topic refuses) is no target's.
+
+The parked topic is a target like others, but what it refuses for good can be put nowhere else: it
+counts as away then, and is tried again, until somebody has mended it.
 
 As long as no target is away an owner asks this for its truth, once for each step, and nothing more.
 """
@@ -41,8 +45,10 @@ _LOOKS_MAX: Final = 4
 _SMALL_STEP: Final = 100
 #: A target that does not answer costs at least as much.
 _SLOW_S: Final = 1.0
-#: Slow failures in a row that say nothing, before steps are made smaller.
-_UNEXPLAINED_MAX: Final = 2
+#: Failures in a row that say nothing, before steps are made smaller: two slow ones, or five quick.
+_DOUBT_MAX: Final = 10
+_SLOW_DOUBT: Final = 5
+_QUICK_DOUBT: Final = 2
 
 
 class Detours:
@@ -78,7 +84,7 @@ class Detours:
         self._back: list[str] = []  # topics that are back: who waits for them need not
         # In vain, at the price of a long wait: now it is the turn of the others.
         self._has_probed = False
-        self._unexplained_count = 0
+        self._doubt = 0
         self._renewals = Renewals(renew_s)
 
     def __bool__(self) -> bool:
@@ -90,13 +96,25 @@ class Detours:
             self._observer.target_away(topic, is_away=False)
         self._targets = Targets(self._dice)
         self._news, self._back = [], []
-        self._unexplained_count = 0
+        self._doubt = 0
         self._renewals.clear()
 
     @property
     def waiting_by_topic(self) -> dict[str, int]:
         """Topics that are away, and how many transactions wait for each. From any thread."""
         return self._targets.waiting_by_topic()
+
+    @property
+    def trouble(self) -> str | None:
+        """What cannot be parked, in a sentence. From any thread."""
+        waiting = self._targets.waiting_by_topic()
+        for name in (self._forwarder.unparkable, self._parked_topic):
+            if name in waiting:
+                return (
+                    f"{waiting[name]} transactions that can only be parked wait for "
+                    f"{self._parked_topic}: {self._targets.reason(name)}"
+                )
+        return None
 
     @property
     def takes_notes(self) -> bool:
@@ -156,7 +174,7 @@ class Detours:
         due = self._targets.due(now_s)
         if not due:
             return []
-        leaderless = self._writer.leaderless(due)
+        leaderless = self._writer.leaderless([t for t in due if t != self._forwarder.unparkable])
         self._targets.postpone(leaderless, now_s)
         due = [topic for topic in due if topic not in leaderless]
         if not due:
@@ -185,45 +203,66 @@ class Detours:
     # -- after a step ----------------------------------------------------------------------------
 
     def succeeded(self, step: Step, targets: Sequence[TargetRecord]) -> None:
-        """The step is committed."""
-        self._unexplained_count = 0
+        """The step is committed. Asked before the forwarder forgets what was in it."""
+        self._doubt = 0
         self._renewals.written()
         if self._targets:
             self._targets.ended(step.transactions)
-            self._answered({target.topic for target in targets})
+            answered = {target.topic for target in targets}
+            if any(self._forwarder.is_unparkable(t) for t in step.transactions):
+                answered.add(self._forwarder.unparkable)
+            self._answered(answered)
 
     def failed(
-        self, targets: Sequence[TargetRecord], result: WriteResult, elapsed_s: float
+        self,
+        step: Step,
+        targets: Sequence[TargetRecord],
+        result: WriteResult,
+        elapsed_s: float,
     ) -> bool:
         """The step was aborted. True when the next one is another one, so there is no need to wait.
 
-        `targets` are those of the step's transactions, in the forwarder's order.
+        `targets` are those of the step's transactions, in the forwarder's order; the forwarder has
+        been told already.
         """
         probed = self._targets.probed
         self._targets.aborted()
-        self._renewals.aborted()
+        if result.is_ours and (result.refusing or result.closed):
+            self._renewals.put_off()
+        else:
+            self._renewals.aborted()
         self._has_probed = bool(probed)
-        if result.poisoned:  # refused for good is not away
-            self._answered({targets[n].topic for n in result.poisoned if n < len(targets)})
+        parked = self._parked_topic
+        refused = {targets[n].topic for n in result.poisoned if n < len(targets)}
+        if refused:  # for good is not away
+            self._answered(refused - {parked})
         topics = {target.topic for target in targets}
         if topics & result.away_topics:
-            self._unexplained_count = 0
+            self._doubt = 0
             self._forwarder.shrink(_SMALL_STEP)
             self._went_away(topics & result.away_topics, result.reason)
             return True
-        if result.poisoned or result.is_poisoned:
-            return False  # the forwarder closes in on it
+        if parked in result.closed:
+            self._went_away([parked], result.closed[parked])
+            return True
+        if parked in refused | result.refusing.keys() and any(
+            self._forwarder.is_unparkable(transaction) for transaction in step.transactions
+        ):
+            self._went_away([self._forwarder.unparkable], result.reason)
+            return True
+        if result.poisoned or result.refusing or result.is_ours:
+            return False  # the forwarder closes in on it, or there is nothing to close in on
         if probed:
             self._went_away(probed, result.reason, is_guess=True)
             return True
-        if elapsed_s < _SLOW_S:
+        is_slow = elapsed_s >= _SLOW_S
+        self._doubt += _SLOW_DOUBT if is_slow else _QUICK_DOUBT
+        if self._doubt < _DOUBT_MAX or not targets:
             return False
-        self._unexplained_count += 1
-        if self._unexplained_count >= _UNEXPLAINED_MAX and targets:
-            if len(set(self._forwarder.owners)) > 1:
-                self._forwarder.shrink(len(targets) // 2)
-            else:
-                self._went_away(topics, result.reason, is_guess=True)
+        if len(set(self._forwarder.owners)) > 1:
+            self._forwarder.shrink(len(targets) // 2)
+            return not is_slow
+        self._went_away(topics, result.reason, is_guess=True)
         return False  # it may be Kafka itself
 
     def _answered(self, topics: Collection[str]) -> None:

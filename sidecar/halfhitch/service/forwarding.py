@@ -4,6 +4,10 @@ A message that its target will never take must not stop its partition. Kafka ref
 transaction for one such record, and does not always say for which one: then smaller steps are tried
 until it is alone. The transaction it belongs to is parked, all its messages together, with the
 reason, in the same kind of Kafka transaction that would have forwarded it.
+
+Only a target's refusal condemns a transaction. What the half or op topic refuses is the owner's own
+trouble. What the parked topic refuses can go nowhere: when it takes nothing at all it is away like
+any other target (detours.py); when it does not take one transaction, that one waits for it alone.
 """
 
 import logging
@@ -38,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 #: Transactions found to be undeliverable, waiting for the step that parks them.
 _CONDEMNED_MAX: Final = 10_000
+#: Follows the parked topic's name where those wait that it does not take. No name of a topic.
+_UNPARKABLE: Final = " (does not take the message)"
 
 
 class Forwarder:
@@ -58,6 +64,7 @@ class Forwarder:
         self._messages_max = step_messages_max
         self._check_count_max = check_count_max
         self._condemned: dict[Identity, str] = {}
+        self._unparkable: set[Identity] = set()  # bounded by what is undone
         self._owners: list[Identity] = []  # of each record of the last step
         #: Of those, how many go to their real topics, and how many to the parked topic.
         self.forwarded_count = self.parked_count = 0
@@ -109,9 +116,9 @@ class Forwarder:
             forward = half_wire.read_forward(half_offset, found.headers)
             if isinstance(forward, Garbage):
                 return [], forward.reason
-            refusal = self._policy.refusal(forward.target_topic)
-            if refusal is not None:
-                return [], refusal
+            banned = self._policy.ban(forward.target_topic)
+            if banned is not None:
+                return [], banned
             records.append(
                 TargetRecord(
                     forward.target_topic,
@@ -129,6 +136,8 @@ class Forwarder:
         if not halves:
             return []
         parked: list[Place] = [(self._parked_topic, None)]
+        if transaction.identity in self._unparkable:
+            parked.append((self.unparkable, None))
         if transaction.resolution is _PARK or transaction.parked:
             return parked
         records, detail = self._forwards(halves, payload)
@@ -193,6 +202,7 @@ class Forwarder:
 
     def succeeded(self, step: Step, on_parked: Callable[[int, int], None]) -> None:
         """The step is committed: forget what it has parked, grow again."""
+        self._unparkable.difference_update([t.identity for t in step.transactions])
         if self._condemned or any(mark.ending < 0 for mark in step.done):
             # A late copy's mark ends so too, but parks nothing: it has no resolution.
             parked = [
@@ -205,6 +215,15 @@ class Forwarder:
         self.messages_max = min(self.messages_max * 2, self._messages_max)
 
     @property
+    def unparkable(self) -> str:
+        """What those wait for that the parked topic does not take; shown as a topic."""
+        return self._parked_topic + _UNPARKABLE
+
+    def is_unparkable(self, transaction: Transaction) -> bool:
+        """Whether the parked topic has refused this one."""
+        return transaction.identity in self._unparkable
+
+    @property
     def owners(self) -> Sequence[Identity]:
         """Whose each record of the last step's forwards is."""
         return self._owners
@@ -213,25 +232,43 @@ class Forwarder:
         """The next step has no more messages than this; those after it grow again."""
         self.messages_max = max(1, min(self.messages_max, messages_max))
 
-    def refused(self, step: Step, result: WriteResult) -> bool:
+    def refused(self, step: Step, targets: Sequence[TargetRecord], result: WriteResult) -> bool:
         """The step was aborted. True when the cause was found or is being closed in on.
 
         False: nothing says that a message is at fault; the same step is to be tried again.
+        `targets` are all the records that the step was to write, in the forwarder's order.
         """
-        if result.poisoned:
-            for place, reason in result.poisoned.items():
-                if len(self._condemned) < _CONDEMNED_MAX and place < len(self._owners):
-                    self._condemned[self._owners[place]] = reason
-            return True
-        if not result.is_poisoned:
-            return False
-        if not step.transactions:
-            return False
-        if len(step.transactions) == 1:
-            self._condemned[step.transactions[0].identity] = result.reason
-        else:
-            self.messages_max = max(1, sum(t.message_count for t in step.transactions) // 2)
-        return True
+        owners = self._owners
+        for place, reason in result.poisoned.items():
+            if place < len(owners):
+                self._blame(owners[place], targets[place].topic, reason, result)
+        found = bool(result.poisoned)
+        topics = {target.topic for target in targets}
+        for topic, reason in result.refusing.items():
+            its = {o for o, target in zip(owners, targets, strict=False) if target.topic == topic}
+            if len(its) == 1:
+                self._blame(its.pop(), topic, reason, result)
+                found = True
+            elif its or (topic not in topics and len(step.transactions) > 1):
+                # Whose it is will show; and the op topic may take the marks of fewer.
+                self.shrink(sum(t.message_count for t in step.transactions) // 2)
+                found = True
+        return found
+
+    def _blame(self, identity: Identity, topic: str, reason: str, result: WriteResult) -> None:
+        if topic != self._parked_topic:
+            if len(self._condemned) < _CONDEMNED_MAX:
+                self._condemned[identity] = reason
+        elif topic not in result.closed and identity not in self._unparkable:
+            self._unparkable.add(identity)
+            logger.error(
+                "transaction %s of group %s cannot be parked, and waits: %s; raise the "
+                "max.message.bytes of that topic",
+                identity[1],
+                identity[0],
+                reason,
+                extra={"action": "transaction_unparkable"},
+            )
 
 
 def _why_given_up(transaction: Transaction, count_max: int) -> tuple[str, str] | None:

@@ -113,8 +113,9 @@ class PartitionOwner:
         #: What hides records from the takeover under way: for people.
         self.waits_for: str | None = None
         self.lag = Lag(reader, clock)
-        # As Kafka has them stored: another value there means that somebody else has written.
-        self._stored: tuple[int | None, int | None] = (None, None)
+        # Watermarks as Kafka has them stored, and the stamp of the write that did it: anything else
+        # there means that somebody else has written.
+        self._stored: tuple[int | None, int | None, str] = (None, None, "")
         self._feed = Feed(
             partition, reader=reader, payloads=self._payloads, observer=observer, clock=clock
         )
@@ -133,9 +134,10 @@ class PartitionOwner:
         self.waits_for = None
         self.lag.clear()
         self._writer.fence()
-        self._stored = self._reader.committed_positions()
+        positions = self._reader.committed_positions()
+        self._stored = (*positions, self._reader.stamp)
         reached("after_positions")
-        half_start, op_start = self._reader.begin(*self._stored)
+        half_start, op_start = self._reader.begin(*positions)
         ledger = Ledger(
             half_position=half_start,
             op_position=op_start,
@@ -202,13 +204,14 @@ class PartitionOwner:
         feed.end_incomplete(ledger)
         self._hold_or_release_op(ledger)
         rooms = self.checkback.begin(ledger, is_fed=not feed.is_waiting)
+        is_alone, detours = self.checkback.is_alone, self._detours
         step = ledger.plan(
             message_count_max=self._forwarder.messages_max,
             bytes_max=self._limits.batch_bytes_max,
             rooms=rooms,
-            chosen=self._detours.choose(ledger) if self._detours else None,
-            renewals=self._detours.renewals() if self._detours else (),
-            with_notes=self._detours.takes_notes,
+            chosen=[] if is_alone else detours.choose(ledger) if detours else None,
+            renewals=detours.renewals() if detours and not is_alone else (),
+            with_notes=detours.takes_notes and not is_alone,
         )
         self.checkback.planned(step)
         if step is None:
@@ -254,9 +257,10 @@ class PartitionOwner:
         if result.outcome is WriteOutcome.UNKNOWN:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
-            closing_in = self._forwarder.refused(step, result)
-            closing_in = self._detours.failed(forwards, result, took_s) or closing_in
+            closing_in = self._forwarder.refused(step, targets, result)
+            closing_in = self._detours.failed(step, forwards, result, took_s) or closing_in
             ledger.abort(step)
+            closing_in = self.checkback.refused(ledger, step, result) or closing_in
             self.checkback.put_back()
             self._fence_again()
             if closing_in:
@@ -269,9 +273,9 @@ class PartitionOwner:
         reached("after_confirm")
         if step.copies:
             self.checkback.sent_after(step)
-        self._forwarder.succeeded(step, self._observer.parked)
         self._detours.succeeded(step, forwards)
-        self._stored = (step.half_watermark, step.op_watermark)
+        self._forwarder.succeeded(step, self._observer.parked)
+        self._stored = (step.half_watermark, step.op_watermark, result.stamp)
         self._after(step)
         if result.is_suspect:
             self._recycle()
@@ -284,14 +288,16 @@ class PartitionOwner:
     def _fence_again(self) -> None:
         """After any sign of trouble: outdate late requests, then look whether we are still alone.
 
-        The ledger is the fold of the logs only as long as nobody else writes marks. Who does so
-        moves the stored watermarks with every step, so their standing still proves it cheaply.
+        The ledger is the fold of the logs only as long as nobody else writes marks, and none of
+        our own that we took for aborted. Every write leaves its stamp beside the stored watermarks,
+        which themselves may stand still for hours: a single pending transaction holds both.
         """
         self._writer.fence()
-        if self._reader.committed_positions() != self._stored:
+        positions = self._reader.committed_positions()
+        if (*positions, self._reader.stamp) != self._stored:
             raise OutcomeLostError(
-                f"the stored watermarks of half partition {self.partition} were moved by "
-                "somebody else"
+                f"the stored watermarks of half partition {self.partition} were written by "
+                "somebody else, or by a step that was taken for aborted"
             )
 
     def _after(self, step: Step) -> None:
@@ -348,6 +354,12 @@ class PartitionOwner:
     def is_working(self) -> bool:
         """Whether the takeover is complete."""
         return self._ledger is not None
+
+    @property
+    def troubles(self) -> list[str]:
+        """What stands still although the partition works, a sentence each: for people."""
+        found = (self._detours.trouble, self.checkback.trouble)
+        return [trouble for trouble in found if trouble is not None]
 
     @property
     def waiting_by_topic(self) -> dict[str, int]:

@@ -177,12 +177,13 @@ class Ownership:
         return await asyncio.wrap_future(owner.checkback.hasten(identity))
 
     def troubles(self) -> list[str]:
-        """What keeps owned partitions from working; a sentence for each."""
-        return [
-            f"half partition {state.partition} stands still: {state.trouble}"
-            for state in self.states()
-            if state.trouble is not None
-        ]
+        """What keeps owned partitions from working, wholly or in part; a sentence for each."""
+        found = []
+        for state in self.states():
+            if state.trouble is not None:
+                found.append(f"half partition {state.partition} stands still: {state.trouble}")
+            found += [f"half partition {state.partition}: {t}" for t in state.troubles]
+        return found
 
     def states(self) -> list[PartitionState]:
         """All owned partitions, for people."""

@@ -84,6 +84,14 @@ class Renewals:
         self._unread += self._out
         self._out = []
 
+    def put_off(self) -> None:
+        """It is not, and perhaps because of these: the rest of the round waits for the next one.
+
+        None of them may be left out: those behind it would be renewed before it.
+        """
+        self._left.clear()
+        self._out = []
+
     def aborted(self) -> None:
         """It is not: they are first again."""
         self._left.extendleft(reversed(self._out))

@@ -1,4 +1,10 @@
-"""Which topics a message may go to. Asked at the door, and again when a message is forwarded."""
+"""Which topics a message may go to.
+
+The door of an instance asks for `refusal`, its own list of allowed topics included. Whoever
+forwards asks for `ban` only: another instance, with another list, may have taken the message, and
+what was acknowledged and committed is forwarded. But not to anybody's internal topics, whoever has
+written such a half record.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,6 +28,8 @@ class TopicPolicy:
         #: Why the topic may not be written to, or None when it may. No method: asked for each
         #: message, and the cache alone answers without running Python code.
         self.refusal: Callable[[str], str | None] = lru_cache(maxsize=4_096)(self._refusal)
+        #: Why no instance may ever write to it, or None.
+        self.ban: Callable[[str], str | None] = lru_cache(maxsize=4_096)(self._ban)
 
     def check(self, topic: str) -> None:
         """Raise ForbiddenTopic when the topic may not be written to."""
@@ -29,7 +37,7 @@ class TopicPolicy:
         if reason is not None:
             raise ForbiddenTopic(reason)
 
-    def _refusal(self, topic: str) -> str | None:
+    def _ban(self, topic: str) -> str | None:
         if _NAME.fullmatch(topic) is None or topic in (".", ".."):
             return (
                 f"{topic[:100]!r} is not a topic name: 1 to 249 letters, digits, dots, underscores "
@@ -37,6 +45,12 @@ class TopicPolicy:
             )
         if topic in self._internal or topic.startswith(_INTERNAL):
             return f"{topic!r} is an internal topic; messages go to topics of your own"
+        return None
+
+    def _refusal(self, topic: str) -> str | None:
+        banned = self._ban(topic)
+        if banned is not None:
+            return banned
         if not any(fnmatchcase(topic, pattern) for pattern in self._allow):
             return (
                 f"{topic!r} is not on this coordinator's list of allowed topics "

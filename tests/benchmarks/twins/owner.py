@@ -78,6 +78,9 @@ class PlayedLogs:
         """The same."""
         return self._next_op
 
+    #: Nothing was stored.
+    stamp = ""
+
     def committed_positions(self) -> tuple[int, int]:
         """From the beginning."""
         return 0, 0

@@ -76,6 +76,7 @@ class Cluster:
             if topic != POISONED or not plan.poisoned_topic:
                 self.kafka.create_topic(topic)
         self.is_faulty = True
+        self.write_count = 0
         self.stored_at: dict[tuple[str, int, int], int] = {}  # true time
 
     def append(
@@ -118,9 +119,11 @@ class SimulatedReader:
         self._op = cluster.kafka.log(OP, 0)
         self._half_position = self._op_position = 0
         self._is_op_held = True
+        self.stamp = ""
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         kafka = self._cluster.kafka
+        self.stamp = kafka.stamp([(HALF, 0), (OP, 0)])
         assert not kafka.has_unstable_position([(HALF, 0), (OP, 0)]), "read before fencing"
         return kafka.stored_position(HALF, 0), kafka.stored_position(OP, 0)
 
@@ -199,6 +202,7 @@ class SimulatedWriter:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer_epoch: int | None = None
+        self._stamp = ""
 
     def fence(self) -> None:
         self._cluster.crash_point("before fencing")
@@ -236,10 +240,12 @@ class SimulatedWriter:
             for value, headers in ops:
                 cluster.append(OP, None, value, headers, open_)
             positions = {(HALF, 0): half_watermark, (OP, 0): op_watermark}
-            kafka.add_positions(open_, positions, kafka.generation)
+            cluster.write_count += 1
+            self._stamp = f"w{cluster.write_count}"
+            kafka.add_positions(open_, positions, kafka.generation, self._stamp)
         except Fenced as error:
             self._producer_epoch = None
-            return WriteResult(WriteOutcome.FAIL, str(error))
+            return WriteResult(WriteOutcome.FAIL, str(error), is_ours=True)
         self._let_pass()
         cluster.crash_point("in the step, not committed")
         return self._end(open_, plan)
@@ -262,9 +268,8 @@ class SimulatedWriter:
         kafka.commit(open_)
         count["steps"] += 1
         cluster.crash_point("behind the step, unknown to the ledger")
-        return WriteResult(
-            WriteOutcome.OK, is_suspect=cluster.fault(plan.suspect_step, "suspect steps")
-        )
+        is_suspect = cluster.fault(plan.suspect_step, "suspect steps")
+        return WriteResult(WriteOutcome.OK, is_suspect=is_suspect, stamp=self._stamp)
 
     def _let_pass(self) -> None:
         timeline = self._cluster.timeline

@@ -152,11 +152,15 @@ def test_a_record_too_large_is_not_named_but_a_missing_topic_is(kafka: MemoryKaf
     writer = MemoryPartitionWriter(kafka)
     writer.fence()
     result = writer.write([target(), target(bytes(11))], [], 0, 0)
-    assert (result.outcome, result.poisoned, result.is_poisoned) == (WriteOutcome.FAIL, {}, True)
+    assert (result.outcome, result.poisoned, set(result.refusing)) == (
+        WriteOutcome.FAIL,
+        {},
+        {"orders"},
+    )
     kafka.delete_topic("orders")
     writer.fence()
     result = writer.write([target()], [], 0, 0)
-    assert (set(result.poisoned), result.is_poisoned) == ({0}, False)
+    assert (set(result.poisoned), set(result.closed), result.refusing) == ({0}, {"orders"}, {})
 
 
 def test_keyed_records_stay_together_and_keyless_ones_go_first(kafka: MemoryKafka) -> None:

@@ -126,8 +126,8 @@ def test_what_fails_for_another_reason_is_never_parked() -> None:
     owner = twin.working_owner()
     twin.half("T1")
     twin.commit("T1")
-    twin.kafka.faults.writes = [WriteFault.ABORTED] * 5
-    for _ in range(5):
+    twin.kafka.faults.writes = [WriteFault.ABORTED] * 4
+    for _ in range(4):
         with pytest.raises(StepFailedError):
             owner.turn(0.0)
     finish(owner)

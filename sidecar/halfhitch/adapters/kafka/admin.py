@@ -5,13 +5,14 @@ KafkaUnavailable, a missing right is ConfigurationError, a refused topic is Topo
 Everything here blocks and is called from threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
     AdminClient,
     ConfigResource,
     ResourceType,
@@ -44,6 +45,14 @@ _NO_RIGHT = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+#: A topic that cannot even be described.
+_GONE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
     }
 )
 _REFUSALS = frozenset(
@@ -103,6 +112,31 @@ def topic_layouts(
             for p in described.partitions
         )
     return layouts
+
+
+def unwritable(admin: AdminClient, topics: Collection[str], wait_s: float) -> dict[str, str]:
+    """Of these topics those that surely take no record of ours, with the reason.
+
+    The right to write is asked for by its name: who may describe or read a topic may still not
+    write to it. What is not answered in time is not among them.
+    """
+    found: dict[str, str] = {}
+    futures = admin.describe_topics(
+        TopicCollection(sorted(topics)), include_authorized_operations=True, request_timeout=wait_s
+    )
+    for topic, future in futures.items():
+        try:
+            allowed = future.result(wait_s + _GRACE_S).authorized_operations
+        except TimeoutError:
+            continue
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() in _GONE:
+                found[topic] = f"{topic}: {reason.str()}"
+            continue
+        if allowed is not None and AclOperation.WRITE not in allowed:
+            found[topic] = f"{topic}: Kafka does not let Half Hitch write to it; give it the right"
+    return found
 
 
 def topic_configs(

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from halfhitch.adapters.kafka.client_log import ClientLog
 from halfhitch.adapters.kafka.guard import Suspicion
+from halfhitch.adapters.kafka.topic_checks import RECORD_OVERHEAD_BYTES
 
 ConfigValue = str | int | float | bool
 Config = dict[str, ConfigValue]
@@ -22,6 +23,10 @@ logger: Final = ClientLog(logging.getLogger("halfhitch.kafka"))
 
 #: Well below every transaction timeout: a lost connection must be noticed while there is time left.
 _SOCKET_TIMEOUT_MS = 4_000
+#: What owners and resumers take, whatever their own settings say: the size of a message was judged
+#: at the door that took it, which may be another instance's. As much as messages.bytes_max may be,
+#: and what our headers add.
+_ANY_MESSAGE_BYTES: Final = 64 * 1_048_576 + RECORD_OVERHEAD_BYTES
 _BACKOFF = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
 
 
@@ -76,7 +81,8 @@ class _Listening:
     def log(self, level: int, form: str, facility: str, name: str, line: str) -> None:
         """One line: facility (FAIL, REQTMOUT, ...), the client's name, the text."""
         self._suspicion.hear(facility, line)
-        logger.log(level, form, facility, name, line)
+        if level > logging.DEBUG:  # those are for the suspicion alone
+            logger.log(level, form, facility, name, line)
 
 
 def begin_producing(producer: Producer, topic: str, wait_s: float) -> None:
@@ -100,7 +106,7 @@ class OwnerProducer(Producer):
 
 
 def owner_producer(
-    common: Config, *, transactional_id: str, transaction_timeout_ms: int, message_bytes_max: int
+    common: Config, *, transactional_id: str, transaction_timeout_ms: int
 ) -> OwnerProducer:
     """Forwards, marks and watermarks of one half partition, in Kafka transactions."""
     return OwnerProducer(
@@ -113,7 +119,7 @@ def owner_producer(
             # A record that cannot be delivered must fail while its transaction can still be
             # aborted, and soon: until then the other targets of its half partition wait.
             "message.timeout.ms": transaction_timeout_ms // 3,
-            "message.max.bytes": message_bytes_max,
+            "message.max.bytes": _ANY_MESSAGE_BYTES,
             "linger.ms": 0,
             "max.in.flight": 2,
             # The same partition as a Java producer: murmur2 of the key, random without one.
@@ -125,16 +131,18 @@ def owner_producer(
             "retry.backoff.max.ms": 200,
             "delivery.report.only.error": True,
             "topic.metadata.propagation.max.ms": 2_000,
-            # The senses of the suspicion; not the operator's to turn off.
+            # The senses of the suspicion; not the operator's to turn off. What a connection is
+            # lost for is also a debug line, and those are never suppressed for being the same;
+            # they cost three more lines for each Kafka transaction.
             "statistics.interval.ms": 1_000,
-            "log_level": 6,
+            "debug": "broker",
             "log.connection.close": True,
         }
     )
 
 
 def resume_producer(
-    common: Config, *, transactional_id: str, transaction_timeout_ms: int, message_bytes_max: int
+    common: Config, *, transactional_id: str, transaction_timeout_ms: int
 ) -> Producer:
     """One Kafka transaction of an operator: parked messages go back to their half partition.
 
@@ -148,7 +156,7 @@ def resume_producer(
             "transactional.id": transactional_id,
             "transaction.timeout.ms": transaction_timeout_ms,
             "message.timeout.ms": transaction_timeout_ms * 2 // 3,
-            "message.max.bytes": message_bytes_max,
+            "message.max.bytes": _ANY_MESSAGE_BYTES,
             "linger.ms": 0,
             "max.in.flight": 2,
             # The broker says CONCURRENT_TRANSACTIONS until a rival's transaction is ended.

@@ -164,6 +164,22 @@ AWAY: Final[frozenset[int]] = frozenset(
 )
 
 
+#: What no smaller step would help against: the trouble is the group's, the producer's, or ours.
+_OURS: Final[frozenset[int]] = frozenset(
+    {
+        code
+        for code, meaning in MEANINGS.items()
+        if meaning in (_REJOIN, _FATAL) and code not in (_E._STATE, _E._FATAL)
+    }
+    | {_E.GROUP_AUTHORIZATION_FAILED, _E.UNKNOWN_PRODUCER_ID, _E.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+def is_ours(error: KafkaError) -> bool:
+    """Whether a call failed for the owner's own sake, whatever its Kafka transaction contained."""
+    return error.fatal() or error.code() in _OURS
+
+
 def judge(error: KafkaError) -> Meaning:
     """What the error of a call means for its Kafka transaction, before its end was asked for."""
     known = MEANINGS.get(error.code())

@@ -18,7 +18,7 @@ from halfhitch.errors import (
 #: too.
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
-#: Every message for this topic will fail: it is gone, or this user may not write to it.
+#: It looks as if no message for this topic can be stored: it is gone, or this user may not write.
 TOPIC_REFUSED = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -11,7 +11,9 @@ Owns `Suspicion`, one for each producer: it is fed what was seen and keeps the f
 senses, in the order of their sharpness:
 
 - log lines of librdkafka: a request that timed out, a working connection that broke. They are
-  queued before the request is repeated, so they are there when the commit returns;
+  queued before the request is repeated, so they are there when the commit returns. Of lines that
+  are the same librdkafka writes the third and further ones only every half minute, whoever has
+  passed over the first two: so the debug lines are listened to as well, which are all written;
 - the count of EndTxn requests in the statistics: more than were asked for;
 - time: a Kafka transaction that took much longer than usual;
 - retriable errors that a call gave back;
@@ -43,6 +45,9 @@ _WAS_BEING_MADE: Final = re.compile(
     r"in state (?:INIT|DOWN|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|APIVERSION_QUERY"
     r"|AUTH_LEGACY|AUTH_HANDSHAKE|AUTH_REQ)\b"
 )
+#: librdkafka itself has no more use for the connection: that of a bootstrap server, when the
+#: broker's own is known.
+_LET_GO: Final = "(_DESTROY_BROKER)"
 
 
 class _Broker(msgspec.Struct, frozen=True):
@@ -74,10 +79,6 @@ class Suspicion:
         self._began_s = 0.0
         self._usual_s = 0.0
 
-    def start(self) -> None:
-        """The producer has a new epoch: whatever was noticed until now is over."""
-        self.reason = None
-
     # -- one Kafka transaction -------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
@@ -106,8 +107,12 @@ class Suspicion:
 
     def hear(self, facility: str, line: str) -> None:
         """A log line of librdkafka: its facility (FAIL, REQTMOUT, ...) and its text."""
-        if facility == "REQTMOUT" or (facility == "FAIL" and not _WAS_BEING_MADE.search(line)):
-            self.note(f"librdkafka says {facility}: {line[:300]}")
+        if facility == "FAIL":
+            if _WAS_BEING_MADE.search(line) or _LET_GO in line:
+                return
+        elif facility != "REQTMOUT":
+            return
+        self.note(f"librdkafka says {facility}: {line[:300]}")
 
     def statistics(self, text: str | bytes) -> None:
         """A statistics record of librdkafka. What cannot be read is passed over."""

@@ -8,6 +8,9 @@ stored with it, and the other way round. Whoever sets one of them from outside b
 a broken pair is not believed: done marks below the op watermark are needed again when the half
 watermark has gone back, or what they finished would be forwarded once more. The op log is read
 from its start then, which is always right and only slow.
+
+The pair also carries the stamp of the write that stored it. Watermarks may stand still while steps
+are written; the stamp never does, so it tells whether anybody has written since we did.
 """
 
 import logging
@@ -60,6 +63,8 @@ class KafkaPartitionReader:
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._half_read_to = self._op_read_to = 0
+        #: See ports.PartitionReader.
+        self.stamp = ""
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """See ports.PartitionReader."""
@@ -71,6 +76,7 @@ class KafkaPartitionReader:
             raise KafkaUnavailable(
                 f"the stored watermarks cannot be read: {describe(error)}"
             ) from error
+        self.stamp = stamp_of(half, op)
         return believed(half, op)
 
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
@@ -233,9 +239,15 @@ class KafkaPartitionReader:
         resting()
 
 
-def pair_metadata(half_watermark: int, op_watermark: int) -> str:
+def pair_metadata(half_watermark: int, op_watermark: int, stamp: str) -> str:
     """What is stored beside both watermarks of one Kafka transaction."""
-    return f"1;{half_watermark};{op_watermark}"
+    return f"1;{half_watermark};{op_watermark};{stamp}"
+
+
+def stamp_of(half: TopicPartition, op: TopicPartition) -> str:
+    """Of the write that stored both; empty where earlier releases did, or two different writes."""
+    said = half.metadata or ""
+    return "".join(said.split(";", 3)[3:]) if said == op.metadata else ""
 
 
 def believed(half: TopicPartition, op: TopicPartition) -> tuple[int | None, int | None]:
@@ -244,8 +256,10 @@ def believed(half: TopicPartition, op: TopicPartition) -> tuple[int | None, int 
     if half_position is None or op_position is None:
         paired = False
     else:
-        pair = pair_metadata(half_position, op_position)
-        paired = half.metadata == pair and op.metadata == pair
+        # Earlier releases wrote no stamp.
+        pair = f"1;{half_position};{op_position}"
+        said = half.metadata or ""
+        paired = said == op.metadata and (said == pair or said.startswith(f"{pair};"))
     if paired:
         return half_position, op_position
     if half.metadata or op.metadata:

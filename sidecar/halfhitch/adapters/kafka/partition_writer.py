@@ -6,13 +6,18 @@ ends a call that hangs.
 
 What holds:
 - A producer that failed, aborted, or is suspect (guard.py) is never used for another Kafka
-  transaction: `write` refuses until `fence` has made a new one.
+  transaction: `write` refuses until `fence` has made a new one. One that met trouble while it was
+  made is not used either.
 - Before the commit is asked for, every trouble is a FAIL: nothing can commit the step any more once
   the next fence has come. Afterwards only the commit is repeated, and what it does not say is
   UNKNOWN (error_table.py).
+- Of a FAIL it is said whose fault it is only where Kafka says so. What the half or op topic refuses
+  is never a target's, and whether a topic may be written to is asked of the brokers: that it can be
+  described says nothing about it.
 """
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
@@ -20,8 +25,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from halfhitch.adapters.kafka.admin import unwritable
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
-from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, judge, judge_commit
+from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, is_ours, judge, judge_commit
 from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
 from halfhitch.adapters.watchdog import progress
@@ -34,9 +40,13 @@ logger = logging.getLogger(__name__)
 _ANSWER_S: Final = 10.0
 #: A look at the metadata before a target is tried again.
 _LOOK_S: Final = 1.0
+#: To be told which topics refuse what is written to them.
+_ASK_S: Final = 2.0
 #: Between two tries of a call; librdkafka mostly waits by itself, but not for every error.
 _RESUME_PAUSE_S: Final = 0.02
 _REASONS_MAX: Final = 10
+#: So many producers are made until one meets no trouble.
+_MAKINGS_MAX: Final = 5
 
 
 class KafkaPartitionWriter:
@@ -62,11 +72,15 @@ class KafkaPartitionWriter:
         self._op = (op_topic, partition)
         self._timeout_s = transaction_timeout_ms / 1000
         self._producer: OwnerProducer | None = None
+        self._run = secrets.token_hex(4)
+        self._write_count = 0
         self._failures: list[str] = []
-        self._refused_topics: dict[str, str] = {}  # by the broker, for good: topic -> why
+        # As librdkafka has reported it: topic -> why.
+        self._refused_topics: dict[str, str] = {}
+        self._refusing: dict[str, str] = {}
         self._away_topics: set[str] = set()
         self._poisoned: dict[int, str] = {}
-        self._refused_some = False
+        self._is_ours = False
 
     # -- the producer's life ---------------------------------------------------------------------
 
@@ -74,6 +88,26 @@ class KafkaPartitionWriter:
         """See ports.PartitionWriter. A new producer each time: its epoch outdates late requests."""
         self.close()
         reached("before_fence")
+        give_up_s = time.monotonic() + _ANSWER_S
+        for _ in range(_MAKINGS_MAX):
+            trouble = self._make()
+            if trouble is None:
+                reached("after_fence")
+                return
+            if time.monotonic() > give_up_s:
+                break
+        raise KafkaUnavailable(
+            f"{self._half[0]}-{self._half[1]} cannot be taken over: connections to Kafka break "
+            f"again and again while a producer is made ({trouble}); look at the network between "
+            "here and the brokers"
+        )
+
+    def _make(self) -> str | None:
+        """One producer. Gives the trouble that it has met, for which it is not used.
+
+        One of its requests may have been repeated, and its ears are worse than those of a new one:
+        librdkafka keeps to itself what it has logged twice.
+        """
         producer = self._make_producer()
         progress()
         try:
@@ -85,9 +119,13 @@ class KafkaPartitionWriter:
                 f"{self._half[0]}-{self._half[1]} cannot be taken over: {describe(error)}"
             ) from error
         producer.poll(0)
-        producer.suspicion.start()  # with the new epoch, what was before is over
-        self._producer = producer
-        reached("after_fence")
+        trouble = producer.suspicion.reason
+        if trouble is None:
+            self._producer = producer
+        else:
+            self._tell(trouble)
+            _let_go(producer)
+        return trouble
 
     def end_resume(self) -> None:
         """See ports.PartitionWriter. The next epoch of its transactional id ends what is open."""
@@ -169,14 +207,21 @@ class KafkaPartitionWriter:
         result = self._commit(producer)
         if result.outcome is WriteOutcome.FAIL:
             return self._failed(result.reason, targets)
+        result.stamp = self._stamp
         return result
 
+    @property
+    def _stamp(self) -> str:
+        return f"{self._run}.{self._write_count}"
+
     def _forget(self) -> None:
+        self._write_count += 1
         self._failures.clear()
         self._refused_topics.clear()
+        self._refusing.clear()
         self._away_topics.clear()
         self._poisoned.clear()
-        self._refused_some = False
+        self._is_ours = False
 
     def _produce(
         self,
@@ -198,8 +243,7 @@ class KafkaPartitionWriter:
                     headers=target.headers,
                 )
             except KafkaException as error:
-                if error.args[0].code() in POISON:
-                    self._poisoned[place] = f"{target.topic}: {describe(error)}"
+                self._refused(error.args[0], target.topic, place)
                 raise
             except (OverflowError, TypeError, ValueError) as error:
                 # What Kafka's client cannot even express; it came from a stranger's half record.
@@ -213,12 +257,14 @@ class KafkaPartitionWriter:
         self, producer: OwnerProducer, half_watermark: int, op_watermark: int
     ) -> None:
         """Always real offsets: with an empty list the group's generation would not be checked."""
-        pair = pair_metadata(half_watermark, op_watermark)
+        pair = pair_metadata(half_watermark, op_watermark, self._stamp)
         offsets = [
             TopicPartition(*self._half, half_watermark, pair),
             TopicPartition(*self._op, op_watermark, pair),
         ]
+        self._is_ours = True  # should there be none, because the partition is ours no more
         metadata = self._group_metadata()
+        self._is_ours = False
         give_up_s = time.monotonic() + _ANSWER_S
         while True:
             progress()
@@ -281,32 +327,41 @@ class KafkaPartitionWriter:
         if error is None:
             return
         topic = message.topic() or "?"
-        code = error.code()
-        if code in TOPIC_REFUSED:
-            self._refused_topics[topic] = f"{topic}: {error.str()}"
-        elif code in POISON:
-            # The broker refuses a whole batch: which record of it is at fault is not said.
-            self._refused_some = True
-        elif code in AWAY:
+        self._refused(error, topic, None)
+        if error.code() in AWAY:
             self._away_topics.add(topic)
         if len(self._failures) < _REASONS_MAX:
             self._failures.append(f"{topic}: {error.str()}")
 
+    def _refused(self, error: KafkaError, topic: str, place: int | None) -> None:
+        """Perhaps for good. Without a place: a broker refuses whole batches and names no record."""
+        code, why = error.code(), f"{topic}: {error.str()}"
+        if code in TOPIC_REFUSED:
+            self._refused_topics[topic] = why
+        elif code in POISON:
+            if place is None or topic == self._half[0]:
+                self._refusing[topic] = why
+            else:
+                self._poisoned[place] = why
+
     def _failed(self, reason: str, targets: Sequence[TargetRecord]) -> WriteResult:
-        """Surely aborted; say which records Kafka will never take, as far as that is known."""
-        reasons = {t: why for t, why in self._refused_topics.items() if self._is_refused(t)}
+        """Surely aborted; say whose fault it is, as far as that is known."""
+        ours = {self._half[0], self._op[0]}
+        closed = self._closed(targets)
         poisoned = {
-            place: reasons[target.topic]
+            place: closed[target.topic]
             for place, target in enumerate(targets)
-            if target.topic in reasons
+            if target.topic in closed and target.topic not in ours
         }
         poisoned.update(self._poisoned)
         return WriteResult(
             WriteOutcome.FAIL,
-            reason,
+            "; ".join([reason, *(why for why in closed.values() if why not in reason)]),
             poisoned=poisoned,
-            is_poisoned=self._refused_some,
             away_topics=self._away(),
+            closed=closed,
+            refusing=dict(self._refusing),
+            is_ours=self._is_ours or not ours.isdisjoint([*closed, *self._refusing]),
         )
 
     def _away(self) -> frozenset[str]:
@@ -316,20 +371,28 @@ class KafkaPartitionWriter:
             return frozenset()  # all of Kafka is away: that is no target's fault
         return frozenset(self._away_topics)
 
-    def _is_refused(self, topic: str) -> bool:
-        """Ask once more before messages are given up: metadata may just have been behind."""
-        if topic in (self._half[0], self._op[0]):
-            return False
+    def _closed(self, targets: Sequence[TargetRecord]) -> dict[str, str]:
+        """Topics of the step that take nothing, as the brokers say it when they are asked.
+
+        Asked about what was refused, for what librdkafka knows may just have been behind; and about
+        all where nothing was said. When the coordinator does not let a topic into a Kafka
+        transaction, librdkafka tells no record's fate, and half of its calls do not say why.
+        """
+        topics = set(self._refused_topics)
+        if not (topics or self._is_ours or self._refusing or self._poisoned or self._away_topics):
+            topics = {self._op[0], *(target.topic for target in targets)}
+        if not topics:
+            return {}
         progress()
-        try:
-            found = self._admin.list_topics(topic, _ANSWER_S).topics.get(topic)
-        except KafkaException:
-            return False
-        return found is None or found.error is not None
+        found = unwritable(self._admin, topics, _ASK_S)
+        # What librdkafka was told says more than that it is so.
+        return {topic: self._refused_topics.get(topic, why) for topic, why in found.items()}
 
     def _reason(self, error: KafkaException | BufferError) -> str:
-        first = describe(error) if isinstance(error, KafkaException) else str(error)
-        return "; ".join([first, *self._failures])
+        if not isinstance(error, KafkaException):
+            return "; ".join([str(error), *self._failures])
+        self._is_ours = self._is_ours or is_ours(error.args[0])
+        return "; ".join([describe(error), *self._failures])
 
     # -- beside the steps ------------------------------------------------------------------------
 

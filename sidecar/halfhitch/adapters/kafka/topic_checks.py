@@ -115,6 +115,7 @@ def verify(
     layouts = topic_layouts(admin, names.all, wait_s)
     findings = [equal_counts(names, layouts)]
     configs, refusal = topic_configs(admin, [t for t in names.all if layouts[t]], wait_s)
+    findings += _parked_findings(names, configs)
     for topic in names.all:
         layout = layouts[topic]
         if layout is None:
@@ -174,6 +175,30 @@ def equal_counts(names: InternalTopics, layouts: Mapping[str, Layout | None]) ->
     return Finding(
         "partition counts", Severity.OK, f"Half and op topic have {len(half)} partitions each."
     )
+
+
+def record_bytes_max(config: Mapping[str, str | None]) -> int:
+    """The largest batch of records that a topic with these settings takes."""
+    return int(config.get("max.message.bytes") or 0)
+
+
+def _parked_findings(
+    names: InternalTopics, configs: Mapping[str, Mapping[str, str | None]]
+) -> list[Finding]:
+    """What the half topic takes must be able to be parked, or it could go nowhere."""
+    half, parked = configs.get(names.half), configs.get(names.parked)
+    if half is None or parked is None or record_bytes_max(parked) >= record_bytes_max(half):
+        return []
+    return [
+        Finding(
+            names.parked,
+            Severity.FAIL,
+            f"{names.parked} has max.message.bytes={record_bytes_max(parked)}, but {names.half} "
+            f"has {record_bytes_max(half)}: a message that the half topic has taken could not be "
+            "parked, and would wait for ever.",
+            "Run `halfhitch topics init --repair`.",
+        )
+    ]
 
 
 def _replica_findings(

@@ -35,6 +35,7 @@ from halfhitch.adapters.kafka.topic_checks import (
     copies_of,
     equal_counts,
     is_enough,
+    record_bytes_max,
     required_config,
     verify,
 )
@@ -134,6 +135,11 @@ def repair(
             message_bytes_max=message_bytes_max,
             replication_factor=copies_of(layouts[topic] or ()),
         )
+        if topic == names.parked:  # whatever the half topic takes
+            least = max(
+                int(required["max.message.bytes"]), record_bytes_max(configs.get(names.half, {}))
+            )
+            required["max.message.bytes"] = str(least)
         wrong = {
             key: value
             for key, value in required.items()

@@ -26,6 +26,7 @@ class WriteFault(Enum):
     COMMITTED_UNSEEN = auto()  # committed, but nobody can say: UNKNOWN
     SUSPECT = auto()  # committed, but with a sign of a silent retry: OK, to be fenced again
     LEFT_OPEN = auto()  # the commit never arrived; open until the next fence: UNKNOWN
+    COMMITTED_LATE = auto()  # taken for aborted (FAIL), and a request that was late commits it
 
 
 @dataclass(slots=True)
@@ -39,6 +40,10 @@ class Faults:
     away_topics: set[str] = field(default_factory=set)
     #: Targets whose partitions have no leader, as anybody can see: they store nothing either.
     leaderless: set[str] = field(default_factory=set)
+    #: Topics that may be described and not be written to.
+    forbidden: set[str] = field(default_factory=set)
+    #: Kafka transactions fail at once, and nothing says why, while a target of them is among these.
+    unexplained: set[str] = field(default_factory=set)
 
     def away(self, topics: Collection[str]) -> frozenset[str]:
         """Which of these store nothing."""

@@ -56,6 +56,7 @@ class KafkaTransaction:
         self.ending = _Ending.OPEN
         self.logs: list[MemoryLog] = []
         self.positions: dict[tuple[str, int], int] = {}
+        self.stamp = ""
 
 
 class MemoryRecord:
@@ -168,6 +169,7 @@ class MemoryKafka:
         self._producer_epochs: dict[str, int] = {}
         self._open: dict[str, KafkaTransaction] = {}
         self._positions: dict[tuple[str, int], int] = {}
+        self._stamps: dict[tuple[str, int], str] = {}
         for topic in (half_topic, op_topic):
             self.create_topic(topic, partition_count)
 
@@ -214,11 +216,20 @@ class MemoryKafka:
             logs = self._topics[topic]
             return [r for log in logs for r in log.records[log.start :] if not r.is_marker]
 
+    def closed(self, topic: str) -> str | None:
+        """Why the topic takes no record at all; None when it takes some."""
+        if topic not in self._topics:
+            return f"{topic} does not exist"
+        if topic in self.faults.forbidden:
+            return f"{topic}: this instance has no right to write to it"
+        return None
+
     def refusal(self, topic: str, partition: int | None) -> str | None:
         """Why no record can go there; None when one can."""
-        count = self.partition_count(topic)
-        if count is None:
-            return f"{topic} does not exist"
+        closed = self.closed(topic)
+        if closed is not None:
+            return closed
+        count = len(self._topics[topic])
         if partition is not None and partition not in range(count):
             return f"{topic} has no partition {partition}"
         return None
@@ -227,9 +238,8 @@ class MemoryKafka:
         self, topic: str, key: bytes | None, value: bytes | None, headers: KafkaHeaders
     ) -> bool:
         """Whether the topic takes no record of this size."""
-        size_bytes = len(key or b"") + len(value or b"")
-        size_bytes += sum(len(name) + len(content or b"") for name, content in headers)
-        return size_bytes > self.record_bytes_max.get(topic, RECORD_BYTES_MAX)
+        limit_bytes = self.record_bytes_max.get(topic, RECORD_BYTES_MAX)
+        return record_bytes(key, value, headers) > limit_bytes
 
     def append(
         self,
@@ -288,20 +298,29 @@ class MemoryKafka:
             return transaction
 
     def add_positions(
-        self, transaction: KafkaTransaction, positions: dict[tuple[str, int], int], generation: int
+        self,
+        transaction: KafkaTransaction,
+        positions: dict[tuple[str, int], int],
+        generation: int,
+        stamp: str = "",
     ) -> None:
-        """Offsets to be stored with the commit. Raises StaleGeneration, Fenced."""
+        """Offsets to be stored with the commit, and beside them `stamp`.
+
+        Raises StaleGeneration, Fenced.
+        """
         with self.changed:
             self._refuse_fenced(transaction)
             if generation != self.generation:
                 raise StaleGeneration(f"generation {generation} is over: it is {self.generation}")
             transaction.positions.update(positions)
+            transaction.stamp = stamp
 
     def commit(self, transaction: KafkaTransaction) -> None:
         """Make it visible. Raises Fenced."""
         with self.changed:
             self._refuse_fenced(transaction)
             self._positions.update(transaction.positions)
+            self._stamps.update(dict.fromkeys(transaction.positions, transaction.stamp))
             self._finish(transaction, _Ending.COMMITTED)
 
     def abort(self, transaction: KafkaTransaction) -> None:
@@ -314,9 +333,15 @@ class MemoryKafka:
         """The group's committed offset, None when there is none."""
         return self._positions.get((topic, partition))
 
+    def stamp(self, places: Sequence[tuple[str, int]]) -> str:
+        """What lies beside these offsets, when they were stored together; else nothing."""
+        stamps = {self._stamps.get(place, "") for place in places}
+        return stamps.pop() if len(stamps) == 1 else ""
+
     def store_position(self, topic: str, partition: int, position: int | None) -> None:
         """Set it from outside, as an operator does with Kafka's tools; None removes it."""
         with self.changed:
+            self._stamps.pop((topic, partition), None)
             if position is None:
                 self._positions.pop((topic, partition), None)
             else:
@@ -342,3 +367,9 @@ class MemoryKafka:
                 )
             )
         self.changed.notify_all()
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> int:
+    """About as large as Kafka takes the record to be."""
+    size_bytes = len(key or b"") + len(value or b"")
+    return size_bytes + sum(len(name) + len(content or b"") for name, content in headers)

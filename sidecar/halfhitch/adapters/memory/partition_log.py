@@ -5,6 +5,7 @@ the fault LEFT_OPEN; a refused target record makes the whole write FAIL, as with
 at once; with Kafka away a read gives nothing at once where a real one waits.
 """
 
+import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 
@@ -15,6 +16,7 @@ from halfhitch.adapters.memory.kafka import (
     MemoryKafka,
     MemoryLog,
     StaleGeneration,
+    record_bytes,
 )
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable, TopologyError
@@ -62,12 +64,15 @@ class MemoryPartitionReader:
         self._op = (kafka.op_topic, partition)
         self._read_max = read_max
         self._cursors: tuple[_Cursor, _Cursor] | None = None
+        #: See ports.PartitionReader.
+        self.stamp = ""
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """See ports.PartitionReader."""
         self._refuse_when_away()
         if self._kafka.has_unstable_position([self._half, self._op]):
             raise KafkaUnavailable("the stored watermarks are not stable: fence the writer first")
+        self.stamp = self._kafka.stamp([self._half, self._op])
         return self._kafka.stored_position(*self._half), self._kafka.stored_position(*self._op)
 
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
@@ -170,7 +175,10 @@ class MemoryPartitionReader:
 
 
 class MemoryPartitionWriter:
-    """ports.PartitionWriter. `generation`: of the group, as this instance knows it."""
+    """ports.PartitionWriter. `generation`: of the group, as this instance knows it.
+
+    `record_bytes_max`: what its producer takes, whatever the topics do.
+    """
 
     def __init__(
         self,
@@ -178,8 +186,12 @@ class MemoryPartitionWriter:
         *,
         partition: int = 0,
         generation: Callable[[], int] | None = None,
+        record_bytes_max: int | None = None,
     ) -> None:
         self._kafka = kafka
+        self._record_bytes_max = record_bytes_max
+        self._run = secrets.token_hex(4)
+        self._write_count = 0
         self._half = (kafka.half_topic, partition)
         self._op = (kafka.op_topic, partition)
         self._transactional_id = f"owner-{partition}"
@@ -210,13 +222,16 @@ class MemoryPartitionWriter:
         """See ports.PartitionWriter."""
         if self._producer_epoch is None:
             return WriteResult(WriteOutcome.FAIL, "the producer was not fenced")
+        self._write_count += 1
         faults = self._kafka.faults
         fault = WriteFault.ABORTED if faults.is_away else faults.next_write()
         positions = {self._half: half_watermark, self._op: op_watermark}
         with self._kafka.changed:
-            refused = self._refused(targets)
+            refused = self._refused(targets, ops)
             if refused is None:
                 refused = self._away(targets)
+            if refused is None and any(t.topic in faults.unexplained for t in targets):
+                refused = WriteResult(WriteOutcome.FAIL, "something is wrong with this step")
             if refused is not None:
                 self._producer_epoch = None
                 return refused
@@ -227,28 +242,54 @@ class MemoryPartitionWriter:
                 reached("after_begin")
                 self._append(transaction, targets, ops)
                 reached("after_produce")
-                self._kafka.add_positions(transaction, positions, self._generation())
+                self._kafka.add_positions(transaction, positions, self._generation(), self._stamp)
                 reached("after_send_offsets")
             except (Fenced, StaleGeneration) as error:
                 if transaction is not None:
                     self._kafka.abort(transaction)
                 self._producer_epoch = None
-                return WriteResult(WriteOutcome.FAIL, str(error))
+                return WriteResult(WriteOutcome.FAIL, str(error), is_ours=True)
             return self._end(transaction, fault)
 
-    def _refused(self, targets: Sequence[TargetRecord]) -> WriteResult | None:
+    @property
+    def _stamp(self) -> str:
+        return f"{self._run}.{self._write_count}"
+
+    def _refused(
+        self, targets: Sequence[TargetRecord], ops: Sequence[tuple[bytes, KafkaHeaders]]
+    ) -> WriteResult | None:
         """A broker refuses whole batches for one large record and does not say for which."""
-        kafka = self._kafka
-        poisoned = {
-            place: reason
-            for place, target in enumerate(targets)
-            if (reason := kafka.refusal(target.topic, target.partition)) is not None
-        }
-        too_large = any(kafka.is_too_large(t.topic, t.key, t.value, t.headers) for t in targets)
-        if not poisoned and not too_large:
+        kafka, ours = self._kafka, (self._half[0], self._op[0])
+        closed: dict[str, str] = {}
+        refusing: dict[str, str] = {}
+        poisoned: dict[int, str] = {}
+        marks = [TargetRecord(*self._op, None, value, headers) for value, headers in ops]
+        for place, record in enumerate([*targets, *marks]):
+            topic, content = record.topic, (record.key, record.value, record.headers)
+            reason = kafka.closed(topic)
+            if reason is not None:
+                closed[topic] = reason
+            elif kafka.is_too_large(topic, *content):
+                refusing[topic] = f"{topic}: a record is too large for it"
+            else:
+                reason = kafka.refusal(topic, record.partition)
+                limit_bytes = self._record_bytes_max
+                if limit_bytes is not None and record_bytes(*content) > limit_bytes:
+                    reason = f"{topic}: a record is too large for this producer"
+                    refusing.update({topic: reason} if topic in ours else {})
+            if reason is not None and topic not in ours:
+                poisoned[place] = reason
+        reasons = [*closed.values(), *refusing.values(), *poisoned.values()]
+        if not reasons:
             return None
-        reason = "; ".join(poisoned.values()) or "a record is too large for its topic"
-        return WriteResult(WriteOutcome.FAIL, reason, poisoned=poisoned, is_poisoned=not poisoned)
+        return WriteResult(
+            WriteOutcome.FAIL,
+            "; ".join(dict.fromkeys(reasons)),
+            poisoned=poisoned,
+            closed=closed,
+            refusing=refusing,
+            is_ours=any(topic in ours for topic in (*closed, *refusing)),
+        )
 
     def _away(self, targets: Sequence[TargetRecord]) -> WriteResult | None:
         away = self._kafka.faults.away({target.topic for target in targets})
@@ -280,16 +321,16 @@ class MemoryPartitionWriter:
             append(*self._op, None, value, headers, transaction)
 
     def _end(self, transaction: KafkaTransaction, fault: WriteFault | None) -> WriteResult:
-        if fault in (None, WriteFault.COMMITTED_UNSEEN, WriteFault.SUSPECT):
+        if fault not in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN, WriteFault.LEFT_OPEN):
             self._kafka.commit(transaction)
             reached("after_commit")
-        elif fault in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN):
+        elif fault is not WriteFault.LEFT_OPEN:
             self._kafka.abort(transaction)
         if fault in (None, WriteFault.SUSPECT):
-            return WriteResult(WriteOutcome.OK, is_suspect=fault is not None)
+            return WriteResult(WriteOutcome.OK, is_suspect=fault is not None, stamp=self._stamp)
         assert fault is not None
         self._producer_epoch = None
-        surely = fault is WriteFault.ABORTED
+        surely = fault in (WriteFault.ABORTED, WriteFault.COMMITTED_LATE)
         return WriteResult(WriteOutcome.FAIL if surely else WriteOutcome.UNKNOWN, fault.name)
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:

@@ -53,6 +53,7 @@ class Open:
     parts: dict[MemoryLog, KafkaTransaction] = field(default_factory=dict)
     has_offsets: bool = False
     positions: dict[Place, int] = field(default_factory=dict)
+    stamp: str = ""
     left: int = 0  # markers that are still to be written; 0 while it is open
 
 
@@ -163,6 +164,7 @@ class Brokers(MemoryKafka):
         producer_epoch: int,
         member: tuple[str, int] | None,
         positions: dict[Place, int],
+        stamp: str = "",
     ) -> None:
         """TxnOffsetCommit; without a member nobody looks who it is. Raises StaleGeneration too."""
         producer = self._current(transactional_id, producer_epoch)
@@ -172,6 +174,7 @@ class Brokers(MemoryKafka):
         if producer.open is None or producer.open.left or not producer.open.has_offsets:
             raise WrongState("the offsets are not part of an open Kafka transaction")
         producer.open.positions.update(positions)
+        producer.open.stamp = stamp
 
     def end(self, transactional_id: str, producer_epoch: int, *, is_commit: bool) -> None:
         """EndTxn v1: whatever is open now. Raises Fenced, Concurrent, WrongState."""
@@ -209,6 +212,7 @@ class Brokers(MemoryKafka):
         def store() -> None:
             if is_commit:
                 self._positions.update(open_.positions)
+                self._stamps.update(dict.fromkeys(open_.positions, open_.stamp))
                 pair = dict(open_.positions)
                 self.stored_with.update((place, pair) for place in pair)
                 self.on_positions(open_.positions)

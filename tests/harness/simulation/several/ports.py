@@ -43,6 +43,7 @@ class SeveralReader:
         self._op = world.kafka.log(OP, partition)
         self._half_position = self._op_position = 0
         self._is_op_held = True
+        self.stamp = ""
 
     def committed_positions(self) -> tuple[int | None, int | None]:
         """Stable ones: whose Kafka transaction is open may still change them."""
@@ -56,6 +57,7 @@ class SeveralReader:
             world.tasks.sleep(200)
         half, op = (kafka.stored_position(*place) for place in self._places)
         is_pair = self._is_pair(half, op)
+        self.stamp = kafka.stamp(self._places)
         world.travel("after reading the stored watermarks")
         return half, op if is_pair else None
 
@@ -171,6 +173,7 @@ class SeveralWriter:
         self._metadata = metadata
         self._producer_epoch: int | None = None
         self._is_suspect = False
+        self._stamp = ""
 
     # -- fencing ----------------------------------------------------------------------------------
 
@@ -209,6 +212,8 @@ class SeveralWriter:
         if self._producer_epoch is None:
             return WriteResult(WriteOutcome.FAIL, "the producer was not fenced")
         self._is_suspect = False
+        world.write_count += 1
+        self._stamp = f"w{world.write_count}"
         refused = {
             place: f"{target.topic} is gone"
             for place, target in enumerate(targets)
@@ -289,10 +294,10 @@ class SeveralWriter:
         identity = self.transactional_id, self._epoch
         world.call("adding offsets", lambda: kafka.add_offsets(*identity, self._author))
         world.let_arrive(self.transactional_id)
-        member = self.member()
+        member, stamp = self.member(), self._stamp
 
         def send() -> None:
-            kafka.commit_offsets(*identity, member, positions)
+            kafka.commit_offsets(*identity, member, positions, stamp)
 
         if world.fault(world.plan.held_offsets, "held TxnOffsetCommit"):
             world.hold(self.transactional_id, "TxnOffsetCommit", send)
@@ -338,7 +343,7 @@ class SeveralWriter:
         if self.GUARD != "off" and world.timeline.now_ms - began_ms > _SLOW_COMMIT_MS:
             self._is_suspect = True
         count["suspect steps"] += self._is_suspect
-        return WriteResult(WriteOutcome.OK, is_suspect=self._is_suspect)
+        return WriteResult(WriteOutcome.OK, is_suspect=self._is_suspect, stamp=self._stamp)
 
     def _unanswered(self, request: Callable[[], None]) -> WriteResult:
         world, dice = self._world, self._world.timeline.dice

@@ -50,6 +50,7 @@ class World:
         self.violations: list[str] = []
         self.instances: dict[str, Instance] = {}
         self.away_topics: set[str] = set()  # targets that store nothing for the time being
+        self.write_count = 0
         self._held: dict[str, list[Callable[[], None]]] = {}
 
     def red(self, text: str) -> None:

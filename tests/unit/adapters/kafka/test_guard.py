@@ -39,7 +39,6 @@ def working(*, ends: int = 1_000) -> Suspicion:
     suspicion = Suspicion()
     for _ in range(ends):
         suspicion.end_asked()
-    suspicion.start()
     return suspicion
 
 
@@ -203,17 +202,26 @@ def test_whatever_is_usual_less_than_the_socket_timeout_is_suspect_in_the_end() 
 # -- what becomes of it --------------------------------------------------------------------------
 
 
+def test_a_line_that_librdkafka_suppresses_is_heard_all_the_same() -> None:
+    """As a debug line; and a connection of which librdkafka itself lets go is no sign."""
+    suspicion = working()
+    gone = "127.0.0.1:1/bootstrap: Decommissioning this broker (after 6ms in state UP)"
+    suspicion.hear("FAIL", f"{gone} (_DESTROY_BROKER)")
+    suspicion.hear("FAIL", f"{gone} (_DESTROY_BROKER): identical to last error")
+    assert suspicion.reason is None
+    suspicion.hear("FAIL", f"{RESET} (_TRANSPORT): identical to last error: error log suppressed")
+    assert suspicion.reason is not None
+
+
 def test_a_retriable_error_that_was_met_is_a_sign() -> None:
     suspicion = working()
     suspicion.note("the commit was asked for again: Local: Timed out")
     assert take(suspicion, 0.0) == "the commit was asked for again: Local: Timed out"
 
 
-def test_the_first_reason_stays_until_a_new_start() -> None:
+def test_the_first_reason_stays() -> None:
     suspicion = working()
     suspicion.hear("REQTMOUT", "first")
     suspicion.hear("REQTMOUT", "second")
     assert suspicion.reason == "librdkafka says REQTMOUT: first"
     assert take(suspicion, 9.0) == suspicion.reason
-    suspicion.start()
-    assert suspicion.reason is None

@@ -5,11 +5,13 @@ That it writes what it should is promised by the contract tests on a real broker
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
 
 from halfhitch import crash_points
 from halfhitch.adapters.kafka import partition_writer
@@ -92,11 +94,13 @@ class StrawProducer:
 
 
 class StrawAdmin:
-    """Knows topics by their leaders; a topic with an error is refused."""
+    """Knows topics by their leaders; `forbidden` are described and may not be written to."""
 
     def __init__(self, leaders: dict[str, list[int]]) -> None:
         self.leaders = leaders
+        self.forbidden: set[str] = set()
         self.is_away = False
+        self.asked: list[set[str]] = []
 
     def list_topics(self, topic: str, wait_s: float) -> Any:
         if self.is_away:
@@ -105,6 +109,24 @@ class StrawAdmin:
             return SimpleNamespace(topics={})
         partitions = {n: SimpleNamespace(leader=to) for n, to in enumerate(self.leaders[topic])}
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=partitions)})
+
+    def describe_topics(self, topics: Any, **options: Any) -> dict[str, Future[Any]]:
+        assert options["include_authorized_operations"] is True
+        self.asked.append(set(topics.topic_names))
+        return {topic: self._described(topic) for topic in topics.topic_names}
+
+    def _described(self, topic: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        operations = [AclOperation.DESCRIBE, AclOperation.READ]
+        if topic not in self.forbidden:
+            operations.append(AclOperation.WRITE)
+        if self.is_away:
+            future.set_exception(problem(E._TRANSPORT))
+        elif topic in self.leaders or topic in ("half", "op"):
+            future.set_result(SimpleNamespace(authorized_operations=operations))
+        else:
+            future.set_exception(problem(E.UNKNOWN_TOPIC_OR_PART))
+        return future
 
 
 class Bench:
@@ -158,11 +180,23 @@ def test_a_step_without_trouble_is_not_suspect() -> None:
     assert bench.calls == STEP
 
 
-def test_both_watermarks_name_each_other() -> None:
+def test_both_watermarks_name_each_other_and_the_write() -> None:
     bench = Bench()
-    bench.write()
+    stamp = bench.write().stamp
     sent = [(p.topic, p.partition, p.offset, p.metadata) for p in bench.producer.sent_offsets]
-    assert sent == [("half", 3, 5, "1;5;9"), ("op", 3, 9, "1;5;9")]
+    assert sent == [("half", 3, 5, f"1;5;9;{stamp}"), ("op", 3, 9, f"1;5;9;{stamp}")]
+
+
+def test_no_two_writes_have_the_same_stamp() -> None:
+    bench = Bench(commit=[None, NOT_DELIVERED, None])
+    stamps = [bench.write().stamp]
+    assert bench.write().stamp == "", "nothing was stored"
+    failed = bench.producer.sent_offsets[0].metadata
+    bench.writer.fence()
+    stamps += [bench.write().stamp, Bench().write().stamp]
+    assert all(stamps)
+    assert len(set(stamps)) == 3
+    assert not any(failed.endswith(f";{stamp}") for stamp in stamps)
 
 
 # -- before the commit ---------------------------------------------------------------------------
@@ -283,22 +317,55 @@ def test_a_producer_that_became_suspect_since_is_not_used(caplog: Any) -> None:
     assert bench.write().outcome is WriteOutcome.OK
 
 
-def test_what_is_heard_while_the_fence_is_made_says_nothing() -> None:
+BROKEN = "TxnCoordinator: Receive failed: Connection reset by peer (after 3ms in state UP)"
+
+
+def bench_whose_producers_hear(*lines: str | None) -> Bench:
+    """One line for each that is made, while it is made; None is silence, and so is what follows."""
     bench = Bench()
-    bench.script["init"] = [None]
+    bench.writer.close()
+    bench.producers.clear()
+    said = list(lines)
     made = bench._make
 
     def make() -> StrawProducer:
         producer = made()
-        producer.on_poll = lambda: (
-            None if "begin" in producer.calls else producer.suspicion.hear("REQTMOUT", "init")
-        )
+        line = said.pop(0) if said else None
+        if line is not None:
+            producer.on_poll = lambda: producer.suspicion.hear("FAIL", line)
         return producer
 
     bench.writer._make_producer = make  # type: ignore[assignment]
+    return bench
+
+
+def test_a_producer_that_met_trouble_while_it_was_made_is_not_used() -> None:
+    bench = bench_whose_producers_hear(BROKEN, BROKEN, None)
     bench.writer.fence()
-    bench.producer.on_poll = lambda: None
+    assert [producer.calls for producer in bench.producers] == [
+        ["init", "let go"],
+        ["init", "let go"],
+        ["init"],
+    ]
     assert not bench.writer.idle()
+    assert bench.write().outcome is WriteOutcome.OK
+
+
+def test_where_every_producer_meets_trouble_the_partition_is_not_taken_over() -> None:
+    bench = bench_whose_producers_hear(*[BROKEN] * 99)
+    with pytest.raises(KafkaUnavailable, match=r"break again and again .* look at the network"):
+        bench.writer.fence()
+    assert len(bench.producers) == 5
+    assert {producer.calls[-1] for producer in bench.producers} == {"let go"}
+    assert bench.write().outcome is WriteOutcome.FAIL
+
+
+def test_producers_are_not_made_for_longer_than_a_call_may_take(monkeypatch: Any) -> None:
+    monkeypatch.setattr(partition_writer, "_ANSWER_S", 0.0)
+    bench = bench_whose_producers_hear(*[BROKEN] * 99)
+    with pytest.raises(KafkaUnavailable):
+        bench.writer.fence()
+    assert len(bench.producers) == 1
 
 
 def test_a_fence_that_fails_leaves_no_producer_behind() -> None:
@@ -319,7 +386,7 @@ def test_targets_that_could_not_be_reached_in_time_are_away_and_not_refused(code
     bench.producer.undelivered = {"points": code, "orders": E._PURGE_QUEUE}
     result = bench.write("orders", "points")
     assert result.away_topics == {"points"}
-    assert (result.poisoned, result.is_poisoned) == ({}, False)
+    assert (result.poisoned, result.refusing, result.closed) == ({}, {}, {})
 
 
 def test_a_target_that_is_gone_is_refused_and_not_away() -> None:
@@ -327,6 +394,110 @@ def test_a_target_that_is_gone_is_refused_and_not_away() -> None:
     bench.producer.undelivered = {"gone": E.UNKNOWN_TOPIC_OR_PART}
     result = bench.write("orders", "gone")
     assert (set(result.poisoned), result.away_topics) == ({1}, frozenset())
+
+
+NO_RIGHT = problem(E.TOPIC_AUTHORIZATION_FAILED, txn_requires_abort=True)
+#: What librdkafka says of every further call, and nothing else.
+STATE = problem(E._STATE)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [{"commit": [NO_RIGHT]}, {"offsets": [NO_RIGHT]}, {"produce": [None, STATE]}],
+    ids=["commit", "offsets", "produce"],
+)
+def test_a_topic_that_may_be_described_but_not_written_to_is_named(
+    script: dict[str, list[Exception | None]],
+) -> None:
+    bench = Bench(**script)
+    bench.admin.forbidden = {"points"}
+    result = bench.write("orders", "points", "points")
+    assert result.outcome is WriteOutcome.FAIL
+    assert set(result.closed) == {"points"}
+    assert set(result.poisoned) == {1, 2}
+    assert "points: Kafka does not let Half Hitch write to it" in result.reason
+    assert not result.is_ours
+
+
+def test_a_write_that_was_refused_is_not_judged_by_what_can_be_described() -> None:
+    bench = Bench(commit=[NOT_DELIVERED])
+    bench.producer.undelivered = {"points": E.TOPIC_AUTHORIZATION_FAILED}
+    bench.admin.forbidden = {"points"}
+    assert set(bench.write("orders", "points").poisoned) == {1}
+    bench = Bench(commit=[NOT_DELIVERED])
+    bench.producer.undelivered = {"points": E.TOPIC_AUTHORIZATION_FAILED}
+    result = bench.write("orders", "points")
+    assert (result.poisoned, result.closed) == ({}, {}), "it was, and may be written to now"
+
+
+@pytest.mark.parametrize("topic", ["op", "half"])
+def test_what_is_not_let_write_to_our_own_topics_is_our_own_trouble(topic: str) -> None:
+    bench = Bench(commit=[NO_RIGHT])
+    bench.admin.forbidden = {topic}
+    result = bench.write("orders", "half")
+    assert (result.poisoned, set(result.closed), result.is_ours) == ({}, {topic}, True)
+
+
+@pytest.mark.parametrize("topic", ["op", "half"])
+def test_what_our_own_topics_refuse_is_our_own_trouble(topic: str) -> None:
+    bench = Bench(commit=[NOT_DELIVERED])
+    bench.producer.undelivered = {topic: E.MSG_SIZE_TOO_LARGE, "orders": E._PURGE_QUEUE}
+    result = bench.write("orders", "half")
+    assert (result.poisoned, set(result.refusing), result.is_ours) == ({}, {topic}, True)
+
+
+def test_of_what_a_target_refuses_its_name_is_told() -> None:
+    bench = Bench(commit=[NOT_DELIVERED])
+    bench.producer.undelivered = {"points": E.MSG_SIZE_TOO_LARGE, "op": E._PURGE_QUEUE}
+    result = bench.write("orders", "points")
+    assert (result.poisoned, set(result.refusing), result.is_ours) == ({}, {"points"}, False)
+    assert bench.admin.asked == [], "what is known is not asked for"
+
+
+def test_a_record_that_the_producer_itself_refuses_is_known_by_its_place() -> None:
+    too_large = problem(E.MSG_SIZE_TOO_LARGE)
+    result = Bench(produce=[None, too_large]).write("orders", "points")
+    assert (set(result.poisoned), result.refusing, result.is_ours) == ({1}, {}, False)
+    result = Bench(produce=[None, too_large]).write("orders", "half")
+    assert (result.poisoned, set(result.refusing), result.is_ours) == ({}, {"half"}, True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FENCED,
+        problem(E.ILLEGAL_GENERATION, txn_requires_abort=True),
+        problem(E.GROUP_AUTHORIZATION_FAILED, txn_requires_abort=True),
+        problem(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal=True),
+    ],
+    ids=lambda error: error.args[0].name(),
+)
+def test_the_group_and_the_producer_are_our_own_trouble(error: KafkaException) -> None:
+    bench = Bench(offsets=[error])
+    result = bench.write("orders", "points")
+    assert (result.is_ours, result.poisoned, result.closed) == (True, {}, {})
+    assert bench.admin.asked == []
+
+
+def test_a_partition_that_was_given_up_is_our_own_trouble() -> None:
+    bench = Bench()
+
+    def metadata() -> Any:
+        raise problem(E._STATE)
+
+    bench.writer._group_metadata = metadata
+    assert bench.write().is_ours
+    bench.writer._group_metadata = lambda: "generation 8"
+    bench.writer.fence()
+    bench.script["produce"] = [STATE]
+    assert not bench.write().is_ours, "not any more"
+
+
+def test_who_is_not_answered_about_rights_blames_nobody() -> None:
+    bench = Bench(commit=[NO_RIGHT])
+    bench.admin.forbidden, bench.admin.is_away = {"points"}, True
+    result = bench.write("points")
+    assert (result.poisoned, result.closed, result.is_ours) == ({}, {}, False)
 
 
 def test_when_our_own_log_is_away_too_no_target_is_blamed() -> None:
