@@ -15,7 +15,10 @@ import pytest
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.ports import WriteOutcome, WriteResult
+from halfhitch.service.copying import Copying
+from halfhitch.service.forwarding import Forwarder
 from halfhitch.service.owner import PartitionOwner
+from halfhitch.service.topics import TopicPolicy
 from halfhitch.service.worker import PartitionWorker
 from harness.simulation.several.broker import Brokers
 from harness.simulation.several.judge import lived_together
@@ -69,6 +72,68 @@ def a_suspect_producer_is_used_again(patch: Patch) -> None:
             original(self)
 
     patch.setattr(PartitionOwner, "_fence_again", fence_again)
+
+
+def what_was_heard_while_it_was_made_is_forgotten(patch: Patch) -> None:
+    """A line that was logged twice is suppressed when it matters."""
+    patch.setattr(SeveralWriter, "SILENCE", False)
+
+
+def suppressed_lines_are_not_heard(patch: Patch) -> None:
+    patch.setattr(SeveralWriter, "DEBUG_LINES", False)
+
+
+def the_guard_goes_deaf(patch: Patch) -> None:
+    what_was_heard_while_it_was_made_is_forgotten(patch)
+    suppressed_lines_are_not_heard(patch)
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+def a_refused_write_is_judged_by_what_can_be_described(patch: Patch) -> None:
+    """Nobody is to blame, so nothing is parked."""
+    patch.setattr(SeveralWriter, "RIGHTS", False)
+
+
+def owners_take_what_their_own_doors_take(patch: Patch) -> None:
+    patch.setattr(SeveralWriter, "OWN_LIMIT", True)
+
+
+def owners_forward_to_what_their_own_doors_allow(patch: Patch) -> None:
+    original = TopicPolicy.__init__
+
+    def init(self, **options):
+        original(self, **options)
+        self.ban = self.refusal
+
+    patch.setattr(TopicPolicy, "__init__", init)
+
+
+def what_the_parked_topic_refuses_is_tried_at_once_again(patch: Patch) -> None:
+    def blame(self, identity, topic, reason, result):
+        self._condemned[identity] = reason
+
+    patch.setattr(Forwarder, "_blame", blame)
+
+
+def what_our_own_topics_refuse_is_blamed_on_transactions(patch: Patch) -> None:
+    original = Forwarder.refused
+
+    def refused(self, step, targets, result):
+        if not result.is_ours or not result.closed or not step.transactions:
+            return original(self, step, targets, result)
+        if len(step.transactions) == 1:
+            self._condemned[step.transactions[0].identity] = result.reason
+        else:
+            self.shrink(len(step.transactions) // 2)
+        return True
+
+    patch.setattr(Forwarder, "refused", refused)
+
+
+def a_copy_that_is_refused_fails_the_steps_of_all(patch: Patch) -> None:
+    patch.setattr(Copying, "refused", lambda *_: False)
 
 
 # -- fences -------------------------------------------------------------------------------------
@@ -196,6 +261,18 @@ def unknown_is_taken_for_failed(patch: Patch) -> None:
     patch.setattr(SeveralWriter, "_unknown", unknown)
 
 
+def only_watermarks_are_compared(patch: Patch) -> None:
+    """They stand still while a single transaction is pending."""
+    nothing = property(lambda self: "", lambda self, stamp: None)
+    patch.setattr(SeveralReader, "stamp", nothing, raising=False)
+    patch.setattr(SeveralWriter, "_stamp", nothing, raising=False)
+
+
+def unknown_is_taken_for_failed_and_only_watermarks_are_compared(patch: Patch) -> None:
+    unknown_is_taken_for_failed(patch)
+    only_watermarks_are_compared(patch)
+
+
 def unknown_is_taken_for_done(patch: Patch) -> None:
     def unknown(self, reason):
         return WriteResult(WriteOutcome.OK, reason, is_suspect=True)
@@ -251,10 +328,17 @@ RED = {
     offsets_are_read_before_fencing_with_one_fence: ("I7", "I1", "I8"),
     position_instead_of_watermark: ("I8",),
     op_log_is_read_uncommitted: ("I8", "I1"),
-    unknown_is_taken_for_failed: ("I1", "I3: parked twice"),
     the_readable_end_is_taken_for_the_end: ("I1", "I3"),
+    unknown_is_taken_for_failed_and_only_watermarks_are_compared: ("I1", "I3: parked twice"),
+    a_refused_write_is_judged_by_what_can_be_described: ("I11",),
+    owners_take_what_their_own_doors_take: ("I11", "I1: parked without need"),
+    owners_forward_to_what_their_own_doors_allow: ("I1: parked without need",),
+    what_the_parked_topic_refuses_is_tried_at_once_again: ("I11",),
+    a_copy_that_is_refused_fails_the_steps_of_all: ("I11",),
 }
 MORE_RED = {
+    the_guard_goes_deaf: ("I1", "I3: parked twice"),
+    what_our_own_topics_refuse_is_blamed_on_transactions: ("I1: parked without need",),
     guard_believes_in_slowness_alone: ("I1", "I3: parked twice"),
     a_suspect_producer_is_used_again: ("I1", "I3: parked twice"),
     all_partitions_share_one_producer: ("I11",),
@@ -272,6 +356,10 @@ HELD_TWICE = [
     logs_are_read_before_fencing,
     unstable_offsets_are_taken,  # whoever fences waits for the markers
     stored_watermarks_are_not_compared,  # nobody who is not the owner can write
+    only_watermarks_are_compared,
+    unknown_is_taken_for_failed,  # the stamp beside the watermarks tells
+    what_was_heard_while_it_was_made_is_forgotten,  # all lines are heard
+    suppressed_lines_are_not_heard,  # a producer is made in silence
     who_is_left_behind_may_go_on,  # its thread ends with the turn in which it hangs
 ]
 

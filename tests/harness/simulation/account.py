@@ -272,7 +272,8 @@ def _judge_parked(account: Account, story: Story, truth: Transaction) -> None:
         elif ended is ROLLBACK:
             assert not count, f"I2: rolled back, but parked: {text}"
         elif count:
-            is_reason = truth.is_incomplete or any(m.topic == POISONED for m in truth.messages)
+            refused = {POISONED, *account.cluster.refused}
+            is_reason = truth.is_incomplete or any(m.topic in refused for m in truth.messages)
             assert is_reason, f"I1: parked without need: {text}"
     assert not by_life, f"parked in a life that there is not: {story}"
     assert len(story.resumed) == len(story.lives) - 1, f"resumes: {story.resumed}"

@@ -77,6 +77,7 @@ class Cluster:
                 self.kafka.create_topic(topic)
         self.is_faulty = True
         self.write_count = 0
+        self.refused: set[str] = set()  # targets that have taken nothing for a while
         self.stored_at: dict[tuple[str, int, int], int] = {}  # true time
 
     def append(

@@ -105,6 +105,8 @@ class Instance:
         self.name = name
         self.cut_until_ms = self.deaf_until_ms = 0
         self._ahead_ms = 0
+        #: Its own door takes less than others: of size, and of topics.
+        self.is_small = life.plan.instances_differ and name == "i-0"
         self.is_running = False
         self.process = Process(self.world.tasks, name)
         self.process.is_dead = True
@@ -199,6 +201,10 @@ class Instance:
     def _make_worker(self, partition: int) -> PartitionWorker:
         return SimulatedWorker(self, partition, partial(self._make_owner, partition))
 
+    @property
+    def _allowed(self) -> tuple[str, ...]:
+        return ("orders",) if self.is_small else ("*",)
+
     def _make_owner(self, partition: int, may_write: Callable[[], bool]) -> PartitionOwner:
         life, world, plan = self.life, self.world, self.world.plan
         author = life.new_author(self, partition)
@@ -207,6 +213,7 @@ class Instance:
         writer: Any = SeveralWriter(
             world, partition, author, partial(self.membership.metadata, may_write)
         )
+        writer.is_small = self.is_small
 
         def make_checkback(payloads: PayloadCache, reader: PartitionReader) -> CheckBack:
             asking = Asking(
@@ -231,7 +238,7 @@ class Instance:
             partition,
             reader=reader,
             writer=writer,
-            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED), allow=("*",)),
+            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED), allow=self._allowed),
             parked_topic=PARKED,
             observer=observer,
             clock=self.clock,

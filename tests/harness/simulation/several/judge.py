@@ -29,6 +29,7 @@ class _OnePartition:
         self.timeline, self.plan, self.apps = life.timeline, life.plan, life.apps
         self.calm_ms = life.quiet_ms
         self.takeover_ms = life.takeover_ms[partition] or [0]
+        self.refused = life.world.refused
         self.cluster = self.kafka = self.stored_at = self
 
     def partition_count(self, topic: str) -> int | None:

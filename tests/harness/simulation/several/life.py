@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from harness.simulation.apps import Apps
-from harness.simulation.cluster import HALF, OP
+from harness.simulation.cluster import HALF, OP, PARKED
 from harness.simulation.several.instance import Author, Instance
 from harness.simulation.several.plan import planned
 from harness.simulation.several.watch import Watch
@@ -56,7 +58,8 @@ class SeveralLife:
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.timeline = timeline = SeveralTimeline(seed, is_traced=is_traced)
-        self.plan = plan = planned(timeline.dice)
+        self.more_dice = Random(f"{seed}, later")
+        self.plan = plan = planned(timeline.dice, self.more_dice)
         cluster: Any
         self.world = cluster = World(timeline, plan)
         self.apps = Apps(cluster)
@@ -75,6 +78,7 @@ class SeveralLife:
             timeline.later(timeline.dice.choice([0, 0, 8_000]), instance.start)
         self.apps.begin()
         self._schedule()
+        self._schedule_refusals()
         self._tick()
         self._look()
 
@@ -125,6 +129,25 @@ class SeveralLife:
             group.mood = dice.choice(["answers", "answers", "hangs", "breaks"])
         timeline.after(plan.active_ms, self._calm_down)
         self.strangers.schedule(plan.strangers, plan.active_ms)
+
+    def _schedule_refusals(self) -> None:
+        """Of topics, by right and by size. They begin while others work, and do not end with it."""
+        plan, world, dice = self.plan, self.world, self.more_dice
+        lasting: list[tuple[bool, Callable[[str], None], str]] = [
+            (plan.closed_target, world.close, "stock"),
+            (plan.closed_parked, world.close, PARKED),
+            (plan.narrow_parked, world.narrow_down, PARKED),
+            (plan.narrow_half, world.narrow_down, HALF),
+        ]
+        for is_planned, act, topic in lasting:
+            if is_planned:
+                self.timeline.after(dice.randint(0, plan.active_ms), partial(act, topic))
+        for is_planned, topic in ((plan.closed_half, HALF), (plan.closed_op, OP)):
+            if is_planned:
+                begin_ms = dice.randint(0, plan.active_ms)
+                self.timeline.after(begin_ms, partial(world.close, topic))
+                end_ms = begin_ms + dice.choice([3_000, 20_000])
+                self.timeline.after(end_ms, partial(world.closed.discard, topic))
 
     def _one(self, name: str) -> Instance:
         instance = self.timeline.dice.choice(self.instances)
@@ -206,6 +229,7 @@ class SeveralLife:
         self.pass_until(lambda: self.quiet_ms > 0, self.plan.active_ms + _STEP_MS)
         self.pass_for(self.quiet_ms - self.timeline.now_ms + RECOVERY_MS)
         self.watch.all_decided_are_done(self.quiet_ms)
+        self.world.mend()
         self.pass_until(self._is_settled, 800_000 + 2 * (rules.age_ms_max + _SLACK_MS))
         self.pass_for(20_000)
 

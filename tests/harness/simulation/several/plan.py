@@ -38,10 +38,22 @@ class SeveralPlan(Plan):
     stops: int = 0
     lost_offsets: int = 0
     aways: int = 0
+    reset_in_making: float = 0.0  # a connection that is lost while a producer is made
+    #: Topics that take nothing, or nothing large: until somebody has looked, or for a while.
+    closed_target: bool = False
+    closed_parked: bool = False
+    narrow_parked: bool = False
+    narrow_half: bool = False
+    closed_half: bool = False
+    closed_op: bool = False
+    instances_differ: bool = False  # in what their own doors take
 
 
-def planned(dice: Random) -> SeveralPlan:
-    """The plan of a seed: each kind of fault is there or is not."""
+def planned(dice: Random, more_dice: Random) -> SeveralPlan:
+    """The plan of a seed: each kind of fault is there or is not.
+
+    `more_dice` decide on what was thought of later, so that other lives stay as they were.
+    """
 
     def some(probability: float, often: float) -> float:
         return dice.uniform(0.2, 1.0) * often if dice.random() < probability else 0.0
@@ -106,7 +118,27 @@ def planned(dice: Random) -> SeveralPlan:
     )
     for name, value in dice.choice(_RECIPES).items():
         setattr(plan, name, value)
-    return with_others(plan, fresh_dice(dice))
+    return with_others(_with_refusals(plan, more_dice), fresh_dice(dice))
+
+
+def _with_refusals(plan: SeveralPlan, dice: Random) -> SeveralPlan:
+    # A link that flaps is also one on which frames are late, and what is retried is so fast.
+    if plan.held_end and dice.random() < 0.4:
+        plan.reset_in_making, plan.fast_retry = 0.6, 1.0
+    for name in _REFUSALS:
+        setattr(plan, name, dice.random() < 0.12)
+    return plan
+
+
+_REFUSALS = (
+    "closed_target",
+    "closed_parked",
+    "narrow_parked",
+    "narrow_half",
+    "closed_half",
+    "closed_op",
+    "instances_differ",
+)
 
 
 #: Faults that are dangerous together, often; else chance would rarely bring them to one place.

@@ -17,6 +17,7 @@ from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
 from harness.simulation.cluster import HALF, OP, RESUMER
 from harness.simulation.several.broker import Concurrent, WrongState
+from harness.simulation.several.world import LARGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 #: How long the client waits before it sends a request again: its connection was reset, or not.
 _RETRY_MS = {True: (20, 200), False: (400, 5_000)}
 _SLOW_COMMIT_MS = 300
+_MAKINGS_MAX = 5
+#: Of identical lines the client logs so many, then none for half a minute.
+_LINES_MAX = 2
 #: A replay that brings nothing for fifteen seconds gives up.
 _IDLE_MS_MAX = 5_000
 
@@ -162,6 +166,14 @@ class SeveralWriter:
 
     #: The guard: what was sent twice makes a producer suspect. "slow" believes in slowness alone.
     GUARD = "on"
+    #: What was heard while a producer was made counts: another one is made.
+    SILENCE = True
+    #: Lines that the client suppresses are heard all the same.
+    DEBUG_LINES = True
+    #: The owner takes no more than its own instance's door.
+    OWN_LIMIT = False
+    #: Which topic refuses by right is asked for; else a refusal looks like any failure.
+    RIGHTS = True
 
     def __init__(
         self, world: World, partition: int, author: Author, metadata: Callable[[], Any]
@@ -174,6 +186,8 @@ class SeveralWriter:
         self._producer_epoch: int | None = None
         self._is_suspect = False
         self._stamp = ""
+        self._line_count = 0  # identical ones that the client had to log, of this producer
+        self.is_small = False
 
     # -- fencing ----------------------------------------------------------------------------------
 
@@ -186,9 +200,19 @@ class SeveralWriter:
             self._producer_epoch = None
             raise KafkaUnavailable("cannot be taken over: no answer")
         found: list[int] = []
-        world.call("fencing", lambda: found.append(self._init()))
-        self._producer_epoch = found[0]
-        world.timeline.note("{} fences: {} epoch {}", self._author, self.transactional_id, found[0])
+        for _ in range(_MAKINGS_MAX):
+            self._line_count = 0
+            world.call("fencing", lambda: found.append(self._init()))
+            while world.fault(world.plan.reset_in_making, "resets while a producer is made"):
+                self._line_count += 1
+            if not self.SILENCE or not self._line_count:
+                break
+        else:
+            raise KafkaUnavailable("connections break again and again while a producer is made")
+        self._producer_epoch = found[-1]
+        world.timeline.note(
+            "{} fences: {} epoch {}", self._author, self.transactional_id, found[-1]
+        )
 
     def _init(self) -> int:
         return self._world.kafka.init_producer_id(self.transactional_id)
@@ -208,54 +232,83 @@ class SeveralWriter:
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:
-        world, kafka = self._world, self._world.kafka
+        world = self._world
         if self._producer_epoch is None:
             return WriteResult(WriteOutcome.FAIL, "the producer was not fenced")
         self._is_suspect = False
         world.write_count += 1
         self._stamp = f"w{world.write_count}"
-        refused = {
-            place: f"{target.topic} is gone"
-            for place, target in enumerate(targets)
-            if kafka.partition_count(target.topic) is None
-        }
+        refused = self._refused(targets)
         away = world.away_topics.intersection(target.topic for target in targets)
         try:
-            self._produce(targets, ops, refused)
+            self._produce(targets, ops, is_refused=refused is not None)
             self._send_offsets({self._half: half_watermark, self._op: op_watermark})
         except (Fenced, StaleGeneration, WrongState, KafkaUnavailable, KafkaException) as error:
             self._abort()
-            return self._failed(repr(error), refused)
+            if refused is not None:
+                return self._failed(refused)
+            is_ours = isinstance(error, Fenced | StaleGeneration | KafkaException)
+            return self._failed(WriteResult(WriteOutcome.FAIL, repr(error), is_ours=is_ours))
         if away:
             world.timeline.count["steps for targets that are away"] += 1
             world.tasks.sleep(6_700)  # so long a record is tried
             self._abort()
-            return self._failed("not stored in time", {}, frozenset(away))
+            is_told = world.timeline.chance(0.7)  # else nobody says which target it was
+            away_topics = frozenset(away) if is_told else frozenset()
+            result = WriteResult(WriteOutcome.FAIL, "not in time", away_topics=away_topics)
+            return self._failed(result)
         if world.fault(world.plan.aborted_step, "aborted steps"):
             self._abort()
-            return self._failed("a record could not be delivered", {})
+            return self._failed(WriteResult(WriteOutcome.FAIL, "a record was not delivered"))
         return self._commit()
 
-    def _failed(
-        self, reason: str, refused: dict[int, str], away: frozenset[str] = frozenset()
-    ) -> WriteResult:
+    def _refused(self, targets: Sequence[TargetRecord]) -> WriteResult | None:
+        """As the brokers do it: for good, of whole topics or of what is large."""
+        world, ours = self._world, (HALF, OP)
+        topics = {OP, *(target.topic for target in targets)}
+        gone = {t for t in topics if world.kafka.partition_count(t) is None}
+        closed = {t: f"{t} takes nothing" for t in topics & (gone | world.closed)}
+        large = [n for n, target in enumerate(targets) if len(target.value or b"") > LARGE_BYTES]
+        refusing = {
+            topic: f"{topic}: too large"
+            for n in large
+            if (topic := targets[n].topic) in world.narrow and topic not in closed
+        }
+        poisoned = {
+            place: closed[target.topic]
+            for place, target in enumerate(targets)
+            if target.topic in closed and target.topic not in ours
+        }
+        if self.OWN_LIMIT and self.is_small:
+            poisoned.update(dict.fromkeys(large, "too large for this producer"))
+        if not closed and not refusing and not poisoned:
+            return None
+        world.timeline.count["steps that were refused"] += 1
+        if not self.RIGHTS and not gone:
+            return WriteResult(WriteOutcome.FAIL, "something is wrong with this step")
+        is_ours = not {HALF, OP}.isdisjoint([*closed, *refusing])
+        return WriteResult(
+            WriteOutcome.FAIL, "refused", poisoned=poisoned, closed=closed, refusing=refusing,
+            is_ours=is_ours,
+        )  # fmt: skip
+
+    def _failed(self, result: WriteResult) -> WriteResult:
         self._world.timeline.count["steps that failed"] += 1
-        self._world.timeline.note("{} FAIL: {}", self._author, reason)
-        is_told = self._world.timeline.chance(0.7)  # else nobody says which target it was
-        away_topics = away if is_told else frozenset()
-        return WriteResult(WriteOutcome.FAIL, reason, poisoned=refused, away_topics=away_topics)
+        self._world.timeline.note("{} FAIL: {}", self._author, result.reason)
+        return result
 
     def _produce(
         self,
         targets: Sequence[TargetRecord],
         ops: Sequence[tuple[bytes, KafkaHeaders]],
-        refused: dict[int, str],
+        *,
+        is_refused: bool,
     ) -> None:
         kafka = self._world.kafka
         added: set[tuple[str, int]] = set()
+        if is_refused:
+            raise WrongState("refused")
         for target in targets:
-            if refused:
-                raise WrongState("a target is gone")
             partition = target.partition
             if partition is None:
                 count = kafka.partition_count(target.topic) or 1
@@ -317,7 +370,15 @@ class SeveralWriter:
         ms = world.timeline.dice.randint(*_RETRY_MS[is_fast])
         world.timeline.count["retries in silence"] += 1
         world.tasks.sleep(ms)
-        if self.GUARD == "on" or (self.GUARD == "slow" and ms > _SLOW_COMMIT_MS):
+        is_heard = ms > _SLOW_COMMIT_MS
+        if is_fast:  # the connection was lost: a line that the client logs twice, then suppresses
+            self._line_count += 1
+            is_heard = is_heard or self.DEBUG_LINES or self._line_count <= _LINES_MAX
+        else:  # the request timed out
+            is_heard = True
+        if self.GUARD == "on":
+            self._is_suspect = self._is_suspect or is_heard
+        elif self.GUARD == "slow" and ms > _SLOW_COMMIT_MS:
             self._is_suspect = True
 
     # -- its end ----------------------------------------------------------------------------------

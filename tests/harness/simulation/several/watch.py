@@ -138,8 +138,11 @@ class Watch:
             marked, first = self._fold(partition)
             for half_offset, identity in self._unmarked(partition, marked):
                 decision = first.get(identity)
-                if decision is None or self._life.apps.transactions[identity].is_incomplete:
+                transaction = self._life.apps.transactions[identity]
+                if decision is None or transaction.is_incomplete:
                     continue
+                if self._world.is_excused(transaction):
+                    continue  # it waits, and is shown, until the parked topic takes it
                 decided_ms = self._world.stored_at[OP, partition, decision.op_offset]
                 stored_ms = self._world.stored_at[HALF, partition, half_offset]
                 if max(decided_ms, stored_ms) <= until_ms and decided_ms + EARLY_MS >= stored_ms:

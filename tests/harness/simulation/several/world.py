@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from halfhitch.ports import KafkaHeaders
+    from harness.simulation.apps import Transaction
     from harness.simulation.several.instance import Instance
     from harness.simulation.several.life import SeveralTimeline
     from harness.simulation.several.plan import SeveralPlan
 
 TRANSACTION_TIMEOUT_MS = 10_000
+#: Larger values are large.
+LARGE_BYTES = 40
 #: So long a client's call waits for an answer before it gives up.
 ANSWER_MS = 10_000
 #: Where a pause tells most: between the fence and what it is for.
@@ -51,6 +54,9 @@ class World:
         self.instances: dict[str, Instance] = {}
         self.away_topics: set[str] = set()  # targets that store nothing for the time being
         self.write_count = 0
+        self.closed: set[str] = set()  # topics that take nothing, though anybody may describe them
+        self.narrow: set[str] = set()  # topics that take nothing large any more
+        self.refused: set[str] = set()  # targets that were among the closed ones once
         self._held: dict[str, list[Callable[[], None]]] = {}
 
     def red(self, text: str) -> None:
@@ -79,6 +85,29 @@ class World:
         self.stored((topic, partition), log_offset)
         self.kafka.wake_readers(self.kafka.log(topic, partition))
         return log_offset
+
+    def close(self, topic: str) -> None:
+        self.timeline.count[f"closed: {topic}"] += 1
+        self.timeline.note("{} takes nothing", topic)
+        self.closed.add(topic)
+        if topic in TARGETS:
+            self.refused.add(topic)
+
+    def narrow_down(self, topic: str) -> None:
+        self.timeline.count[f"narrowed: {topic}"] += 1
+        self.timeline.note("{} takes nothing large", topic)
+        self.narrow.add(topic)
+
+    def mend(self) -> None:
+        """Somebody has looked at what is shown as degraded."""
+        self.timeline.note("topics are mended")
+        self.closed.clear()
+        self.narrow.clear()
+
+    def is_excused(self, transaction: Transaction) -> bool:
+        """Whether it may have to be parked, and the parked topic does not take it."""
+        is_large = any(len(m.value or b"") > LARGE_BYTES for m in transaction.messages)
+        return PARKED in self.closed or (PARKED in self.narrow and is_large)
 
     def stored(self, place: tuple[str, int], log_offset: int) -> None:
         self.stored_at[(*place, log_offset)] = self.timeline.now_ms
