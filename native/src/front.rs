@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
+use crate::digest::digest_of;
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndItem, HalfItem, Waiting, memory_key};
 use crate::outbox::Outbox;
+use crate::taken::Taken;
 use crate::{read, write};
 
 /// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
@@ -46,6 +48,7 @@ struct Known {
     partition_count: u32,
     rolled_back: [HashSet<String>; 2],
     renewed: Instant,
+    taken: Taken,
 }
 
 /// What one call of `read` has found.
@@ -106,6 +109,7 @@ impl Front {
             partition_count: 0,
             rolled_back: Default::default(),
             renewed: Instant::now(),
+            taken: Taken::new(Instant::now()),
         };
         Front { carrier, known: Mutex::new(known), instance, bounds }
     }
@@ -146,6 +150,11 @@ impl Front {
         for incoming in lock(&self.known).connections.values_mut() {
             incoming.groups.clear();
         }
+    }
+
+    /// False: another message was taken under this id.
+    pub fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> bool {
+        lock(&self.known).taken.claim(group, transaction_id, digest, Instant::now())
     }
 
     /// Connections with a frame that has been unfinished for a while.
@@ -244,7 +253,7 @@ impl Front {
         let mut guard = lock(&self.known);
         let known = &mut *guard;
         known.forget_rolled_back(found.now);
-        let Known { connections, partition_count, rolled_back, .. } = known;
+        let Known { connections, partition_count, rolled_back, taken, .. } = known;
         let Some(incoming) = connections.get_mut(&connection).filter(|one| !one.is_broken) else {
             found.rest.extend_from_slice(data);
             found.is_broken = true;
@@ -269,7 +278,7 @@ impl Front {
                         read.is_some_and(|frame| match frame.code {
                             read::SEND_V2 => {
                                 let known = (&*incoming, &*rolled_back, *partition_count);
-                                self.half(connection, &frame, known, &mut found).is_some()
+                                self.half(connection, &frame, known, taken, &mut found).is_some()
                             }
                             read::END if takes_ends => {
                                 let known = (&*incoming, &mut *rolled_back, *partition_count);
@@ -307,6 +316,7 @@ impl Front {
         connection: u64,
         frame: &frame::Frame<'_>,
         (incoming, rolled_back, partition_count): (&Incoming, &[HashSet<String>; 2], u32),
+        taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
         let send = read::send(frame)?;
@@ -327,7 +337,12 @@ impl Front {
             }
         }
         let partition = write::partition(send.transaction_id, partition_count);
-        let marker = write::marker(found.born_ms, &self.instance);
+        let digest =
+            digest_of(topic.kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+        if !taken.claim(&group.name, send.transaction_id, digest, found.now) {
+            return None;
+        }
+        let marker = write::marker(found.born_ms, &self.instance, digest);
         let queue = send.queue_id.to_string();
         let headers = write::half_headers(&send, &marker, &group.name, &topic.kafka_topic, &queue);
         let count = headers.len();

@@ -4,6 +4,7 @@
 //! the interpreted twin has taken a moment ago, are carried out here; everything else is given back.
 
 mod carrier;
+mod digest;
 mod frame;
 mod front;
 mod json;
@@ -13,6 +14,7 @@ mod memory;
 mod outbox;
 mod read;
 mod sockets;
+mod taken;
 mod write;
 
 use std::sync::Arc;
@@ -225,6 +227,11 @@ impl Native {
         Some((known.is_commit, known.is_stored))
     }
 
+    /// The twin is about to store this message; false: another was taken under this id.
+    fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> bool {
+        self.front.claim(group, transaction_id, digest)
+    }
+
     /// Wait for what is in flight, at most so long, and end.
     fn stop(&self, py: Python<'_>, drain_s: f64) {
         let drain = Duration::try_from_secs_f64(drain_s.max(0.0)).unwrap_or(DRAIN_MAX);
@@ -250,7 +257,9 @@ fn read_half(
 ) -> Option<ReadHalf> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::SEND_V2)?;
     let send = read::send(&frame)?;
-    let marker = write::marker(born_ms, instance);
+    let digest =
+        digest::digest_of(kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+    let marker = write::marker(born_ms, instance, digest);
     let queue = send.queue_id.to_string();
     let headers = write::half_headers(&send, &marker, group_name, kafka_topic, &queue)
         .into_iter()

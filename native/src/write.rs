@@ -85,9 +85,12 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: std::fmt::Arguments<'_>) {
     out[size_at..size_at + 4].copy_from_slice(&size.to_be_bytes());
 }
 
-/// The HALFHITCH header of a half record: version, index, birth, instance.
-pub fn marker(born_ms: u128, instance: &str) -> String {
-    format!("1;0;{born_ms};{instance}")
+/// The HALFHITCH header of a half record: version, index, birth, instance, digest.
+pub fn marker(born_ms: u128, instance: &str, digest: u64) -> String {
+    match digest {
+        0 => format!("1;0;{born_ms};{instance}"),
+        _ => format!("1;0;{born_ms};{instance};d={digest:016x}"),
+    }
 }
 
 /// Those of the system first, then the user's.

@@ -107,4 +107,5 @@ def native_way(
         log=carrier.native_log,
     )
     appends.decisions.elsewhere = express.first_decision
+    engine.transactions.singles.elsewhere = express.claim
     return express

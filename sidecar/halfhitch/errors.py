@@ -11,6 +11,7 @@
     │   ├── TransactionGone           it ended so long ago that how is no longer known
     │   ├── ContraryDecision          it ended the other way first
     │   ├── CommittedInPart           it was committed before some of its messages were added
+    │   ├── TransactionReused         its id stands for other messages already
     │   ├── TransactionParked         its messages lie on the parked topic: an operator must look
     │   ├── MessageTooLarge, UnsupportedMediaType
     │   │   └── TransactionTooLarge
@@ -143,6 +144,12 @@ class CommittedInPart(RequestError):
     """It was committed, by somebody else, before some of its messages were added to it."""
 
     code = "committed_in_part"
+
+
+class TransactionReused(RequestError):
+    """The id stands for other messages already. Those stand; these are not stored, or dropped."""
+
+    code = "transaction_id_reused"
 
 
 class TransactionParked(RequestError):

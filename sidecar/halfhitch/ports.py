@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from halfhitch.core.model import ConflictKind, Identity, Resolution, ResolutionSource
+from halfhitch.wire.op import StepRecord
 from halfhitch.wire.parked_fold import Parking
 
 #: Header list as Kafka has it: order and duplicates matter, a value may be null.
@@ -321,7 +322,7 @@ class PartitionWriter(Protocol):
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:

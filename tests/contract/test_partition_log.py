@@ -9,6 +9,7 @@ import pytest
 
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import TargetRecord, WriteOutcome
+from halfhitch.wire.op import StepRecord
 from harness.partitioning import java_partition
 from harness.worlds import (
     DEADLINE_S,
@@ -250,7 +251,7 @@ def test_a_step_is_one_kafka_transaction_with_its_watermarks(world: World) -> No
         TargetRecord(world.targets[0], 2, None, None, headers),
         TargetRecord(world.targets[1], 1, b"", b"", []),
     ]
-    result = writer.write(targets, [(b"1,", [("TAGS", b"d")])], 5, 0)
+    result = writer.write(targets, [StepRecord(b"1,", [("TAGS", b"d")])], 5, 0)
     assert (result.outcome, result.poisoned) == (WriteOutcome.OK, {})
     (first,), (second,) = (world.committed(name) for name in world.targets)
     assert (first.partition, first.key, first.value) == (2, None, None)
@@ -280,7 +281,7 @@ def test_one_target_that_does_not_exist_fails_the_whole_step_and_moves_nothing(
     writer.fence()
     assert writer.write([target(world, b"1")], [], 1, 0).outcome is WriteOutcome.OK
     nowhere = TargetRecord(world.targets[0], TARGET_PARTITION_COUNT, None, b"nowhere", [])
-    result = writer.write([target(world, b"2"), nowhere], [(b"1,", [])], 2, 0)
+    result = writer.write([target(world, b"2"), nowhere], [StepRecord(b"1,", [])], 2, 0)
     assert result.outcome is WriteOutcome.FAIL
     assert result.reason
     assert result.refusing or set(result.poisoned) == {1}
@@ -382,7 +383,7 @@ def test_the_next_writer_fences_the_one_before(world: World) -> None:
     older.fence()
     assert older.write([target(world, b"older")], [], 1, 0).outcome is WriteOutcome.OK
     newer.fence()
-    assert older.write([target(world, b"zombie")], [(b"1,", [])], 3, 0).outcome is not (
+    assert older.write([target(world, b"zombie")], [StepRecord(b"1,", [])], 3, 0).outcome is not (
         WriteOutcome.OK
     )
     assert newer.write([target(world, b"newer")], [], 2, 0).outcome is WriteOutcome.OK
@@ -434,7 +435,7 @@ def test_a_writer_of_a_generation_that_is_over_writes_nothing(world: World) -> N
     world.rebalance()
     for _ in range(2):  # a new producer does not help: the generation is what is over
         writer.fence()
-        result = writer.write([target(world, b"zombie")], [(b"1,", [])], 3, 0)
+        result = writer.write([target(world, b"zombie")], [StepRecord(b"1,", [])], 3, 0)
         assert result.outcome is not WriteOutcome.OK
     assert [r.value for r in world.committed(world.targets[0])] == [b"in time"]
     assert world.committed(world.op_topic) == []

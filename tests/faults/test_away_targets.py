@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewTopic
 from halfhitch.adapters.kafka import clients
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.ports import TargetRecord, WriteOutcome
+from halfhitch.wire.op import StepRecord
 from harness.kafka import admin_client, fresh_name, read_all, wait_until
 from harness.worlds import KafkaWorld
 
@@ -57,7 +58,7 @@ def test_a_target_whose_broker_is_down_is_away_until_it_is_back(brokers: Embedde
     writer = world.writer()
     writer.fence()
     targets = [TargetRecord(topic, 0, None, b"v", []) for topic in (healthy, starved)]
-    ops = [(b"0,", [("TAGS", b"d")])]
+    ops = [StepRecord(b"0,", [("TAGS", b"d")])]
     assert writer.leaderless([starved, healthy]) == frozenset()
     brokers.kill_broker(victim)
     try:

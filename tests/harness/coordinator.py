@@ -16,6 +16,7 @@ from halfhitch.service.parts import Parts
 from halfhitch.service.sizes import TransactionSizes
 from halfhitch.service.transactions import TransactionService
 from halfhitch.service.visibility import Visibility
+from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, HalfRecord, read_record
 from halfhitch.wire.handle import HandleCodec
 from harness.twin import GROUP, Twin, turn_until_idle
@@ -103,6 +104,13 @@ class Coordinator:
         for owner in self.owners.values():
             turn_until_idle(owner)
 
+    def tail_reads(self) -> None:
+        """All that lies in the op log, as an instance reads it that owns nothing."""
+        for record in self.kafka.committed(self.kafka.op_topic):
+            events = op_wire.read(record.offset(), 0, record.value(), record.headers())
+            assert not isinstance(events, Garbage), events
+            self.visibility.read(record.partition, events)
+
     # Owners
 
     def preferred_partition(self, partition_count: int, full: Collection[int] = ()) -> int:
@@ -120,6 +128,16 @@ class Coordinator:
     def covered_count(self, partition: int, identity: Identity) -> int:
         owner = self.owners.get(partition)
         return 0 if owner is None else owner.covered_count(identity)
+
+    def differs(
+        self, partition: int, identity: Identity, first_index: int, digests: Sequence[int]
+    ) -> bool:
+        owner = self.owners.get(partition)
+        return owner is not None and owner.differs(identity, first_index, digests)
+
+    def is_reused(self, partition: int, half_offsets: Sequence[int]) -> bool:
+        owner = self.owners.get(partition)
+        return owner is not None and owner.is_reused(half_offsets)
 
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         owner = self.owners.get(partition)

@@ -85,6 +85,7 @@ class LedgerScript:
         immunity_ms: int = -1,
         check_count: int = 0,
         first_stored_ms: int = -1,
+        digest: int = 0,
     ) -> HalfOffset:
         where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
         event = HalfRead(
@@ -95,13 +96,14 @@ class LedgerScript:
             immunity_ms=immunity_ms,
             check_count=check_count,
             first_stored_ms=first_stored_ms,
+            digest=digest,
         )
         return self._read_half(event)
 
-    def half_unread(self, name: str) -> HalfOffset:
+    def half_unread(self, name: str, *, digest: int = 0) -> HalfOffset:
         """It is stored while a step is out, and read before that step's copies."""
         where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
-        self._late_halves.append(HalfRead(*where, identity_of(name), 0, 10))
+        self._late_halves.append(HalfRead(*where, identity_of(name), 0, 10, digest=digest))
         self.halves.append(self._late_halves[-1])
         self.next_half += 1
         return where[0]
@@ -145,8 +147,8 @@ class LedgerScript:
         self.next_half += 1
         return event.half_offset
 
-    def commit(self, name: str, covered_count: int = 1) -> OpOffset:
-        return self._decide(name, Resolution.COMMIT, covered_count)
+    def commit(self, name: str, covered_count: int = 1, *hints: int) -> OpOffset:
+        return self._decide(name, Resolution.COMMIT, covered_count, hints=hints)
 
     def roll_back(self, name: str) -> OpOffset:
         return self._decide(name, Resolution.ROLLBACK, 1)
@@ -155,14 +157,18 @@ class LedgerScript:
         """The policy's decision."""
         return self._decide(name, Resolution.PARK, 1, ResolutionSource.POLICY)
 
-    def done(self, name: str, ending: int, *half_offsets: int) -> OpOffset:
+    def done(
+        self, name: str, ending: int, *half_offsets: int, digests: tuple[int, ...] = ()
+    ) -> OpOffset:
         offsets = tuple(HalfOffset(half_offset) for half_offset in half_offsets)
-        return self._op(DoneRead(*self._where(), identity_of(name), ending, offsets))
+        return self._op(DoneRead(*self._where(), identity_of(name), ending, offsets, digests))
 
     def conflict(
-        self, name: str, losing: int, kind: ConflictKind = ConflictKind.CONTRARY
+        self, name: str, losing: int, kind: ConflictKind = ConflictKind.CONTRARY, *halves: int
     ) -> OpOffset:
-        return self._op(ConflictRead(*self._where(), identity_of(name), kind, OpOffset(losing), ()))
+        offsets = tuple(HalfOffset(half_offset) for half_offset in halves)
+        lost = ConflictRead(*self._where(), identity_of(name), kind, OpOffset(losing), offsets)
+        return self._op(lost)
 
     def _decide(
         self,
@@ -170,9 +176,11 @@ class LedgerScript:
         resolution: Resolution,
         covered_count: int,
         source: ResolutionSource = ResolutionSource.PRODUCER,
+        hints: tuple[int, ...] = (),
     ) -> OpOffset:
-        identity = identity_of(name)
-        return self._op(DecisionRead(*self._where(), identity, resolution, covered_count, source))
+        said = identity_of(name), resolution, covered_count, source
+        several = hints if len(hints) > 1 else ()
+        return self._op(DecisionRead(*self._where(), *said, max(hints, default=-1), several))
 
     def _where(self) -> tuple[OpOffset, TimestampMs]:
         return OpOffset(self.next_op), TimestampMs(self.now_ms)
@@ -292,9 +300,9 @@ class LedgerScript:
         """Of the last step: its copies, then its op records."""
         self.read_copies()
         for mark in step.all_done:
-            self.done(mark.identity[1], mark.ending, *mark.half_offsets)
+            self.done(mark.identity[1], mark.ending, *mark.half_offsets, digests=mark.digests)
         for lost in step.conflicts:
-            self.conflict(lost.identity[1], lost.losing_op_offset, lost.kind)
+            self.conflict(lost.identity[1], lost.losing_op_offset, lost.kind, *lost.half_offsets)
 
     def read_copies(self) -> None:
         """Of the last step: its copies only."""
@@ -313,7 +321,7 @@ class LedgerScript:
         self._stored_copies()
         for mark in step.all_done:
             where, halves = self._where(), tuple(mark.half_offsets)
-            self.append(DoneRead(*where, mark.identity, mark.ending, halves))
+            self.append(DoneRead(*where, mark.identity, mark.ending, halves, mark.digests))
         for lost in step.conflicts:
             where = self._where()
             losing, halves = lost.losing_op_offset, tuple(lost.half_offsets)

@@ -153,10 +153,14 @@ class LedgerWorld:
         return self.half_log.append(Record(self.now_ms, value, headers, part_of))
 
     def append_op(
-        self, value: bytes | None, headers: Headers | None, part_of: KafkaTransaction | None = None
+        self,
+        value: bytes | None,
+        headers: Headers | None,
+        part_of: KafkaTransaction | None = None,
+        key: bytes | None = None,
     ) -> int:
         stored_at_ms = self.now_ms + self.op_clock_ahead_ms
-        return self.op_log.append(Record(stored_at_ms, value, headers, part_of))
+        return self.op_log.append(Record(stored_at_ms, value, headers, part_of, key))
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
@@ -220,7 +224,9 @@ class LedgerWorld:
     def read_op(self, count: int | None = None) -> None:
         """Feed the next op records, all of them if no count is given."""
         for offset, record in self.op_log.read(self.op_position, count):
-            events = op_wire.read(offset, record.stored_at_ms, record.value, record.headers)
+            events = op_wire.read(
+                offset, record.stored_at_ms, record.value, record.headers, record.key
+            )
             if isinstance(events, Garbage):
                 self.garbage_count += 1
                 self.ledger.pass_op(offset)
@@ -289,8 +295,8 @@ class LedgerWorld:
         self.step_op_offset = self.op_log.end
         for order in step.copies:
             self._copy(order.transaction, order.number, open_)
-        for value, headers in op_wire.write_step(step.all_done, step.conflicts):
-            self.append_op(value, headers, open_)
+        for value, headers, key in op_wire.write_step(step.all_done, step.conflicts):
+            self.append_op(value, headers, open_, key)
         outcomes = iter(step.forwards)
         for transaction in step.transactions:
             if transaction.resolution is Resolution.PARK or transaction.parked:

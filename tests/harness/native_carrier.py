@@ -103,12 +103,14 @@ class Carried:
             os.close(end)
 
 
-def half(opaque: int, unique: str, *, group: str = "p", topic: str = "t") -> bytes:
+def half(
+    opaque: int, unique: str, *, group: str = "p", topic: str = "t", body: bytes = b"body"
+) -> bytes:
     properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{group}\x02"
     fields = {"a": group, "b": topic, "c": "TBW102", "d": "4", "e": "2", "f": "4",
               "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false", "l": "0",
               "m": "false"}  # fmt: skip
-    return encode(request(codes.SEND_MESSAGE_V2, opaque, fields, b"body", form=Form.BINARY))
+    return encode(request(codes.SEND_MESSAGE_V2, opaque, fields, body, form=Form.BINARY))
 
 
 def end(

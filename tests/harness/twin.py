@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TargetRecord,
         WriteResult,
     )
-    from halfhitch.wire.op import OpRead
+    from halfhitch.wire.op import OpRead, StepRecord
 
 GROUP = "group"
 TARGETS = ("orders", "points")
@@ -133,7 +133,7 @@ class RecordingWriter(MemoryPartitionWriter):
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:

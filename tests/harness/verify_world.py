@@ -237,10 +237,10 @@ class World:
         """A done mark for its present halves."""
         halves = [HalfOffset(half_offset) for half_offset in life.halves]
         conflicts: list[ConflictMark] = []
-        ((value, headers),) = op_wire.write_step(
+        ((value, headers, key),) = op_wire.write_step(
             [DoneMark(life.identity, ending, halves)], conflicts
         )
-        return self.append((OP, life.partition), None, value, headers, state=state)
+        return self.append((OP, life.partition), key, value, headers, state=state)
 
     def copy(self, life: Life) -> Iterator[None]:
         """Appended anew, as for a check."""

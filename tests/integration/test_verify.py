@@ -88,8 +88,8 @@ def a_record(site: Site, transaction_id: str) -> Any:
 
 def mark_done(site: Site, transaction_id: str, count: int) -> None:
     identity = ProducerGroup(GROUP), TransactionId(transaction_id)
-    ((value, headers),) = op_wire.write_step([DoneMark(identity, count, [HalfOffset(0)])], [])
-    write(site, site.names.op, value, headers, partition=0)
+    (mark,) = op_wire.write_step([DoneMark(identity, count, [HalfOffset(0)])], [])
+    write(site, site.names.op, mark.value, mark.headers, partition=0)
 
 
 async def test_a_system_that_worked_is_clean_and_was_judged_whole(
@@ -107,6 +107,7 @@ async def test_a_system_that_worked_is_clean_and_was_judged_whole(
         "rolled_back": 4,
         "parked": 0,
         "contrary_decisions": 0,
+        "messages_of_reused_ids": 0,
         "unfinished": {"undecided": 4},
     }
     assert found["forwards_judged"] == 24

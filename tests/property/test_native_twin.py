@@ -13,6 +13,7 @@ from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq import messages, names
 from halfhitch.doors.rocketmq.offsets import commit_log_offset, handle_of
 from halfhitch.service.admission import HEADERS_MAX, _check_name, _header_name_bytes
+from halfhitch.service.preparing import digest
 from halfhitch.wire import op
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.remoting import codes
@@ -47,7 +48,9 @@ NAMES = st.sampled_from(
      "HALFHITCH", "HALFHITCH_X", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET",
      "__transactionId__", "ROCKETMQ_FLAG", "HALFHITCH_COPY", "INSTANCE_ID", "x\n", "ü"]
 ) | st.text(max_size=8)  # fmt: skip
-USUAL_NAMES = st.sampled_from(["KEYS", "TAGS", "WAIT", "INSTANCE_ID", "color", "a b"])
+USUAL_NAMES = st.sampled_from(
+    ["KEYS", "TAGS", "WAIT", "INSTANCE_ID", "color", "a b", "traceparent", "SW8", "X-B3-Flags"]
+)
 VALUES = st.sampled_from(["", "true", "True", "0", "007", "30", "99999", "604801"]) | st.text(
     max_size=12
 )
@@ -142,8 +145,9 @@ def twin_of_half(whole: bytes) -> tuple[Any, ...]:
     )
     immunity_s = messages.immunity_s(send.properties)
     record = HalfRecord(
-        transaction_id, GROUP, 0, BORN_MS, INSTANCE, TOPIC, message.partition, immunity_s
-    )
+        transaction_id, GROUP, 0, BORN_MS, INSTANCE, TOPIC, message.partition, immunity_s,
+        digest=digest(message, is_partition_chosen=False),
+    )  # fmt: skip
     headers = [(name.encode(), value) for name, value in system_headers(record) + message.headers]
     return message.key, message.value, headers, message.partition, transaction_id, size_bytes
 

@@ -145,15 +145,22 @@ def test_decisions_of_one_record_are_read_back(
     )
     assert op.read(9, 8, value, headers) == [
         DecisionRead(
-            OpOffset(9), 8, identity, resolution, covered, source, max(hints, default=-1), reason
+            OpOffset(9), 8, identity, resolution, covered, source, max(hints, default=-1), reason,
+            tuple(hints) if len(hints) > 1 else (),
         )
         for identity, covered, hints, reason in decisions
-    ]
+    ]  # fmt: skip
 
 
 @given(
     st.lists(
-        st.builds(DoneMark, identities, st.integers(PARKED, INDEX_MAX + 1), offset_lists),
+        st.builds(
+            DoneMark,
+            identities,
+            st.integers(PARKED, INDEX_MAX + 1),
+            offset_lists,
+            st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple),
+        ),
         max_size=8,
     ),
     st.lists(
@@ -171,18 +178,21 @@ def test_the_marks_of_a_step_are_read_back_in_order(
     done: list[DoneMark], conflicts: list[ConflictMark]
 ) -> None:
     read: list[object] = []
-    for value, headers in op.write_step(done, conflicts):
-        entries = op.read(3, 2, value, headers)
+    for value, headers, key in op.write_step(done, conflicts):
+        entries = op.read(3, 2, value, headers, key)
         assert not isinstance(entries, Garbage), entries
         read += entries
-    expected: list[object] = [
-        DoneRead(OpOffset(3), 2, m.identity, m.ending, tuple(m.half_offsets)) for m in done
+    marks: list[object] = [
+        DoneRead(OpOffset(3), 2, m.identity, m.ending, tuple(m.half_offsets), m.digests)
+        for m in done
     ]
-    expected += [
+    lost = [
         ConflictRead(OpOffset(3), 2, m.identity, m.kind, m.losing_op_offset, tuple(m.half_offsets))
         for m in conflicts
     ]
-    assert read == expected
+    reused = [conflict for conflict in lost if conflict.kind is ConflictKind.REUSED]
+    others = [conflict for conflict in lost if conflict.kind is not ConflictKind.REUSED]
+    assert read == [*reused, *marks, *others]
 
 
 handles = st.builds(

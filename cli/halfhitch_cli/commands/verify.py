@@ -198,6 +198,7 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
             "rolled_back": findings.endings["rolled_back"],
             "parked": findings.endings["parked"],
             "contrary_decisions": account.contrary_count,
+            "messages_of_reused_ids": account.reused_count,
             "unfinished": dict(sorted(findings.unfinished_counts.items())),
         },
         "unfinished": [
@@ -317,6 +318,7 @@ def _summary(data: dict[str, Any]) -> Table:
         ["rolled back", str(transactions["rolled_back"])],
         ["parked", str(transactions["parked"])],
         ["contrary", f"{transactions['contrary_decisions']} decisions came after another had won"],
+        ["reused ids", f"{transactions['messages_of_reused_ids']} other messages were dropped"],
         ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
         ["until", _time(data["window"]["to_ms"])],
         ["read", f"{records} records in {took_s:.1f} s"],

@@ -5,24 +5,20 @@ notes. How transactions come in and move is ledger.py.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
+from halfhitch.core.answers import Answers
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.checks import Checks
-from halfhitch.core.conflicts import Conflicts
-from halfhitch.core.early import EarlyDecisions
 from halfhitch.core.finished import Finished
 from halfhitch.core.late import LateMarks
 from halfhitch.core.model import (
     GIVEN_UP,
-    PARKED,
     ROLLED_BACK,
     DecisionRead,
     DoneRead,
     HalfRead,
     Identity,
     Resolution,
-    Standing,
     TimestampMs,
 )
 from halfhitch.core.notes import LateNotes
@@ -31,19 +27,8 @@ from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.core.watermarks import Watermarks
 
-_ENDED_AS: Final = {
-    ROLLED_BACK: Standing.ROLLED_BACK,
-    PARKED: Standing.PARKED,
-    GIVEN_UP: Standing.GIVEN_UP,
-}
-_UNDER_WAY: Final = {
-    Resolution.COMMIT: Standing.COMMITTING,
-    Resolution.ROLLBACK: Standing.ROLLING_BACK,
-    Resolution.PARK: Standing.GIVING_UP,
-}
 
-
-class Accounts:
+class Accounts(Answers):
     """State of a ledger; positions are those of the next record to be read."""
 
     def __init__(
@@ -55,12 +40,9 @@ class Accounts:
         finished_max: int,
         rules: CheckRules | None = None,
     ) -> None:
-        self._by_identity: dict[Identity, Transaction] = {}
+        super().__init__(Finished(horizon_ms=horizon_ms, count_max=finished_max))
         self._ready = Ready()
-        self._early = EarlyDecisions()
         self._decided_count = self._written_count = 0
-        self._finished = Finished(horizon_ms=horizon_ms, count_max=finished_max)
-        self._conflicts = Conflicts()
         self._marks = Watermarks(half_position, op_position)
         self._late = LateMarks(self._ready, self._marks)
         self._notes = LateNotes()
@@ -75,30 +57,6 @@ class Accounts:
         self.unread_copies: set[Identity] = set()
 
     # -- what is known ---------------------------------------------------------------------------
-
-    def standing(self, identity: Identity) -> Standing:
-        """May be asked from another thread: single dictionary look-ups, a moment old at worst."""
-        transaction = self._by_identity.get(identity)
-        if transaction is None:
-            ending = self._finished.ending(identity)
-            if ending is not None:
-                return _ENDED_AS.get(ending, Standing.COMMITTED)
-            return Standing.EARLY if self._early.has(identity) else Standing.UNKNOWN
-        if transaction.resolution is None:
-            return Standing.PENDING
-        if transaction.state in (State.WRITTEN, State.FINISHED):
-            return _ENDED_AS.get(transaction.ending, Standing.COMMITTED)
-        return _UNDER_WAY[transaction.resolution]
-
-    def covered_count(self, identity: Identity) -> int:
-        """How many messages its commit covers; 0 when it is not known to be committed.
-
-        May be asked from another thread, as `standing`.
-        """
-        transaction = self._by_identity.get(identity)
-        if transaction is None:
-            return max(0, self._finished.ending(identity) or 0)
-        return transaction.covered_count if transaction.resolution is Resolution.COMMIT else 0
 
     def awaits_copies(self, identity: Identity) -> bool:
         """Whether copies that we have appended are still to be read back."""
@@ -167,15 +125,32 @@ class Accounts:
                 transaction.move(Trigger.INCOMPLETE)
                 self._ready.append(transaction)
 
+    # -- what a half says ------------------------------------------------------------------------
+
+    def _take(self, transaction: Transaction, event: HalfRead, *, supersedes: bool) -> None:
+        """A further half, which is a copy of one that is there, or a message of a reused id."""
+        other = transaction.take(
+            event.index,
+            event.half_offset,
+            event.size_bytes,
+            supersedes=supersedes,
+            digest=event.digest,
+        )
+        if other >= 0:
+            self._conflicts.reused(event.identity, other)
+
     # -- what comes late, or was done before us --------------------------------------------------
 
     def _late_half(self, event: HalfRead, ending: int) -> None:
         half_offset, memory = event.half_offset, self._finished.first_op_offset
-        mark = self._late.copy(event.identity, ending, event.index, half_offset, memory)
+        identity, digests = event.identity, self._digests(event.identity)
+        mark = self._late.copy(identity, ending, event.index, half_offset, memory, digests)
+        if not mark.says(event.index, event.digest):
+            self._conflicts.reused(identity, half_offset)
         self._marks.half_read(half_offset, mark)
 
     def _late_decision(self, event: DecisionRead, ending: int) -> None:
-        self._late.repeat(event.identity, ending, event.op_offset)
+        self._late.repeat(event.identity, ending, event.op_offset, self._digests(event.identity))
         if ending == GIVEN_UP:
             self._notes.add(event)
         elif (event.resolution is Resolution.COMMIT) is not (ending != ROLLED_BACK):
@@ -193,11 +168,18 @@ class Accounts:
                 # record: what won here is one of those, and what lost against that did not lose.
                 self._conflicts.withdraw(identity)
         transaction.move(Trigger.DONE_READ)
-        memory = self._finished.first_op_offset
+        memory, digests = self._finished.first_op_offset, self._finished.digests(identity)
+        # Judged so far by what seemed to be the first message; what is, the mark has told now.
+        self._conflicts.same_after_all(identity)
+        firsts = dict(transaction.messages())
         for index, half_offset in transaction.indexed_halves():
             if self._marks.holder(half_offset) is transaction:
-                mark = self._late.copy(identity, ending, index, half_offset, memory)
+                mark = self._late.copy(identity, ending, index, half_offset, memory, digests)
                 self._marks.hand_over(half_offset, mark)
+                if firsts.get(index) == half_offset and not mark.says(
+                    index, transaction.digest_of(index)
+                ):
+                    self._conflicts.reused(identity, half_offset)
 
     def _copied_before_us(self, event: DoneRead) -> None:
         """The transaction goes on with newer copies; our own mark finds nothing to do."""

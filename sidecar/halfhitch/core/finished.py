@@ -1,83 +1,116 @@
 """Memory of finished transactions, so that whatever comes late is recognised.
 
 Within the horizon a late copy of a half is done at once (never forwarded again, never checked), an
-equal decision is idempotent and a contrary one a conflict. The horizon is bounded by log time *and*
-by count: at 10,000 transactions a second nobody can remember a quarter of an hour, so the oldest
-generation is dropped early, and a client's retries must fit into what is left (see DESIGN.md).
+equal decision is idempotent and a contrary one a conflict, and a half that says something else than
+the one before is one of a reused id. The horizon is log time. A bound by count stands behind it,
+for memory and for the length of a replay; DESIGN.md has both in numbers.
 
 Three generations: the current one and two full ones. When the current one is full (by age or count)
 the oldest is dropped, so everything stays for at least two generations' worth.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from halfhitch.core.model import Identity, OpOffset, TimestampMs
+from halfhitch.core.remembered import Remembered, place_of
 
 _GENERATIONS: Final = 3
+#: Put back after it was parked: as good as not remembered. No ending is so low.
+_FORGOTTEN: Final = -32_768
 
 
 class _Generation:
-    __slots__ = ("by_group", "count", "first_op_offset", "started_ms")
+    __slots__ = ("entries", "first_op_offset", "forgotten_count", "started_ms")
 
-    def __init__(self, started_ms: TimestampMs, first_op_offset: OpOffset) -> None:
+    def __init__(
+        self, started_ms: TimestampMs, first_op_offset: OpOffset, count_expected: int
+    ) -> None:
         self.started_ms = started_ms
         self.first_op_offset = first_op_offset
-        # group -> id -> how it ended; two levels cost less than a tuple for each key
-        self.by_group: dict[str, dict[str, int]] = {}
-        self.count = 0
+        self.entries = Remembered(count_expected)
+        self.forgotten_count = 0
+
+    def put(self, place: int, identity: Identity, ending: int, digest: int) -> None:
+        if self.entries.put(place, identity, ending, digest) == _FORGOTTEN:
+            self.forgotten_count -= 1
+
+    def forget(self, identity: Identity) -> None:
+        entry = self.entries.find(place_of(identity), identity)
+        if entry >= 0 and self.entries.number(entry) != _FORGOTTEN:
+            self.entries.renumber(entry, _FORGOTTEN)
+            self.forgotten_count += 1
 
 
 class Finished:
-    """Identity -> ending, in the words of a done mark (see core/model.py)."""
+    """Identity -> ending, in the words of a done mark (see core/model.py), and digests.
+
+    `count_max` counts messages: a transaction of three is three of them.
+    """
 
     def __init__(self, *, horizon_ms: int, count_max: int) -> None:
         self._span_ms = max(1, horizon_ms // (_GENERATIONS - 1))
         self._count_max = max(1, count_max // _GENERATIONS)
         self._generations: list[_Generation] = []  # oldest first
 
-    def remember(self, identity: Identity, ending: int) -> None:
-        """Put an ending into the current generation; `advance` must have been called before."""
+    def remember(self, identity: Identity, ending: int, digests: Sequence[int] = ()) -> None:
+        """Put an ending into the current generation; `advance` must have been called before.
+
+        `digests`: of the messages by index, as far as they are known.
+        """
         before = self.ending(identity) if ending < 0 else None
         if before is not None and before >= 0:
             return  # the mark of a late copy out of a life before the one that was committed
-        current = self._generations[-1]
-        group, transaction_id = identity
-        endings = current.by_group.get(group)
-        if endings is None:
-            endings = current.by_group[group] = {}
-        if transaction_id not in endings:
-            current.count += 1
-        endings[transaction_id] = ending
+        put = self._generations[-1].put
+        put(place_of(identity), identity, ending, digests[0] if digests else 0)
+        for index in range(1, len(digests)):
+            put(place_of(identity, index), identity, ending, digests[index])
 
     def ending(self, identity: Identity) -> int | None:
         """How it ended, or None when it is not remembered. Safe to call from another thread."""
-        group, transaction_id = identity
+        place = place_of(identity)
         for generation in reversed(self._generations):
-            endings = generation.by_group.get(group)
-            if endings is not None:
-                ending = endings.get(transaction_id)
-                if ending is not None:
-                    return ending
+            entries = generation.entries
+            entry = entries.find(place, identity)
+            if entry >= 0:
+                ending = entries.number(entry)
+                return None if ending == _FORGOTTEN else ending
         return None
+
+    def digest(self, identity: Identity, index: int) -> int:
+        """Of this message; 0 when it is not known. Safe to call from another thread."""
+        place = place_of(identity, index)
+        for generation in reversed(self._generations):
+            entries = generation.entries
+            entry = entries.find(place, identity)
+            if entry >= 0 and (digest := entries.digest(entry)):
+                return digest
+        return 0
+
+    def digests(self, identity: Identity) -> tuple[int, ...]:
+        """Of its messages by index, as far as they are known."""
+        found: list[int] = []
+        while digest := self.digest(identity, len(found)):
+            found.append(digest)
+        return tuple(found)
 
     def forget(self, identity: Identity) -> None:
         """It lives again: it was parked, and is put back."""
-        group, transaction_id = identity
         for generation in self._generations:
-            if generation.by_group.get(group, {}).pop(transaction_id, None) is not None:
-                generation.count -= 1
+            generation.forget(identity)
 
     def advance(self, log_time_ms: TimestampMs, op_position: OpOffset) -> None:
         """Log time has come to here; start a new generation when the current one is full."""
         if not self._generations:
-            self._generations.append(_Generation(log_time_ms, op_position))
+            self._generations.append(_Generation(log_time_ms, op_position, 0))
             return
         current = self._generations[-1]
-        if current.count >= self._count_max or log_time_ms - current.started_ms >= self._span_ms:
+        count = len(current.entries)
+        if count >= self._count_max or log_time_ms - current.started_ms >= self._span_ms:
             # One new list instead of a change in place: `ending` may be iterating on another
-            # thread.
+            # thread. The next one is likely to become as large as this one.
             kept = self._generations[-(_GENERATIONS - 1) :]
-            self._generations = [*kept, _Generation(log_time_ms, op_position)]
+            self._generations = [*kept, _Generation(log_time_ms, op_position, count)]
 
     @property
     def first_op_offset(self) -> OpOffset | None:
@@ -85,4 +118,4 @@ class Finished:
         return self._generations[0].first_op_offset if self._generations else None
 
     def __len__(self) -> int:
-        return sum(generation.count for generation in self._generations)
+        return sum(len(g.entries) - g.forgotten_count for g in self._generations)

@@ -10,6 +10,8 @@ There is nothing to forward any more, but each of them needs a done mark:
 Such a mark travels through steps as a transaction without a resolution.
 """
 
+from collections.abc import Sequence
+
 from halfhitch.core.model import HalfOffset, Identity, OpOffset, TimestampMs
 from halfhitch.core.ready import Ready
 from halfhitch.core.transaction import State, Transaction, Trigger
@@ -32,18 +34,24 @@ class LateMarks:
         index: int,
         half_offset: HalfOffset,
         memory_op_offset: OpOffset | None,
+        digests: Sequence[int] = (),
     ) -> Transaction:
-        """A half that is only to be marked. `memory_op_offset`: where the memory begins."""
+        """A half that is only to be marked. `memory_op_offset`: where the memory begins.
+
+        `digests`: of the finished one, by index.
+        """
         # The winner's op offset is not known any more; it is named only if the half is uncovered.
-        mark = self._mark(identity, ending, OpOffset(self._watermarks.op_position))
+        mark = self._mark(identity, ending, OpOffset(self._watermarks.op_position), digests)
         mark.take(index, half_offset, 0)
         self._watermarks.late(mark, memory_op_offset)
         return mark
 
-    def repeat(self, identity: Identity, ending: int, op_offset: OpOffset) -> None:
+    def repeat(
+        self, identity: Identity, ending: int, op_offset: OpOffset, digests: Sequence[int] = ()
+    ) -> None:
         """A further decision lies here: the mark is written once more."""
         if identity not in self._repeats:
-            mark = self._mark(identity, ending, op_offset)
+            mark = self._mark(identity, ending, op_offset, digests)
             self._watermarks.decided(mark)
             self._repeats[identity] = mark
 
@@ -53,8 +61,12 @@ class LateMarks:
         if mark is not None:
             mark.move(Trigger.DONE_READ)
 
-    def _mark(self, identity: Identity, ending: int, op_offset: OpOffset) -> Transaction:
+    def _mark(
+        self, identity: Identity, ending: int, op_offset: OpOffset, digests: Sequence[int]
+    ) -> Transaction:
         mark = Transaction(identity, State.READY, TimestampMs(0))
+        for index, digest in enumerate(digests):
+            mark.learn(index, digest)
         mark.covered_count = ending
         mark.decided_op_offset = op_offset
         self._ready.append(mark)

@@ -102,6 +102,7 @@ class Ledger(Decisions):
             invariant(condition=False, sentence="a decision was fed while a step is out")
         self._finished.advance(event.stored_at_ms, event.op_offset)
         self._marks.op_read(event.op_offset)
+        self._conflicts.decided(event)
         transaction = self._by_identity.get(event.identity)
         if transaction is not None:
             self._apply(transaction, event)
@@ -126,7 +127,7 @@ class Ledger(Decisions):
             self._former_mark(event)
             return
         # Remembered before it is let go: whoever asks from another thread finds one of them.
-        self._finished.remember(identity, event.ending)
+        self._finished.remember(identity, event.ending, event.digests)
         self._marks.done_read(event.op_offset, event.half_offsets)
         transaction = self._by_identity.pop(identity, None)
         for half_offset in event.half_offsets:
@@ -150,8 +151,8 @@ class Ledger(Decisions):
         invariant(self._step is None, "a conflict was fed while a step is out")
         self._finished.advance(event.stored_at_ms, event.op_offset)
         self._marks.op_read(event.op_offset)
+        self._conflicts.recorded(event)
         if event.kind is ConflictKind.CONTRARY:
-            self._conflicts.recorded(event.identity, event.losing_op_offset)
             # Replay began between the winner and this loser: it must not win now.
             self._early.lost(event.identity, event.losing_op_offset)
 
@@ -249,8 +250,7 @@ class Ledger(Decisions):
         for note in step.notes:
             self._notes.written(note)
         for conflict in step.conflicts:
-            if conflict.kind is ConflictKind.CONTRARY:
-                self._conflicts.recorded(conflict.identity, conflict.losing_op_offset)
+            self._conflicts.recorded(conflict)
 
     def abort(self, step: Step) -> None:
         """The step's Kafka transaction is surely not committed: all of it is to be done again."""
@@ -280,7 +280,7 @@ class Ledger(Decisions):
         if event.first_half_offset >= 0:
             transaction.began_at = HalfOffset(event.first_half_offset)
         transaction.resumed_count, transaction.fence = event.resumed_count, event.fence
-        transaction.take(event.index, event.half_offset, event.size_bytes)
+        transaction.take(event.index, event.half_offset, event.size_bytes, digest=event.digest)
         self._by_identity[event.identity] = transaction
         self._marks.half_read(event.half_offset, transaction)
         self.checks.begins(transaction, stored_ms, event.immunity_ms)
@@ -305,7 +305,7 @@ class Ledger(Decisions):
             # A replay has met a client's late duplicate first: this copy knows the beginning.
             transaction.began_at = HalfOffset(event.first_half_offset)
             self.checks.began_before(transaction, _first_stored_ms(event))
-        transaction.take(event.index, event.half_offset, event.size_bytes, supersedes=is_copy)
+        self._take(transaction, event, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
         transaction.cover_what_follows()
         if event.born is not None and transaction.resolution is None:

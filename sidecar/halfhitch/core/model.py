@@ -42,6 +42,7 @@ class ConflictKind(StrEnum):
 
     CONTRARY = "contrary"  # a later decision says the opposite
     UNCOVERED = "uncovered"  # a half message that the winning commit does not cover
+    REUSED = "reused"  # a half of an id and index that stand for another message, or its decision
 
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
@@ -66,6 +67,7 @@ class HalfRead:
     fence: int = -1  # put back: op records up to here speak of its former lives
     born: "Resolution | None" = None  # put back: decided already, covering so many messages
     born_count: int = 0
+    digest: int = 0  # of the message; 0: not known, an older release took it
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class HalfRead:
         fence: int = -1,
         born: "Resolution | None" = None,
         born_count: int = 0,
+        digest: int = 0,
     ) -> None:
         self.half_offset = half_offset
         self.stored_at_ms = stored_at_ms
@@ -96,6 +99,7 @@ class HalfRead:
         self.fence = fence
         self.born = born
         self.born_count = born_count
+        self.digest = digest
 
 
 @dataclass(slots=True, init=False)
@@ -110,6 +114,7 @@ class DecisionRead:
     source: ResolutionSource
     half_hint: int = -1  # highest half offset that the record names for it
     reason: str | None = None  # for people
+    half_hints: tuple[int, ...] = ()  # all of them, where there are several
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class DecisionRead:
         source: ResolutionSource,
         half_hint: int = -1,
         reason: str | None = None,
+        half_hints: tuple[int, ...] = (),
     ) -> None:
         self.op_offset = op_offset
         self.stored_at_ms = stored_at_ms
@@ -130,6 +136,7 @@ class DecisionRead:
         self.source = source
         self.half_hint = half_hint
         self.reason = reason
+        self.half_hints = half_hints
 
     @property
     def is_about_all(self) -> bool:
@@ -150,6 +157,7 @@ class DoneRead:
     identity: Identity
     ending: int  # messages committed, ROLLED_BACK or PARKED
     half_offsets: tuple[HalfOffset, ...]
+    digests: tuple[int, ...] = ()  # of its messages by index, as far as they are known
 
     def __init__(
         self,
@@ -158,12 +166,14 @@ class DoneRead:
         identity: Identity,
         ending: int,
         half_offsets: tuple[HalfOffset, ...],
+        digests: tuple[int, ...] = (),
     ) -> None:
         self.op_offset = op_offset
         self.stored_at_ms = stored_at_ms
         self.identity = identity
         self.ending = ending
         self.half_offsets = half_offsets
+        self.digests = digests
 
 
 @dataclass(slots=True)
@@ -174,8 +184,9 @@ class ConflictRead:
     stored_at_ms: TimestampMs
     identity: Identity
     kind: ConflictKind
-    losing_op_offset: OpOffset  # of the decision that lost; of the winner for UNCOVERED
-    half_offsets: tuple[HalfOffset, ...]  # UNCOVERED: the dropped halves
+    #: Of the decision that lost; of the winner for UNCOVERED; 0 where REUSED names halves.
+    losing_op_offset: OpOffset
+    half_offsets: tuple[HalfOffset, ...]  # UNCOVERED: the dropped halves; REUSED: the other message
 
 
 #: Endings that are no count: a committed transaction ends with its covered count, at least 1.
@@ -193,16 +204,19 @@ class DoneMark:
     identity: Identity
     ending: int
     half_offsets: list[HalfOffset]
+    digests: tuple[int, ...] = ()  # of its messages by index, as far as they are known
 
     def __init__(
         self,
         identity: Identity,
         ending: int,
         half_offsets: list[HalfOffset],
+        digests: tuple[int, ...] = (),
     ) -> None:
         self.identity = identity
         self.ending = ending
         self.half_offsets = half_offsets
+        self.digests = digests
 
 
 @dataclass(slots=True)

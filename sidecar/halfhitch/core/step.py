@@ -49,7 +49,8 @@ class Step:
         transaction = self.transactions[place]
         transaction.parked = True
         mark = self.done[place]
-        self.done[place] = DoneMark(mark.identity, transaction.ending, mark.half_offsets)
+        ending = transaction.ending
+        self.done[place] = DoneMark(mark.identity, ending, mark.half_offsets, mark.digests)
 
 
 def assemble(
@@ -69,7 +70,7 @@ def assemble(
     for transaction in transactions:
         identity, ending = transaction.identity, transaction.ending
         half_offsets = transaction.half_offsets()
-        done.append(DoneMark(identity, ending, half_offsets))
+        done.append(DoneMark(identity, ending, half_offsets, transaction.digests))
         resolution = transaction.resolution
         if resolution is _PARK or transaction.parked:
             forwards.append([half_offset for _, half_offset in transaction.messages()])

@@ -10,6 +10,7 @@ raises and changes nothing.
 from collections.abc import Iterator
 from typing import Final
 
+from halfhitch.core.halves import NO_OFFSET, Halves
 from halfhitch.core.model import (
     GIVEN_UP,
     PARKED,
@@ -26,24 +27,16 @@ from halfhitch.errors import InvariantViolation
 __all__ = ["TRANSITIONS", "State", "Transaction", "Trigger"]
 
 
-_NO_OFFSET: Final = HalfOffset(-1)
-#: Each of these numbers is in memory once, however many transactions have it.
-_SMALL_MAX: Final = 8_192
-_SMALL: Final = tuple(range(_SMALL_MAX))
-
-
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
 _PARK: Final = Resolution.PARK
 _ROLLBACK: Final = Resolution.ROLLBACK
 
 
-class Transaction:
-    """Halves by index, the winning decision, the state. Slotted: there may be a million of them.
+class Transaction(Halves):
+    """Its halves, the winning decision, the state. Slotted: there may be a million of them.
 
-    `first` is the half offset of index 0 (-1: not read); further indexes and duplicate copies are
-    rare and cost a container only where they occur. `stored_at_ms` is the first half's log time,
-    `began_at` its half offset: both of the first copy.
+    `stored_at_ms` is the first half's log time, `began_at` its half offset: both of the first copy.
 
     Check-back (checks.py assigns these, and says what they mean): `aged_from_ms`, `due_ms`,
     `wake_ms`, `check_count`, `is_delivered`, `is_waiting`, `is_told`, `answer`.
@@ -55,15 +48,12 @@ class Transaction:
         "began_at",
         "carries_decision",
         "check_count",
-        "copies",
         "covered_count",
         "covers_all",
         "decided_ms",
         "decided_op_offset",
         "due_ms",
         "fence",
-        "first",
-        "further",
         "identity",
         "is_delivered",
         "is_told",
@@ -73,20 +63,17 @@ class Transaction:
         "reason",
         "resolution",
         "resumed_count",
-        "size_bytes",
         "state",
         "stored_at_ms",
         "wake_ms",
     )
 
     def __init__(self, identity: Identity, state: State, stored_at_ms: TimestampMs) -> None:
+        super().__init__()
         self.identity = identity
         self.state = state
         self.stored_at_ms = stored_at_ms
-        self.began_at = _NO_OFFSET
-        self.first = _NO_OFFSET
-        self.further: dict[int, HalfOffset] | None = None
-        self.copies: list[HalfOffset] | None = None
+        self.began_at = NO_OFFSET
         self.resolution: Resolution | None = None
         self.covered_count = 0
         self.covers_all = False  # the commit is about every message there is
@@ -94,7 +81,6 @@ class Transaction:
         self.decided_op_offset = OpOffset(-1)
         self.decided_ms = TimestampMs(0)  # broker time of the decision
         self.reason: str | None = None  # of the decision, for people
-        self.size_bytes = 0
         self.parked = False  # by the step under way: it goes to the parked topic instead
         self.missing_count = 0  # halves that were appended anew and not read back yet
         self.resumed_count = 0
@@ -146,43 +132,10 @@ class Transaction:
             while self.covered_count in self.further:
                 self.covered_count += 1
 
-    def take(
-        self, index: int, half_offset: HalfOffset, size_bytes: int, *, supersedes: bool = False
-    ) -> None:
-        """Add a half. A second one of the same index is a copy and collapses to the first.
-
-        Not so one that `supersedes`: it was appended anew, and the older ones are its copies.
-        """
-        before = self.first if index == 0 else (self.further or {}).get(index, _NO_OFFSET)
-        if before >= 0:
-            if self.copies is None:
-                self.copies = []
-            self.copies.append(before if supersedes else half_offset)
-            if not supersedes:
-                return
-        else:
-            size_bytes += self.size_bytes
-            self.size_bytes = _SMALL[size_bytes] if size_bytes < _SMALL_MAX else size_bytes
-        if index == 0:
-            self.first = half_offset
-        else:
-            if self.further is None:
-                self.further = {}
-            self.further[index] = half_offset
-
-    def drop(self, half_offset: HalfOffset) -> None:
-        """This half needs nothing more, while the transaction goes on."""
-        if self.first == half_offset:
-            self.first = _NO_OFFSET
-        elif self.copies is not None and half_offset in self.copies:
-            self.copies.remove(half_offset)
-        elif self.further is not None:
-            self.further = {i: o for i, o in self.further.items() if o != half_offset}
-
     def lift(self) -> None:
         """All halves were appended anew; the new copies are still to be read."""
         self.missing_count = self.message_count
-        self.first, self.further, self.copies = _NO_OFFSET, None, None
+        self.first, self.further, self.copies = NO_OFFSET, None, None
         self.size_bytes = 0
 
     @property
@@ -207,11 +160,6 @@ class Transaction:
             return PARKED
         return ROLLED_BACK if self.resolution is _ROLLBACK else self.covered_count
 
-    def messages(self) -> list[tuple[int, HalfOffset]]:
-        """Index and half offset of every message that was read, by index; no duplicate copies."""
-        result = [(0, self.first)] if self.first >= 0 else []
-        return result + sorted((self.further or {}).items())
-
     def covered(self) -> Iterator[HalfOffset]:
         """Half offsets that the decision covers, by index."""
         if self.first >= 0:
@@ -226,25 +174,3 @@ class Transaction:
         if self.further is None:
             return []
         return [o for i, o in sorted(self.further.items()) if i >= self.covered_count]
-
-    def half_offsets(self) -> list[HalfOffset]:
-        """All half offsets, copies included."""
-        result = [self.first] if self.first >= 0 else []
-        if self.further is not None:
-            result.extend(self.further.values())
-        if self.copies is not None:
-            result.extend(self.copies)
-        return result
-
-    def indexed_halves(self) -> Iterator[tuple[int, HalfOffset]]:
-        """All half offsets with their index; copies count as index 0, which is always covered."""
-        if self.first >= 0:
-            yield 0, self.first
-        yield from (self.further or {}).items()
-        for half_offset in self.copies or ():
-            yield 0, half_offset
-
-    @property
-    def message_count(self) -> int:
-        """Distinct messages read so far."""
-        return (self.first >= 0) + len(self.further or ())

@@ -63,6 +63,8 @@ class Prepared:
 
     transaction_id: str
     handle: str
+    #: Not pending where these very messages had been prepared before, and were decided upon.
+    state: TransactionState = TransactionState.PENDING
 
 
 @dataclass(slots=True)
@@ -99,14 +101,20 @@ class Transactions(Protocol):
         transaction_id: str | None = None,
         immunity_s: int | None = None,
     ) -> Prepared:
-        """Store the messages, invisible. Raises InvalidRequest (and kin), MessageTooLarge."""
+        """Store the messages, invisible.
+
+        The same ones may be prepared again under the same id, by any instance: they are stored
+        once. Raises InvalidRequest (and kin), MessageTooLarge; ContraryDecision when the id is
+        rolled back, TransactionReused when it stands for other messages.
+        """
         ...
 
     async def add(self, handle: str, messages: Sequence[OutgoingMessage]) -> Prepared:
         """Add messages to a pending transaction; the answer's handle replaces the old one.
 
         Adds to one transaction must follow one another, each with the handle of the last.
-        Raises InvalidRequest (and kin), ContraryDecision, TransactionGone, MessageTooLarge.
+        Raises InvalidRequest (and kin), ContraryDecision, TransactionGone, MessageTooLarge;
+        TransactionReused when other messages were added with this handle, or to this id.
         """
         ...
 
@@ -124,7 +132,9 @@ class Transactions(Protocol):
 
         `producer_group`, when given, must be the group that prepared. `reason` is kept with the
         decision, for people: in one line, and cut if it is long.
-        Raises InvalidHandle, WrongGroup, ContraryDecision, TransactionGone, VisibilityUnknown.
+        Raises InvalidHandle, WrongGroup, ContraryDecision, TransactionGone, VisibilityUnknown;
+        TransactionReused where it is known that the handle's messages are not those of its id: by
+        the owner, and with `wait_visible` by all, unless the first ones became visible just then.
         """
         ...
 
@@ -133,7 +143,9 @@ class Transactions(Protocol):
         ...
 
     async def view(self, handle: str) -> TransactionView:
-        """Look a transaction up. Raises InvalidHandle, TransactionNotFound, TransactionGone."""
+        """Look a transaction up. Raises InvalidHandle, TransactionNotFound, TransactionGone, and
+        TransactionReused as `end` does.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from halfhitch.errors import (
     RequestError,
     TransactionGone,
     TransactionParked,
+    TransactionReused,
 )
 from halfhitch.service.api import STATE_AFTER, TransactionState
 from halfhitch.service.decisions import Decision, UnderWay
@@ -101,11 +102,14 @@ class Deciding:
         *,
         is_awaited: bool = True,
     ) -> Begun | None:
-        """Store the decision; None: an equal one stands already. Raises TransactionGone.
+        """Store the decision; None: an equal one stands already.
+
+        Raises TransactionGone; TransactionReused when it is said of other messages.
 
         `is_awaited`: somebody waits for the answer.
         """
         partition, decisions = known.partition, self._parts.decisions
+        self.refuse_reused(known, identity)
         standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
         if standing is None:
             raise gone(identity)
@@ -150,24 +154,40 @@ class Deciding:
         if first is not None and first is not resolution:
             raise contrary(identity, first, resolution)
 
+    def refuse_reused(self, known: Handle, identity: Identity) -> None:
+        """Raises TransactionReused when the handle is that of messages which were dropped."""
+        if self._parts.owners.is_reused(known.partition, known.half_offsets):
+            raise reused(identity)
+
     def decided(self, known: Handle, identity: Identity) -> Resolution | None:
-        """The decision as far as it is known here at once. Raises TransactionGone."""
+        """The decision as far as it is known here at once.
+
+        Raises TransactionGone; TransactionReused when the handle is that of other messages.
+        """
         parts = self._parts
+        self.refuse_reused(known, identity)
         standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
         if standing is None:
             raise gone(identity)
         rival = parts.decisions.under_way(known.partition, identity)
         return DECIDED_AS.get(standing) or (None if rival is None else rival.resolution)
 
-    def refuse_rolled_back(self, partition: int, identity: Identity) -> None:
-        """A prepare under an id that was rolled back would be acknowledged and then dropped."""
+    def refuse_rolled_back(self, partition: int, identity: Identity) -> TransactionState:
+        """A prepare under an id that was rolled back would be acknowledged and then dropped.
+
+        Gives the state as far as it is known here: the prepare may be a late repeat.
+        """
         standing = self._parts.owners.standing(partition, identity, -1)
-        if standing is not None and DECIDED_AS.get(standing) is _ROLLBACK:
+        decided = None if standing is None else DECIDED_AS.get(standing)
+        if decided is _ROLLBACK:
             raise ContraryDecision(
                 f"transaction {identity[1]} is already rolled back; prepare again under a new id",
                 decided=TransactionState.ROLLED_BACK.value,
                 requested=TransactionState.PENDING.value,
             )
+        if standing in (Standing.PARKED, Standing.GIVEN_UP):
+            return TransactionState.PARKED
+        return TransactionState.PENDING if decided is None else STATE_AFTER[decided]
 
     def refused(
         self, identity: Identity | None, source: ResolutionSource, error: HalfHitchError
@@ -208,6 +228,15 @@ def committed_in_part(identity: Identity) -> CommittedInPart:
         f"transaction {identity[1]} was committed, by a check or an operator, before its last "
         "messages were added: the earlier ones are visible, the last ones never will be; send "
         "them under a new id"
+    )
+
+
+def reused(identity: Identity) -> TransactionReused:
+    """The error of whoever uses an id for other messages than the first ones."""
+    return TransactionReused(
+        f"transaction id {identity[1]!r} of group {identity[0]!r} stands for other messages "
+        "already, and those stand: use a new id for these, or repeat exactly the same ones (and "
+        "to add to a transaction, the newest handle)"
     )
 
 

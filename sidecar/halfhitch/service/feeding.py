@@ -129,7 +129,9 @@ class Feed:
 
     def _op(self, record: StoredRecord) -> int:
         op_offset = record.offset()
-        events = op_wire.read(op_offset, record.timestamp()[1], record.value(), record.headers())
+        events = op_wire.read(
+            op_offset, record.timestamp()[1], record.value(), record.headers(), record.key()
+        )
         if isinstance(events, Garbage):
             self._refuse_newer("op", events)
             logger.warning(

@@ -48,7 +48,7 @@ class OwnerLimits:
     batch_bytes_max: int = 4_000_000
     payload_cache_bytes: int = 33_554_432
     horizon_ms: int = 900_000
-    finished_max: int = 200_000
+    finished_max: int = 600_000
     check_rules: CheckRules = field(default_factory=CheckRules)
 
 
@@ -332,6 +332,16 @@ class PartitionOwner:
         """How many messages its commit covers; 0 when none is known. For other threads."""
         ledger = self._ledger
         return 0 if ledger is None else ledger.covered_count(identity)
+
+    def differs(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
+        """Whether the id stands for other messages than these. For other threads."""
+        ledger = self._ledger
+        return ledger is not None and ledger.differs(identity, first_index, digests)
+
+    def is_reused(self, half_offsets: Sequence[int]) -> bool:
+        """Whether one of these halves is known as that of a reused id. For other threads."""
+        ledger = self._ledger
+        return ledger is not None and ledger.is_reused(half_offsets)
 
     def checked(self, identity: Identity) -> tuple[int, float | None, str | None]:
         """Of a pending transaction: check count, seconds until the next, the last answer.

@@ -125,6 +125,20 @@ class Ownership:
         owner = worker.owner if worker is not None else None
         return 0 if owner is None else owner.covered_count(identity)
 
+    def differs(
+        self, partition: int, identity: Identity, first_index: int, digests: Sequence[int]
+    ) -> bool:
+        """See service.parts.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return owner is not None and owner.differs(identity, first_index, digests)
+
+    def is_reused(self, partition: int, half_offsets: Sequence[int]) -> bool:
+        """See service.parts.Owners."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return owner is not None and owner.is_reused(half_offsets)
+
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         """See service.parts.Owners."""
         worker = self._workers.get(partition)

@@ -1,6 +1,6 @@
 """What the transaction service is made of, and what it asks of the owners and of the logs."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,16 @@ class Owners(Protocol):
         """How many messages its commit covers; 0 when it is not known to be committed."""
         ...
 
+    def differs(
+        self, partition: int, identity: Identity, first_index: int, digests: Sequence[int]
+    ) -> bool:
+        """Whether the owner here knows the id, and that it stands for other messages than these."""
+        ...
+
+    def is_reused(self, partition: int, half_offsets: Sequence[int]) -> bool:
+        """Whether the owner here knows one of these halves as that of a reused id."""
+        ...
+
     def checked(self, partition: int, identity: Identity) -> tuple[int, float | None, str | None]:
         """Of a pending transaction: check count, seconds until the next, the last answer."""
         ...
@@ -51,7 +61,10 @@ class Inquiry(Protocol):
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        """First decision, if any, and whether it is carried out. Raises TransactionGone."""
+        """First decision, if any, and whether it is carried out.
+
+        Raises TransactionGone; TransactionReused when the half is on record as another message.
+        """
         ...
 
 

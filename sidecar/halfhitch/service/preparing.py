@@ -1,16 +1,20 @@
-"""One half message on its way into the half log: its partition, its headers, its append.
+"""Half messages on their way into the half log: their id, partition, headers, and append.
 
 What every prepare does, whichever door asks and however it waits; who is refused is admission's.
 """
 
 from asyncio import Future
+from collections.abc import Sequence
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.core.partitioning import half_partition
-from halfhitch.errors import KafkaUnavailable, Overloaded
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown, Overloaded
 from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.deciding import reused
 from halfhitch.service.decisions import Decision
 from halfhitch.service.parts import Parts
+from halfhitch.service.taken import Taken
+from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import HalfRecord, system_headers
 
 
@@ -20,6 +24,7 @@ class Preparing:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._log = parts.log
+        self._taken = Taken(parts.clock.monotonic_s)
         self.partition_count = 0
 
     def open(self, partition_count: int) -> None:
@@ -45,6 +50,23 @@ class Preparing:
             if parts.owners.standing(partition, identity, -1) is not Standing.PENDING:
                 raise
 
+    def claim(
+        self, partition: int, identity: Identity, first_index: int, digests: Sequence[int]
+    ) -> None:
+        """Messages are about to be stored under an id that somebody may have used before.
+
+        Raises TransactionReused when it is known here that it stands for others.
+        """
+        if self._parts.owners.differs(partition, identity, first_index, digests) or (
+            not self._taken.claim(identity, first_index, digests)
+        ):
+            raise reused(identity)
+
+    def failed(self, identity: Identity, index: int, error: BaseException) -> None:
+        """A message that was claimed could not be stored, or nobody can say."""
+        if not isinstance(error, OutcomeUnknown):
+            self._taken.release(identity, index)
+
     def append(
         self,
         partition: int,
@@ -53,6 +75,7 @@ class Preparing:
         index: int,
         immunity_s: int | None,
         born_ms: int,
+        digest: int,
     ) -> "Future[int]":
         """Store one half; its half offset."""
         group, transaction_id = identity
@@ -65,6 +88,7 @@ class Preparing:
             message.topic,
             message.partition,
             immunity_s,
+            digest=digest,
         )
         headers = system_headers(record) + message.headers
         return self._log.append_half(partition, message.key, message.value, headers)
@@ -83,3 +107,9 @@ class Preparing:
         )
         future = self._parts.decisions.append(partition, decision)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def digest(message: OutgoingMessage, *, is_partition_chosen: bool = True) -> int:
+    """What the message says. `is_partition_chosen`: by its producer, and so by all its tries."""
+    partition = message.partition if is_partition_chosen else None
+    return digest_of(message.topic, partition, message.key, message.value, message.headers)

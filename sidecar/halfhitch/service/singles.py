@@ -24,9 +24,9 @@ from halfhitch.core.model import (
 from halfhitch.errors import HalfHitchError, InvalidRequest, OutcomeUnknown
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.api import OutgoingMessage
-from halfhitch.service.deciding import Begun, Deciding
+from halfhitch.service.deciding import Begun, Deciding, reused
 from halfhitch.service.parts import Parts
-from halfhitch.service.preparing import Preparing
+from halfhitch.service.preparing import Preparing, digest
 from halfhitch.service.reasons import kept_reason
 from halfhitch.wire.handle import Handle
 
@@ -46,6 +46,10 @@ class Singles:
         self._preparing = preparing
         self._deciding = deciding
         self._now_s = parts.clock.monotonic_s
+        #: Whoever else takes single messages in this process: False when another message was taken
+        #: there under the id, else this one holds it now, too. (Also when it then cannot be stored:
+        #: RocketMQ's clients repeat what they have sent.)
+        self.elsewhere: Callable[[Identity, int], bool] | None = None
         #: The loop holds tasks only weakly.
         self._learning: set[asyncio.Task[None]] = set()
 
@@ -96,11 +100,17 @@ class Singles:
         parts, preparing = self._parts, self._preparing
         partition = preparing.partition_of(place or message.key, transaction_id)
         identity = ProducerGroup(producer_group), TransactionId(transaction_id or parts.new_id())
+        # A client's next try goes to another queue.
+        says = digest(message, is_partition_chosen=False)
         if transaction_id is not None:
             self._deciding.refuse_rolled_back(partition, identity)
         preparing.admit(partition, identity)
+        if transaction_id is not None:
+            preparing.claim(partition, identity, 0, (says,))
+            if self.elsewhere is not None and not self.elsewhere(identity, says):
+                raise reused(identity)
         stored = preparing.append(
-            partition, identity, message, 0, immunity_s, parts.clock.wall_ms()
+            partition, identity, message, 0, immunity_s, parts.clock.wall_ms(), says
         )
         stored.add_done_callback(
             partial(
@@ -120,6 +130,7 @@ class Singles:
         error = stored.exception()
         if error is not None:
             error = _ours(error)
+            self._preparing.failed(identity, 0, error)
             if is_id_ours and isinstance(error, OutcomeUnknown):
                 # Nobody can ask again under this id: nobody was told of it.
                 self._preparing.disown(partition, identity, 1, ())

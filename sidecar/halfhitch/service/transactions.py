@@ -43,9 +43,10 @@ from halfhitch.service.deciding import (
     contrary,
     given_up,
     gone,
+    reused,
 )
 from halfhitch.service.parts import Parts
-from halfhitch.service.preparing import Preparing
+from halfhitch.service.preparing import Preparing, digest
 from halfhitch.service.reasons import kept_reason
 from halfhitch.service.singles import Singles
 from halfhitch.wire.handle import TOPICS_MAX, Handle
@@ -99,14 +100,19 @@ class TransactionService:
                 ProducerGroup(producer_group),
                 TransactionId(transaction_id or parts.new_id()),
             )
+            digests = [digest(message) for message in messages]
+            state = TransactionState.PENDING
             if transaction_id is not None:
-                self._deciding.refuse_rolled_back(partition, identity)
+                state = self._deciding.refuse_rolled_back(partition, identity)
             self._preparing.admit(partition, identity)
             size_bytes = parts.sizes.begins(messages)
+            if transaction_id is not None:
+                self._preparing.claim(partition, identity, 0, digests)
             half_offsets = await self._store(
                 partition,
                 identity,
                 messages,
+                digests,
                 0,
                 immunity_s,
                 caller_knows_id=transaction_id is not None,
@@ -118,7 +124,7 @@ class TransactionService:
         parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
         parts.on_group(producer_group)
         handle = Handle(partition, *identity, half_offsets, _topics(messages))
-        return Prepared(identity[1], parts.handles.encode(handle))
+        return Prepared(identity[1], parts.handles.encode(handle), state)
 
     async def add(self, handle: str, messages: Sequence[OutgoingMessage]) -> Prepared:
         """See service.api.Transactions."""
@@ -141,8 +147,16 @@ class TransactionService:
             first_index = len(known.half_offsets)
             known_bytes = parts.owners.size_bytes(known.partition, identity)
             size_bytes = parts.sizes.grows(identity, known_bytes, messages)
+            digests = [digest(message) for message in messages]
+            self._preparing.claim(known.partition, identity, first_index, digests)
             stored = await self._store(
-                known.partition, identity, messages, first_index, None, caller_knows_id=True
+                known.partition,
+                identity,
+                messages,
+                digests,
+                first_index,
+                None,
+                caller_knows_id=True,
             )
             parts.sizes.stored(identity, size_bytes, has_grown=True)
         except HalfHitchError as error:
@@ -158,6 +172,7 @@ class TransactionService:
         partition: int,
         identity: Identity,
         messages: Sequence[OutgoingMessage],
+        digests: Sequence[int],
         first_index: int,
         immunity_s: int | None,
         *,
@@ -165,13 +180,16 @@ class TransactionService:
     ) -> tuple[int, ...]:
         born_ms, append = self._parts.clock.wall_ms(), self._preparing.append
         futures = [
-            append(partition, identity, message, index, immunity_s, born_ms)
-            for index, message in enumerate(messages, first_index)
+            append(partition, identity, message, index, immunity_s, born_ms, says)
+            for index, (message, says) in enumerate(
+                zip(messages, digests, strict=True), first_index
+            )
         ]
         if len(futures) == 1:
             try:
                 return (await futures[0],)
             except HalfHitchError as error:
+                self._preparing.failed(identity, first_index, error)
                 if not caller_knows_id and isinstance(error, OutcomeUnknown):
                     self._preparing.disown(partition, identity, first_index + 1, ())
                 raise
@@ -180,6 +198,9 @@ class TransactionService:
         failures = [r for r in results if isinstance(r, BaseException)]
         if not failures:
             return stored
+        for index, result in enumerate(results, first_index):
+            if isinstance(result, BaseException):
+                self._preparing.failed(identity, index, result)
         # A caller who can ask again with the same id completes what is there. Who cannot, or would
         # be refused again, leaves a torso that nobody will ever end: end it now.
         definite = [f for f in failures if not isinstance(f, BackendError)]
@@ -231,7 +252,10 @@ class TransactionService:
     async def _carried_out(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
     ) -> bool:
-        """Wait until the done mark is committed; ContraryDecision when the other side won."""
+        """Wait until the done mark is committed.
+
+        ContraryDecision when the other side won, TransactionReused when the other messages did.
+        """
         parts, partition = self._parts, known.partition
         news = parts.visibility.wait(partition, identity, op_offset)
         try:
@@ -253,6 +277,10 @@ class TransactionService:
             ) from None
         finally:
             parts.visibility.give_up(partition, identity, news)
+        # The owner reads the half before the decision that names it: by now he knows.
+        self._deciding.refuse_reused(known, identity)
+        if parts.visibility.is_reused(partition, op_offset):
+            raise reused(identity)
         if ending == GIVEN_UP:
             raise given_up(identity)
         won = _ROLLBACK if ending == ROLLED_BACK else _COMMIT
@@ -280,6 +308,7 @@ class TransactionService:
         known = self._parts.handles.decode(handle)
         identity = _identity(known)
         owners, first = self._parts.owners, known.half_offsets[0]
+        self._deciding.refuse_reused(known, identity)
         if owners.works(known.partition):
             standing = owners.standing(known.partition, identity, first)
             if standing is None:

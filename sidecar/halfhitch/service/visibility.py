@@ -9,9 +9,20 @@ tail takes over.
 import threading
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from halfhitch.core.model import DoneMark, Identity
+from halfhitch.core.model import (
+    COPIED,
+    ConflictKind,
+    ConflictRead,
+    DoneMark,
+    DoneRead,
+    Identity,
+)
+from halfhitch.wire.op import OpRead
+
+#: Of the last decisions that were said of other messages than their ids stand for.
+_REUSED_MAX: Final = 1_000
 
 
 class OpTail(Protocol):
@@ -41,6 +52,7 @@ class Visibility:
         self._tail = tail
         self._lock = threading.Lock()
         self._waiting: dict[tuple[int, Identity], _Wait] = {}
+        self._reused: dict[tuple[int, int], None] = {}
 
     def wait(self, partition: int, identity: Identity, op_offset: int) -> "Future[int]":
         """A future of the ending (committed messages, 0: rolled back), shared by all who wait."""
@@ -80,6 +92,36 @@ class Visibility:
         """Whether a tail of this partition still has a reader."""
         with self._lock:
             return any(waiting == partition for waiting, _ in self._waiting)
+
+    def read(self, partition: int, events: Sequence[OpRead]) -> None:
+        """What the tail reads, in the order of the log; from its thread."""
+        for event in events:
+            if (
+                isinstance(event, ConflictRead)
+                and event.kind is ConflictKind.REUSED
+                and not event.half_offsets  # else it speaks of them, and of no decision
+            ):
+                self._remember(partition, event.losing_op_offset)
+        done = [
+            DoneMark(event.identity, event.ending, [])
+            for event in events
+            if isinstance(event, DoneRead) and event.ending != COPIED
+        ]
+        if done:
+            self.done(partition, done)
+
+    def _remember(self, partition: int, op_offset: int) -> None:
+        with self._lock:
+            self._reused[partition, op_offset] = None
+            if len(self._reused) > _REUSED_MAX:
+                del self._reused[next(iter(self._reused))]
+
+    def is_reused(self, partition: int, op_offset: int) -> bool:
+        """Whether the tail has read that the decision there was said of other messages.
+
+        It stands in the log before the mark that answers it.
+        """
+        return (partition, op_offset) in self._reused
 
     def done(self, partition: int, marks: Sequence[DoneMark]) -> None:
         """These transactions are carried out; from any thread. Cheap when nobody waits."""

@@ -8,6 +8,8 @@ Reading is strict, and garbage is a value (`Garbage`), never an exception: a str
 the half topic, and one bad record must not stop a partition.
 """
 
+from binascii import Error as NotHex
+from binascii import unhexlify
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -18,6 +20,7 @@ from halfhitch.core.model import (
     Resolution,
 )
 from halfhitch.wire import headers as names
+from halfhitch.wire.digest import UNKNOWN
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -38,6 +41,10 @@ _FIXED_NAMES: Final = (
     names.TRAN_MSG,
 )
 _FIXED_COUNT: Final = len(_FIXED_NAMES)
+#: How a digest stands at the end of the marker: behind the instance, which readers that know none
+#: take for a part of its name. Names of instances hold no semicolon.
+_DIGEST: Final = b";d="
+_DIGITS: Final = 16
 _BORN: Final = {b"c": Resolution.COMMIT, b"r": Resolution.ROLLBACK}
 
 #: More messages than this in one transaction are refused at the door; a larger index is garbage.
@@ -84,6 +91,7 @@ class HalfRecord:
     fence: int = 0  # once put back: the op offset of the note that says so
     born: Resolution | None = None  # once put back: as what it had been decided before
     born_count: int = 0  # and how many messages that covers
+    digest: int = UNKNOWN  # of the message: see wire/digest.py
 
     def __init__(
         self,
@@ -102,6 +110,7 @@ class HalfRecord:
         fence: int = 0,
         born: Resolution | None = None,
         born_count: int = 0,
+        digest: int = UNKNOWN,
     ) -> None:
         self.transaction_id = transaction_id
         self.producer_group = producer_group
@@ -118,11 +127,14 @@ class HalfRecord:
         self.fence = fence
         self.born = born
         self.born_count = born_count
+        self.digest = digest
 
 
 def system_headers(record: HalfRecord) -> Headers:
     """The headers that go before the user's."""
     marker = b"%s;%d;%d;%s" % (_VERSION, record.index, record.born_ms, record.instance.encode())
+    if record.digest:
+        marker += b"%s%016x" % (_DIGEST, record.digest)
     result: Headers = [
         (names.HALFHITCH, marker),
         (names.UNIQ_KEY, record.transaction_id.encode()),
@@ -178,6 +190,9 @@ def read_identity(
     # A NewType is a call at run time, and four of them are a fifth of the work for a record.
     identity: Identity = (producer_group, transaction_id)  # type: ignore[assignment]
     event = HalfRead(half_offset, stored_at_ms, identity, index, size_bytes)  # type: ignore[arg-type]
+    _, sign, digits = marker.rpartition(_DIGEST)  # type: ignore[union-attr]
+    if sign:
+        event.digest = _digest(digits)
     if len(headers) > _FIXED_COUNT and headers[_FIXED_COUNT][0] in _SYSTEM:
         _read_options(event, headers)
     return event
@@ -197,6 +212,13 @@ def _read_options(event: HalfRead, headers: Headers) -> None:
             event.check_count = min(int(raw), CHECK_COUNT_MAX)
         elif name == names.TRAN_PREPARED_QUEUE_OFFSET:
             event.first_half_offset = int(raw)
+
+
+def _digest(digits: bytes) -> int:
+    try:
+        return int.from_bytes(unhexlify(digits), "big") if len(digits) == _DIGITS else UNKNOWN
+    except NotHex:
+        return UNKNOWN
 
 
 def _read_copy(event: HalfRead, raw: bytes) -> None:
@@ -253,13 +275,18 @@ def copied_headers(
 def instance_of(headers: Headers) -> str:
     """Who took the prepare; empty when that cannot be read. For a half that was read before."""
     parts = (headers[0][1] or b"").split(b";", 3)
-    return parts[3].decode(errors="replace") if len(parts) == 4 else ""
+    return _instance(parts[3]).decode(errors="replace") if len(parts) == 4 else ""
 
 
 def born_ms_of(headers: Headers) -> int:
     """When it was prepared, by the clock of who took it; -1 when that cannot be read."""
     parts = (headers[0][1] or b"").split(b";", 3)
     return int(parts[2]) if len(parts) == 4 and _is_number(parts[2]) else -1
+
+
+def _instance(raw: bytes) -> bytes:
+    name, sign, digits = raw.rpartition(_DIGEST)
+    return name if sign and len(digits) == _DIGITS else raw
 
 
 def user_headers(headers: Headers) -> Headers:
@@ -294,7 +321,7 @@ def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garba
             producer_group=identity.identity[0],
             index=identity.index,
             born_ms=_number(born),
-            instance=instance.decode(),
+            instance=_instance(instance).decode(),
             target_topic=by_name[names.REAL_TOPIC].decode(),
             target_partition=_partition(by_name.get(names.REAL_QID)),
             immunity_s=_optional_number(by_name.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
@@ -305,6 +332,7 @@ def read_record(half_offset: int, headers: Headers | None) -> HalfRecord | Garba
             fence=max(0, identity.fence),
             born=identity.born,
             born_count=identity.born_count,
+            digest=identity.digest,
         )
     except (ValueError, KeyError):
         return Garbage(half_offset, "a system header does not parse")

@@ -10,19 +10,27 @@ version digit and a JSON array with one entry each, in the order of the offsets:
                                                      -1: committed, undeliverable and parked,
                                                      -2: given up undecided, and parked,
                                                      -3: none: appended anew, it goes on
-    x       [group, id, "contrary" or "uncovered", losing op offset, number of offsets]
+    x       [group, id, "contrary", "uncovered" or "reused", losing op offset, number of offsets]
     o       [group, id, action, operator, reason]    for people: who did what, and why
 
 The number says how many of the value's offsets belong to the entry. In a decision they are hints,
 in a done mark they are the fact. Reading is strict and total: any record gives entries or
 `Garbage`.
+
+The key of a `d` record says what the messages of its transactions were: for each entry how many
+digests follow (16 bits), and the digests (64 bits each), by index, big-endian. Releases that know
+nothing of digests do not look at keys, and take such a record for what it is to them. For the same
+reason "reused" is never in one record with other conflicts: they would pass over all of it.
 """
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar
 
 from halfhitch.core.model import (
+    ConflictKind,
     ConflictMark,
     ConflictRead,
     DecisionRead,
@@ -66,12 +74,22 @@ __all__ = [
     "Entry",
     "NoteEntry",
     "OpRead",
+    "StepRecord",
     "read",
     "tag_of",
     "write",
     "write_note",
     "write_step",
 ]
+
+
+class StepRecord(NamedTuple):
+    """An op record that an owner writes with a step."""
+
+    value: bytes
+    headers: Headers
+    key: bytes | None = None
+
 
 Entry = DecisionEntry | DoneEntry | ConflictEntry | NoteEntry
 OpRead = DecisionRead | DoneRead | ConflictRead
@@ -81,6 +99,11 @@ TAG_CONFLICT: Final = b"x"
 TAG_NOTE: Final = b"o"
 _RESOLUTION_OF_TAG: Final = {resolution.value.encode(): resolution for resolution in Resolution}
 _VERSION: Final = str(names.RECORD_VERSION).encode()
+_REUSED: Final = ConflictKind.REUSED
+_COUNT: Final = Struct(">H")
+_DIGEST: Final = Struct(">Q")
+_ONE_DIGEST: Final = Struct(">HQ")
+_ONE: Final = _COUNT.pack(1)
 
 
 def tag_of(resolution: Resolution) -> bytes:
@@ -103,25 +126,64 @@ def write_note(
     return write(TAG_NOTE, [NoteEntry(*identity, action, operator, reason)], ())
 
 
-def write_step(
-    done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]
-) -> list[tuple[bytes, Headers]]:
-    """The op records of one step: done marks, then conflicts, cut so that none is too large."""
-    records: list[tuple[bytes, Headers]] = []
+def write_step(done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]) -> list[StepRecord]:
+    """The op records of one step, cut so that none is too large.
+
+    First what was reused, so that whoever reads the done mark knows whether it speaks of him; then
+    done marks, then the other conflicts.
+    """
+    reused = [mark for mark in conflicts if mark.kind is _REUSED]
+    others = [mark for mark in conflicts if mark.kind is not _REUSED] if reused else conflicts
+    records = _write_conflicts(reused) if reused else []
     for marks in _cut(done):
-        entries: list[Entry] = [
-            DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks
-        ]
-        records.append(write(TAG_DONE, entries, [o for mark in marks for o in mark.half_offsets]))
-    for lost in _cut(conflicts):
+        entries = [DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks]
+        half_offsets = [o for mark in marks for o in mark.half_offsets]
+        records.append(StepRecord(*write(TAG_DONE, entries, half_offsets), _key(marks)))
+    return records + _write_conflicts(others) if others else records
+
+
+def _write_conflicts(conflicts: Sequence[ConflictMark]) -> list[StepRecord]:
+    records: list[StepRecord] = []
+    for marks in _cut(conflicts):
         entries = [
             ConflictEntry(*mark.identity, mark.kind, mark.losing_op_offset, len(mark.half_offsets))
-            for mark in lost
+            for mark in marks
         ]
-        records.append(
-            write(TAG_CONFLICT, entries, [o for mark in lost for o in mark.half_offsets])
-        )
+        half_offsets = [o for mark in marks for o in mark.half_offsets]
+        records.append(StepRecord(*write(TAG_CONFLICT, entries, half_offsets)))
     return records
+
+
+def _key(marks: Sequence[DoneMark]) -> bytes | None:
+    if not any(mark.digests for mark in marks):
+        return None
+    pieces: list[bytes] = []
+    for mark in marks:
+        digests = mark.digests
+        if len(digests) == 1:  # as nearly all are
+            pieces.append(_ONE_DIGEST.pack(1, digests[0]))
+        else:
+            pieces.append(_COUNT.pack(len(digests)))
+            pieces.extend([_DIGEST.pack(digest) for digest in digests])
+    return b"".join(pieces)
+
+
+def _read_key(key: bytes, entry_count: int) -> list[tuple[int, ...]]:
+    """The digests of each entry; of a key that does not fit, none."""
+    found: list[tuple[int, ...]] = []
+    position = 0
+    try:
+        for _ in range(entry_count):
+            if key[position : position + 2] == _ONE:  # as nearly all are
+                found.append(_DIGEST.unpack_from(key, position + 2))
+                position += 10
+                continue
+            (count,) = _COUNT.unpack_from(key, position)
+            found.append(struct.unpack_from(f">{count}Q", key, position + 2))
+            position += 2 + 8 * count
+    except struct.error:
+        return []
+    return found if position == len(key) else []
 
 
 _Mark = TypeVar("_Mark", DoneMark, ConflictMark)
@@ -137,6 +199,8 @@ def _cut(marks: Sequence[_Mark]) -> Iterator[Sequence[_Mark]]:
             group, transaction_id = piece.identity
             piece_bytes = 6 * (len(group) + len(transaction_id)) + _ENTRY_REST_BYTES
             piece_bytes += 20 * len(piece.half_offsets)
+            if isinstance(piece, DoneMark):
+                piece_bytes += 8 * len(piece.digests)
             if run and (len(run) >= MARKS_MAX or size_bytes + piece_bytes > RECORD_BYTES_MAX):
                 yield run
                 run, size_bytes = [], 0
@@ -152,11 +216,15 @@ def _pieces(mark: _Mark) -> Iterator[_Mark]:
 
 
 def read(
-    op_offset: int, stored_at_ms: int, value: bytes | None, headers: Headers | None
+    op_offset: int,
+    stored_at_ms: int,
+    value: bytes | None,
+    headers: Headers | None,
+    key: bytes | None = None,
 ) -> Sequence[OpRead] | Garbage:
     """All entries of an op record as the ledger's events, or why there are none.
 
-    A note has no events, and is not garbage.
+    A note has no events, and is not garbage. Without the key, done marks say no digests.
     """
     if not headers or len(headers) != 2 or headers[0][0] != names.TAGS:
         return Garbage(op_offset, "not exactly the headers TAGS and HALFHITCH")
@@ -170,7 +238,7 @@ def read(
     try:
         half_offsets = _read_offsets(value or b"")
         return _read_entries(
-            OpOffset(op_offset), TimestampMs(stored_at_ms), tag, body[1:], half_offsets
+            OpOffset(op_offset), TimestampMs(stored_at_ms), tag, body[1:], half_offsets, key
         )
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         return Garbage(op_offset, f"does not parse: {str(error)[:120]}")
@@ -182,6 +250,7 @@ def _read_entries(
     tag: bytes | None,
     body: bytes,
     half_offsets: list[HalfOffset],
+    key: bytes | None,
 ) -> Sequence[OpRead]:
     result: list[OpRead] = []
     position = 0
@@ -201,15 +270,19 @@ def _read_entries(
                     decision.source,
                     hints[0] if len(hints) == 1 else max(hints, default=-1),
                     decision.reason and decision.reason[:REASON_CHARS_MAX],
+                    () if len(hints) < 2 else tuple(hints),
                 )
             )
     elif tag == TAG_DONE:
-        for done in decode_done(body):
+        marks = decode_done(body)
+        digests = _read_key(key, len(marks)) if key else []
+        for place, done in enumerate(marks):
             count = done.offset_count
             taken = tuple(half_offsets[position : position + count])
             position += count
             identity = (done.producer_group, done.transaction_id)
-            result.append(DoneRead(op_offset, stored_at_ms, identity, done.ending, taken))
+            known = digests[place] if digests else ()
+            result.append(DoneRead(op_offset, stored_at_ms, identity, done.ending, taken, known))
     elif tag == TAG_CONFLICT:
         for lost in decode_conflicts(body):
             taken = tuple(half_offsets[position : position + lost.offset_count])

@@ -126,6 +126,14 @@ class Owners:
         """Unknown."""
         return self._ledger.standing(identity)
 
+    def differs(self, partition: int, identity: Any, first_index: int, digests: Any) -> bool:
+        """Unknown."""
+        return self._ledger.differs(identity, first_index, digests)
+
+    def is_reused(self, partition: int, half_offsets: Any) -> bool:
+        """None."""
+        return self._ledger.is_reused(half_offsets)
+
 
 def requests(count: int) -> tuple[list[bytes], list[bytes]]:
     """So many half messages of one client and so many one-way commits, in pieces."""

@@ -145,13 +145,13 @@ class Invented:
             offsets = [o for o in self.offsets_of(identity) if o not in marked]
         mark: Any = DoneMark(identity, ending, list(offsets))  # type: ignore[arg-type]
         (record,) = op_wire.write_step([mark], [])
-        return self._op(record)
+        return self._op((record.value, record.headers))
 
     def conflict(self, identity: Identity, losing_op_offset: int) -> None:
         """A decision that lost is on record."""
         mark: Any = ConflictMark(identity, ConflictKind.CONTRARY, losing_op_offset, [])  # type: ignore[arg-type]
         (record,) = op_wire.write_step([], [mark])
-        self._op(record)
+        self._op((record.value, record.headers))
 
     def forward(self, identity: Identity, *, only: Sequence[int] | None = None) -> list[Seen]:
         """Its messages on their targets."""

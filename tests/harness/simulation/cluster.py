@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from halfhitch.adapters.memory.kafka import KafkaTransaction
     from halfhitch.ports import KafkaHeaders, StoredRecord, TargetRecord
+    from halfhitch.wire.op import StepRecord
     from harness.simulation.plan import Plan
     from harness.simulation.timeline import Timeline
 
@@ -216,7 +217,7 @@ class SimulatedWriter:
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:
@@ -238,8 +239,8 @@ class SimulatedWriter:
                 place = (target.topic, target.key, target.value, target.headers)
                 cluster.append(*place, open_, target.partition)
                 self._let_pass()
-            for value, headers in ops:
-                cluster.append(OP, None, value, headers, open_)
+            for value, headers, key in ops:
+                cluster.append(OP, key, value, headers, open_)
             positions = {(HALF, 0): half_watermark, (OP, 0): op_watermark}
             cluster.write_count += 1
             self._stamp = f"w{cluster.write_count}"

@@ -68,6 +68,7 @@ def test_clean_is_0_and_every_figure_is_in_the_json(run: Any, world: World) -> N
         "rolled_back": 1,
         "parked": 1,
         "contrary_decisions": 0,
+        "messages_of_reused_ids": 0,
         "unfinished": {"undecided": 1},
     }
     (row,) = found["unfinished"]

@@ -22,6 +22,36 @@ def test_what_ended_is_remembered_with_how_it_ended() -> None:
     assert len(memory) == 3
 
 
+def test_what_a_transaction_said_is_remembered_by_index() -> None:
+    memory = Finished(horizon_ms=1_000, count_max=30)
+    memory.advance(TimestampMs(0), OpOffset(0))
+    memory.remember(identity_of("T1"), 2, (7, 8))
+    memory.remember(identity_of("T2"), 1)
+    assert [memory.digest(identity_of("T1"), index) for index in range(3)] == [7, 8, 0]
+    assert memory.digests(identity_of("T1")) == (7, 8)
+    assert memory.digests(identity_of("T2")) == ()
+    assert len(memory) == 3, "a transaction counts by its messages"
+
+
+@pytest.mark.parametrize("apart_ms", [0, 500])
+def test_a_mark_that_says_nothing_takes_away_nothing_that_was_said(apart_ms: int) -> None:
+    """A late copy was marked by an owner of an older release."""
+    memory = Finished(horizon_ms=1_000, count_max=30)
+    memory.advance(TimestampMs(0), OpOffset(0))
+    memory.remember(identity_of("T1"), 1, (7,))
+    remember(memory, "T1", apart_ms, 1)
+    assert (memory.ending(identity_of("T1")), memory.digests(identity_of("T1"))) == (1, (7,))
+
+
+def test_one_that_was_put_back_and_has_ended_counts_again() -> None:
+    memory = Finished(horizon_ms=1_000, count_max=30)
+    remember(memory, "T1", 0, 0, PARKED)
+    memory.forget(identity_of("T1"))
+    assert len(memory) == 0
+    remember(memory, "T1", 0, 1, 2)
+    assert (len(memory), memory.ending(identity_of("T1"))) == (1, 2)
+
+
 def test_an_empty_memory_knows_nothing_and_needs_no_replay() -> None:
     memory = Finished(horizon_ms=1_000, count_max=30)
     assert memory.ending(identity_of("T1")) is None

@@ -35,7 +35,7 @@ def test_the_words_that_are_stored_in_kafka_never_change() -> None:
         "operator",
         "policy",
     ]
-    assert [kind.value for kind in ConflictKind] == ["contrary", "uncovered"]
+    assert [kind.value for kind in ConflictKind] == ["contrary", "uncovered", "reused"]
     assert (ROLLED_BACK, PARKED, GIVEN_UP, COPIED) == (0, -1, -2, -3)
 
 

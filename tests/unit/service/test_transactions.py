@@ -33,6 +33,7 @@ from halfhitch.errors import (
 from halfhitch.service.api import TransactionState
 from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import HalfRecord
 from halfhitch.wire.handle import Handle, HandleCodec
 from harness.coordinator import PARTITION_COUNT, Coordinator, message, settle
@@ -71,11 +72,13 @@ async def test_a_prepare_stores_every_message_and_the_handle_says_where() -> Non
     )
     assert (first.headers() or [])[-2:] == [("a", b"1"), ("a", None)]
     born_ms = it.twin.clock.wall_ms()
+    says = digest_of("orders", None, b"customer-7", b"order", [("a", b"1"), ("a", None)])
     assert first_half == HalfRecord(
-        "T1", GROUP, 0, born_ms, "instance-9", "orders", None, 30, 0, None
+        "T1", GROUP, 0, born_ms, "instance-9", "orders", None, 30, digest=says
     )
+    says = digest_of("points", 2, None, None)
     assert second_half == HalfRecord(
-        "T1", GROUP, 1, born_ms, "instance-9", "points", 2, 30, 0, None
+        "T1", GROUP, 1, born_ms, "instance-9", "points", 2, 30, digest=says
     )
     assert it.observer.of("prepared")[0][0] == 2
 

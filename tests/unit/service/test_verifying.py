@@ -286,9 +286,9 @@ def test_of_one_that_is_decided_and_not_carried_out_the_reason_is_told(world: Wo
 
 def left_out(world: World, life: Life, kind: ConflictKind) -> Stored:
     """The op log says so: of the last half, or of a decision that came too late."""
-    halves = [HalfOffset(life.halves[-1])] if kind is ConflictKind.UNCOVERED else []
+    halves = [] if kind is ConflictKind.CONTRARY else [HalfOffset(life.halves[-1])]
     lost = ConflictMark(life.identity, kind, OpOffset(0), halves)
-    ((value, headers),) = op_wire.write_step([], [lost])
+    ((value, headers, _),) = op_wire.write_step([], [lost])
     return world.append((OP, life.partition), None, value, headers)
 
 
@@ -316,6 +316,13 @@ def test_a_decision_that_came_too_late_is_counted_and_nothing_wrong(world: World
     outcome = look(world)
     assert outcome.findings.is_clean
     assert outcome.account.contrary_count == 1
+
+
+def test_another_message_under_an_id_is_counted_and_nothing_wrong(world: World) -> None:
+    left_out(world, ended(world, C), ConflictKind.REUSED)
+    outcome = look(world)
+    assert outcome.findings.is_clean
+    assert (outcome.account.reused_count, outcome.account.contrary_count) == (1, 0)
 
 
 def test_another_topic_or_partition_than_the_half_names_is_misrouted(world: World) -> None:

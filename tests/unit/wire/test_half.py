@@ -516,3 +516,68 @@ def test_a_copy_that_is_decided_carries_its_decision_and_stays_in_its_life(
     event = read_identity(50, 99, 1, copied)
     assert isinstance(event, HalfRead)
     assert (event.born, event.born_count, event.first_stored_ms) == (Resolution.COMMIT, 2, 77)
+
+
+# -- what the message says -------------------------------------------------------------------------
+
+SAYS = 0x0123456789ABCDEF
+#: As a release wrote it that knew no digests.
+OLD_MARKER = b"1;0;1700000000000;node-1"
+
+
+def test_a_digest_stands_behind_the_instance_where_older_releases_pass_over_it() -> None:
+    record = replace(PLAIN, digest=SAYS)
+    headers = system_headers(record)
+    assert headers[0] == ("HALFHITCH", OLD_MARKER + b";d=0123456789abcdef")
+    assert headers[1:] == system_headers(PLAIN)[1:]
+    assert read_record(9, headers) == record
+    assert instance_of(headers) == "node-1"
+    assert born_ms_of(headers) == 1_700_000_000_000
+    # So did they read it: to them the digest belongs to the name of the instance.
+    version, index, born, instance = (headers[0][1] or b"").split(b";", 3)
+    assert (version, index, born) == (b"1", b"0", b"1700000000000")
+    assert instance == b"node-1;d=0123456789abcdef"
+
+
+def test_a_record_of_an_older_release_says_nothing_of_its_message() -> None:
+    headers = system_headers(PLAIN)
+    assert headers[0][1] == OLD_MARKER
+    read = read_identity(9, 0, 0, headers)
+    assert isinstance(read, HalfRead)
+    assert read.digest == 0
+    assert instance_of(headers) == "node-1"
+
+
+@pytest.mark.parametrize(
+    ("marker", "digest", "instance"),
+    [
+        (b"1;0;1;a;d=0123456789abcdef", SAYS, "a"),
+        (b"1;0;1;a;d=0123456789ABCDEF", SAYS, "a"),
+        (b"1;0;1;;d=ffffffffffffffff", 2**64 - 1, ""),
+        (b"1;0;1;a;d=;d=0123456789abcdef", SAYS, "a;d="),
+        (b"1;0;1;a;d=0123456789abcde", 0, "a;d=0123456789abcde"),
+        (b"1;0;1;a;d=0123456789abcdef0", 0, "a;d=0123456789abcdef0"),
+        (b"1;0;1;a;d=+123456789abcdef", 0, "a"),
+        (b"1;0;1;a;d=0x23456789abcdef", 0, "a"),
+        (b"1;0;1;a;d= 123456789abcde ", 0, "a"),
+    ],
+)
+def test_a_digest_is_read_strictly_and_what_is_none_is_no_garbage(
+    marker: bytes, digest: int, instance: str
+) -> None:
+    headers = [("HALFHITCH", marker), *system_headers(PLAIN)[1:]]
+    read = read_identity(9, 0, 0, headers)
+    assert isinstance(read, HalfRead)
+    assert (read.digest, instance_of(headers)) == (digest, instance)
+
+
+def test_every_copy_says_what_the_first_one_said() -> None:
+    headers = system_headers(replace(PLAIN, digest=SAYS)) + USER
+    for _ in range(2):
+        headers = copied_headers(headers, 41, check_count=1, stored_ms=77)
+        read = read_identity(9, 0, 0, headers)
+        assert isinstance(read, HalfRead)
+        assert read.digest == SAYS
+    forward = read_forward(9, headers)
+    assert isinstance(forward, Forward)
+    assert forward.headers[-1] == headers[0]

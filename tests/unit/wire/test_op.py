@@ -40,15 +40,15 @@ def done_mark(name: str, ending: int, half_offsets: list[int]) -> DoneMark:
     return DoneMark(identity_of(name), ending, [HalfOffset(o) for o in half_offsets])
 
 
-def events(record: tuple[bytes | None, Headers | None]) -> list[op.OpRead]:
+def events(record: tuple[bytes | None, Headers | None] | op.StepRecord) -> list[op.OpRead]:
     read = op.read(5, 77, *record)
     assert not isinstance(read, Garbage), read
     return list(read)
 
 
-def size_bytes(record: tuple[bytes, Headers]) -> int:
-    value, headers = record
-    return len(value) + sum(len(name) + len(content or b"") for name, content in headers)
+def size_bytes(record: op.StepRecord) -> int:
+    size = len(record.value) + len(record.key or b"")
+    return size + sum(len(name) + len(content or b"") for name, content in record.headers)
 
 
 def raw(tag: bytes | None, body: bytes | None, value: bytes | None = b"") -> list[op.OpRead]:
@@ -74,9 +74,43 @@ def test_a_decision_record_looks_like_this(resolution: Resolution, tag: bytes) -
 def test_done_and_conflict_records_look_like_this() -> None:
     lost = ConflictMark(identity_of("T2"), ConflictKind.UNCOVERED, OpOffset(8), [HalfOffset(4)])
     assert op.write_step([done_mark("T1", PARKED, [1, 2])], [lost]) == [
-        (b"1,2,", [("TAGS", b"d"), ("HALFHITCH", b'1[["orders","T1",-1,2]]')]),
-        (b"4,", [("TAGS", b"x"), ("HALFHITCH", b'1[["orders","T2","uncovered",8,1]]')]),
+        (b"1,2,", [("TAGS", b"d"), ("HALFHITCH", b'1[["orders","T1",-1,2]]')], None),
+        (b"4,", [("TAGS", b"x"), ("HALFHITCH", b'1[["orders","T2","uncovered",8,1]]')], None),
     ]
+
+
+def test_the_key_of_a_done_record_says_what_its_messages_were() -> None:
+    marks = [done_mark("T1", 2, [1, 2]), done_mark("T2", 1, [3]), done_mark("T3", 1, [4])]
+    marks[0].digests, marks[2].digests = (7, 2**64 - 1), (9,)
+    (record,) = op.write_step(marks, [])
+    assert record.key == bytes.fromhex(
+        "0002 0000000000000007 ffffffffffffffff 0000 0001 0000000000000009"
+    )
+    read = [event for event in events(record) if isinstance(event, DoneRead)]
+    assert [event.digests for event in read] == [(7, 2**64 - 1), (), (9,)]
+    assert [event.half_offsets for event in read] == [(1, 2), (3,), (4,)]
+
+
+@pytest.mark.parametrize("key", [b"", b"\0", b"\0\1", b"\0\1" + b"x" * 9, b"\xff\xff", None])
+def test_a_key_that_does_not_fit_takes_nothing_from_a_done_mark(key: bytes | None) -> None:
+    (record,) = op.write_step([done_mark("T1", 1, [3])], [])
+    assert events(record._replace(key=key)) == [DoneRead(5, 77, identity_of("T1"), 1, (3,))]  # type: ignore[arg-type]
+
+
+def test_what_was_reused_stands_before_the_marks_and_in_no_record_with_older_kinds() -> None:
+    """Releases that do not know the kind pass over the whole record."""
+    lost = [
+        ConflictMark(identity_of("T1"), ConflictKind.CONTRARY, OpOffset(3), []),
+        ConflictMark(identity_of("T2"), ConflictKind.REUSED, OpOffset(0), [HalfOffset(8)]),
+        ConflictMark(identity_of("T2"), ConflictKind.REUSED, OpOffset(5), []),
+    ]
+    records = op.write_step([done_mark("T2", 1, [4])], lost)
+    assert [record.headers for record in records] == [
+        [("TAGS", b"x"),
+         ("HALFHITCH", b'1[["orders","T2","reused",0,1],["orders","T2","reused",5,0]]')],
+        [("TAGS", b"d"), ("HALFHITCH", b'1[["orders","T2",1,1]]')],
+        [("TAGS", b"x"), ("HALFHITCH", b'1[["orders","T1","contrary",3,0]]')],
+    ]  # fmt: skip
 
 
 def test_a_note_of_an_operator_looks_like_this_and_nothing_follows_from_it() -> None:
@@ -117,7 +151,7 @@ def test_decisions_that_share_a_record_are_read_in_order_each_with_its_highest_h
     entries = [entry("T1", 2, 2), entry("T2", 1, 0), entry("T3", 1, 1)]
     read = events(op.write(b"c", entries, [17, 12, 30]))
     assert read == [
-        DecisionRead(5, 77, identity_of("T1"), Resolution.COMMIT, 2, PRODUCER, 17),  # type: ignore[arg-type]
+        DecisionRead(5, 77, identity_of("T1"), Resolution.COMMIT, 2, PRODUCER, 17, (17, 12)),  # type: ignore[arg-type]
         DecisionRead(5, 77, identity_of("T2"), Resolution.COMMIT, 1, PRODUCER, -1),  # type: ignore[arg-type]
         DecisionRead(5, 77, identity_of("T3"), Resolution.COMMIT, 1, PRODUCER, 30),  # type: ignore[arg-type]
     ]
@@ -182,7 +216,8 @@ def test_a_mark_with_just_as_many_offsets_as_fit_stays_whole() -> None:
 def test_no_record_is_too_large_however_its_ids_are_spelled(character: str) -> None:
     length = 255 // len(character.encode())
     identity = ProducerGroup(character * length), TransactionId(character * length)
-    done = [DoneMark(identity, 1, [HalfOffset(10**18)]) for _ in range(op.MARKS_MAX)]
+    digests = (2**64 - 1,) * 20
+    done = [DoneMark(identity, 1, [HalfOffset(10**18)], digests) for _ in range(op.MARKS_MAX)]
     records = op.write_step(done, [])
     assert sum(len(events(record)) for record in records) == op.MARKS_MAX
     assert max(size_bytes(record) for record in records) < KAFKA_BYTES_MAX

@@ -28,13 +28,15 @@ from halfhitch.core.model import (
     GIVEN_UP,
     PARKED,
     ROLLED_BACK,
+    ConflictKind,
+    ConflictRead,
     DecisionRead,
-    DoneMark,
     DoneRead,
     Identity,
     Resolution,
 )
 from halfhitch.errors import KafkaUnavailable, TransactionGone
+from halfhitch.service.deciding import reused
 from halfhitch.service.visibility import Visibility
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
@@ -153,15 +155,8 @@ class KafkaOpTail:
         op_offset = message.offset()
         positions[partition] = op_offset + 1
         events = op_wire.read(op_offset, 0, message.value(), message.headers())
-        if isinstance(events, Garbage) or self._visibility is None:
-            return
-        done = [
-            DoneMark(event.identity, event.ending, [])
-            for event in events
-            if isinstance(event, DoneRead) and event.ending != COPIED
-        ]
-        if done:
-            self._visibility.done(partition, done)
+        if not isinstance(events, Garbage) and self._visibility is not None:
+            self._visibility.read(partition, events)
 
 
 class KafkaInquiry:
@@ -197,7 +192,7 @@ class KafkaInquiry:
             start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
             if start.offset < 0:  # nothing was written since
                 return None, False
-            return self._scan(consumer, start, identity)
+            return self._scan(consumer, start, identity, half_offset)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
         finally:
@@ -228,7 +223,7 @@ class KafkaInquiry:
         raise _gone(identity)
 
     def _scan(
-        self, consumer: Consumer, start: TopicPartition, identity: Identity
+        self, consumer: Consumer, start: TopicPartition, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
         """The last parking counts only if nothing came after it: it may have been put back."""
         decided: Resolution | None = None
@@ -240,7 +235,10 @@ class KafkaInquiry:
             for event in () if isinstance(events, Garbage) else events:
                 if event.identity != identity:
                     continue
-                if isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
+                if isinstance(event, ConflictRead) and half_offset in event.half_offsets:
+                    if event.kind is ConflictKind.REUSED:
+                        raise reused(identity)
+                elif isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
                     decided = event.resolution
                 elif isinstance(event, DoneRead) and event.ending in (GIVEN_UP, PARKED):
                     decided = _PARKED_AS[event.ending]

@@ -33,7 +33,8 @@ from halfhitch.adapters.kafka.partition_reader import pair_metadata
 from halfhitch.adapters.watchdog import progress
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.ports import KafkaHeaders, TargetRecord, WriteOutcome, WriteResult
+from halfhitch.ports import TargetRecord, WriteOutcome, WriteResult
+from halfhitch.wire.op import StepRecord
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class KafkaPartitionWriter:
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:
@@ -227,7 +228,7 @@ class KafkaPartitionWriter:
         self,
         producer: OwnerProducer,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
     ) -> None:
         produce: Any = producer.produce  # the stubs forbid null header values, Kafka does not
         failed = self._delivery_failed
@@ -250,8 +251,8 @@ class KafkaPartitionWriter:
                 self._poisoned[place] = f"{target.topic}: {error}"
                 raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
         op_topic, partition = self._op
-        for value, headers in ops:
-            produce(op_topic, value, None, partition, failed, headers=headers)
+        for value, headers, key in ops:
+            produce(op_topic, value, key, partition, failed, headers=headers)
 
     def _send_offsets(
         self, producer: OwnerProducer, half_watermark: int, op_watermark: int

@@ -21,13 +21,13 @@ from halfhitch.adapters.memory.kafka import (
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import (
-    KafkaHeaders,
     ReadBatch,
     StoredRecord,
     TargetRecord,
     WriteOutcome,
     WriteResult,
 )
+from halfhitch.wire.op import StepRecord
 
 
 class _Cursor:
@@ -215,7 +215,7 @@ class MemoryPartitionWriter:
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:
@@ -256,14 +256,14 @@ class MemoryPartitionWriter:
         return f"{self._run}.{self._write_count}"
 
     def _refused(
-        self, targets: Sequence[TargetRecord], ops: Sequence[tuple[bytes, KafkaHeaders]]
+        self, targets: Sequence[TargetRecord], ops: Sequence[StepRecord]
     ) -> WriteResult | None:
         """A broker refuses whole batches for one large record and does not say for which."""
         kafka, ours = self._kafka, (self._half[0], self._op[0])
         closed: dict[str, str] = {}
         refusing: dict[str, str] = {}
         poisoned: dict[int, str] = {}
-        marks = [TargetRecord(*self._op, None, value, headers) for value, headers in ops]
+        marks = [TargetRecord(*self._op, key, value, headers) for value, headers, key in ops]
         for place, record in enumerate([*targets, *marks]):
             topic, content = record.topic, (record.key, record.value, record.headers)
             reason = kafka.closed(topic)
@@ -309,7 +309,7 @@ class MemoryPartitionWriter:
         self,
         transaction: KafkaTransaction,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
     ) -> None:
         append = self._kafka.append
         for target in targets:
@@ -317,8 +317,8 @@ class MemoryPartitionWriter:
                 target.topic, target.partition, target.key, target.value, target.headers,
                 transaction,
             )  # fmt: skip
-        for value, headers in ops:
-            append(*self._op, None, value, headers, transaction)
+        for value, headers, key in ops:
+            append(*self._op, key, value, headers, transaction)
 
     def _end(self, transaction: KafkaTransaction, fault: WriteFault | None) -> WriteResult:
         if fault not in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN, WriteFault.LEFT_OPEN):

@@ -128,6 +128,7 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     errors.ContraryDecision: 409,
     errors.CommittedInPart: 409,
     errors.TransactionParked: 409,
+    errors.TransactionReused: 409,
     errors.TransactionGone: 410,
     errors.MessageTooLarge: 413,
     errors.TransactionTooLarge: 413,

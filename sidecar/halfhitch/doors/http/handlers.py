@@ -88,7 +88,8 @@ class Handlers:
             transaction_id=body.transaction_id,
             immunity_s=body.immunity_seconds,
         )
-        answer = PreparedAnswer(prepared.transaction_id, prepared.handle, "pending")
+        state = prepared.state.value
+        answer = PreparedAnswer(prepared.transaction_id, prepared.handle, state)
         return json_reply(201, _encode(answer))
 
     async def half(self, request: Request) -> bytes:

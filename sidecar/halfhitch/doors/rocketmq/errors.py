@@ -26,6 +26,8 @@ _RESPONSE_CODES: Final[dict[type[HalfHitchError], int]] = {
     errors.TransactionGone: codes.SYSTEM_ERROR,
     errors.ContraryDecision: codes.ILLEGAL_OPERATION,
     errors.TransactionParked: codes.ILLEGAL_OPERATION,
+    #: None that clients repeat a message for.
+    errors.TransactionReused: codes.MESSAGE_ILLEGAL,
     errors.BackendError: codes.SERVICE_NOT_AVAILABLE,
     errors.Overloaded: codes.SYSTEM_BUSY,
     errors.KafkaUnavailable: codes.SYSTEM_BUSY,

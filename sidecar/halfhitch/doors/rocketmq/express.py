@@ -120,6 +120,10 @@ class Native(Protocol):
         """Of the last moments: whether it commits, and whether it is stored."""
         ...
 
+    def claim(self, group: str, transaction_id: str, digest: int) -> bool:
+        """The message is about to be stored by the loop; False: another was taken for this id."""
+        ...
+
     def stop(self, drain_s: float) -> None:
         """Blocks: wait for what is in flight, then end."""
         ...
@@ -295,6 +299,11 @@ class Express:
             return None
         commits, is_stored = found
         return UnderWay(_COMMIT if commits else _ROLLBACK, True if is_stored else None)
+
+    def claim(self, identity: Identity, digest: int) -> bool:
+        """What service.singles.Singles does not know of itself."""
+        native = self._native
+        return native is None or native.claim(*identity, digest)
 
     # -- what comes back -------------------------------------------------------------------------
 

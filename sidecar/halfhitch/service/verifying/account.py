@@ -95,6 +95,7 @@ class Account:
         self.garbage: Counter[str] = Counter()  # by topic
         self.is_cut = False
         self.contrary_count = 0  # decisions that came after another one had won
+        self.reused_count = 0  # messages whose id and index stood for another one
         self.op_gap = False  # records of the op log were deleted before they could be read
         self.newest_ms = 0  # of the op and half log, by the broker
         self._done: dict[tuple[int, int], bytearray] = {}
@@ -198,6 +199,8 @@ class Account:
                 lowest = min(event.half_offsets, default=-1)
                 dropped = Dropped(len(event.half_offsets), partition, op_offset, lowest)
                 self.facts.add_dropped(group, raw_id, dropped)
+            elif event.kind is ConflictKind.REUSED:
+                self.reused_count += len(event.half_offsets)
             else:
                 self.contrary_count += 1
 

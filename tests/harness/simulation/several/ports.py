@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from halfhitch.adapters.memory.kafka import MemoryLog
     from halfhitch.ports import KafkaHeaders, StoredRecord, TargetRecord
+    from halfhitch.wire.op import StepRecord
     from harness.simulation.several.instance import Author
     from harness.simulation.several.world import World
 
@@ -228,7 +229,7 @@ class SeveralWriter:
     def write(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         half_watermark: int,
         op_watermark: int,
     ) -> WriteResult:
@@ -300,7 +301,7 @@ class SeveralWriter:
     def _produce(
         self,
         targets: Sequence[TargetRecord],
-        ops: Sequence[tuple[bytes, KafkaHeaders]],
+        ops: Sequence[StepRecord],
         *,
         is_refused: bool,
     ) -> None:
@@ -315,8 +316,8 @@ class SeveralWriter:
                 partition = 0 if target.key is None else crc32(target.key) % count
             place = target.topic, partition
             self._one(place, (target.key, target.value, target.headers), added)
-        for value, headers in ops:
-            self._one(self._op, (None, value, headers), added)
+        for value, headers, key in ops:
+            self._one(self._op, (key, value, headers), added)
 
     def _one(
         self,

@@ -155,6 +155,27 @@ def test_after_a_rollback_the_twin_is_asked_about_the_same_id(carried: Carried) 
     assert carried.feed(1, half(3, "U2"))[1] == 1
 
 
+@needs_native
+def test_another_message_under_an_id_is_the_twins_to_refuse_and_an_equal_one_is_harmless(
+    carried: Carried,
+) -> None:
+    carried.join(1)
+    other = half(3, "U1", body=b"another")
+    assert carried.feed(1, half(1, "U1"))[1] == 1
+    assert carried.feed(1, half(2, "U1"))[1] == 1
+    assert carried.feed(1, other) == (other, 0, 0)
+    assert not carried.it.claim("p", "U1", 17)
+    assert carried.it.claim("other", "U1", 17)
+
+
+@needs_native
+def test_what_the_twin_takes_is_known_here(carried: Carried) -> None:
+    carried.join(1)
+    assert carried.it.claim("p", "U1", 17)
+    assert carried.it.claim("p", "U1", 17)
+    assert carried.feed(1, half(1, "U1"))[1:] == (0, 0)
+
+
 # -- stop ----------------------------------------------------------------------------------------
 
 

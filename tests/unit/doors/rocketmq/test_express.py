@@ -63,6 +63,7 @@ class ScriptedNative:
         self._held: dict[int, bytes] = {}
         self._finished: dict[int, tuple[int, bytes]] = {}
         self._failures: list[tuple[int, int, int, bool, int]] = []
+        self.claimed: dict[tuple[str, str], int] = {}
         self._seconds: tuple[list[float], ...] = ([], [], [])
         self.lines: list[tuple[int, str, str]] = []
 
@@ -193,6 +194,9 @@ class ScriptedNative:
         self, partition: int, group: str, transaction_id: str
     ) -> tuple[bool, bool] | None:
         return self.decisions.get((partition, group, transaction_id))
+
+    def claim(self, group: str, transaction_id: str, digest: int) -> bool:
+        return self.claimed.setdefault((group, transaction_id), digest) == digest
 
     def stop(self, drain_s: float) -> None:
         self.stops.append(drain_s)
@@ -601,6 +605,16 @@ async def test_who_contradicts_a_decision_that_was_stored_natively_is_told(rig: 
     answer = await client.end_sync(GROUP, sent, ROLLBACK)
     assert answer.code != 0
     assert "came first" in (answer.remark or "")
+
+
+async def test_an_id_that_was_taken_natively_for_another_message_is_refused(rig: Rig) -> None:
+    _, client, _ = await rig.rider()
+    rig.stage.it.service.singles.elsewhere = rig.express.claim
+    rig.native.claimed[GROUP, "U7"] = 17
+    rig.native.allowed.clear()  # so that it goes the usual way
+    sent = await client.half(GROUP, TOPIC, b"x", unique="U7")
+    assert sent.code == codes.MESSAGE_ILLEGAL
+    assert "transaction_id_reused" in (sent.remark or "")
 
 
 # -- the way out ---------------------------------------------------------------------------------
