@@ -11,7 +11,7 @@ RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1]
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations simulate faults check format conformance bench bench-before bench-rocketmq \
+.PHONY: help setup demo test mutations simulate faults soak check format conformance bench bench-before bench-rocketmq \
 	bench-compiled compiled test-compiled native lock clean
 
 help: ## what there is
@@ -48,6 +48,9 @@ simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=
 
 faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=)
 	$(BIN)/python tests/faults $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
+
+soak: $(STAMP) ## N transactions (a million) under one fault after the other, judged; docs/reliability.md anew
+	$(BIN)/python tests/faults --soak $(or $(N),1000000) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faults import outages
+from faults import outages, soak
 from faults.kit.judging import HOLD_MS_MAX, judge
 from faults.kit.scenarios import SCENARIOS, Scenario, mix
 from faults.kit.stage import SESSION_TIMEOUT_MS, Stage
@@ -171,14 +171,28 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, default=REPORT)
     parser.add_argument("--report-only", action="store_true", help="from the record as it is")
+    parser.add_argument("--soak", type=int, help="so many transactions in one run, and no scenario")
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     arguments = parser.parse_args(given)
     if arguments.list:
         print("\n".join(f"{s.name}: {s.row}, {s.column}" for s in SCENARIOS.values()))
         return 0
-    red_count = 0 if arguments.report_only else _run_all(chosen(arguments), arguments.seed)
-    write_report(arguments.report, recorded(), LIMITS_S, outages.recorded())
+    if arguments.report_only:
+        red_count = 0
+    elif arguments.soak:
+        red_count = _soak(arguments.soak, arguments.seed)
+    else:
+        red_count = _run_all(chosen(arguments), arguments.seed)
+    write_report(arguments.report, recorded(), LIMITS_S, outages.recorded(), soak.recorded())
     return 1 if red_count else 0
+
+
+def _soak(count: int, seed: int) -> int:
+    with unwind_on_sigterm():
+        result = soak.soak(count, seed)
+    soak.keep(result)
+    print(result, flush=True)
+    return int(result.verdict == "red")
 
 
 def _run_all(scenarios: list[Scenario], seed: int) -> int:

@@ -8,12 +8,14 @@ cell without such a run says why there is none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from faults.findings import finding_lines
 from faults.kit.scenarios import COLUMNS, CRASH, MIX, NOT_RUN, ROWS, SCENARIOS, STOP
 from faults.outages import LIMIT_S, SESSION_S, Outage
+from faults.soak_report import soak_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,8 +67,8 @@ PROMISES: dict[str, tuple[str, Callable[[Run], bool]]] = {
 }
 
 ELSEWHERE = {
-    "I12": "memory, threads and files stay bounded: needs a soak of hours; memory for each pending"
-    " transaction is a row of `make bench`",
+    "I12": "memory, threads and files stay bounded: see *Soak*; memory for each pending transaction"
+    " is a row of `make bench`",
     "I15": "overload is refused, never acknowledged and dropped: tests of the admission and the"
     " data door",
     "I17": "no secret in logs, metrics or errors: tests of settings and logs",
@@ -116,12 +118,17 @@ In these runs the session timeout is 6 s and the Kafka transaction timeout 10 s.
 
 
 def write_report(
-    path: Path, runs: list[Run], limits_s: dict[str, float], outages: list[Outage]
+    path: Path,
+    runs: list[Run],
+    limits_s: dict[str, float],
+    outages: list[Outage],
+    soaks: Sequence[Run],
 ) -> None:
     """The whole page."""
     done = [run for run in runs if run["verdict"] != "not run"]
-    parts = [INTRO, *_figures(done, limits_s), *_outages(outages)]
-    parts += [*_promises(done), *_components(done, runs), *_reds(done), *_scenarios(runs)]
+    parts = [INTRO, *_figures(done, limits_s), *_outages(outages), *soak_lines(soaks)]
+    parts += [*_promises(done), *_components(done, runs), *finding_lines()]
+    parts += [*_reds(done), *_scenarios(runs)]
     path.write_text("\n".join(parts).rstrip() + "\n")
 
 

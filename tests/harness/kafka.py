@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _ADMIN_S = 30.0
 _RUN = uuid.uuid4().hex[:6]
@@ -82,6 +82,18 @@ def read_all(
     With read_committed the end is the last stable offset: an open Kafka transaction hides itself
     and everything after it. Raises TimeoutError if the end is not reached within `deadline_s`.
     """
+    records = each_record(bootstrap, topic, isolation, deadline_s, consumer_config)
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def each_record(
+    bootstrap: str,
+    topic: str,
+    isolation: str = "read_committed",
+    deadline_s: float = 30.0,
+    consumer_config: Mapping[str, Any] | None = None,
+) -> Iterator[ReadRecord]:
+    """As `read_all`, but one after the other as they come; by offset within a partition."""
     begins, ends = bounds(bootstrap, topic, isolation)
     consumer = Consumer(
         {
@@ -96,7 +108,7 @@ def read_all(
         }
     )
     try:
-        return _read_to(consumer, topic, begins, ends, time.monotonic() + deadline_s)
+        yield from _read_to(consumer, topic, begins, ends, time.monotonic() + deadline_s)
     finally:
         consumer.close()
 
@@ -127,12 +139,11 @@ def _read_to(
     begins: Mapping[int, int],
     ends: Mapping[int, int],
     deadline_s: float,
-) -> list[ReadRecord]:
+) -> Iterator[ReadRecord]:
     unfinished = {partition for partition, end in ends.items() if end > begins[partition]}
     # True offsets: for a symbolic one the client asks the broker, and asks again half a second
     # later when it does not know the leader yet.
     consumer.assign([TopicPartition(topic, p, begins[p]) for p in sorted(unfinished)])
-    records: list[ReadRecord] = []
     while unfinished:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
@@ -144,14 +155,13 @@ def _read_to(
             error = message.error()
             if error is None:
                 if message.offset() < ends[message.partition()]:
-                    records.append(_record(message))
+                    yield _record(message)
             elif error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
         # The position passes over control records and aborted batches, a record's offset does not.
         for place in consumer.position([TopicPartition(topic, p) for p in unfinished]):
             if place.offset >= ends[place.partition]:
                 unfinished.discard(place.partition)
-    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def _record(message: Any) -> ReadRecord:

@@ -81,7 +81,9 @@ class AppPlan:
     #: Only those are big whose plan is one of these letters; empty: any.
     big_plans: str = ""
     #: Of a hundred transactions that can be, how many are slow.
-    slow_percent: int = 4
+    slow_percent: float = 4.0
+    #: What the process runs: this module, or one with another way to write things down.
+    module: str = "faults.kit.apps"
 
 
 class Application:
@@ -100,7 +102,7 @@ class Application:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HALFHITCH_")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "faults.kit.apps", json.dumps(told)],
+                [sys.executable, "-m", self.plan.module, json.dumps(told)],
                 env={**clean, "PYTHONPATH": place},
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -186,14 +188,16 @@ class Fates:
         return told
 
 
-class _Process:
+class AppProcess:
     """The inside of an application process."""
+
+    history: Any  # a Writer, or what takes its place
+    fates: Any
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.life: int = told.pop("life")
         self.plan = AppPlan(**told)
-        self.history = Writer(Path(self.plan.history))
-        self.fates = Fates(self.plan.fates)
+        self.open_books()
         self.over = threading.Event()
         self.shunned_until_s = [0.0] * len(self.plan.addresses)
         self.at_work: dict[str, threading.Event] = {}  # local transactions that are slow
@@ -203,6 +207,11 @@ class _Process:
             )
             for address in self.plan.addresses
         ]
+
+    def open_books(self) -> None:
+        """Where it writes down what it does, and its database."""
+        self.history = Writer(Path(self.plan.history))
+        self.fates = Fates(self.plan.fates)
 
     def check(self, check: Check) -> LocalTransactionState:
         """What the database says; for some transactions it never says anything."""
@@ -231,7 +240,7 @@ class _Process:
     def transact(self, rng: random.Random, transaction_id: str, plan: str) -> None:
         """One transaction from its prepare to what its plan says."""
         home = rng.randrange(len(self.producers))
-        is_slow = plan not in (NEVER, CONTESTED) and rng.randrange(100) < self.plan.slow_percent
+        is_slow = plan not in (NEVER, CONTESTED) and 100 * rng.random() < self.plan.slow_percent
         count = rng.randint(2, 4) if is_slow else rng.choices((1, 2, 3), (60, 25, 15))[0]
         messages = [self.message(rng, transaction_id, n) for n in range(count)]
         if is_slow:
@@ -312,6 +321,15 @@ class _Process:
         headers = [("trace", transaction_id.encode()), ("empty", None)]
         return Message(rng.choice(self.plan.topics), value, key, headers)
 
+    def described(self, message: Message) -> Any:
+        """As it is written down."""
+        value, key = message.value, message.key
+        assert isinstance(value, bytes)
+        assert key is None or isinstance(key, bytes)
+        assert isinstance(message.headers, list)
+        more = {"partition": message.partition, "headers": message.headers}
+        return Noted.of(message.topic, value, key, **more)
+
     def end(self, what: str, transaction_id: str, handle: str, home: int) -> None:
         """A commit or a rollback, until it is answered or there were tries enough."""
 
@@ -330,7 +348,7 @@ class _Process:
     ) -> Prepared | Any | None:
         """Try at one sidecar after the other; None when it is given up or was refused."""
         identity = self.plan.group, transaction_id
-        described = [_described(message) for message in messages]
+        described = [self.described(message) for message in messages]
         for attempt in range(_TRIES):
             place = self.place(home + attempt)
             producer = self.producers[place]
@@ -391,14 +409,6 @@ def _sent(
     return producer.add(handle, messages)
 
 
-def _described(message: Message) -> Noted:
-    value, key = message.value, message.key
-    assert isinstance(value, bytes)
-    assert key is None or isinstance(key, bytes)
-    assert isinstance(message.headers, list)
-    return Noted.of(message.topic, value, key, partition=message.partition, headers=message.headers)
-
-
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _Process(json.loads(sys.argv[1])).run()
+    AppProcess(json.loads(sys.argv[1])).run()

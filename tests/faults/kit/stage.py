@@ -56,6 +56,10 @@ class SmallDisk:
     def __init__(self, place: Path, mebibytes: int) -> None:
         self.place = place
         place.mkdir(parents=True, exist_ok=True)
+        self._ballast = place / "ballast"
+        if not mebibytes:
+            self.trouble: str | None = "none was asked for"
+            return
         told = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(place)],
             capture_output=True,
@@ -63,7 +67,6 @@ class SmallDisk:
             check=False,
         )
         self.trouble = None if told.returncode == 0 else told.stderr.strip() or "mount failed"
-        self._ballast = place / "ballast"
 
     def fill(self) -> None:
         """Take what is left."""
@@ -86,11 +89,11 @@ class SmallDisk:
 
 
 class Stage:
-    """The servers. `disk` is the small disk of broker 3."""
+    """The servers. `disk` is the small disk of broker 3; of no size it is an ordinary one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, disk_mib: int = _SMALL_DISK_MIB) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="halfhitch-faults-"))
-        self.disk = SmallDisk(self.folder / "kafka" / "broker-3", _SMALL_DISK_MIB)
+        self.disk = SmallDisk(self.folder / "kafka" / "broker-3", disk_mib)
         self.kafka = EmbeddedKafka(
             brokers=3,
             folder=self.folder / "kafka",
@@ -204,6 +207,7 @@ class Scene:
         app_count: int = 2,
         via_proxy: bool = False,
         all_via_proxy: bool = False,
+        is_watched: bool = True,
         more_targets: tuple[str, ...] = (),
         settings: Mapping[str, str] | None = None,
         first_settings: Mapping[str, str] | None = None,
@@ -227,6 +231,7 @@ class Scene:
         self.grown_topics: set[str] = set()
         self.resets_ms: list[int] = []
         self.revived: list[str] = []
+        self._is_watched = is_watched
         self._is_kept = "HALFHITCH_FAULTS_KEEP" in os.environ
         proxied = {
             "HALFHITCH_KAFKA_BOOTSTRAP": stage.kafka.proxy_bootstrap,
@@ -322,6 +327,12 @@ class Scene:
         for sidecar in self.sidecars.values():
             sidecar.start()
         self.wait_working(60)
+        if self._is_watched:
+            self._watch(bootstrap)
+        for app in self.apps:
+            app.start()
+
+    def _watch(self, bootstrap: str) -> None:
         names = self.names
         self.committed = Tail(bootstrap, (*self.targets, names.parked))
         self.uncommitted = Tail(bootstrap, self.targets, READ_UNCOMMITTED)
@@ -332,8 +343,6 @@ class Scene:
         self.readers = [self.committed, self.uncommitted, self.logs, self.sampler]
         for reader in self.readers:
             reader.start()
-        for app in self.apps:
-            app.start()
 
     def close(self) -> None:
         """End every process of the scene, by force where needed."""
