@@ -430,7 +430,9 @@ class Engine:
                 dice=random.random,
             )
 
-        return lambda partition: PartitionWorker(partition, partial(make_owner, partition))
+        return lambda partition: PartitionWorker(
+            partition, partial(make_owner, partition), on_newer=self._membership.leave
+        )
 
     def _make_checkback(
         self, partition: int, payloads: PayloadCache, reader: PartitionReader

@@ -23,6 +23,7 @@ class Finding:
 
 
 _VERIFYING = "unit/service/test_verifying.py::"
+_MIXED = "integration/test_mixed_releases.py::test_"
 _WORKER = "unit/service/test_worker.py::test_"
 
 FINDINGS: tuple[Finding, ...] = (
@@ -84,7 +85,10 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "A record of a newer release stopped a half partition for as long as an older instance"
         " owned it, and the older instance kept it.",
-        tests=(_WORKER + "a_record_of_a_newer_release_is_told_and_the_partition_does_not_work_on",),
+        tests=(
+            _WORKER + "a_record_of_a_newer_release_is_told_and_the_partition_does_not_work_on",
+            _MIXED + "an_older_owner_gives_everything_to_the_one_that_can_read_it",
+        ),
     ),
 )
 

@@ -73,7 +73,8 @@ ELSEWHERE = {
     " data door",
     "I17": "no secret in logs, metrics or errors: tests of settings and logs",
     "I18": "health is honest: tests of the admin door",
-    "I20": "mixed versions in one group: there is one version so far",
+    "I20": "mixed versions in one group: there is one version so far; a newer one is played by"
+    " tests/integration/test_mixed_releases.py",
 }
 
 INTRO = """\

@@ -30,6 +30,10 @@ _EARLY_ASK_S: Final = 5.0
 _WAITING_MAX: Final = 500
 
 
+class NewerReleaseError(TopologyError):
+    """A record was written by a newer release: only an upgrade of this instance helps."""
+
+
 class Feed:
     """See the module's text."""
 
@@ -150,10 +154,9 @@ class Feed:
     def _refuse_newer(self, log: str, garbage: Garbage) -> None:
         """While releases are mixed: what a newer one wrote must not be passed over."""
         if garbage.is_newer:
-            raise TopologyError(
-                f"{log} record {garbage.log_offset} of partition {self._partition} was written by "
-                f"a newer release ({garbage.reason}); upgrade this instance: until then it leaves "
-                "the partition alone"
+            raise NewerReleaseError(
+                f"{log} record {garbage.log_offset} of half partition {self._partition} was "
+                f"written by a newer release ({garbage.reason}): upgrade this instance"
             )
 
     # -- what waits ------------------------------------------------------------------------------

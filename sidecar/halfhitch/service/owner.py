@@ -124,7 +124,7 @@ class PartitionOwner:
     # -- takeover --------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Fence, replay, be ready. Raises KafkaUnavailable or TopologyError; call again."""
+        """Fence, replay, be ready. Raises KafkaUnavailable or NewerReleaseError; call again."""
         began_s = self._clock.monotonic_s()
         self._ledger = None
         self.checkback.put_back()
@@ -188,7 +188,7 @@ class PartitionOwner:
         """Read, plan, write one step. True when there may be more to do at once.
 
         Raises StepFailedError (call again after a pause) or OutcomeLostError, KafkaUnavailable,
-        TopologyError (take over again).
+        NewerReleaseError (take over again).
         """
         ledger, feed = self._working_ledger(), self._feed
         batch = self.pace.read(self._reader, min(wait_s, 0.01) if feed.is_waiting else wait_s)

@@ -11,6 +11,9 @@ a step. A worker that hangs and is left behind would be able to, for its instanc
      has now, and is committed;
   3. B's next step fails, B fences anew and writes the same forwards a second time.
 So whoever is left behind is given no generation any more: `abandon`, before the partition goes.
+
+A record of a newer release is told to `on_newer`, who sees to it that the partition goes to an
+instance that can read it.
 """
 
 import logging
@@ -20,6 +23,7 @@ from typing import Final
 
 from halfhitch.errors import HalfHitchError
 from halfhitch.service.api import PartitionPhase, PartitionState
+from halfhitch.service.feeding import NewerReleaseError
 from halfhitch.service.owner import PartitionOwner, StepFailedError
 
 logger = logging.getLogger(__name__)
@@ -37,9 +41,14 @@ class PartitionWorker:
     """
 
     def __init__(
-        self, partition: int, make_owner: Callable[[Callable[[], bool]], PartitionOwner]
+        self,
+        partition: int,
+        make_owner: Callable[[Callable[[], bool]], PartitionOwner],
+        *,
+        on_newer: Callable[[NewerReleaseError], None] = lambda _: None,
     ) -> None:
         self.partition = partition
+        self._on_newer = on_newer
         self._make_owner = make_owner
         self._owner: PartitionOwner | None = None
         self._stopping = threading.Event()
@@ -103,6 +112,9 @@ class PartitionWorker:
                 owner.take_over()
                 self._phase = PartitionPhase.WORKING
                 self._work(owner)
+            except NewerReleaseError as error:
+                self._failed(error, "newer_release")
+                self._on_newer(error)
             except HalfHitchError as error:
                 self._failed(error, "partition_failed")
             except Exception as error:  # noqa: BLE001 - a bug must not end the partition silently

@@ -12,6 +12,7 @@ from halfhitch.core.early import KEPT_MS
 from halfhitch.core.model import ConflictKind, ConflictRead, DoneRead, Resolution, Standing
 from halfhitch.errors import KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch
+from halfhitch.service.feeding import NewerReleaseError
 from halfhitch.service.owner import OutcomeLostError, OwnerLimits, StepFailedError
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
@@ -589,9 +590,9 @@ def test_a_record_of_a_newer_release_stops_the_partition_instead_of_being_passed
         kafka.append(kafka.half_topic, 0, None, b"v", headers)
     else:
         kafka.append(kafka.op_topic, 0, None, b"0,", [("TAGS", b"d"), ("HALFHITCH", b"2[]")])
-    with pytest.raises(TopologyError, match="newer"):
+    with pytest.raises(NewerReleaseError, match="upgrade this instance"):
         owner.turn(0.0)
-    with pytest.raises(TopologyError):
+    with pytest.raises(NewerReleaseError):
         twin.working_owner()
     assert twin.observer.of("garbage") == []
 

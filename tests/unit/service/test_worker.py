@@ -19,6 +19,7 @@ from harness.twin import RecordingWriter, Twin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from halfhitch.service.feeding import NewerReleaseError
     from halfhitch.service.owner import PartitionOwner
 
 DEADLINE_S = 10.0
@@ -26,10 +27,12 @@ DEADLINE_S = 10.0
 
 @contextmanager
 def running(
-    twin: Twin, make_owner: Callable[[Callable[[], bool]], PartitionOwner] | None = None
+    twin: Twin,
+    make_owner: Callable[[Callable[[], bool]], PartitionOwner] | None = None,
+    **more: Any,
 ) -> Iterator[PartitionWorker]:
     """A started worker, stopped at the end."""
-    worker = PartitionWorker(0, make_owner or (lambda _: twin.owner()))
+    worker = PartitionWorker(0, make_owner or (lambda _: twin.owner()), **more)
     worker.start()
     try:
         yield worker
@@ -118,6 +121,35 @@ def test_an_unknown_outcome_makes_a_new_owner_take_over_with_exactly_one_forward
         until(lambda: len(twin.values()) == 2, "both forwards")
     assert twin.values() == [b"value", b"next"]
     assert not owners[0].is_working
+
+
+@pytest.mark.parametrize("is_read_at_takeover", [True, False])
+def test_a_record_of_a_newer_release_is_told_and_the_partition_does_not_work_on(
+    is_read_at_takeover: bool,
+) -> None:
+    """It used to be taken over again for ever, and no instance that could read it ever got it."""
+    twin = Twin()
+    told: list[NewerReleaseError] = []
+
+    def newer() -> None:
+        kafka = twin.kafka
+        kafka.append(kafka.op_topic, 0, None, b"0,", [("TAGS", b"d"), ("HALFHITCH", b"2[]")])
+
+    if is_read_at_takeover:
+        newer()
+    with running(twin, on_newer=told.append) as worker:
+        if not is_read_at_takeover:
+            until_working(worker)
+            newer()
+        until(lambda: told, "the telling")
+        assert "newer release" in told[0].message
+        assert "upgrade this instance" in told[0].message
+        assert worker.state().trouble == told[0].message
+        twin.half("T1")
+        twin.commit("T1")
+        until(lambda: len(told) > 1, "the next try, as long as nobody takes it away")
+        assert worker.owner is None
+    assert twin.values() == []
 
 
 def test_a_bug_is_logged_and_does_not_end_the_partition(

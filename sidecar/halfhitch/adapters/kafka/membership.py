@@ -111,6 +111,7 @@ class GroupMembership:
         self._patience_s = self._patience_s_min
         self._waiting_since_s = 0.0  # for a join, while Kafka answers
         self._stopping = threading.Event()
+        self._left_because: str | None = None
         self.trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
 
@@ -123,6 +124,20 @@ class GroupMembership:
         """Leave the group; the listener is told to revoke everything first."""
         self._stopping.set()
         self._thread.join(wait_s)
+
+    def leave(self, reason: HalfHitchError) -> None:
+        """Own nothing until a restart: another instance can do what we cannot. From any thread.
+
+        Returns at once; the membership's thread gives everything up in order. Whoever joined again
+        would be given the same partitions, and stop them again.
+        """
+        if self._left_because is None:
+            self._left_because = reason.message
+            logger.error(
+                "this instance leaves the group of owners until it is restarted: %s",
+                reason.message,
+                extra={"action": "left_group"},
+            )
 
     def metadata(self, may_write: Callable[[], bool]) -> Any:
         """The group generation for send_offsets_to_transaction; from any thread.
@@ -141,7 +156,7 @@ class GroupMembership:
     @property
     def is_alive(self) -> bool:
         """False when the thread has died: only a restart helps then."""
-        return self._thread.is_alive()
+        return self._left_because is not None or self._thread.is_alive()
 
     def state(self) -> MembershipState | None:
         """How it stands in the group; None before `start`."""
@@ -158,6 +173,9 @@ class GroupMembership:
         In the group with nothing assigned is no trouble: there may be more instances than half
         partitions.
         """
+        if self._left_because is not None:
+            why = self._left_because
+            return [f"this instance owns no half partition until it is restarted: {why}"]
         state = self.state()
         if state is None or state.outside_s < _TOLD_S:
             return []
@@ -166,8 +184,11 @@ class GroupMembership:
             f"this instance owns no half partition: {waiting} to take it into the owners' group"
         ]
 
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self._left_because is not None
+
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._is_over():
             consumer = self._consumer = self._make_consumer()
             self._waiting_since_s = self._now_s()
             consumer.subscribe(
@@ -178,7 +199,7 @@ class GroupMembership:
             )
             is_stuck = False
             try:
-                while not is_stuck and not self._stopping.is_set() and self._poll(consumer):
+                while not is_stuck and not self._is_over() and self._poll(consumer):
                     is_stuck = self._is_stuck()
             finally:
                 if is_stuck:
@@ -186,7 +207,7 @@ class GroupMembership:
                 else:
                     consumer.close()  # revokes what is left, through the callback
                     self._lose_the_rest()
-            if not is_stuck:
+            if not is_stuck and not self._is_over():
                 self._stopping.wait(_PAUSE_S)
 
     def _is_stuck(self) -> bool:

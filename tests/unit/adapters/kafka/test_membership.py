@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.membership import GroupMembership
+from halfhitch.errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,6 +228,32 @@ def test_a_client_that_was_left_to_itself_moves_nothing_any_more(world: World) -
     world.look(35.0)
     world.live(until_s=36.0)
     assert world.seen[35.0] == ({0}, 0.0, [])
+
+
+def test_a_member_that_cannot_read_what_it_owns_leaves_and_does_not_come_back(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It used to keep its partitions, from which no instance of the newer release could help."""
+    why = TopologyError("op record 7 was written by a newer release: upgrade this instance")
+
+    def leaves(_: PlayedConsumer) -> None:
+        world.membership.leave(why)
+        world.membership.leave(why)
+
+    world.at(1.0, lambda consumer: joins(consumer, 0, 1))
+    world.at(2.0, leaves)
+    world.live(until_s=100.0)
+    (consumer,) = world.consumers
+    assert consumer.is_closed
+    assert world.now_s < 3.0, "nothing is polled any more"
+    assert world.owned == set()
+    assert world.membership.is_alive, "that is no reason to restart by itself"
+    state = world.membership.state()
+    assert state is not None
+    assert not state.is_joined
+    (told,) = world.membership.troubles()
+    assert told == f"this instance owns no half partition until it is restarted: {why.message}"
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
 def test_before_its_start_a_membership_has_no_state() -> None:
