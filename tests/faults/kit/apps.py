@@ -54,7 +54,10 @@ _KEYS = 40
 #: What a check waits for a local transaction that is at work; less than it has for its answer.
 _LOCK_WAIT_S = 1.4
 #: Between two requests of a slow transaction: around the immunity and the next check.
-_SLOW_S = (0.6, 2.6)
+_SLOW_S = (0.5, 1.5)
+#: One that has taken so long is not carried out: soon it would be given up, for its checks bring
+#: nothing while it is at work.
+_GROWN_S_MAX = 5.5
 #: Asking again cannot help.
 _FINAL = frozenset(
     {"contrary_decision", "transaction_gone", "transaction_parked", "message_too_large"}
@@ -284,6 +287,7 @@ class AppProcess:
         Then what was stored is rolled back: the local transaction must not be carried out.
         """
         handle: str | None = None
+        began_s = time.monotonic()
         for messages in requests:
             if not messages:
                 continue
@@ -298,6 +302,9 @@ class AppProcess:
                     self.end("rollback", transaction_id, known, home)
                 return None
             handle = prepared.handle
+        if is_slow and handle is not None and time.monotonic() - began_s > _GROWN_S_MAX:
+            self.end("rollback", transaction_id, handle, home)
+            return None
         return handle
 
     def contest(self, transaction_id: str, handle: str, home: int) -> None:

@@ -167,7 +167,9 @@ def flap_while_made(scene: Scene, rounds: int = 6) -> None:
     links = scene.stage.links
     for _ in range(rounds):
         _reset_twice_while_made(scene)
-        partition = scene.sidecars["a"].working()[0]
+        victim = scene.sidecars["a"]
+        wait_until(victim.working, 20, what="sidecar a owns something")
+        partition = (victim.working() or [0])[0]
         op_leader = links.proxies[scene.stage.leader_of(scene.names.op, partition)]
         op_leader.delay(_MARKS_MS, Direction.REQUEST, ApiKey.PRODUCE)
         ends = [p.hold(ApiKey.END_TXN, reset_client=True) for p in links.proxies.values()]
