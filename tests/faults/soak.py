@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from faults.kit import nemesis as do
@@ -46,7 +47,7 @@ _SETTINGS = {
 }
 _SAMPLE_S = 2.0
 #: Of the whole run, at its beginning: caches fill, threads start.
-_WARM_UP = 0.15
+_WARM_UP = 0.25
 _QUIET_S = (4.0, 10.0)
 _STANDSTILL_S = 180.0
 _DECIDED_S = 300.0
@@ -73,6 +74,7 @@ class Soaked:
     examples: dict[str, list[str]] = field(default_factory=dict)
     recovery: dict[str, float] = field(default_factory=dict)
     use: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory_by_tenth: list[int] = field(default_factory=list)  # MiB: a curve says more than a ratio
     machine_load: float = 0.0
 
 
@@ -96,6 +98,12 @@ class Use(threading.Thread):
         """No more."""
         self._over.set()
         self.join(10)
+
+    def memory_by_tenth(self) -> list[int]:
+        """Median MiB of each tenth of the run."""
+        length = len(self.samples)
+        cuts = [self.samples[length * n // 10 : length * (n + 1) // 10] for n in range(10)]
+        return [round(median(one[0] for one in cut)) for cut in cuts if cut]
 
     def growths(self) -> dict[str, Growth]:
         """Of each, after the warming up."""
@@ -207,6 +215,7 @@ def _course(scene: Scene, result: Soaked, rng: random.Random) -> None:
     result.examples = judge.examples
     growths = use.growths()
     result.use = {what: {**asdict(one), "is_flat": one.is_flat} for what, one in growths.items()}
+    result.memory_by_tenth = use.memory_by_tenth()
     wrong = [f"{count} {kind}" for kind, count in result.found.items() if count]
     wrong += [f"{what} have grown" for what, one in growths.items() if not one.is_flat]
     wrong += [told for told in scene.revived if "status -" in told]

@@ -62,6 +62,7 @@ def _last(run: dict[str, Any]) -> list[str]:
         f"The last one: {counters.get('committed', 0):,} committed,"
         f" {counters.get('rolled_back', 0):,} rolled back, {counters.get('parked', 0):,} parked;"
         f" {counters.get('takeovers', 0):,} takeovers, {counters.get('steps_aborted', 0):,} aborted"
-        f" Kafka transactions. Faults: {faults}."
+        f" Kafka transactions. Faults: {faults}. Memory of the sidecar that lived all the time, by"
+        f" tenths of the run, in MiB: {', '.join(map(str, run['memory_by_tenth']))}."
     )
     return [told, ""]

@@ -214,6 +214,6 @@ def test_the_page_tells_of_no_soak_as_of_one() -> None:
     run = {
         "at": "today", "transactions": 1_000_000, "counters": {"per_second": 900},
         "faults": {"x": 2}, "found": {"lost": 1}, "use": {}, "verdict": "red",
-        "reason": "1 lost", "seconds": 1.0,
+        "reason": "1 lost", "seconds": 1.0, "memory_by_tenth": [80, 81],
     }  # fmt: skip
     assert any("1,000,000" in line and "**red**: 1 lost" in line for line in soak_lines([run]))
