@@ -45,7 +45,7 @@ from halfhitch.service.admission import Admission
 from halfhitch.service.api import MembershipState, PartitionState
 from halfhitch.service.asking import Asking
 from halfhitch.service.checkback import CheckBack
-from halfhitch.service.checking.api import CheckOutcome
+from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
 from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.decisions import DecisionLog
@@ -75,13 +75,6 @@ _PROBE_AGAIN_S: Final = 0.5
 _FLUSH_S: Final = 5.0
 #: One try at the internal topics. A stop cannot interrupt it, so it must be short; it is repeated.
 _TOPICS_WAIT_S: Final = 5.0
-
-
-_ANSWERS: Final = {
-    Resolution.COMMIT: CheckOutcome.COMMIT,
-    Resolution.ROLLBACK: CheckOutcome.ROLLBACK,
-    Resolution.PARK: CheckOutcome.DECIDED,
-}
 
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
@@ -279,7 +272,7 @@ class Engine:
         """An end was answered here: if a check of it is out, that is its answer."""
         outcome = _DECIDED
         if source is _CHECK and resolution is not None:
-            outcome = _ANSWERS[resolution]
+            outcome = OUTCOME_OF[resolution]
         self.desk.settle(identity, outcome)
 
     def _check_now(self, partition: int, identity: Identity) -> None:

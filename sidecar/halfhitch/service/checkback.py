@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution, TransactionId
+from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, TransactionId
 from halfhitch.core.transaction import Transaction
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
@@ -30,8 +30,8 @@ from halfhitch.ports import (
 )
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.asking import Asking, born_ms, topics_of
-from halfhitch.service.checking.api import COUNTED, CheckGate, CheckOutcome, CheckReport
-from halfhitch.service.checking.policy import GiveUpPolicy
+from halfhitch.service.checking.api import COUNTED, OUTCOME_OF, CheckGate, CheckOutcome, CheckReport
+from halfhitch.service.checking.policy import POLICY_NAMES, GiveUpPolicy
 from halfhitch.service.copying import Copying
 from halfhitch.service.payloads import Payload, PayloadCache
 from halfhitch.service.turn_questions import TurnQuestions
@@ -339,13 +339,13 @@ class CheckBack:
                 continue  # the decision was not stored, or not read yet: said before
             self._given_up.add(transaction.identity)
             self._observer.given_up(
-                _POLICY_NAMES[resolution], "too_old" if too_old else "checks_exhausted", 1
+                POLICY_NAMES[resolution], "too_old" if too_old else "checks_exhausted", 1
             )
             logger.warning(
                 "transaction %s of group %s is given up (%s): %s",
                 transaction.identity[1],
                 transaction.identity[0],
-                _POLICY_NAMES[resolution],
+                POLICY_NAMES[resolution],
                 reason,
                 extra={"action": "transaction_given_up"},
             )
@@ -366,7 +366,7 @@ class CheckBack:
         checks, index = ledger.checks, self._index
         if checks.settled:
             settled = [identity for identity, _ in checks.settled]
-            self._gate.forget(settled, [_OUTCOMES[answer] for _, answer in checks.settled])
+            self._gate.forget(settled, [OUTCOME_OF[answer] for _, answer in checks.settled])
             self._copying.forget(settled)
             checks.settled = []
             self._given_up.difference_update(settled)
@@ -485,19 +485,6 @@ class CheckBack:
             return transaction is not None and ledger.checks.hasten(transaction)
 
         return self.ask(do)
-
-
-_OUTCOMES: Final = {
-    Resolution.COMMIT: CheckOutcome.COMMIT,
-    Resolution.ROLLBACK: CheckOutcome.ROLLBACK,
-    Resolution.PARK: CheckOutcome.DECIDED,
-    None: CheckOutcome.DECIDED,
-}
-_POLICY_NAMES: Final = {
-    Resolution.PARK: "park",
-    Resolution.ROLLBACK: "rollback",
-    Resolution.COMMIT: "commit",
-}
 
 
 def _candidates(ledger: Ledger, wanted: Filter) -> Iterable[Transaction]:

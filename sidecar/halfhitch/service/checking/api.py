@@ -44,6 +44,15 @@ COUNTED = frozenset(
 )
 
 
+#: What a check is settled with when its transaction is decided by an answer; None: by others.
+OUTCOME_OF: Final = {
+    Resolution.COMMIT: CheckOutcome.COMMIT,
+    Resolution.ROLLBACK: CheckOutcome.ROLLBACK,
+    Resolution.PARK: CheckOutcome.DECIDED,
+    None: CheckOutcome.DECIDED,
+}
+
+
 @dataclass(slots=True)
 class CheckReport:
     """To the owner: what became of the check with this number."""

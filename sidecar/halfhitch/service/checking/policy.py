@@ -12,6 +12,7 @@ _BY_NAME: Final = {
     "rollback": Resolution.ROLLBACK,
     "commit": Resolution.COMMIT,
 }
+POLICY_NAMES: Final = {resolution: name for name, resolution in _BY_NAME.items()}
 #: Most cautious first: a parked transaction can still become either, a rolled back one sent anew.
 _CAUTION: Final = (Resolution.PARK, Resolution.ROLLBACK, Resolution.COMMIT)
 _CACHE_MAX: Final = 10_000
