@@ -10,13 +10,22 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.errors import KafkaUnavailable
 
 _ASK_S: Final = 5.0
+
+#: What the client knows of the leader is no longer so.
+_OUTDATED: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
 
 #: Topic and partition.
 Log = tuple[str, int]
@@ -56,19 +65,29 @@ class LogEnds:
     def _latest(self, logs: Collection[Log], isolation: IsolationLevel) -> dict[Log, int]:
         if not logs:
             return {}
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(*log): latest for log in logs}
         try:
-            futures = self._admin.list_offsets(
-                asked, isolation_level=isolation, request_timeout=_ASK_S
-            )
-            return {
-                (where.topic, where.partition): int(future.result(_ASK_S + 1.0).offset)
-                for where, future in futures.items()
-            }
+            try:
+                return self._ask(logs, isolation)
+            except KafkaException as error:
+                if error.args[0].code() not in _OUTDATED:
+                    raise
+                # An admin client asks whom it knew to lead, and does not look again by itself
+                # until what it knew has expired: for half a minute after a broker's restart.
+                for topic in {topic for topic, _ in logs}:
+                    self._admin.list_topics(topic, _ASK_S)
+                return self._ask(logs, isolation)
         except KafkaException as error:
             raise KafkaUnavailable(
                 f"Kafka does not say where logs end: {describe(error)}"
             ) from error
         except FutureTimeoutError as error:
             raise KafkaUnavailable("Kafka does not say in time where logs end") from error
+
+    def _ask(self, logs: Collection[Log], isolation: IsolationLevel) -> dict[Log, int]:
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(*log): latest for log in logs}
+        futures = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_ASK_S)
+        return {
+            (where.topic, where.partition): int(future.result(_ASK_S + 1.0).offset)
+            for where, future in futures.items()
+        }
