@@ -136,7 +136,7 @@ def test_a_write_ends_as_the_test_says(
     writer = MemoryPartitionWriter(kafka)
     writer.fence()
     kafka.faults.writes = [fault]
-    result = writer.write([target()], [(b"1,", [])], 7, 0)
+    result = writer.write([target()], [(b"1,", [], None)], 7, 0)
     assert (result.outcome, result.is_suspect) == (outcome, fault is WriteFault.SUSPECT)
     assert len(kafka.uncommitted("orders")) == 1
     assert len(kafka.committed("orders")) == len(kafka.committed(kafka.op_topic)) == is_visible

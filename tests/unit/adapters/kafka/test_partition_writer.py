@@ -162,7 +162,7 @@ class Bench:
 
     def write(self, *topics: str) -> WriteResult:
         targets = [TargetRecord(topic, 0, None, b"v", []) for topic in topics or ("orders",)]
-        return self.writer.write(targets, [(b"1,", [])], 5, 9)
+        return self.writer.write(targets, [(b"1,", [], None)], 5, 9)
 
 
 @pytest.fixture(autouse=True)
