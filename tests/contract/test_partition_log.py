@@ -323,7 +323,7 @@ def test_what_a_target_refuses_is_told_with_its_name_and_is_nobody_elses_trouble
     writer = world.writer()
     writer.fence()
     large = target(world, bytes(2 * SMALL_RECORD_BYTES_MAX), to=1)
-    result = writer.write([target(world, b"1"), large], [(b"1,", [])], 0, 0)
+    result = writer.write([target(world, b"1"), large], [StepRecord(b"1,", [])], 0, 0)
     assert set(result.refusing) <= {world.targets[1]}
     assert (result.closed, result.is_ours) == ({}, False)
 
@@ -337,7 +337,7 @@ def test_what_our_own_topics_refuse_is_our_own_trouble_and_no_record_is_blamed(
     writer = world.writer()
     writer.fence()
     copies = [TargetRecord(world.half_topic, 0, None, bytes(2_000), [])] if of == "half" else []
-    ops: list[tuple[bytes, KafkaHeaders]] = [(bytes(2_000), [])] if of == "op" else []
+    ops = [StepRecord(bytes(2_000), [])] if of == "op" else []
     result = writer.write([target(world, b"1"), *copies], ops, 0, 0)
     assert result.outcome is WriteOutcome.FAIL
     assert (set(result.refusing), result.poisoned, result.is_ours) == ({topic}, {}, True)

@@ -166,7 +166,7 @@ def test_a_late_commit_does_not_commit_the_next_kafka_transaction(
 
 def first_step(world: Proxied, writer: Any, held: HeldFrames) -> WriteResult:
     """Its first EndTxn is caught, and the repeated one answered."""
-    result: WriteResult = writer.write([target(world, b"first")], [(b"0,", [])], 1, 0)
+    result: WriteResult = writer.write([target(world, b"first")], [(b"0,", [], None)], 1, 0)
     print(f"is_suspect={result.is_suspect} {result.reason!r}")
     assert result.outcome is WriteOutcome.OK
     assert len(held.frames) == 1, "the first EndTxn was caught, the repeated one was answered"
@@ -192,7 +192,7 @@ def is_harmless(
 
     at_point("after_produce", release_and_die)
     with pytest.raises(ProcessDied):
-        writer.write([target(world, b"never committed")], [(b"1,", [])], 2, 0)
+        writer.write([target(world, b"never committed")], [(b"1,", [], None)], 2, 0)
     world.writer().fence()  # a successor, whose fence aborts what is open
     visible, watermark = world.values(), world.watermark()
     print(f"the broker said {said[0]} to the late EndTxn; visible {visible}, watermark {watermark}")
@@ -299,7 +299,7 @@ def test_a_late_abort_does_not_abort_the_next_kafka_transaction(
         said.append(let_go(held))
 
     at_point("after_produce", release)
-    result = writer.write([target(world, b"committed")], [(b"0,", [])], 1, 0)
+    result = writer.write([target(world, b"committed")], [(b"0,", [], None)], 1, 0)
     visible, watermark = world.values(), world.watermark()
     print(f"the broker said {said[0]} to the late EndTxn; visible {visible}, watermark {watermark}")
     assert result.outcome is WriteOutcome.OK
@@ -336,7 +336,7 @@ def test_late_watermarks_of_an_aborted_kafka_transaction_do_not_join_the_next_on
         held.wait_answered(DEADLINE_S)
 
     at_point("after_send_offsets", release)
-    result = writer.write([target(world, b"committed")], [(b"0,", [])], 1, 0)
+    result = writer.write([target(world, b"committed")], [(b"0,", [], None)], 1, 0)
     visible, watermark = world.values(), world.watermark()
     print(f"visible {visible}, watermark {watermark}")
     assert result.outcome is WriteOutcome.OK
@@ -355,12 +355,12 @@ def test_without_log_lines_the_statistics_find_a_repeated_end(
     writer: Any = world.writer()
     writer.fence()
     held = proxy.hold(ApiKey.END_TXN, reset_client=True)
-    result = writer.write([target(world, b"first")], [(b"0,", [])], 1, 0)
+    result = writer.write([target(world, b"first")], [(b"0,", [], None)], 1, 0)
     assert result.outcome is WriteOutcome.OK
     assert len(held.frames) == 1
     wait_until(writer.idle, DEADLINE_S, what="suspicion")
     print(writer._producer.suspicion.reason)
-    result = writer.write([target(world, b"second")], [(b"1,", [])], 2, 0)
+    result = writer.write([target(world, b"second")], [(b"1,", [], None)], 2, 0)
     assert result.outcome is WriteOutcome.FAIL, "a suspect producer is not used"
     writer.fence()
     assert let_go(held) in EPOCH_IS_OVER

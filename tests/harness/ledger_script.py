@@ -180,7 +180,9 @@ class LedgerScript:
     ) -> OpOffset:
         said = identity_of(name), resolution, covered_count, source
         several = hints if len(hints) > 1 else ()
-        return self._op(DecisionRead(*self._where(), *said, max(hints, default=-1), several))
+        return self._op(
+            DecisionRead(*self._where(), *said, max(hints, default=-1), half_hints=several)
+        )
 
     def _where(self) -> tuple[OpOffset, TimestampMs]:
         return OpOffset(self.next_op), TimestampMs(self.now_ms)

@@ -311,7 +311,6 @@ class KafkaWorld:
             self._config(),
             transactional_id=resumer_id(self._names.owner_group, partition),
             transaction_timeout_ms=15_000,
-            message_bytes_max=RECORD_BYTES_MAX,
         )
 
     def reader(self, partition: int = 0) -> PartitionReader:

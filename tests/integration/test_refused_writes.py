@@ -204,7 +204,7 @@ def test_a_right_of_our_own_that_is_revoked_blames_no_record(bootstrap: str, of:
     else:
         leave_reading_only(bootstrap, topic)
     try:
-        result = writer.write(records, [(b"0,", [])], 0, 0)
+        result = writer.write(records, [(b"0,", [], None)], 0, 0)
         print(result)
         assert result.outcome is not WriteOutcome.OK
         assert (result.is_ours, result.poisoned, result.refusing) == (True, {}, {})
