@@ -85,7 +85,7 @@ def test_defaults_are_what_the_public_contract_says() -> None:
         "owner.transaction_timeout_ms": 15_000,
         "owner.session_timeout_ms": 10_000,
         "ledger.horizon_s": 900,
-        "ledger.finished_max": 200_000,
+        "ledger.finished_max": 600_000,
         "visible.wait_s_max": 30.0,
         "drain.s_max": 10.0,
         "log.level": "info",
