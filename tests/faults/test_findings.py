@@ -15,7 +15,7 @@ _TESTS = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=[finding.what[:40] for finding in FINDINGS])
 def test_whatever_finds_it_exists(finding: Finding) -> None:
-    assert finding.tests or finding.scenarios
+    assert finding.tests, "each has a test at the lowest layer that can show it"
     for scenario in finding.scenarios:
         assert scenario in SCENARIOS
     for test in finding.tests:
@@ -24,7 +24,12 @@ def test_whatever_finds_it_exists(finding: Finding) -> None:
         assert re.search(
             rf"^\s*(async )?def {re.escape(name.partition('[')[0])}\(", text, re.MULTILINE
         ), test
-    assert finding.seeds or finding.tests, "how many runs a scenario took is to be said"
+    simulations = "".join(
+        path.read_text() for path in (_TESTS / "simulation").glob("test_*goes_red.py")
+    )
+    for mutation in finding.mutations:
+        assert f"\ndef {mutation}(" in simulations, mutation
+    assert bool(finding.runs) == bool(finding.scenarios), "how many runs a scenario took"
 
 
 def test_no_row_breaks_the_table() -> None:
