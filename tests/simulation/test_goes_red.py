@@ -15,6 +15,7 @@ import pytest
 
 from halfhitch.core import early, ledger
 from halfhitch.core.checks import Checks
+from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.finished import Finished
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.model import DecisionRead, Resolution
@@ -360,6 +361,11 @@ def an_answer_covers_what_its_question_knew(patch: Patch) -> None:
     patch.setattr(DecisionRead, "is_about_all", property(lambda self: False))
 
 
+def other_messages_of_an_id_collapse_into_the_first(patch: Patch) -> None:
+    """In silence, as if they were repeats of it."""
+    patch.setattr(Conflicts, "reused", lambda self, identity, half_offset: None)
+
+
 def a_giving_up_that_is_lost_is_not_repeated(patch: Patch) -> None:
     patch.setattr(Checks, "postpone", lambda self, transaction: None)
 
@@ -371,6 +377,7 @@ RULES = [
     redis_is_the_truth,
     what_can_be_read_is_taken_for_what_exists,
     an_answer_covers_what_its_question_knew,
+    other_messages_of_an_id_collapse_into_the_first,
 ]
 OTHERS = [
     value

@@ -169,16 +169,21 @@ class Accounts(Answers):
                 self._conflicts.withdraw(identity)
         transaction.move(Trigger.DONE_READ)
         memory, digests = self._finished.first_op_offset, self._finished.digests(identity)
-        # Judged so far by what seemed to be the first message; what is, the mark has told now.
-        self._conflicts.same_after_all(identity)
         firsts = dict(transaction.messages())
+        # What seemed to be the first message of an index was another one, as the mark tells now:
+        # then those that were judged by it are not. With the right one the judgement stands.
+        wrong = {
+            index
+            for index, known in enumerate(digests)
+            if known and transaction.digest_of(index) not in (0, known)
+        }
+        if wrong:
+            self._conflicts.same_after_all(identity)
         for index, half_offset in transaction.indexed_halves():
             if self._marks.holder(half_offset) is transaction:
                 mark = self._late.copy(identity, ending, index, half_offset, memory, digests)
                 self._marks.hand_over(half_offset, mark)
-                if firsts.get(index) == half_offset and not mark.says(
-                    index, transaction.digest_of(index)
-                ):
+                if index in wrong and firsts.get(index) == half_offset:
                     self._conflicts.reused(identity, half_offset)
 
     def _copied_before_us(self, event: DoneRead) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from halfhitch.core.model import (
     COPIED,
+    ConflictKind,
     DecisionRead,
     DoneRead,
     HalfRead,
@@ -72,6 +73,7 @@ class Story:
     forwarded: list[tuple[int, Any]] = field(default_factory=list)  # (index, record)
     parked: list[tuple[int, Any, Parked]] = field(default_factory=list)
     resumed: list[Resumed] = field(default_factory=list)
+    reused: set[int] = field(default_factory=set)  # halves of other messages, as on record
 
 
 class Account:
@@ -108,6 +110,8 @@ class Account:
                     story.decisions.append(event)
                 elif isinstance(event, DoneRead):
                     story.done.append(event)
+                elif event.kind is ConflictKind.REUSED:
+                    story.reused.update(event.half_offsets)
             if headers[0][1] == op_wire.TAG_NOTE:
                 (entry,) = msgspec.json.decode(headers[1][1][1:])
                 identity = ProducerGroup(entry[0]), TransactionId(entry[1])
@@ -190,6 +194,8 @@ def _judge_story(account: Account, story: Story, truth: Transaction) -> None:
                        for d in story.decisions)  # fmt: skip
     _judge_forwarded(story, truth, for_somebody=for_somebody)
     _judge_parked(account, story, truth)
+    missing = set(truth.reused) - story.reused
+    assert not missing, f"B1: {story.identity[1]} is used again, and {missing} are not on record"
     name = story.identity[1]
     for life in story.lives:
         is_last = life is story.lives[-1]

@@ -17,6 +17,7 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.digest import UNKNOWN, digest_of
 from halfhitch.wire.half import HalfRecord, Headers, system_headers
 from harness.simulation.cluster import HALF, OP, POISONED
 from harness.simulation.strangers import fresh_dice
@@ -52,6 +53,7 @@ class Transaction:
     unknown_answers: int = 0  # so many checks are answered with "cannot say yet"
     answers_twice: bool = False
     grows_slowly: bool = False  # its messages come in several requests
+    reused: list[int] = field(default_factory=list)  # halves of other messages under its id
     waits: bool = False  # its check waits for the local transaction instead of saying "not yet"
     half_offsets: list[int] = field(default_factory=list)
     handles: list[tuple[int, ...]] = field(default_factory=list)  # offsets, as checks name them
@@ -141,6 +143,8 @@ class Apps:
             index = dice.randrange(stored)
             late_ms = dice.randint(100, 200_000)
             after(late_ms, lambda: self._prepare(transaction, index, is_late=True))
+        if self._dice.random() < self._cluster.plan.reuses:
+            after(delay_ms + self._dice.randint(50, 100_000), lambda: self._reuse(transaction))
         transaction.known_ms = self._timeline.now_ms + delay_ms
         if transaction.seems_to_fail:
             self.decide(transaction, ROLLBACK, ResolutionSource.PRODUCER)
@@ -167,7 +171,7 @@ class Apps:
             self._timeline.count["jumped producers"] += 1
         record = HalfRecord(
             name, group, index, self._timeline.now_ms + jumped_ms, "i-1", message.topic,
-            immunity_s=transaction.immunity_s,
+            immunity_s=transaction.immunity_s, digest=self._digest(message),
         )  # fmt: skip
         headers = system_headers(record) + message.headers
         half_offset = self._cluster.append(HALF, message.key, message.value, headers)
@@ -175,6 +179,25 @@ class Apps:
             transaction.half_offsets.append(half_offset)
         self._timeline.count["halves"] += 1
         self._timeline.note("prepare {}.{} half {}", name, index, half_offset)
+
+    def _digest(self, message: Message) -> int:
+        """In a life without reuse records say nothing of themselves, as those of old releases."""
+        if not self._cluster.plan.reuses:
+            return UNKNOWN
+        return digest_of(message.topic, None, message.key, message.value, message.headers)
+
+    def _reuse(self, transaction: Transaction) -> None:
+        """Another message under the same id, taken by an instance that did not know better."""
+        first = transaction.messages[0]
+        other = Message(first.topic, first.key, b"another message", first.headers)
+        group, name = transaction.identity
+        record = HalfRecord(
+            name, group, 0, self._timeline.now_ms, "i-2", other.topic, digest=self._digest(other)
+        )
+        headers = system_headers(record) + other.headers
+        transaction.reused.append(self._cluster.append(HALF, other.key, other.value, headers))
+        self._timeline.count["ids used again"] += 1
+        self._timeline.note("{} is used again, half {}", name, transaction.reused[-1])
 
     def _end(self, transaction: Transaction) -> None:
         assert transaction.outcome is not None

@@ -52,6 +52,7 @@ class Plan:
     policy_of_topic: dict[str, str] = field(default_factory=dict)
     strangers: int = 0  # Kafka transactions of others that stay open for a while
     slow_adds: float = 0.0  # transactions whose messages come in several requests
+    reuses: float = 0.0  # transactions whose id is used again, for another message
     long_aways: bool = False  # a target that goes away is away for long
     dead_resumes: float = 0.0  # the process of whoever puts parked messages back dies
 
@@ -127,4 +128,5 @@ def with_others(plan: _P, dice: Random) -> _P:
     plan.slow_adds = dice.choice([0.0, 0.0, 0.6])
     plan.dead_resumes = dice.choice([0.0, 0.3])
     plan.long_aways = dice.random() < 0.5
+    plan.reuses = dice.choice([0.0, 0.0, 0.3])
     return plan

@@ -173,6 +173,17 @@ def test_a_successor_that_meets_the_other_message_first_learns_from_the_mark() -
     assert step.forwards == []
 
 
+def test_a_successor_that_sees_both_messages_and_then_the_first_ones_mark_forgets_nothing() -> None:
+    """The other one was stored after the mark, and the owner died before it was on record."""
+    it = LedgerScript()
+    first = it.half("T1", digest=FIRST)
+    other = it.half("T1", digest=OTHER)
+    it.done("T1", ROLLED_BACK, first, digests=(FIRST,))
+    step = it.carried_out()
+    assert on_record(step) == [("T1", 0, (other,))]
+    assert [mark.half_offsets for mark in step.done] == [[other]]
+
+
 # -- copies ----------------------------------------------------------------------------------------
 
 
