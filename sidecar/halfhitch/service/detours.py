@@ -260,7 +260,7 @@ class Detours:
         if self._doubt < _DOUBT_MAX or not targets:
             return False
         if len(set(self._forwarder.owners)) > 1:
-            self._forwarder.shrink(len(targets) // 2)
+            self._forwarder.halve(step)
             return not is_slow
         self._went_away(topics, result.reason, is_guess=True)
         return False  # it may be Kafka itself

@@ -232,6 +232,14 @@ class Forwarder:
         """The next step has no more messages than this; those after it grow again."""
         self.messages_max = max(1, min(self.messages_max, messages_max))
 
+    def halve(self, step: Step) -> None:
+        """The next step has the first half of these transactions, or the first one.
+
+        By transactions: half of the messages may be in the last of them, and nobody would leave.
+        """
+        half = step.transactions[: len(step.transactions) // 2]
+        self.shrink(sum(transaction.message_count for transaction in half))
+
     def refused(self, step: Step, targets: Sequence[TargetRecord], result: WriteResult) -> bool:
         """The step was aborted. True when the cause was found or is being closed in on.
 
@@ -251,7 +259,7 @@ class Forwarder:
                 found = True
             elif its or (topic not in topics and len(step.transactions) > 1):
                 # Whose it is will show; and the op topic may take the marks of fewer.
-                self.shrink(sum(t.message_count for t in step.transactions) // 2)
+                self.halve(step)
                 found = True
         return found
 

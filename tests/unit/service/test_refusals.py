@@ -89,6 +89,28 @@ def test_what_fails_at_once_and_unexplained_again_and_again_is_found_and_put_asi
     assert twin.values("points") == [b"T37"]
 
 
+@pytest.mark.parametrize("large_first", [True, False])
+@pytest.mark.parametrize("how", ["refused", "unexplained"])
+def test_a_small_transaction_and_a_large_one_are_told_apart(how: str, large_first: bool) -> None:
+    """Half of their messages are still both of them, for ever."""
+    twin = Twin()
+    owner = twin.working_owner()
+    names = ["large", "small"] if large_first else ["small", "large"]
+    for name in names:
+        topics = ("orders", "orders", "points") if name == "large" else ("points",)
+        put(twin, name, *topics, value=LARGE if name == "small" else b"fits")
+    if how == "refused":
+        twin.kafka.record_bytes_max["points"] = 1_000
+    else:
+        twin.kafka.faults.unexplained = {"points"}
+    turns(twin, owner, 20)
+    if how == "refused":
+        assert [value for value, _ in parked(twin)] == [LARGE]
+        assert twin.values("points") == [b"fits"]
+    else:
+        assert owner.waiting_by_topic["points"] == 2
+
+
 def test_who_is_fenced_again_and_again_blames_no_target() -> None:
     twin = Twin()
     owner = twin.working_owner()
