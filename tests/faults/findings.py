@@ -28,6 +28,8 @@ def _in(path: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{path}::test_{name}" for name in names)
 
 
+_LATE_COMMIT = "a_late_commit_is_harmless_however_often_the_link_broke_while_the_producer_was_made"
+
 FINDINGS: tuple[Finding, ...] = (
     Finding(
         "A takeover took the last stable offset for the end of the op log; with a resume of "
@@ -80,7 +82,7 @@ FINDINGS: tuple[Finding, ...] = (
         tests=(
             *_in(
                 "faults/test_end_txn_hold.py",
-                "a_late_commit_is_harmless_however_often_the_link_broke_while_the_producer_was_made",
+                _LATE_COMMIT,
             ),
             *_in(
                 "unit/adapters/kafka/test_guard.py",
