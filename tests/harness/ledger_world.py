@@ -259,9 +259,11 @@ class LedgerWorld:
 
     def renew(self, count: int) -> None:
         """The target is away for long: the first ones are appended anew with their decision."""
-        if self.plan(renewals=[t for t in self._aside if t.state is State.ASIDE][:count]):
+        chosen = [t for t in self._aside if t.state is State.ASIDE][:count]
+        if self.plan(renewals=chosen):
             self.commit()
             self.confirm()
+            self._aside = [t for t in self._aside if t not in chosen]  # ready once it is read
 
     def plan(
         self,

@@ -293,5 +293,6 @@ def test_a_wrong_token_is_told_and_the_stream_opens_once_it_is_right(
             door.desk.until(lambda desk: desk.links)
     finally:
         door.end()
-    assert [record.action for record in caplog.records] == ["check_stream_failed"]
+    actions = [record.action for record in caplog.records]
+    assert actions == ["http_unauthorized", "check_stream_failed"]
     assert "Half-Token" in caplog.text

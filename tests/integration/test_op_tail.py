@@ -10,7 +10,7 @@ import pytest
 from halfhitch.adapters.kafka import op_tail
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
-from halfhitch.core.model import DoneMark, Resolution, ResolutionSource
+from halfhitch.core.model import COPIED, DoneRead, Resolution, ResolutionSource
 from halfhitch.errors import TransactionGone
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from halfhitch.core.model import Identity
+    from halfhitch.wire.op import OpRead
 
 pytestmark = pytest.mark.kafka
 
@@ -68,8 +69,12 @@ class Waiting:
     def is_waited_for(self, partition: int) -> bool:
         return self.waits
 
-    def done(self, partition: int, marks: Sequence[DoneMark]) -> None:
-        self.told += [(partition, mark.identity[1], mark.ending) for mark in marks]
+    def read(self, partition: int, events: Sequence[OpRead]) -> None:
+        self.told += [
+            (partition, event.identity[1], event.ending)
+            for event in events
+            if isinstance(event, DoneRead) and event.ending != COPIED
+        ]
 
     def until_told(self, *names: str) -> None:
         wait_until(

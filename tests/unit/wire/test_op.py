@@ -151,7 +151,9 @@ def test_decisions_that_share_a_record_are_read_in_order_each_with_its_highest_h
     entries = [entry("T1", 2, 2), entry("T2", 1, 0), entry("T3", 1, 1)]
     read = events(op.write(b"c", entries, [17, 12, 30]))
     assert read == [
-        DecisionRead(5, 77, identity_of("T1"), Resolution.COMMIT, 2, PRODUCER, 17, (17, 12)),  # type: ignore[arg-type]
+        DecisionRead(
+            5, 77, identity_of("T1"), Resolution.COMMIT, 2, PRODUCER, 17, half_hints=(17, 12)
+        ),  # type: ignore[arg-type]
         DecisionRead(5, 77, identity_of("T2"), Resolution.COMMIT, 1, PRODUCER, -1),  # type: ignore[arg-type]
         DecisionRead(5, 77, identity_of("T3"), Resolution.COMMIT, 1, PRODUCER, 30),  # type: ignore[arg-type]
     ]
