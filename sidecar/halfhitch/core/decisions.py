@@ -29,13 +29,14 @@ _EXTENSIBLE: Final = (State.AWAITING, State.READY, State.ASIDE)
 class Decisions(Accounts):
     """Part of the ledger: decisions meet transactions."""
 
-    def _born_decided(self, transaction: Transaction, event: HalfRead) -> None:
+    def _born_decided(
+        self, transaction: Transaction, event: HalfRead, resolution: Resolution
+    ) -> None:
         """The half says so: it was put back so, or appended anew while a target was away."""
-        if event.born is not None:
-            self.checks.decided(transaction)
-            transaction.carries_decision = True
-            how = OpOffset(self._marks.op_position), event.stored_at_ms, None
-            self._decide(transaction, event.born, event.born_count, how)
+        self.checks.decided(transaction)
+        transaction.carries_decision = True
+        how = OpOffset(self._marks.op_position), event.stored_at_ms, None
+        self._decide(transaction, resolution, event.born_count, how)
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
         if event.resolution is _PARK and event.op_offset <= transaction.fence:

@@ -287,7 +287,7 @@ class Ledger(Decisions):
         if event.check_count:
             self.checks.found_copy(transaction, event.check_count, event.stored_at_ms)
         if event.born is not None:
-            self._born_decided(transaction, event)
+            self._born_decided(transaction, event, event.born)
         if self._early.count:
             for decision in self._early.take(event.identity):
                 if decision.resolution is not _PARK:  # that is said of what was read
@@ -309,7 +309,8 @@ class Ledger(Decisions):
         self._marks.half_read(event.half_offset, transaction)
         transaction.cover_what_follows()
         if event.born is not None and transaction.resolution is None:
-            self._born_decided(transaction, event)  # a replay that has seen an older copy too
+            # A replay that has seen an older copy, too.
+            self._born_decided(transaction, event, event.born)
         elif transaction.state is _AWAITING and transaction.is_whole:
             transaction.move(_COMPLETED)
             self.checks.completed(transaction)
