@@ -337,8 +337,7 @@ impl Front {
             }
         }
         let partition = write::partition(send.transaction_id, partition_count);
-        let digest =
-            digest_of(topic.kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+        let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
         if !taken.claim(&group.name, send.transaction_id, digest, found.now) {
             return None;
         }

@@ -257,8 +257,7 @@ fn read_half(
 ) -> Option<ReadHalf> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::SEND_V2)?;
     let send = read::send(&frame)?;
-    let digest =
-        digest::digest_of(kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+    let digest = digest::digest_of(kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
     let marker = write::marker(born_ms, instance, digest);
     let queue = send.queue_id.to_string();
     let headers = write::half_headers(&send, &marker, group_name, kafka_topic, &queue)
