@@ -284,7 +284,7 @@ class KafkaWorld:
         member = clients.member_consumer(
             self._config(),
             group=self._names.owner_group,
-            session_timeout_ms=10_000,
+            session_timeout_ms=60_000,  # as long it may not be polled
             group_instance_id=None,
         )
         member.subscribe([self.half_topic])
