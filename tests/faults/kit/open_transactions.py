@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from halfhitch.adapters.kafka.open_producers import Cursor
 from harness.kafka import admin_client
 
 if TYPE_CHECKING:
@@ -64,46 +65,10 @@ def _ask(host: str, port: int) -> list[KafkaTransactionListed]:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answer:
             (size_bytes,) = struct.unpack(">i", answer.read(4))
-            return list(_parse(_Cursor(answer.read(size_bytes))))
+            return list(_parse(Cursor(answer.read(size_bytes))))
 
 
-class _Cursor:
-    """Reads the compact forms of Kafka's protocol."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
-
-    def take(self, layout: str) -> int:
-        """A fixed-width number."""
-        (value,) = struct.unpack_from(layout, self._content, self._at)
-        self._at += struct.calcsize(layout)
-        return int(value)
-
-    def varint(self) -> int:
-        """An unsigned number of seven bits a byte."""
-        value = shift = 0
-        while True:
-            byte = self._content[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def text(self) -> str:
-        """A compact string: length + 1, then UTF-8."""
-        length = self.varint() - 1
-        self._at += length
-        return self._content[self._at - length : self._at].decode()
-
-    def tags(self) -> None:
-        """Tagged fields, passed over."""
-        for _ in range(self.varint()):
-            self.varint()
-            self._at += self.varint()
-
-
-def _parse(cursor: _Cursor) -> Iterator[KafkaTransactionListed]:
+def _parse(cursor: Cursor) -> Iterator[KafkaTransactionListed]:
     cursor.take(">i")  # correlation id
     cursor.tags()
     cursor.take(">i")  # throttle time
