@@ -3,7 +3,7 @@
 import pytest
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.ledger import Step
+from halfhitch.core.ledger import Ledger, Step
 from halfhitch.core.model import (
     GIVEN_UP,
     ROLLED_BACK,
@@ -407,3 +407,24 @@ def test_a_decision_of_long_before_is_not_noted_beside_what_was_given_up() -> No
     heir.tick()
     found = heir.plan()
     assert found is None or found.notes == []
+
+
+def test_a_replay_that_has_seen_the_older_copy_learns_the_decision_from_the_renewed_one() -> None:
+    """Its decision may lie below where the op log is read from: the halves carry it."""
+    ledger = Ledger(half_position=0, op_position=0, horizon_ms=900_000, finished_max=1_000)
+    where = TimestampMs(1), identity_of("T1"), 0, 7
+    ledger.half(HalfRead(HalfOffset(0), *where))
+    assert ledger.standing(identity_of("T1")) is Standing.PENDING
+    renewed = HalfRead(
+        HalfOffset(1),
+        *where,
+        first_stored_ms=1,
+        first_half_offset=0,
+        born=Resolution.COMMIT,
+        born_count=1,
+    )
+    ledger.half(renewed)
+    assert ledger.standing(identity_of("T1")) is Standing.COMMITTING
+    step = ledger.plan(message_count_max=10, bytes_max=1_000)
+    assert step is not None
+    assert (step.forwards, step.done[0].half_offsets) == ([[1]], [1, 0])

@@ -115,3 +115,18 @@ def test_messages_that_were_added_before_it_was_given_up_are_parked_with_it() ->
     reader.set_blind(blind=False)
     turn_until_idle(owner)
     assert sorted(twin.values("TRANS_CHECK_MAX_TIME_TOPIC")) == [b"order", b"points"]
+
+
+def test_a_commit_of_all_takes_in_what_comes_before_it_is_carried_out() -> None:
+    """Also behind a gap that is filled; a gap that stays ends what it covers."""
+    twin = Twin()
+    owner = twin.working_owner()
+    first = twin.half("T", index=0, value=b"0")
+    twin.commit("T", covered=1, hints=[first], source="check")
+    batch = owner._reader.read(0.0)
+    owner._feed.take(owner._working_ledger(), batch.half, batch.op)
+    for index in (2, 1, 4):
+        twin.half("T", index=index, value=b"%d" % index)
+    turn_until_idle(owner)
+    assert twin.values() == [b"0", b"1", b"2"]
+    assert [entry.kind.value for entry in dropped(twin)] == ["uncovered"]
