@@ -131,6 +131,7 @@ def _held(
         logs[:_LOGS_MAX],
         bootstrap=settings.kafka.bootstrap,
         options=settings.kafka.options.for_client("admin"),
+        always=internal,
     )
 
 

@@ -118,6 +118,7 @@ class HeldLogs:
         self._holding = Holding(after_s)
         self._known: dict[tuple[Log, int], OpenProducer] = {}
         self._told: set[Log] = set()
+        self.unseen: list[str] = []  # topics of which there was no answer at the last look
         self.troubles: list[str] = []
 
     async def run(self, monotonic_s: Callable[[], float]) -> None:
@@ -127,13 +128,12 @@ class HeldLogs:
             await asyncio.to_thread(lambda: self.look(monotonic_s()))
 
     def look(self, now_s: float) -> None:
-        """Blocks. No answer is no finding."""
+        """Blocks. No answer is no finding; `unseen` names what there was none of."""
         logs = self._logs()
         try:
-            # In this order: what is readable only grows, so nothing seems held that is not.
-            existing = self._ends.existing(logs)
-            readable = self._ends.readable(logs)
+            existing, readable = self._both_ends(logs)
         except KafkaUnavailable:
+            self.unseen = sorted({topic for topic, _ in logs})
             return
         held = self._holding.seen(existing, readable, now_s)[:_TOLD_MAX]
         counts = {
@@ -156,6 +156,30 @@ class HeldLogs:
             if one.log not in self._told:
                 logger.warning("%s", text, extra={"action": "log_held"})
         self._told = {one.log for one in held}
+
+    def _both_ends(self, logs: Collection[Log]) -> tuple[dict[Log, int], dict[Log, int]]:
+        """One target that is gone, or that we may not read, must not hide all the others."""
+        self.unseen = []
+        try:
+            return self._ends_of(logs)
+        except KafkaUnavailable:
+            existing: dict[Log, int] = {}
+            readable: dict[Log, int] = {}
+        for topic in dict.fromkeys(topic for topic, _ in logs):
+            try:
+                some = self._ends_of([log for log in logs if log[0] == topic])
+            except KafkaUnavailable:
+                if topic in self._always:
+                    raise  # then it is Kafka, and asking on would only take time
+                self.unseen.append(topic)
+            else:
+                existing.update(some[0])
+                readable.update(some[1])
+        return existing, readable
+
+    def _ends_of(self, logs: Collection[Log]) -> tuple[dict[Log, int], dict[Log, int]]:
+        # In this order: what is readable only grows, so nothing seems held that is not.
+        return self._ends.existing(logs), self._ends.readable(logs)
 
     @property
     def has_seen_some(self) -> bool:
@@ -187,6 +211,7 @@ def inspect_held(
     *,
     bootstrap: str,
     options: Mapping[str, str],
+    always: Collection[str] = (),
     after_s: float = 3.0,
 ) -> list[Finding]:
     """Whether somebody holds these logs now. Blocks; `after_s` is waited only if it seems so."""
@@ -194,7 +219,7 @@ def inspect_held(
         admin,
         LogEnds(admin),
         logs=lambda: logs,
-        always=(),
+        always=always,
         bootstrap=bootstrap,
         options=options,
         tell=lambda _: None,
@@ -209,4 +234,9 @@ def inspect_held(
         Finding("held logs", Severity.WARN, text, "Nothing behind it is seen until it ends.")
         for text in held.troubles
     ]
+    if held.unseen:
+        text = f"Kafka does not say where these logs end: {', '.join(held.unseen[:_TOLD_MAX])}."
+        found.append(
+            Finding("held logs", Severity.WARN, text, "Allow Describe, or run this again.")
+        )
     return found or [Finding("held logs", Severity.OK, "No Kafka transaction holds readers back.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from halfhitch.adapters.kafka import held_logs
 from halfhitch.adapters.kafka.held_logs import Held, HeldLogs, Holding, sentence
 from halfhitch.adapters.kafka.open_producers import NoAnswer, OpenProducer, parse, request
 from halfhitch.errors import KafkaUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 LOG = ("orders", 2)
 OTHER = ("op", 0)
@@ -52,13 +55,42 @@ class Ends:
         self.readable_now: dict[Any, int] = {LOG: 17, OTHER: 7}
         self.is_away = False
 
-    def existing(self, logs: object) -> dict[Any, int]:
-        if self.is_away:
+    def existing(self, logs: Collection[Any]) -> dict[Any, int]:
+        if self.is_away or any(topic == "gone" for topic, _ in logs):
             raise KafkaUnavailable("away")
-        return dict(self.existing_now)
+        return {log: self.existing_now[log] for log in logs}
 
-    def readable(self, logs: object) -> dict[Any, int]:
-        return dict(self.readable_now)
+    def readable(self, logs: Collection[Any]) -> dict[Any, int]:
+        return {log: self.readable_now[log] for log in logs}
+
+
+def looking(ends: Any, *logs: Any) -> HeldLogs:
+    admin: Any = SimpleNamespace(list_topics=lambda topic, wait_s: SimpleNamespace(topics={}))
+    return HeldLogs(
+        admin,
+        ends,
+        logs=lambda: logs,
+        always=["op"],
+        bootstrap="b1:9092",
+        options={},
+        tell=lambda _: None,
+    )
+
+
+def test_one_target_that_is_gone_does_not_hide_the_others() -> None:
+    held = looking(Ends(), OTHER, ("gone", 0), LOG)
+    held.look(0.0)
+    held.look(11.0)
+    assert [text.split(" can")[0] for text in held.troubles] == ["orders-2"]
+    assert held.unseen == ["gone"]
+
+
+def test_no_answer_is_told_and_is_not_taken_for_nothing() -> None:
+    ends = Ends()
+    ends.is_away = True
+    held = looking(ends, OTHER, LOG)
+    held.look(0.0)
+    assert (held.troubles, held.unseen) == ([], ["op", "orders"])
 
 
 def test_what_holds_is_told_once_measured_always_and_gone_when_it_ends(
