@@ -12,13 +12,13 @@ from confluent_kafka.admin import NewTopic
 
 from halfhitch.core.model import Resolution
 from halfhitch.embedded import EmbeddedKafka
-from halfhitch.engine import Engine, EngineOptions
-from halfhitch.observability.metrics import Metrics
-from halfhitch.service.api import OutgoingMessage, PartitionPhase
+from halfhitch.engine import Engine
+from halfhitch.service.api import OutgoingMessage
+from harness.bare_engine import running, until
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = pytest.mark.kafka
 
@@ -32,32 +32,6 @@ AWAY_COUNT = 30
 def brokers() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(brokers=3, short_lived=True, heap_mib=320) as cluster:
         yield cluster
-
-
-@asynccontextmanager
-async def running(bootstrap: str, prefix: str) -> AsyncIterator[Engine]:
-    engine = Engine(
-        EngineOptions(
-            bootstrap=bootstrap,
-            handle_keys=(b"k" * 32,),
-            topic_prefix=prefix,
-            partition_count=1,
-            create_topics=True,
-        ),
-        Metrics(),
-    )
-    await engine.start()
-    try:
-        await until(lambda: [p.phase for p in engine.partitions()] == [PartitionPhase.WORKING])
-        yield engine
-    finally:
-        await engine.stop()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not holds():
-            await asyncio.sleep(0.05)
 
 
 def create_on(bootstrap: str, name: str, broker_id: int) -> None:
@@ -88,7 +62,7 @@ async def with_a_victim(brokers: EmbeddedKafka) -> AsyncIterator[tuple[Engine, i
     """Kafka spreads leaders by chance: topics are made until a broker is free."""
     for _ in range(20):
         prefix = fresh_name("p") + "."
-        async with running(brokers.bootstrap, prefix) as engine:
+        async with running(brokers.bootstrap, prefix, deadline_s=DEADLINE_S) as engine:
             victim = pick_victim(brokers, prefix)
             if victim is not None:
                 yield engine, victim
@@ -110,7 +84,7 @@ async def others_go_on(engine: Engine, topic: str, values: list[bytes], for_s: f
         value = b"%d" % len(values)
         async with asyncio.timeout(DEADLINE_S):
             await commit(engine, topic, value, wait_visible=False)
-            await until(lambda: engine.partitions()[0].decided_count <= AWAY_COUNT)
+            await until(lambda: engine.partitions()[0].decided_count <= AWAY_COUNT, DEADLINE_S)
         values.append(value)
         longest_s = max(longest_s, time.monotonic() - began_s)
         await asyncio.sleep(0.05)
@@ -139,7 +113,7 @@ async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
         finally:
             (brokers.restart_broker if how == "killed" else brokers.resume_broker)(victim)
         began_s = time.monotonic()
-        await until(lambda: engine.partitions()[0].decided_count == 0)
+        await until(lambda: engine.partitions()[0].decided_count == 0, DEADLINE_S)
         print(f"{how}: all of them appeared {time.monotonic() - began_s:.1f} s after it was back")
         assert engine.partitions()[0].waiting_by_topic == {}
     assert longest_s < OTHERS_DELAYED_MAX_S

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,17 +19,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from halfhitch.adapters.kafka.admin import unwritable
 from halfhitch.core.model import Resolution
 from halfhitch.embedded import EmbeddedKafka
-from halfhitch.engine import Engine, EngineOptions
+from halfhitch.engine import Engine
 from halfhitch.errors import TransactionParked
-from halfhitch.observability.metrics import Metrics
 from halfhitch.ports import TargetRecord, WriteOutcome
-from halfhitch.service.api import OutgoingMessage, PartitionPhase
+from halfhitch.service.api import OutgoingMessage
 from halfhitch.wire.parked import Parked, read_parked
+from harness.bare_engine import running, until
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, wait_until
 from harness.worlds import KafkaWorld
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.kafka
 
@@ -47,32 +46,6 @@ SECONDS_MAX = 10.0
 def bootstrap() -> Iterator[str]:
     with EmbeddedKafka(short_lived=True, properties=AUTHORIZER) as cluster:
         yield cluster.bootstrap
-
-
-@asynccontextmanager
-async def running(bootstrap: str, prefix: str) -> AsyncIterator[Engine]:
-    engine = Engine(
-        EngineOptions(
-            bootstrap=bootstrap,
-            handle_keys=(b"k" * 32,),
-            topic_prefix=prefix,
-            partition_count=1,
-            create_topics=True,
-        ),
-        Metrics(),
-    )
-    await engine.start()
-    try:
-        await until(lambda: [p.phase for p in engine.partitions()] == [PartitionPhase.WORKING])
-        yield engine
-    finally:
-        await engine.stop()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not holds():
-            await asyncio.sleep(0.05)
 
 
 def _right(topic: str, operation: AclOperation) -> AclBinding:
@@ -141,7 +114,7 @@ async def test_a_revoked_right_to_write_stops_nobody_else_though_the_topic_can_b
 ) -> None:
     good, bad, prefix = fresh_name("good"), fresh_name("bad"), fresh_name("p") + "."
     create_topics(bootstrap, {good: 1, bad: 1})
-    async with running(bootstrap, prefix) as engine:
+    async with running(bootstrap, prefix, deadline_s=DEADLINE_S) as engine:
         fine = [await prepare(engine, (good, b"%d" % n)) for n in range(10)]
         both = await prepare(engine, (good, b"torn?"), (bad, b"refused"))
         leave_reading_only(bootstrap, bad)
@@ -167,7 +140,7 @@ async def test_a_revoked_right_to_park_holds_back_what_must_be_parked_and_is_sho
     good, bad, prefix = fresh_name("good"), fresh_name("bad"), fresh_name("p") + "."
     parked_topic = prefix + "TRANS_CHECK_MAX_TIME_TOPIC"
     create_topics(bootstrap, {good: 1, bad: 1})
-    async with running(bootstrap, prefix) as engine:
+    async with running(bootstrap, prefix, deadline_s=DEADLINE_S) as engine:
         doomed = await prepare(engine, (bad, b"refused"))
         fine = [await prepare(engine, (good, b"%d" % n)) for n in range(2)]
         leave_reading_only(bootstrap, bad)
@@ -175,7 +148,9 @@ async def test_a_revoked_right_to_park_holds_back_what_must_be_parked_and_is_sho
         began_s = time.monotonic()
         await commit(engine, doomed, wait_visible=False)
         await commit(engine, fine[0])
-        await until(lambda: engine.partitions()[0].waiting_by_topic == {parked_topic: 1})
+        await until(
+            lambda: engine.partitions()[0].waiting_by_topic == {parked_topic: 1}, DEADLINE_S
+        )
         await commit(engine, fine[1])
         took_s = time.monotonic() - began_s
         reasons = engine.degraded_reasons()
@@ -183,7 +158,7 @@ async def test_a_revoked_right_to_park_holds_back_what_must_be_parked_and_is_sho
         assert took_s < SECONDS_MAX
         assert any(parked_topic in reason and "give it the right" in reason for reason in reasons)
         give_back(bootstrap, parked_topic)
-        await until(lambda: engine.partitions()[0].decided_count == 0)
+        await until(lambda: engine.partitions()[0].decided_count == 0, DEADLINE_S)
         assert engine.degraded_reasons() == []
     assert values(bootstrap, good) == [b"0", b"1"]
     assert [value for value, _ in parked_of(bootstrap, prefix)] == [b"refused"]
