@@ -188,8 +188,7 @@ class Engine:
     def _make_intake(self) -> Intake:
         intake = Intake(self._options.intake_limits)
         self._board = KafkaBurdenBoard(
-            self._clients.bounds_reader,
-            self._admin,
+            self._clients.bounds_client,
             group=self._names.bounds_group,
             half_topic=self._names.half,
         )

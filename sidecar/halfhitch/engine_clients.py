@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import clients
+from halfhitch.adapters.kafka.burden_board import OnCommit
 from halfhitch.adapters.kafka.topics import RECORD_OVERHEAD_BYTES, InternalTopics
 from halfhitch.engine_options import EngineOptions
 from halfhitch.service.decisions import DecisionLog
@@ -42,10 +43,10 @@ class EngineClients:
         config = self._config(self._options.consumer_options)
         return clients.log_consumer(config, group=self._names.owner_group)
 
-    def bounds_reader(self) -> Consumer:
-        """Asks for what is stored under the group by which owners tell what they do not take."""
+    def bounds_client(self, on_commit: OnCommit) -> Consumer:
+        """Stores and asks under the group by which owners tell what they do not take."""
         config = self._config(self._options.consumer_options)
-        return clients.log_consumer(config, group=self._names.bounds_group)
+        return clients.log_consumer(config, group=self._names.bounds_group, on_commit=on_commit)
 
     def member(self) -> Consumer:
         """Joins the owners' group."""

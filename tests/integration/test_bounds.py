@@ -23,7 +23,7 @@ from harness.check_site import CheckSite
 from harness.check_witness import PLANS
 from harness.checkers import Fate
 from harness.engines import PARTITION_COUNT, until
-from harness.kafka import admin_client, create_topics, fresh_name
+from harness.kafka import create_topics, fresh_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -196,8 +196,7 @@ class Boards:
         options = {"bootstrap.servers": self.bootstrap, "group.id": self.group}
         self.made.append(
             KafkaBurdenBoard(
-                lambda: Consumer(options),
-                admin_client(self.bootstrap),
+                lambda on_commit: Consumer({**options, "on_commit": on_commit}),
                 group=self.group,
                 half_topic=self.topic,
                 now_s=lambda: self.now_s,

@@ -99,7 +99,7 @@ async def test_a_topic_that_was_created_anew_while_all_were_stopped_is_not_taken
     # As it says: both anew, accept, start.
     positions.recreate(site, *site.names.all[:2])
     assert "created anew" in await refusal(site)
-    topology.accept(admin_client(site.bootstrap), site.names)
+    topology.accept(admin_client(site.bootstrap), positions.stored_offsets(site), site.names)
     async with site.engine() as engine:
         await site.run(engine, site.pair("T2"), Fate.COMMITTED, wait_visible=True)
         await site.until_faultless()
@@ -131,7 +131,7 @@ async def test_partitions_that_were_added_while_all_were_stopped_are_refused_unt
     assert f"has {count} partitions, but had {PARTITION_COUNT}" in told
     assert "topics init --accept" in told
     assert told in [finding.sentence for finding in doctor(site)]
-    topology.accept(admin_client(site.bootstrap), site.names)
+    topology.accept(admin_client(site.bootstrap), positions.stored_offsets(site), site.names)
     async with site.engine(working=count) as engine:
         await site.run(engine, site.pair("T2"), Fate.COMMITTED, wait_visible=True)
         await site.until_faultless()
@@ -163,8 +163,10 @@ async def test_an_engine_with_topics_as_they_were_accepts_only_while_it_is_stopp
 ) -> None:
     await used(site)
     async with site.engine():
-        with pytest.raises(TopologyError, match="stop every"):
-            topology.accept(admin_client(site.bootstrap), site.names)
+        with pytest.raises(TopologyError, match="Stop every sidecar"):
+            topology.accept(
+                admin_client(site.bootstrap), positions.stored_offsets(site), site.names
+            )
 
 
 async def test_settings_that_are_changed_later_are_told_and_told_when_they_are_mended(

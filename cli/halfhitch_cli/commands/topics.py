@@ -60,7 +60,7 @@ def init(
             message_bytes_max=settings.messages.bytes_max,
         )
         if accept:
-            topology.accept(kafka.client, names)
+            topology.accept(kafka.client, kafka.stored_offsets(names.owner_group), names)
     data = {
         "topics": list(names.all),
         "created": list(ensured.created),

@@ -7,6 +7,10 @@ the burden has. So no clocks are compared, and nothing needs to be taken back.
 
 Kafka and not Redis, for a bound must hold without Redis too. As long as no bound is reached owners
 write nothing, and the others ask one question a second.
+
+A consumer that joins nothing writes and reads. The admin client must not: whatever it asks a
+group's coordinator ends the whole process when the coordinator answers after the time is over
+(adapters/kafka/stored.py).
 """
 
 import threading
@@ -15,16 +19,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.admin import answer, refused
+from halfhitch.errors import KafkaUnavailable
 from halfhitch.wire import burden as wire
 from halfhitch.wire.burden import Burden
 
 _WAIT_S: Final = 2.0
 #: Told once a second, and asked as often.
 BELIEVED_S: Final = 6.0
+#: What the client has to say is heard between two looks.
+_LOOK_S: Final = 0.02
+
+#: Told by a consumer when a commit has been answered: the error of all of it, and each place.
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class KafkaBurdenBoard:
@@ -32,8 +41,7 @@ class KafkaBurdenBoard:
 
     def __init__(
         self,
-        make_consumer: Callable[[], Consumer],
-        admin: AdminClient,
+        make_consumer: Callable[[OnCommit], Consumer],
         *,
         group: str,
         half_topic: str,
@@ -41,11 +49,13 @@ class KafkaBurdenBoard:
     ) -> None:
         """`make_consumer`: of this group; it joins nothing."""
         self._make_consumer = make_consumer
-        self._admin = admin
         self._group = group
         self._half_topic = half_topic
         self._now_s = now_s
         self._consumer: Consumer | None = None
+        # Of the commit that is under way: its number, and what was answered.
+        self._told_number = 0
+        self._told: Future[list[TopicPartition]] | None = None
         self._lock = threading.Lock()
         self._is_closed = False
         # Of each half partition: what was found last, and when it became so. What is found first
@@ -74,19 +84,44 @@ class KafkaBurdenBoard:
             TopicPartition(self._half_topic, partition, number, metadata=wire.write(burden))
             for partition, burden in own.items()
         ]
-        request = ConsumerGroupTopicPartitions(self._group, places)
-        (future,) = self._admin.alter_consumer_group_offsets(
-            [request], request_timeout=_WAIT_S
-        ).values()
         action = f"tell under the group {self._group} what is not taken"
-        for stored in answer(future, _WAIT_S, action).topic_partitions:
+        told: Future[list[TopicPartition]] = Future()
+        self._told = told
+        self._told_number = number
+        consumer = self._client()
+        give_up_s = time.monotonic() + _WAIT_S
+        try:
+            # One that waits would wait for as long as a session lasts when no coordinator is there.
+            consumer.commit(offsets=places, asynchronous=True)
+            while not told.done():
+                if time.monotonic() > give_up_s:
+                    raise KafkaUnavailable(
+                        f"Could not {action}: Kafka did not answer within {_WAIT_S:g} s."
+                    )
+                consumer.poll(_LOOK_S)
+        except KafkaException as error:
+            told.set_exception(error)
+        for stored in answer(told, _WAIT_S, action):
             if stored.error is not None:
                 raise refused(stored.error, action)
 
+    def _heard_of_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        """Of the consumer. An earlier commit's answer may come late."""
+        told = self._told
+        if told is None or told.done() or any(each.offset != self._told_number for each in places):
+            return
+        if error is not None:
+            told.set_exception(KafkaException(error))
+        else:
+            told.set_result(places)
+
+    def _client(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = self._make_consumer(self._heard_of_commit)
+        return self._consumer
+
     def _hear(self, others: Sequence[int]) -> Mapping[int, Burden]:
-        consumer = self._consumer
-        if consumer is None:
-            consumer = self._consumer = self._make_consumer()
+        consumer = self._client()
         consumer.poll(0)  # what the client has to say besides must not pile up
         asked: Future[Any] = Future()
         try:

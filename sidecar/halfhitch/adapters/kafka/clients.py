@@ -6,7 +6,7 @@ fixes is fixed and wins over them.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
@@ -180,11 +180,14 @@ JUDGING: Final[Mapping[str, Any]] = {
 }
 
 
-def log_consumer(common: Config, *, group: str) -> Consumer:
+def log_consumer(
+    common: Config, *, group: str, on_commit: Callable[..., None] | None = None
+) -> Consumer:
     """Reads half and op records by hand-made assignment; never joins the group, never commits.
 
-    It carries the group's name only to read its committed offsets: with read_committed that asks
-    for stable offsets. A position that is gone from the log is an error, never a silent jump.
+    But who stores something under the group is told by `on_commit` what came of it. It carries the
+    group's name only to read its committed offsets: with read_committed that asks for stable
+    offsets. A position that is gone from the log is an error, never a silent jump.
     """
     return Consumer(
         {
@@ -199,6 +202,7 @@ def log_consumer(common: Config, *, group: str) -> Consumer:
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 8_192,
             "fetch.error.backoff.ms": 100,
+            **({} if on_commit is None else {"on_commit": on_commit}),
         },
         logger=logger,
     )

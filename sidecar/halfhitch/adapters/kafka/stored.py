@@ -1,8 +1,11 @@
-"""Offsets that a group has stored, asked for without the admin client.
+"""Offsets that a group has stored, asked for and written without the admin client.
 
-`AdminClient.list_consumer_group_offsets` ends the whole process: by a null pointer when the group's
-coordinator has moved (librdkafka#5040), by a failed assertion after it has timed out. A consumer
-asks the same, safely; it subscribes to nothing, so it joins no group.
+What the admin client asks a group's coordinator can end the whole process.
+`list_consumer_group_offsets` did so by a null pointer when the coordinator had moved
+(librdkafka#5040); and whatever it asks a coordinator by a failed assertion (`eonce->refcnt > 0` in
+`rd_kafka_admin_coord_response_parse`) or memory that is given back twice, when the answer comes
+after the request's time is over. A consumer does the same safely; it subscribes to nothing, so it
+joins no group.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from halfhitch.adapters.kafka.admin import answer
+from halfhitch.adapters.kafka.admin import answer, refused
 
 
 class StoredOffsets:
@@ -38,3 +41,20 @@ class StoredOffsets:
             consumer.close()
         found: list[TopicPartition] = answer(asked, wait_s, action)
         return [place for place in found if place.error is None]
+
+    def keep(self, places: Sequence[TopicPartition], action: str) -> None:
+        """Store offset and metadata of each place; waits for a session's time at most.
+
+        Raises what `of` raises, and KafkaUnavailable when the group has members.
+        """
+        stored: Future[Any] = Future()
+        consumer = self._make_consumer()
+        try:
+            stored.set_result(consumer.commit(offsets=list(places), asynchronous=False))
+        except Exception as error:  # noqa: BLE001 - `answer` raises it again, as ours if it can
+            stored.set_exception(error)
+        finally:
+            consumer.close()
+        for place in answer(stored, 0.0, action):
+            if place.error is not None:
+                raise refused(place.error, action)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     KafkaError,
     TopicCollection,
     TopicPartition,
@@ -25,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_checks import InternalTopics
-from halfhitch.errors import ConfigurationError, TopologyError
+from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
 
 _VERSION: Final = "1"
 
@@ -110,17 +109,19 @@ def remembered(
     return Topology.parse(found[0].metadata) if found else None
 
 
-def accept(admin: AdminClient, names: InternalTopics, *, wait_s: float = 30.0) -> Topology:
+def accept(
+    admin: AdminClient,
+    stored_offsets: StoredOffsets,
+    names: InternalTopics,
+    *,
+    wait_s: float = 30.0,
+) -> Topology:
     """Take the topics as they are from now on; refused by Kafka while a sidecar is running."""
     now = look(admin, names, wait_s=wait_s)
-    request = ConsumerGroupTopicPartitions(names.owner_group, [place(names, now)])
-    (future,) = admin.alter_consumer_group_offsets([request], request_timeout=wait_s).values()
-    for stored in answer(future, wait_s, "remember what the topics are").topic_partitions:
-        if stored.error is not None:
-            raise TopologyError(
-                f"Could not remember what the topics are: {stored.error.str()}; stop every "
-                "sidecar before this."
-            )
+    try:
+        stored_offsets.keep([place(names, now)], "remember what the topics are")
+    except KafkaUnavailable as error:
+        raise TopologyError(f"{error.message} Stop every sidecar before this.") from error
     return now
 
 
