@@ -45,8 +45,10 @@ class RecordingTransaction:
     def commit(self) -> None:
         self.ends.append("commit")
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        assert kind is not None
+    def assert_can_commit(self) -> None:
+        assert self.ends == []
+
+    def drop(self, error: BaseException) -> None:
         self.ends.append("rollback")
 
 

@@ -40,6 +40,12 @@ def driven(shell: str, group: str, address: str, **options: Any) -> Iterator[Any
         loop.close()
 
 
+async def _result(found: Any, args: Any, options: Any) -> Any:
+    """Called in the loop, where programs call it."""
+    result = found(*args, **options)
+    return await result if inspect.isawaitable(result) else result
+
+
 class _Blocking:
     def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._inner = inner
@@ -54,9 +60,7 @@ class _Blocking:
             return found
 
         def call(*args: Any, **options: Any) -> Any:
-            result = found(*args, **options)
-            if inspect.isawaitable(result):
-                result = self._wait(result)
+            result = self._wait(_result(found, args, options))
             return _Blocking(result, self._loop) if isinstance(result, AsyncTransaction) else result
 
         return call

@@ -19,7 +19,6 @@ on. No I/O of its own.
 """
 
 from enum import Enum
-from types import TracebackType
 from typing import Protocol
 
 from halfhitch.barrier.errors import (
@@ -57,13 +56,8 @@ class Messages(Protocol):
     def commit(self) -> object:
         """Let the messages be seen."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> object:
-        """Left by an exception: drop them, as a courtesy that must not take long."""
+    def drop(self, error: BaseException) -> None:
+        """The local transaction surely has not committed: a courtesy that must not take long."""
 
 
 class Failure(Enum):
@@ -111,7 +105,7 @@ def fail(local: LocalWork, messages: Messages, error: BaseException, failure: Fa
     if state is LocalTransactionState.COMMIT:
         messages.commit()
     elif state is LocalTransactionState.ROLLBACK:
-        messages.__exit__(type(error), error, error.__traceback__)
+        messages.drop(error)
     return is_done(state, messages.id, error, failure)
 
 

@@ -152,7 +152,7 @@ class AsyncBarrier:
         if state is LocalTransactionState.COMMIT:
             await tx.commit()
         elif state is LocalTransactionState.ROLLBACK:
-            await tx.__aexit__(type(error), error, error.__traceback__)
+            await tx.drop(error)
         return is_done(state, tx.id, error, failure)
 
     async def _ask(self, question: Question) -> LocalTransactionState:

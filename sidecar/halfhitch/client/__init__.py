@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SidecarUnavailable,
         TransactionDoomed,
         TransactionEnded,
+        TransactionMisused,
     )
     from halfhitch.client.sync import Transaction, TransactionProducer
     from halfhitch.client.values import (
@@ -57,6 +58,7 @@ __all__ = [
     "TransactionDoomed",
     "TransactionEnded",
     "TransactionListener",
+    "TransactionMisused",
     "TransactionProducer",
     "TransactionView",
 ]
@@ -72,6 +74,7 @@ _HOME = {
     "Transaction": "sync",
     "TransactionDoomed": "errors",
     "TransactionEnded": "errors",
+    "TransactionMisused": "errors",
     "TransactionProducer": "sync",
 }
 

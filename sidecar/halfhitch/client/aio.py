@@ -5,8 +5,9 @@ producer (`calls`, `retries`, `conversation`).
 """
 
 import asyncio
+import sys
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,14 +18,16 @@ from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
+    Leaving,
     check_limits,
+    check_on_error,
     failed_result,
     no_check,
     note_failed_rollback,
     require_listener,
     result_of,
 )
-from halfhitch.client.errors import TransactionDoomed
+from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.values import (
@@ -34,6 +37,7 @@ from halfhitch.client.values import (
     Headers,
     LocalTransactionState,
     Message,
+    OnError,
     Prepared,
     SendResult,
     TransactionView,
@@ -71,9 +75,11 @@ class AsyncTransactionProducer:
         answers_checks: bool = True,
         check_workers: int = 8,
         connections_max: int = 32,
+        on_error: OnError | None = None,
         pacing: Pacing = REAL_PACING,
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
+        check_on_error(on_error)
         found = find_address(address)
         self.group = group
         self.address = found.text
@@ -84,6 +90,8 @@ class AsyncTransactionProducer:
         self._pool = ConnectionPool(found, connections_max)
         self._caller = Caller(self._pool, found, deadline_s, pacing)
         self._check = check or _check_of(listener)
+        # Without a check nobody may ever answer: see "An exception in a block" in DESIGN.md.
+        self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
         self._checks_wait_for_loop = self._check is not None and answers_checks
@@ -94,14 +102,28 @@ class AsyncTransactionProducer:
                 pass  # with the first use
 
     def transaction(
-        self, transaction_id: str | None = None, *, immunity_s: int | None = None
+        self,
+        transaction_id: str | None = None,
+        *,
+        immunity_s: int | None = None,
+        on_error: OnError | None = None,
     ) -> "AsyncTransaction":
-        """A transaction for an `async with` block: leaving it commits, an exception rolls back.
+        """A transaction for an `async with` block: leaving it commits, by `return` and `break` too.
 
-        Nothing is stored until the first message. No check-back comes before `immunity_s`.
+        The local commit is the last thing in the block: what comes after it may fail, and only
+        when the block ends well do the messages follow. What an exception does, `on_error` says
+        (see the class). Nothing is stored until the first message. No check-back comes before
+        `immunity_s`. Blocks may stand inside one another: they are independent transactions.
         """
-        chosen = transaction_id or new_transaction_id()
-        return AsyncTransaction(self, Conversation(self._calls, chosen, immunity_s))
+        check_on_error(on_error)
+        talk = Conversation(
+            self._calls,
+            transaction_id or new_transaction_id(),
+            immunity_s,
+            on_error or self._on_error,
+            has_check=self._check is not None,
+        )
+        return AsyncTransaction(self, talk)
 
     async def send_message_in_transaction(
         self, message: Message, arg: Any = None, *, immunity_s: int | None = None
@@ -170,6 +192,10 @@ class AsyncTransactionProducer:
         if self._checks_wait_for_loop:
             self._start_checks(asyncio.get_running_loop())
         return await self._caller.perform(call, at_most_s)
+
+    def check_open(self) -> None:
+        """Raises ProducerClosed. For this package."""
+        self._pool.check_open()
 
     async def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
@@ -267,13 +293,16 @@ def _check_of(
 class AsyncTransaction:
     """One transaction; made by `AsyncTransactionProducer.transaction()`.
 
-    Its methods may be called from several tasks; they take turns.
+    Its methods may be called from several tasks of one loop; they take turns. What they return
+    must be awaited: at the end of the block a call without `await` is TransactionDoomed, and
+    nothing is committed.
     """
 
     def __init__(self, producer: AsyncTransactionProducer, conversation: Conversation) -> None:
         self._producer = producer
         self._talk = conversation
         self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def id(self) -> str:
@@ -285,48 +314,116 @@ class AsyncTransaction:
         """What ends this transaction from anywhere; None before the first message is stored."""
         return self._talk.handle
 
-    async def send(
+    def send(
         self,
         topic: str,
         value: bytes | str | None,
         key: bytes | str | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Store one message, invisible, on all in-sync replicas before this returns."""
-        await self.prepare([Message(topic, value, key, headers, partition)])
+        messages = [Message(topic, value, key, headers, partition)]
+        return self._counted("tx.send", lambda: self._prepare(messages))
 
-    async def prepare(self, messages: Sequence[Message]) -> None:
+    def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
         """Store several messages in one request."""
+        return self._counted("tx.prepare", lambda: self._prepare(messages))
+
+    def commit(self, *, wait_visible: bool = False) -> Coroutine[Any, Any, Ended]:
+        """Make the messages visible, before the block ends. May be repeated."""
+        return self._counted("tx.commit", lambda: self._commit(wait_visible=wait_visible))
+
+    def rollback(self) -> Coroutine[Any, Any, Ended]:
+        """Drop the messages, before the block ends. May be repeated."""
+        return self._counted("tx.rollback", lambda: self._roll_back(inf))
+
+    def assert_can_commit(self) -> None:
+        """See `Transaction.assert_can_commit`; not awaited, so it cannot be forgotten half-way.
+
+        A message that is still on its way counts as one that was not sent.
+        """
+        self._require_usable()
+        self._talk.assert_can_commit()
+        if self._lock.locked():
+            raise TransactionDoomed(
+                f"a message of transaction {self.id} is still on its way, and may fail: await it"
+                " before the local commit"
+            )
+
+    async def drop(self, error: BaseException) -> None:
+        """See `Transaction.drop`."""
+        if not self._talk.wants_end():
+            return
+        try:
+            await self._roll_back(LEAVING_DEADLINE_S)
+        except HalfHitchError as failed:
+            note_failed_rollback(error, failed)
+
+    async def _prepare(self, messages: Sequence[Message]) -> None:
+        self._require_usable()
         async with self._lock:
             call = self._talk.next_send(messages)
             try:
                 prepared = await self._producer.perform(call)
-            except BaseException:
-                self._talk.send_failed()
+            except BaseException as error:
+                self._talk.send_failed(error)
                 raise
             self._talk.sent(prepared)
 
-    async def commit(self, *, wait_visible: bool = False) -> Ended:
-        """Make the messages visible, before the block ends. May be repeated."""
+    async def _commit(self, *, wait_visible: bool) -> Ended:
+        self._require_usable()
         async with self._lock:
             call = self._talk.next_commit(wait_visible=wait_visible)
             if call is None:
                 return self._talk.nothing_to_end(Operation.COMMIT)
             return await self._producer.perform(call)
 
-    async def rollback(self) -> Ended:
-        """Drop the messages, before the block ends. May be repeated."""
-        return await self._roll_back(inf)
-
     async def _roll_back(self, at_most_s: float) -> Ended:
+        self._require_usable()
         async with self._lock:
             call = self._talk.next_rollback()
             if call is None:
                 return self._talk.nothing_to_end(Operation.ROLLBACK)
             return await self._producer.perform(call, at_most_s)
 
+    def _counted(
+        self, what: str, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """A real coroutine, fit for create_task; the block knows whether it was begun."""
+        caller = sys._getframe(2)  # noqa: SLF001 - the cheap way; two: the program's own line
+        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        talk = self._talk
+
+        async def counted() -> T:
+            talk.awaited(mark)
+            return await work()
+
+        promise = counted()
+        mark = talk.called(f"{what} ({place})", promise.close)
+        return promise
+
+    def _require_usable(self) -> None:
+        self._talk.require_process()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if self._loop is None:
+            self._loop = loop
+        if loop is None or self._loop is not loop:
+            raise TransactionMisused(
+                f"transaction {self.id} is used outside the event loop that it was begun in, and"
+                " its connections belong to that one: make a producer and a transaction in the"
+                " loop that uses them"
+            )
+        try:
+            self._producer.check_open()
+        except ProducerClosed:
+            raise ProducerClosed(self.id) from None
+
     async def __aenter__(self) -> Self:
+        self._require_usable()
         self._talk.enter()
         return self
 
@@ -336,19 +433,16 @@ class AsyncTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._talk.wants_rollback():
-            return  # ended inside the block
-        if error is None:
+        if error is None and self._talk.has_unawaited:
+            await asyncio.sleep(0)  # tasks that were made of them begin now
+        self._talk.forget_unawaited()
+        leaving = self._talk.leave(error)
+        if leaving is Leaving.COMMIT:
             try:
-                await self.commit()
+                await self._commit(wait_visible=False)
             except TransactionDoomed as doomed:
-                await self._leave_by(doomed)
+                if self._talk.leave(doomed) is Leaving.ROLLBACK:
+                    await self.drop(doomed)
                 raise
-        else:
-            await self._leave_by(error)
-
-    async def _leave_by(self, error: BaseException) -> None:
-        try:
-            await self._roll_back(LEAVING_DEADLINE_S)
-        except HalfHitchError as failed:
-            note_failed_rollback(error, failed)
+        elif leaving is Leaving.ROLLBACK and error is not None:
+            await self.drop(error)

@@ -9,23 +9,29 @@ Invariants:
 - once a commit was begun, no rollback is made here, whatever became of the commit;
 - after any failed send only a rollback is possible. Its messages may be stored although the handle
   does not cover them, so a commit could leave some of the transaction out, and another message sent
-  with the same handle would be taken for a repetition of the failed one.
+  with the same handle would be taken for a repetition of the failed one;
+- an exception that leaves a block says nothing about the local transaction, which may have
+  committed before it. So it sends nothing, unless the program has chosen `on_error="rollback"` (or
+  has no check, and nobody could answer), and then for an `Exception` only: a cancellation or Ctrl-C
+  comes out of any line, out of the local commit too.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TypeVar
 
 from halfhitch.client.calls import Call, Calls, Operation
-from halfhitch.client.errors import TransactionDoomed, TransactionEnded
+from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.values import (
     Ended,
     LocalTransactionState,
     Message,
+    OnError,
     Prepared,
     SendResult,
 )
-from halfhitch.errors import ConfigurationError, HalfHitchError, InvalidRequest
+from halfhitch.errors import ConfigurationError, HalfHitchError, InvalidRequest, OutcomeUnknown
 
 L = TypeVar("L")
 
@@ -43,24 +49,54 @@ class Phase(Enum):
     ROLLING_BACK = "rollback sent"
 
 
+class Leaving(Enum):
+    """What goes out when a block is left."""
+
+    NOTHING = "nothing"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
 class Conversation:
     """One transaction as its producer sees it."""
 
-    def __init__(self, calls: Calls, transaction_id: str, immunity_s: int | None) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        transaction_id: str,
+        immunity_s: int | None,
+        on_error: OnError = "rollback",
+        *,
+        has_check: bool = False,
+    ) -> None:
         self.transaction_id = transaction_id
         self.handle: str | None = None
         self.phase = Phase.OPEN
         self._calls = calls
         self._immunity_s = immunity_s
+        self._on_error = on_error
+        self._has_check = has_check
+        self._process_id = os.getpid()
+        self._is_entered = False
+        self._is_left = False
+        self._failure: BaseException | None = None
+        self._is_perhaps_stored = False
+        #: What was called and never awaited (asyncio only), and how to be rid of it.
+        self._unawaited: dict[object, tuple[str, Callable[[], None]]] = {}
 
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
         """Raises what is wrong with the messages before anything has happened."""
         if self.phase is Phase.DOOMED:
-            raise _doomed()
+            raise self._doomed()
         if self.phase is not Phase.OPEN:
             raise TransactionEnded(
                 f"a {self.phase.value.split()[0]} of this transaction was already sent:"
                 " begin a new transaction for further messages"
+            )
+        if self._is_left:
+            raise TransactionEnded(
+                "the block of this transaction was left: begin a new transaction for further"
+                " messages"
             )
         if self.handle is None:
             return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
@@ -70,14 +106,32 @@ class Conversation:
         """The messages are stored."""
         self.handle = prepared.handle
 
-    def send_failed(self) -> None:
+    def send_failed(self, error: BaseException) -> None:
         """Refused, unknown, or abandoned."""
         self.phase = Phase.DOOMED
+        self._failure = error
+        if isinstance(error, OutcomeUnknown) or not isinstance(error, HalfHitchError):
+            self._is_perhaps_stored = True
+
+    def assert_can_commit(self) -> None:
+        """Raises TransactionDoomed, TransactionEnded."""
+        if self.phase is Phase.DOOMED:
+            raise self._doomed()
+        if self._unawaited:
+            raise self._forgotten()
+        if self.phase is not Phase.OPEN:
+            raise TransactionEnded(
+                f"a {self.phase.value.split()[0]} of transaction {self.transaction_id} was already"
+                " sent: roll the local transaction back and begin a new one. The local commit comes"
+                " before the end of the messages, never after it"
+            )
 
     def next_commit(self, *, wait_visible: bool) -> Call[Ended] | None:
         """None: nothing was ever sent, so there is nothing to commit."""
         if self.phase is Phase.DOOMED:
-            raise _doomed()
+            raise self._doomed()
+        if self._unawaited:
+            raise self._forgotten()
         if self.phase is Phase.ROLLING_BACK:
             raise TransactionEnded("a rollback of this transaction was already sent")
         self.phase = Phase.COMMITTING
@@ -104,14 +158,97 @@ class Conversation:
         state = "committed" if operation is Operation.COMMIT else "rolled_back"
         return Ended(self.transaction_id, state, visible=True)
 
-    def wants_rollback(self) -> bool:
-        """On leaving a block by an exception."""
+    def wants_end(self) -> bool:
+        """No end was begun yet."""
         return self.phase in (Phase.OPEN, Phase.DOOMED)
 
     def enter(self) -> None:
         """On entering a block."""
-        if self.phase is not Phase.OPEN:
+        if self.phase is not Phase.OPEN or self._is_left:
             raise TransactionEnded("this transaction was already used: begin a new one")
+        if self._is_entered:
+            raise TransactionMisused(
+                f"the block of transaction {self.transaction_id} is already running: a transaction"
+                " has one block. For another transaction, inside this one too, call"
+                " producer.transaction() again"
+            )
+        self._is_entered = True
+
+    def leave(self, error: BaseException | None) -> Leaving:
+        """What goes out when the block is left, by `error` or (None) at its end."""
+        self._is_left = True
+        if not self.wants_end():
+            return Leaving.NOTHING
+        if error is None:
+            return Leaving.COMMIT
+        if isinstance(error, Exception) and self._on_error == "rollback":
+            return Leaving.ROLLBACK
+        if self.handle is not None or self._is_perhaps_stored:
+            note_undecided(error, self.transaction_id, has_check=self._has_check)
+        return Leaving.NOTHING
+
+    def require_process(self) -> None:
+        """Raises TransactionMisused in a forked child."""
+        if os.getpid() != self._process_id:
+            raise TransactionMisused(
+                f"transaction {self.transaction_id} was begun in process {self._process_id}, and"
+                f" this is its child {os.getpid()}: only the process that began a transaction sends"
+                " and ends it, or both would. Begin another one here"
+            )
+
+    def called(self, what: str, give_up: Callable[[], None]) -> object:
+        """Something that must be awaited was called; the answer is its mark."""
+        mark = object()
+        self._unawaited[mark] = (what, give_up)
+        return mark
+
+    def awaited(self, mark: object) -> None:
+        """It is under way."""
+        self._unawaited.pop(mark, None)
+
+    @property
+    def has_unawaited(self) -> bool:
+        """Something was called and is not under way."""
+        return bool(self._unawaited)
+
+    def forget_unawaited(self) -> None:
+        """On leaving a block: what is still not under way never will be."""
+        if not self._unawaited:
+            return
+        if self.phase is Phase.OPEN:
+            self.phase = Phase.DOOMED
+            self._failure = self._forgotten()
+        for _, give_up in self._unawaited.values():
+            give_up()
+        self._unawaited.clear()
+
+    def _forgotten(self) -> TransactionDoomed:
+        what = ", ".join(what for what, _ in list(self._unawaited.values())[:3])
+        return TransactionDoomed(
+            f"{what} of transaction {self.transaction_id} was called without await, so nothing of"
+            " it was carried out, and the transaction cannot be committed. Write `await` before the"
+            " call, or await its task before the local commit"
+        )
+
+    def _doomed(self) -> TransactionDoomed:
+        failure = self._failure
+        if isinstance(failure, TransactionDoomed):
+            return failure
+        told = first_line(failure)
+        doomed = TransactionDoomed(
+            f"a message of transaction {self.transaction_id} could not be sent ({told}), so it"
+            " cannot be committed: roll the local transaction back, let this exception leave the"
+            " block, and begin a new one"
+        )
+        doomed.__cause__ = failure
+        return doomed
+
+
+def first_line(error: BaseException | None) -> str:
+    """What an exception says, in one short line."""
+    lines = str(error).splitlines()
+    told = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return told if len(told) <= 200 else told[:199] + "…"
 
 
 def check_limits(deadline_s: float, connections_max: int, check_workers: int) -> None:
@@ -145,10 +282,40 @@ def no_check() -> InvalidRequest:
     )
 
 
-def _doomed() -> TransactionDoomed:
-    return TransactionDoomed(
-        "a message of this transaction could not be sent, so it cannot be committed: roll it back"
-        " (leaving the block does) and begin a new one"
+def check_on_error(on_error: object) -> None:
+    """Raises ConfigurationError."""
+    if on_error not in ("rollback", "unknown", None):
+        raise ConfigurationError(
+            f"on_error is {on_error!r}: it takes 'unknown' (an exception that leaves a block sends"
+            " nothing, the check-back decides) or 'rollback' (it rolls the messages back)"
+        )
+
+
+def note_undecided(error: BaseException, transaction_id: str, *, has_check: bool) -> None:
+    """A block was left, and nothing is known of its local transaction."""
+    if has_check:
+        next_step = "The check-back will ask and settle it."
+    else:
+        next_step = (
+            "This producer has no check: unless another process of the group answers, it waits"
+            " until an operator decides (halfhitch tx explain, tx commit, tx rollback)."
+        )
+    error.add_note(
+        f"Half Hitch: transaction {transaction_id} is undecided. Nothing was sent when this left"
+        f" its block, for the local transaction may have committed. {next_step}"
+    )
+    import logging
+
+    is_lost = isinstance(error, GeneratorExit)
+    logging.getLogger("halfhitch.client").log(
+        logging.WARNING if is_lost or not has_check else logging.INFO,
+        "transaction %s is undecided: %s, and nothing was sent. %s",
+        transaction_id,
+        "the generator or coroutine that held its block was closed or dropped"
+        if is_lost
+        else f"{type(error).__name__} left its block",
+        next_step,
+        extra={"action": "block_left_undecided"},
     )
 
 

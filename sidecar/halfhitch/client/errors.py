@@ -8,7 +8,8 @@ BackendError
     └── BadAnswer          whatever answered does not speak as Half Hitch does
 RequestError
 ├── TransactionEnded       the transaction object was used after its end
-├── TransactionDoomed      a message could not be sent, so the transaction cannot be committed
+├── TransactionDoomed      a message was not sent, so the transaction cannot be committed
+├── TransactionMisused     the transaction object was used where or in a way it cannot be
 └── ProducerClosed         the producer was used after `close()`
 """
 
@@ -96,9 +97,21 @@ class TransactionEnded(RequestError):
 
 
 class TransactionDoomed(RequestError):
-    """A message of the transaction could not be sent, so it can only be rolled back."""
+    """A message of the transaction was not sent, so it cannot be committed.
+
+    The cause (`__cause__`) is what failed, unless it was an `await` that was forgotten.
+    """
 
     code = "transaction_doomed"
+
+
+class TransactionMisused(RequestError):
+    """The transaction object was used in a forked child, in another event loop, or entered twice.
+
+    Nothing was sent.
+    """
+
+    code = "transaction_misused"
 
 
 class ProducerClosed(RequestError):
@@ -106,5 +119,13 @@ class ProducerClosed(RequestError):
 
     code = "producer_closed"
 
-    def __init__(self) -> None:
-        super().__init__("this producer is closed; make a new one")
+    def __init__(self, transaction_id: str | None = None) -> None:
+        if transaction_id is None:
+            told = "this producer is closed; make a new one"
+        else:
+            told = (
+                f"the producer of transaction {transaction_id} was closed before the transaction"
+                " ended. Nothing was sent: the check-back will settle what is stored, or end it by"
+                " its handle with a new producer. Close a producer after its last block"
+            )
+        super().__init__(told)

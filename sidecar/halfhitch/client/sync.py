@@ -16,14 +16,16 @@ from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
+    Leaving,
     check_limits,
+    check_on_error,
     failed_result,
     no_check,
     note_failed_rollback,
     require_listener,
     result_of,
 )
-from halfhitch.client.errors import TransactionDoomed
+from halfhitch.client.errors import ProducerClosed, TransactionDoomed
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.sync_connections import ConnectionPool
@@ -33,6 +35,7 @@ from halfhitch.client.values import (
     Headers,
     LocalTransactionState,
     Message,
+    OnError,
     Prepared,
     SendResult,
     TransactionListener,
@@ -53,8 +56,8 @@ class TransactionProducer:
     http://127.0.0.1:8340. A call takes at most about `deadline_s`, all tries together.
 
     Threads may share a producer. It survives a fork: the child opens connections of its own. But
-    a transaction that is open at the fork belongs to one of the two, and who ends it is the
-    program's choice. Close it, or use it in a `with` block.
+    a transaction belongs to the process that began it; in a child it raises TransactionMisused.
+    Close the producer, or use it in a `with` block.
 
     With `check`, or a listener that has `check_local_transaction`, it answers the coordinator's
     questions what became of transactions of the group, from now on until it is closed: a thread in
@@ -62,6 +65,11 @@ class TransactionProducer:
     whole `Check`; both mean the same, and `check` is preferred. `answers_checks=False` leaves this
     to other processes of the group, or to `start_checks()`. A forked child answers from its first
     call on.
+
+    An exception that leaves a transaction's block sends nothing if the producer has a check, for
+    the local transaction may have committed before it; the check-back decides. Without a check it
+    rolls the messages back. `on_error="rollback"` or `"unknown"` chooses. Whatever that says,
+    nothing is sent for what is no `Exception`: a cancellation, Ctrl-C, an exit.
     """
 
     def __init__(
@@ -76,9 +84,11 @@ class TransactionProducer:
         answers_checks: bool = True,
         check_workers: int = 8,
         connections_max: int = 32,
+        on_error: OnError | None = None,
         pacing: Pacing = REAL_PACING,
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
+        check_on_error(on_error)
         found = find_address(address)
         self.group = group
         self.address = found.text
@@ -89,20 +99,36 @@ class TransactionProducer:
         self._pool = ConnectionPool(found, connections_max, pacing.clock)
         self._caller = Caller(self._pool, found, deadline_s, pacing)
         self._check = check or _check_of(listener)
+        # Without a check nobody may ever answer: see "An exception in a block" in DESIGN.md.
+        self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
         if self._check is not None and answers_checks:
             self.start_checks()
 
     def transaction(
-        self, transaction_id: str | None = None, *, immunity_s: int | None = None
+        self,
+        transaction_id: str | None = None,
+        *,
+        immunity_s: int | None = None,
+        on_error: OnError | None = None,
     ) -> "Transaction":
-        """A transaction for a `with` block: leaving it commits, an exception rolls back.
+        """A transaction for a `with` block: leaving it commits, by `return` and `break` too.
 
-        Nothing is stored until the first message. No check-back comes before `immunity_s`.
+        The local commit is the last thing in the block: what comes after it may fail, and only
+        when the block ends well do the messages follow. What an exception does, `on_error` says
+        (see the class). Nothing is stored until the first message. No check-back comes before
+        `immunity_s`. Blocks may stand inside one another: they are independent transactions.
         """
-        chosen = transaction_id or new_transaction_id()
-        return Transaction(self, Conversation(self._calls, chosen, immunity_s))
+        check_on_error(on_error)
+        talk = Conversation(
+            self._calls,
+            transaction_id or new_transaction_id(),
+            immunity_s,
+            on_error or self._on_error,
+            has_check=self._check is not None,
+        )
+        return Transaction(self, talk)
 
     def send_message_in_transaction(
         self, message: Message, arg: Any = None, *, immunity_s: int | None = None
@@ -169,6 +195,10 @@ class TransactionProducer:
         if self._answers is not None and self._answers.is_forked:
             self._answers.start()
         return self._caller.perform(call, at_most_s)
+
+    def check_open(self) -> None:
+        """Raises ProducerClosed. For this package."""
+        self._pool.check_open()
 
     def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
@@ -259,7 +289,8 @@ def _check_of(
 class Transaction:
     """One transaction; made by `TransactionProducer.transaction()`.
 
-    Its methods may be called from several threads; they take turns.
+    Its methods may be called from several threads; they take turns. A thread that sends after the
+    block has ended is refused (TransactionEnded): join it before the local commit.
     """
 
     def __init__(self, producer: TransactionProducer, conversation: Conversation) -> None:
@@ -290,17 +321,29 @@ class Transaction:
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Store several messages in one request."""
+        self._require_usable()
         with self._lock:
             call = self._talk.next_send(messages)
             try:
                 prepared = self._producer.perform(call)
-            except BaseException:
-                self._talk.send_failed()
+            except BaseException as error:
+                self._talk.send_failed(error)
                 raise
             self._talk.sent(prepared)
 
+    def assert_can_commit(self) -> None:
+        """Call it right before the local commit: raises if the messages cannot follow.
+
+        TransactionDoomed, with what failed, when a message was not sent and the program went on;
+        else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
+        """
+        self._require_usable()
+        with self._lock:
+            self._talk.assert_can_commit()
+
     def commit(self, *, wait_visible: bool = False) -> Ended:
         """Make the messages visible, before the block ends. May be repeated."""
+        self._require_usable()
         with self._lock:
             call = self._talk.next_commit(wait_visible=wait_visible)
             if call is None:
@@ -311,14 +354,37 @@ class Transaction:
         """Drop the messages, before the block ends. May be repeated."""
         return self._roll_back(inf)
 
+    def drop(self, error: BaseException) -> None:
+        """Roll back because of `error`, when the local transaction surely has not committed.
+
+        It takes two seconds at most, and a failure is a note on `error`; the check-back settles
+        it then. Without effect once an end was begun.
+        """
+        if not self._talk.wants_end():
+            return
+        try:
+            self._roll_back(LEAVING_DEADLINE_S)
+        except HalfHitchError as failed:
+            note_failed_rollback(error, failed)
+
     def _roll_back(self, at_most_s: float) -> Ended:
+        self._require_usable()
         with self._lock:
             call = self._talk.next_rollback()
             if call is None:
                 return self._talk.nothing_to_end(Operation.ROLLBACK)
             return self._producer.perform(call, at_most_s)
 
+    def _require_usable(self) -> None:
+        """Before the lock, of which a forked child has a copy that nobody opens."""
+        self._talk.require_process()
+        try:
+            self._producer.check_open()
+        except ProducerClosed:
+            raise ProducerClosed(self.id) from None
+
     def __enter__(self) -> Self:
+        self._talk.require_process()
         self._talk.enter()
         return self
 
@@ -328,19 +394,13 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._talk.wants_rollback():
-            return  # ended inside the block
-        if error is None:
+        leaving = self._talk.leave(error)
+        if leaving is Leaving.COMMIT:
             try:
                 self.commit()
             except TransactionDoomed as doomed:
-                self._leave_by(doomed)
+                if self._talk.leave(doomed) is Leaving.ROLLBACK:
+                    self.drop(doomed)
                 raise
-        else:
-            self._leave_by(error)
-
-    def _leave_by(self, error: BaseException) -> None:
-        try:
-            self._roll_back(LEAVING_DEADLINE_S)
-        except HalfHitchError as failed:
-            note_failed_rollback(error, failed)
+        elif leaving is Leaving.ROLLBACK and error is not None:
+            self.drop(error)

@@ -5,10 +5,14 @@ Named tuples rather than dataclasses: importing `dataclasses` costs more than th
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 #: User headers: a mapping, or pairs where order and duplicates matter. A value may be null.
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+#: What an exception that leaves a block does: a rollback, or nothing (the check-back decides).
+OnError = Literal["rollback", "unknown"]
 
 
 class Message(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from halfhitch.client import AsyncTransactionProducer, DecisionUnknown, Message
 from halfhitch.client.calls import Operation
-from halfhitch.client.errors import TransactionDoomed, TransactionEnded
+from halfhitch.client.errors import TransactionDoomed, TransactionMisused
 from harness.scripted_http import CUT_AFTER, HANG, Answer, Bytes, ScriptedServer
 
 COMMITTED = Answer(200, {"transaction_id": "t", "state": "committed"})
@@ -63,7 +63,7 @@ async def test_a_cancelled_call_gives_its_place_back():
             assert (await producer.commit("h")).state == "committed"
 
 
-async def test_cancelling_a_send_rolls_the_block_back():
+async def test_cancelling_a_send_decides_nothing():
     with ScriptedServer() as server:
         async with AsyncTransactionProducer("orders", server.address) as producer:
             tx = producer.transaction()
@@ -79,9 +79,11 @@ async def test_cancelling_a_send_rolls_the_block_back():
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert server.targets()[-1] == "/v1/transactions/h1/rollback"
-            with pytest.raises(TransactionEnded):
+            assert server.targets()[-1] == "/v1/transactions/h1/messages"
+            with pytest.raises(TransactionDoomed):
                 await tx.commit()
+            with pytest.raises(TransactionDoomed):
+                await tx.send("orders", b"three")
 
 
 async def test_cancelling_a_commit_is_never_followed_by_a_rollback():
@@ -209,3 +211,162 @@ async def test_a_short_call_on_a_kept_connection_does_not_wait_for_the_long_ones
             with pytest.raises(DecisionUnknown):
                 await producer.perform(producer._calls.end(Operation.COMMIT, "h"), 0.1)
             assert len(server.requests) >= 2
+
+
+# -- calls that nobody awaited
+
+
+async def forgetful(server, forget, **options):
+    """The error that a block ends with in which `forget(tx)` was called, and the ends sent."""
+
+    async def order():
+        async with producer.transaction() as tx:
+            await tx.send("orders", b"one")
+            forget(tx)
+
+    async with AsyncTransactionProducer("orders", server.address, **options) as producer:
+        with pytest.raises(TransactionDoomed) as raised:
+            await order()
+    return raised.value, [path for path in server.targets() if path.endswith(("commit", "back"))]
+
+
+@pytest.mark.parametrize(
+    ("word", "forget"),
+    [
+        ("tx.send", lambda tx: tx.send("orders", b"two")),
+        ("tx.prepare", lambda tx: tx.prepare([Message("orders", b"two")])),
+        ("tx.commit", lambda tx: tx.commit()),
+        ("tx.rollback", lambda tx: tx.rollback()),
+    ],
+)
+async def test_a_forgotten_await_committed_without_the_message(word, forget):
+    with ScriptedServer() as server:
+        error, ends = await forgetful(server, forget, on_error="unknown")
+        assert f"{word} ({__file__}:" in str(error)
+        assert "was called without await" in str(error)
+        assert ends == []
+        gc.collect()  # warnings are errors: Python's own of a coroutine would fail this
+
+
+async def test_a_forgotten_await_without_a_check_rolls_back():
+    with ScriptedServer() as server:
+        _, ends = await forgetful(server, lambda tx: tx.send("orders", b"two"))
+        assert ends == ["/v1/transactions/h1/rollback"]
+
+
+async def test_a_forgotten_await_is_told_before_the_local_commit():
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            tx = producer.transaction()
+            forgotten = tx.send("orders", b"one")
+            with pytest.raises(TransactionDoomed, match="without await"):
+                tx.assert_can_commit()
+            with pytest.raises(TransactionDoomed, match="without await"):
+                await tx.commit()
+            await forgotten
+            tx.assert_can_commit()
+            await tx.commit()
+        assert len(server.targets()) == 2
+
+
+async def test_a_message_that_is_still_on_its_way_is_no_ground_for_a_local_commit():
+    with ScriptedServer(HANG) as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            tx = producer.transaction()
+            task = asyncio.create_task(tx.send("orders", b"one"))
+            await received(server, 1)
+            with pytest.raises(TransactionDoomed, match="still on its way"):
+                tx.assert_can_commit()
+            task.cancel()
+            await asyncio.wait([task])
+            with pytest.raises(TransactionDoomed, match="CancelledError"):
+                tx.assert_can_commit()
+
+
+async def test_tasks_and_gathered_sends_are_awaited_ones():
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            async with producer.transaction() as tx:
+                await asyncio.gather(tx.send("orders", b"one"), tx.send("orders", b"two"))
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(tx.send("orders", b"three"))
+                await asyncio.wait_for(tx.send("orders", b"four"), 30)
+                tx.assert_can_commit()
+                last = asyncio.create_task(tx.send("orders", b"five"))  # begins at the end
+            assert last.done()
+        assert len(server.targets()) == 6
+        assert server.targets()[-1] == "/v1/transactions/h5/commit"
+
+
+async def test_a_cancellation_rolled_back_what_the_database_had_committed():
+    """The cancellation comes out of the await in which the local commit completes."""
+    committed = asyncio.Event()
+
+    async def check(_):
+        raise AssertionError("nobody asks here")
+
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer(
+            "orders", server.address, check=check, answers_checks=False
+        ) as producer:
+
+            async def order():
+                async with producer.transaction() as tx:
+                    await tx.send("orders", b"one")
+                    committed.set()
+                    await asyncio.sleep(3600)  # the database's answer
+
+            for on_error in ("cancel", "timeout"):
+                committed.clear()
+                if on_error == "cancel":
+                    task = asyncio.create_task(order())
+                    await committed.wait()
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                else:
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.2):
+                            await order()
+        assert len(server.targets()) == 2, server.targets()
+
+
+def test_another_loop_is_told_and_nothing_is_sent():
+    with ScriptedServer() as server:
+        producer = AsyncTransactionProducer("orders", server.address)
+        tx = producer.transaction()
+
+        async def begin():
+            await tx.__aenter__()
+            await tx.send("orders", b"one")
+
+        async def end():
+            with pytest.raises(TransactionMisused, match="outside the event loop"):
+                await tx.send("orders", b"two")
+            with pytest.raises(TransactionMisused, match="outside the event loop"):
+                await tx.__aexit__(None, None, None)
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(begin())
+        with pytest.raises(TransactionMisused, match="outside the event loop"):
+            tx.assert_can_commit()
+        asyncio.run(end())
+        loop.run_until_complete(producer.close())
+        loop.close()
+        assert len(server.targets()) == 1
+
+
+async def test_an_async_generator_that_was_dropped_in_its_block_decides_nothing(caplog):
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+
+            async def orders():
+                async with producer.transaction("t-9") as tx:
+                    await tx.send("orders", b"one")
+                    yield
+
+            generator = orders()
+            await anext(generator)
+            await generator.aclose()
+        assert len(server.targets()) == 1
+    assert "t-9 is undecided: the generator or coroutine" in caplog.text

@@ -39,12 +39,14 @@ def test_the_first_messages_are_prepared_and_the_next_added_to_the_newest_handle
 
 def test_a_failed_send_leaves_only_the_rollback(talk):
     talk.sent(Prepared("t1", "h1"))
-    talk.send_failed()
-    with pytest.raises(TransactionDoomed, match="roll it back"):
+    talk.send_failed(errors.UnknownTopic("no topic 'nowhere'"))
+    with pytest.raises(
+        TransactionDoomed, match=r"UnknownTopic: no topic 'nowhere'.*roll the local"
+    ):
         talk.next_send(MESSAGES)
     with pytest.raises(TransactionDoomed):
         talk.next_commit(wait_visible=False)
-    assert talk.wants_rollback()
+    assert talk.wants_end()
     assert talk.next_rollback().handle == "h1"
 
 
@@ -55,7 +57,7 @@ def test_after_a_commit_began_no_rollback_is_made(talk):
         talk.next_rollback()
     with pytest.raises(TransactionEnded, match="commit of this transaction"):
         talk.next_send(MESSAGES)
-    assert not talk.wants_rollback()
+    assert not talk.wants_end()
     assert talk.next_commit(wait_visible=False).operation is Operation.COMMIT
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from halfhitch.client import Message, TransactionProducer
+from halfhitch.client import Message, TransactionMisused, TransactionProducer
 from halfhitch.client.pacing import REAL_PACING
 from halfhitch.client.values import LocalTransactionState
 from harness.scripted_http import Answer, ScriptedServer
@@ -139,6 +139,28 @@ def test_a_forked_child_opens_connections_of_its_own():
         in_a_forked_child(lambda: (producer.commit("h"), producer.commit("h")))
         producer.commit("h")
         assert [request.connection for request in server.requests] == [1, 2, 2, 1]
+
+
+def test_a_forked_child_ended_its_parents_transaction():
+    def child():
+        assert tx._lock.locked()  # by a thread that is not here
+        for use in (
+            tx.assert_can_commit,
+            tx.commit,
+            tx.rollback,
+            lambda: tx.send("orders", b"two"),
+            lambda: tx.__exit__(None, None, None),
+        ):
+            with pytest.raises(TransactionMisused, match=f"begun in process {parent_id}"):
+                use()
+
+    parent_id = os.getpid()
+    with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
+        with producer.transaction() as tx:
+            tx.send("orders", b"one")
+            with tx._lock:
+                in_a_forked_child(child)
+        assert server.targets() == ["/v1/topics/orders/half", "/v1/transactions/h1/commit"]
 
 
 def test_a_fork_while_another_thread_holds_the_last_connection_does_not_block_the_child():
