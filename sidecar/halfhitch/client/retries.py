@@ -3,7 +3,8 @@
 Rules: a lost connection, 408, 429, 502, 503 and 504 are tried again with growing, jittered pauses
 (at least what Retry-After asks) until the call's deadline; any other answer is final. Whatever was
 sent and not clearly answered may have been carried out, and no later failure takes that back: only
-a clear answer does. No I/O, no clock.
+a clear answer does, which tells what became of the transaction. A refusal of the repetition (a token
+that was changed meanwhile, a proxy's 404) speaks of itself alone. No I/O, no clock.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,17 @@ from typing import Any, NoReturn, Protocol
 from halfhitch.client.calls import Call, Operation, error_of, says_its_state
 from halfhitch.client.errors import DecisionUnknown, PrepareUnknown, SidecarUnavailable
 from halfhitch.client.protocol import ProtocolError, Response
-from halfhitch.errors import HalfHitchError, Overloaded, RequestError, VisibilityUnknown
+from halfhitch.errors import (
+    CommittedInPart,
+    ContraryDecision,
+    HalfHitchError,
+    Overloaded,
+    RequestError,
+    TransactionGone,
+    TransactionParked,
+    TransactionReused,
+    VisibilityUnknown,
+)
 
 FIRST_PAUSE_S = 0.05
 PAUSE_S_MAX = 1.0
@@ -21,6 +32,15 @@ TRY_SHARE = 0.5
 
 # 408: the sidecar gave up on a request that came too slowly; this process was held up in between.
 _RETRIED = frozenset({408, 429, 502, 503, 504})
+
+#: What only the coordinator says, of the transaction and not of the request: 409 and 410.
+_CLEAR = (
+    CommittedInPart,
+    ContraryDecision,
+    TransactionGone,
+    TransactionParked,
+    TransactionReused,
+)
 
 NO_ANSWER = "it did not answer in time"
 
@@ -121,10 +141,12 @@ class Attempts:
         if self._durable is not None:
             raise self._durable
         call = self._call
-        if isinstance(error, RequestError) or not self._perhaps_done:
+        if isinstance(error, _CLEAR) or not self._perhaps_done:
             raise error
         tries = "1 try" if self._try_count == 1 else f"{self._try_count} tries"
         told = f"{tries} in {now_s - self._began_at_s:.1f} s, the last: {reason}"
+        if isinstance(error, RequestError):
+            told += "; that refuses the repetition, and says nothing of the tries before it"
         if call.operation in (Operation.PREPARE, Operation.ADD):
             raise PrepareUnknown(
                 told, transaction_id=call.transaction_id, handle=call.handle

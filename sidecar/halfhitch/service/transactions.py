@@ -201,10 +201,12 @@ class TransactionService:
         for index, result in enumerate(results, first_index):
             if isinstance(result, BaseException):
                 self._preparing.failed(identity, index, result)
-        # A caller who can ask again with the same id completes what is there. Who cannot, or would
-        # be refused again, leaves a torso that nobody will ever end: end it now.
+        # Nobody else can ever have used an id of ours that was not told: what is left of it would
+        # never be ended, so end it now. Under a caller's id this may be a repetition, also one that
+        # is refused now: the first prepare may have been acknowledged, elsewhere and long ago, and
+        # its local transaction have committed. The check-back settles that, as it settles a torso.
         definite = [f for f in failures if not isinstance(f, BackendError)]
-        if first_index == 0 and (definite or not caller_knows_id):
+        if first_index == 0 and not caller_knows_id:
             self._preparing.disown(partition, identity, len(messages), stored)
         unknown = [f for f in failures if isinstance(f, OutcomeUnknown)]
         raise (definite or unknown or failures)[0]

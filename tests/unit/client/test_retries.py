@@ -134,6 +134,51 @@ def test_a_clear_refusal_is_told_even_after_a_lost_try():
         attempts.answered(refusal(409, "contrary_decision"), 101.0)
 
 
+@pytest.mark.parametrize("call", [PREPARE, ADD, COMMIT, ROLLBACK])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        refusal(401, "unauthorized"),
+        refusal(403, "forbidden_origin"),
+        refusal(404, "transaction_not_found"),
+        refusal(400, "invalid_handle"),
+        refusal(403),
+        refusal(404),
+        refusal(409),  # of a proxy: it does not say what was decided
+        refusal(410),
+        refusal(413),
+        refusal(431),
+    ],
+)
+def test_a_refused_repetition_was_told_as_certain_although_the_first_try_was_lost(call, refused):
+    """The first commit may stand: a program that compensates on RequestError contradicts it."""
+    attempts = attempts_of(call)
+    run(attempts, LOST)
+    with pytest.raises(errors.OutcomeUnknown, match="says nothing of the tries before") as raised:
+        attempts.answered(refused, 101.0)
+    assert not isinstance(raised.value, errors.RequestError)
+    assert isinstance(raised.value, (DecisionUnknown, PrepareUnknown))
+    assert "check-back" in str(raised.value) or raised.value.handle == "h"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (409, "contrary_decision"),
+        (409, "committed_in_part"),
+        (409, "transaction_parked"),
+        (409, "transaction_id_reused"),
+        (410, "transaction_gone"),
+    ],
+)
+def test_what_the_coordinator_says_of_the_transaction_is_clear_after_a_lost_try(status, code):
+    attempts = attempts_of(COMMIT)
+    run(attempts, LOST)
+    with pytest.raises(errors.RequestError) as raised:
+        attempts.answered(refusal(status, code), 101.0)
+    assert raised.value.code == code
+
+
 def test_a_lost_prepare_says_that_there_is_no_handle_and_why_that_is_safe():
     error = give_up(PREPARE, LOST, error=PrepareUnknown)
     assert (error.transaction_id, error.handle) == ("t1", None)

@@ -233,22 +233,36 @@ async def test_a_torso_that_nobody_can_complete_is_rolled_back() -> None:
     assert it.twin.stored()[0] == 2, "nothing is left pending"
 
 
-@pytest.mark.parametrize("transaction_id", ["T1", None])
-@pytest.mark.parametrize(
-    "faults",
-    [[None, AppendFault.TOO_LARGE], [AppendFault.TOO_LARGE, AppendFault.LOST]],
-)
-async def test_a_torso_that_would_be_refused_again_is_rolled_back_and_the_refusal_is_told(
-    faults: list[AppendFault | None], transaction_id: str | None
+TOO_LARGE = [[None, AppendFault.TOO_LARGE], [AppendFault.TOO_LARGE, AppendFault.LOST]]
+
+
+@pytest.mark.parametrize("faults", TOO_LARGE)
+async def test_a_torso_of_our_own_id_is_rolled_back_and_the_refusal_is_told(
+    faults: list[AppendFault | None],
 ) -> None:
     it = Coordinator()
     it.kafka.faults.appends = list(faults)
     with pytest.raises(MessageTooLarge):
-        await it.service.prepare(
-            producer_group=GROUP, messages=[message()] * 2, transaction_id=transaction_id
-        )
+        await it.service.prepare(producer_group=GROUP, messages=[message()] * 2)
     await settle()
-    assert it.decided() == [(transaction_id or "made-1", R, 2)]
+    assert it.decided() == [("made-1", R, 2)]
+
+
+@pytest.mark.parametrize("faults", TOO_LARGE)
+async def test_a_refused_repetition_rolled_back_what_the_first_prepare_had_acknowledged(
+    faults: list[AppendFault | None],
+) -> None:
+    """A limit was lowered in between; the first one's local transaction may have committed."""
+    it = Coordinator()
+    handle = await it.prepared("T1", count=2)
+    it.kafka.faults.appends = list(faults)
+    with pytest.raises(MessageTooLarge):
+        await it.prepared("T1", count=2)
+    await settle()
+    assert it.decided() == []
+    await it.service.end(handle, C)
+    it.carry_out()
+    assert it.twin.values() == [b"T1-0", b"T1-1"]
 
 
 async def test_a_rollback_of_a_torso_that_fails_too_is_no_second_error() -> None:
