@@ -47,12 +47,18 @@ def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str
     if shown["from_index"]:
         lines.append("Another instance owns that partition: this is what Redis says of it.")
     lines += _checks(shown)
-    limit_s = settings.get("checks.age_s_max")
-    limit = f", or when it is {age(float(limit_s))} old" if limit_s else ""
+    limit_s = float(settings.get("checks.age_s_max") or 0)
+    limit = f", or when it is {age(limit_s)} old" if limit_s else ""
     policy = _GIVE_UP.get(str(settings.get("checks.give_up")), "the give-up policy decides")
     if settings.get("checks.give_up_topics"):
         policy += " (unless checks.give_up_topics says otherwise for its topic)"
-    lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
+    if limit_s and shown["age_s"] >= limit_s:
+        lines.append(
+            f"It is older than {age(limit_s)} (checks.age_s_max): unless its producers say "
+            f"at the next check what became of it, {policy}."
+        )
+    else:
+        lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
     name = _name(shown)
     lines.append(
         f"To ask now: halfhitch tx check {name}. To decide: halfhitch tx commit {name} --reason "

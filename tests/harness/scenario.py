@@ -24,6 +24,9 @@ harder to follow. harness/ledger_world.py has them.) Commands:
     garbage half | garbage op              append a record that cannot be read
     time +61s                              time passes, in the logs and for the owner; it begins at
                                            0. Units: ms, s, h
+    calendar +192h                         by the calendar it is so much later than the owner's
+                                           scale says: for so long nobody owned the partition, and
+                                           nothing was written
     producers [orders=2 ...]               from now on so many of each group may be asked in each
                                            step; nobody is there to be asked at first
     read [half | op]                       the owner reads all there is: half log first, or one log
@@ -124,6 +127,7 @@ class Scenario(World):
         self._step: Step | None = None
         self._step_is_committed = False
         self._expired_count = 0
+        self._calendar_ahead_ms = 0
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "memory": self._do_memory,
             "rules": self._do_rules,
@@ -131,6 +135,7 @@ class Scenario(World):
             "decide": self._do_decide,
             "garbage": self._do_garbage,
             "time": self._do_time,
+            "calendar": self._do_calendar,
             "producers": self._do_producers,
             "tick": self._do_tick,
             "report": self._do_report,
@@ -223,13 +228,19 @@ class Scenario(World):
 
     def _look_at_clock(self) -> None:
         now_ms, before_ms = self._stored_at(), self._owned.checks.now_ms
+        ahead_ms = self._calendar_ahead_ms
         if before_ms is not None and now_ms - before_ms > _LOOKS_MS:
-            self._owned.tick(now_ms - _LOOKS_MS)  # as an owner does all the time
-        self._owned.tick(now_ms)
+            # As an owner does all the time.
+            self._owned.tick(now_ms - _LOOKS_MS, now_ms - _LOOKS_MS + ahead_ms)
+        self._owned.tick(now_ms, now_ms + ahead_ms)
 
     def _end_incomplete(self) -> None:
         if self._owned.positions[0] == len(self._half_log):
             self._owned.end_incomplete()
+
+    def _do_calendar(self, words: list[str]) -> None:
+        (ahead,) = words
+        self._calendar_ahead_ms = duration_ms(ahead.removeprefix("+"))
 
     def _do_report(self, words: list[str]) -> None:
         name, outcome, *rest = words

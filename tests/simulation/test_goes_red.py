@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch.core import early, ledger
+from halfhitch.core.age_limit import AgeLimit
 from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.finished import Finished
@@ -24,6 +25,7 @@ from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.service import payloads
+from halfhitch.service.calendar import Calendar
 from halfhitch.service.checkback import CheckBack
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
@@ -223,6 +225,40 @@ def the_later_clock_counts(patch: Patch) -> None:
             self._index.owns(self._partition, is_owned=True)
 
     patch.setattr(CheckBack, "start_clock", start_clock)
+
+
+def the_calendar_is_this_machines_clock(patch: Patch) -> None:
+    """One that is days ahead makes everything too old that cannot say at once."""
+    patch.setattr(Calendar, "now_ms", lambda self: self._clock.wall_ms())
+
+
+def the_calendar_is_the_brokers_clock(patch: Patch) -> None:
+    def now_ms(self):
+        return None if self._shift_ms is None else self._monotonic_ms() + self._shift_ms
+
+    patch.setattr(Calendar, "now_ms", now_ms)
+
+
+def the_calendar_ends_who_was_not_asked(patch: Patch) -> None:
+    """After a sleep of days, before its producers are there."""
+    original = AgeLimit.is_reached
+
+    def is_reached(self, transaction, now_ms):
+        calendar_ms = self.calendar_ms or 0
+        is_old = calendar_ms - transaction.stored_at_ms >= self._age_ms_max
+        return is_old or original(self, transaction, now_ms)
+
+    patch.setattr(AgeLimit, "is_reached", is_reached)
+
+
+def a_new_owner_gives_up_at_once(patch: Patch) -> None:
+    """Its scale begins where the logs end, days after what lies in them perhaps."""
+    patch.setattr(AgeLimit, "begin", lambda self, now_ms: None)
+
+
+def a_sleep_makes_everything_young(patch: Patch) -> None:
+    """Who slept for days is asked as often as anybody."""
+    patch.setattr(Calendar, "now_ms", lambda self: None)
 
 
 def decisions_are_told_apart_by_time_alone(patch: Patch) -> None:

@@ -52,7 +52,8 @@ class ChecksSettings(Group, frozen=True, kw_only=True):
         Meta(
             ge=60,
             le=31_536_000,
-            description="An older transaction is given up whatever its count (fileReservedTime).",
+            description="An older transaction is given up whatever its count (fileReservedTime). "
+            "After a takeover its producers are asked first.",
         ),
     ] = 259_200
     renew_s: Annotated[

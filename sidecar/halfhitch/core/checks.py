@@ -16,7 +16,7 @@ forgets is that n was delivered.
 
 Times are milliseconds on the ledger's own scale: broker time at the end of the replay, then only
 what has passed since. A broker or producer whose clock jumps changes nothing for those that are
-pending (the scale is not read from later records).
+pending (the scale is not read from later records). Giving up has its own rule: age_limit.py.
 """
 
 from collections import deque
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from halfhitch.core.age_limit import AgeLimit
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Identity, ProducerGroup, Resolution, TimestampMs
 from halfhitch.core.timers import Timers
@@ -61,6 +62,7 @@ class Checks:
     def __init__(self, rules: CheckRules) -> None:
         self.rules = rules
         self.now_ms: int | None = None
+        self._age_limit = AgeLimit(rules.age_ms_max)
         self._young: deque[Transaction] = deque()  # bounded by what a second brings
         self._timers = Timers()
         self._waiting = Waiting()
@@ -72,12 +74,11 @@ class Checks:
         self._lost: dict[Identity, int] = {}
         self.known_ms: int | None = None  # who was due by then may be asked; None: whoever is due
         self._asked: set[Identity] = set()  # a question is out; no more than there are permits
-        #: Told of and undecided, by group. Groups without any are left out.
+        #: Told of and undecided, by group; none with 0.
         self.told_by_group: dict[ProducerGroup, int] = {}
         #: Decided, and for a long time nothing has come of the messages that are missing.
         self.incomplete: list[Transaction] = []
-        #: For the index: news of those that are undecided, and those decided after they were told
-        #: (with the answer, where it was one).
+        #: For the index: news of the undecided, and who was decided (by what answer, if by one).
         self.changed: list[Transaction] = []
         self.settled: list[tuple[Identity, Resolution | None]] = []
 
@@ -202,9 +203,11 @@ class Checks:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
-        """Time has come to here."""
+    def tick(self, now_ms: int, calendar_ms: int | None = None) -> None:
+        """Time has come to here, and by the calendar to there, where that is known."""
+        self._age_limit.calendar_ms = calendar_ms
         if self.now_ms is None:
+            self._age_limit.begin(now_ms)
             # What a broker or an earlier clock has dated into the future is as old as nothing.
             for transaction in self._young:
                 transaction.aged_from_ms = min(transaction.aged_from_ms, now_ms)
@@ -252,7 +255,7 @@ class Checks:
     def _wake(self, transaction: Transaction, now_ms: int) -> None:
         if transaction.missing_count:  # its copies have not been read back yet
             self._timers.add(transaction, now_ms + self.rules.again_ms)
-        elif now_ms - transaction.aged_from_ms >= self.rules.age_ms_max:
+        elif self._age_limit.is_reached(transaction, now_ms):
             self._waiting.leave(transaction)
             self._given_up.append(transaction)
         elif not transaction.is_waiting and not transaction.is_delivered:
@@ -280,7 +283,7 @@ class Checks:
             wake_ms = now_ms + again_ms
         elif not transaction.is_waiting:
             wake_ms = min(wake_ms, transaction.due_ms)
-        wake_ms = min(wake_ms, transaction.aged_from_ms + rules.age_ms_max)
+        wake_ms = min(wake_ms, self._age_limit.unasked_ms(transaction))
         self._timers.add(transaction, max(wake_ms, now_ms))
 
     def _now(self) -> int:

@@ -166,9 +166,9 @@ class Ledger(Decisions):
 
     # -- what to do ------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, calendar_ms: int | None = None) -> None:
         """Time has come to here. The first tick says that the replay is over."""
-        self.checks.tick(now_ms)
+        self.checks.tick(now_ms, calendar_ms)
 
     def plan(
         self,

@@ -167,6 +167,7 @@ _PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
     "halfhitch_half_replay_records": lambda state: state.half_position - state.half_watermark,
     "halfhitch_op_replay_records": lambda state: state.op_position - state.op_watermark,
     "halfhitch_owner_lag_seconds": lambda state: state.lag_s,
+    "halfhitch_clock_ahead_seconds": lambda state: state.clock_ahead_s,
 }
 
 

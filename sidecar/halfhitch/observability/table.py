@@ -172,6 +172,10 @@ METRICS: dict[str, Metric] = {
     "halfhitch_owner_lag_seconds": _gauge(
         "How far the owner of the half partition is behind its logs.", "partition"
     ),
+    "halfhitch_clock_ahead_seconds": _gauge(
+        "This machine's clock minus that of the half partition's broker; negative: behind it.",
+        "partition",
+    ),
     "halfhitch_partition_owned": _gauge(
         "1 while this instance works on the half partition, 0 while it only tries to or does not"
         " own it. A half partition with 0 on all instances has no owner.",

@@ -182,6 +182,8 @@ class PartitionState:
     lag_s: float = 0.0  # how far its owner is behind both logs
     #: What stands still while the rest goes on, and what to do about it.
     troubles: list[str] = field(default_factory=list)
+    #: This machine's clock minus that of the broker; negative: behind, 0: alike, or not known.
+    clock_ahead_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

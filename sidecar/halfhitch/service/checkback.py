@@ -30,6 +30,7 @@ from halfhitch.ports import (
 )
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.asking import Asking, born_ms, topics_of
+from halfhitch.service.calendar import Calendar
 from halfhitch.service.checking.api import COUNTED, OUTCOME_OF, CheckGate, CheckOutcome, CheckReport
 from halfhitch.service.checking.policy import POLICY_NAMES, GiveUpPolicy
 from halfhitch.service.copying import Copying
@@ -83,6 +84,7 @@ class CheckBack:
         self._payloads = payloads
         self._reader = reader
         self._on_nobody = on_nobody
+        self.calendar = Calendar(partition, clock)
         self._copying = Copying(partition, half_topic=asking.half_topic, clock=clock)
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
@@ -124,6 +126,7 @@ class CheckBack:
         self._scale_ms = min(newest_ms, wall_ms) if newest_ms > 0 else wall_ms
         self._scale_s = self._clock.monotonic_s()
         self._op_goal = self._op_known_s = None
+        self.calendar.clear()
         if self._index is not None:
             self._index.owns(self._partition, is_owned=True)
 
@@ -136,7 +139,7 @@ class CheckBack:
 
     def tick(self, ledger: Ledger) -> None:
         """Before anything is fed: what is read now was stored before now."""
-        ledger.tick(self.now_ms())
+        ledger.tick(self.now_ms(), self.calendar.now_ms())
 
     def begin(self, ledger: Ledger, *, is_fed: bool = True) -> dict[ProducerGroup, int]:
         """Everything before the plan; gives the permits that the plan may use.
@@ -356,6 +359,7 @@ class CheckBack:
         if now_s - self._numbers_s < 1.0:
             return
         self._numbers_s = now_s
+        self.calendar.look()
         oldest = next((t for t in ledger.pending() if t.is_told), None)
         age_s = 0.0 if oldest is None else self._age_s(oldest)
         checks = ledger.checks

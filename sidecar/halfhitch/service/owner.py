@@ -195,6 +195,7 @@ class PartitionOwner:
         reached("after_read")
         self.checkback.tick(ledger)
         feed.take(ledger, batch.half, batch.op)
+        self.checkback.calendar.read(batch.half)
         if ledger.foreign_count:
             raise OutcomeLostError(
                 f"somebody else carries out transactions of half partition {self.partition}"
@@ -368,7 +369,8 @@ class PartitionOwner:
     @property
     def troubles(self) -> list[str]:
         """What stands still although the partition works, a sentence each: for people."""
-        found = (self._detours.trouble, self.checkback.trouble)
+        checkback = self.checkback
+        found = (self._detours.trouble, checkback.trouble, checkback.calendar.trouble)
         return [trouble for trouble in found if trouble is not None]
 
     @property

@@ -94,9 +94,11 @@ class PartitionWorker:
         waiting = owner.waiting_by_topic if owner is not None else {}
         lag_s = owner.lag.seconds() if owner is not None else 0.0
         troubles = owner.troubles if owner is not None else []
+        ahead_s = owner.checkback.calendar.ahead_s if owner is not None else 0.0
         return PartitionState(
             self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
             positions[1], self._trouble_of(owner), *checks, waiting, lag_s, troubles,
+            ahead_s,
         )  # fmt: skip
 
     def _trouble_of(self, owner: PartitionOwner | None) -> str | None:

@@ -43,6 +43,8 @@ EARLY_MS = 60_000
 STEP_MS = 0
 #: Lost on the way so often, a number counts as delivered.
 LOST_MAX = 3
+#: So long a check and its answer may be on their way, past the end of the owner that asked.
+WAY_MS = 20_000
 PARK = Resolution.PARK
 _EVER = 1 << 60
 
@@ -349,6 +351,7 @@ def _judge_checks(account: Account) -> None:
         life = story.lives[count]
         _judge_numbers(account, story, life, sents)
         _judge_times(account, story, life, sents)
+        _judge_age(account, story, life, sents)
     for story in account.stories.values():
         for life in story.lives:
             _judge_giving_up(account, story, life, by_life[story.identity, life.count])
@@ -417,6 +420,44 @@ def _is_time_blurred(life: Life, begin_ms: int, end_ms: int) -> bool:
     return bool(is_blurred) and any(begin_ms <= t <= end_ms for t in life.takeover_ms)
 
 
+def _judge_age(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:
+    """Who is too old by all clocks, and could not say what became of it, is not asked again."""
+    the_life, count = account.life, account.life.timeline.count
+    if count["broker jumps"] or count["coordinator jumps"] or story.identity in the_life.hastened:
+        return
+    began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
+    before: Sent | None = None
+    for sent in sents:
+        if before is not None and sent.number > before.number and sent.owner == before.owner:
+            # One that is sent again writes nothing: perhaps nobody knew the broker's time yet.
+            was_old = before.sent_ms - began_ms >= the_life.plan.rules.age_ms_max
+            assert not was_old or before.is_repeat, f"I3: {story.identity[1]} is too old: {sent}"
+        if before is None or sent.number > before.number or sent.owner != before.owner:
+            before = sent
+
+
+def _judge_asked(account: Account, name: str, sents: list[Sent], decided_ms: int) -> None:
+    """Nobody is given up as too old whom the owner of that moment has neither asked nor had long.
+
+    By true time: no clock makes an owner hasty.
+    """
+    taken_ms = max(t for t in account.life.takeover_ms if t <= decided_ms)
+    if decided_ms - taken_ms >= account.life.plan.rules.age_ms_max:
+        return
+    asked = [s for s in sents if taken_ms - WAY_MS <= s.sent_ms <= decided_ms]
+    assert asked, f"I3: {name} is given up by an owner that has not asked"
+
+
+def _is_calendar_blurred(life: Life) -> bool:
+    """Ages by the calendar go by the half log's stamps, and end where the earlier clock says.
+
+    One clock that is wrong makes nobody older. Two may, and so may one that is set back and right
+    again. Even then nobody is given up who was not asked, see `_judge_asked`.
+    """
+    count = life.timeline.count
+    return count["broker jumps"] + bool(count["coordinator jumps"]) > 1
+
+
 def _judge_giving_up(account: Account, story: Story, life: OneLife, sents: list[Sent]) -> None:
     """Only who was asked as often as allowed, or is too old, and not while an answer may come."""
     the_life, rules = account.life, account.life.plan.rules
@@ -425,12 +466,15 @@ def _judge_giving_up(account: Account, story: Story, life: OneLife, sents: list[
         if decision.source is not ResolutionSource.POLICY or not is_here:
             continue
         asked_ms = account.true_ms(OP, decision.op_offset)
-        began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
-        if asked_ms - began_ms >= rules.age_ms_max or _is_time_blurred(
-            the_life, began_ms, asked_ms
-        ):
-            continue
         last = [s for s in sents if s.number == rules.count_max and s.sent_ms <= asked_ms]
+        if not _is_used_up(last, asked_ms):
+            _judge_asked(account, story.identity[1], sents, asked_ms)
+        began_ms = min(account.true_ms(HALF, half.half_offset) for half in life.halves)
+        is_blurred = _is_calendar_blurred(the_life) or _is_time_blurred(
+            the_life, began_ms, asked_ms
+        )
+        if asked_ms - began_ms >= rules.age_ms_max or is_blurred:
+            continue
         name = story.identity[1]
         assert last, f"I3: {name} is given up after {len(sents)} checks, and young"
         assert _is_used_up(last, asked_ms), f"I3: {name} is given up, {last[0]} never arrived"

@@ -29,7 +29,7 @@ from harness.simulation.cluster import (
 )
 from harness.simulation.desk import Desk, Sent
 from harness.simulation.operators import Operators
-from harness.simulation.plan import HOUR_MS, planned
+from harness.simulation.plan import HOUR_MS, SLEEP_MS, planned
 from harness.simulation.strangers import Strangers
 from harness.simulation.timeline import Timeline
 from harness.simulation.twin import Twin
@@ -121,18 +121,19 @@ class Life:
         self.strangers.schedule(plan.strangers, plan.active_ms)
 
     def _broker_jumps(self) -> None:
-        jump_ms = self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
+        jump_ms = self.timeline.dice.choice([-1, 1]) * self.plan.jump_ms
         self.cluster.clock.ahead_ms += jump_ms
         self._jumped("broker jumps")
         self.timeline.count["brokers set back"] += jump_ms < 0
 
     def _coordinator_jumps(self) -> None:
-        self.coordinator_ahead_ms += self.timeline.dice.choice([-HOUR_MS, HOUR_MS])
+        self.coordinator_ahead_ms += self.timeline.dice.choice([-1, 1]) * self.plan.jump_ms
         self.clock.ahead_ms = self.coordinator_ahead_ms
         self._jumped("coordinator jumps")
 
     def _jumped(self, name: str) -> None:
         self.timeline.count[name] += 1
+        self.timeline.count["clocks that jump by days"] += self.plan.jump_ms > HOUR_MS
         self.timeline.note(name)
 
     def _churn(self) -> None:
@@ -254,7 +255,10 @@ class Life:
         rules, plan = self.plan.rules, self.plan
         # A resume begins a new life with a new age; so do takeovers of a quiet partition.
         lives_ms = 2 * (rules.age_ms_max + rules.incomplete_ms)
-        return self.timeline.now_ms + 4 * plan.active_ms + lives_ms + SLACK_MS + 2 * HOUR_MS
+        slept_ms = plan.sleeps * SLEEP_MS
+        return (
+            self.timeline.now_ms + 4 * plan.active_ms + lives_ms + slept_ms + SLACK_MS + 2 * HOUR_MS
+        )
 
     def _drive(self, is_over: Callable[[], bool], deadline_ms: int) -> None:
         turns = 0
@@ -278,6 +282,7 @@ class Life:
                 self.desk.die()
                 self.owner = None
                 self._pass(self.timeline.dice.choice([10, 3_000, 20_000]))
+                self._maybe_sleep()
                 self._begin_process()
                 self._maybe_reset_offsets()
             except HalfHitchError as error:
@@ -297,6 +302,14 @@ class Life:
 
     def _pass(self, ms: int) -> None:
         self.timeline.pass_until(self.timeline.now_ms + ms)
+
+    def _maybe_sleep(self) -> None:
+        """The sidecars are stopped; whatever else was to happen happens meanwhile."""
+        if self.plan.sleeps and self.cluster.is_faulty:
+            self.plan.sleeps -= 1
+            self.timeline.count["sleeps of days"] += 1
+            self.timeline.note("nobody is there for days")
+            self._pass(SLEEP_MS)
 
     def _maybe_reset_offsets(self) -> None:
         """The group's offsets are gone: everything that is left is read again."""

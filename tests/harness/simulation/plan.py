@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
 HOUR_MS = 3_600_000
+SLEEP_MS = 8 * 24 * HOUR_MS
 
 
 @dataclass
@@ -55,6 +56,8 @@ class Plan:
     reuses: float = 0.0  # transactions whose id is used again, for another message
     long_aways: bool = False  # a target that goes away is away for long
     dead_resumes: float = 0.0  # the process of whoever puts parked messages back dies
+    sleeps: int = 0  # crashes after which nobody owns the partition for days
+    jump_ms: int = HOUR_MS  # of a clock
 
     @property
     def brokers_agree(self) -> bool:
@@ -129,4 +132,6 @@ def with_others(plan: _P, dice: Random) -> _P:
     plan.dead_resumes = dice.choice([0.0, 0.3])
     plan.long_aways = dice.random() < 0.5
     plan.reuses = dice.choice([0.0, 0.0, 0.3])
+    plan.sleeps = dice.choice([0, 0, 0, 1])
+    plan.jump_ms = dice.choice([HOUR_MS, HOUR_MS, SLEEP_MS])
     return plan

@@ -142,6 +142,18 @@ def test_explain_tells_why_what_next_and_what_to_do(run: Any) -> None:
     assert "halfhitch parked resume --group shop P2" in out
 
 
+def test_explain_of_what_is_too_old_promised_checks_up_to_an_age_that_was_over(
+    run: Any, operations: FakeOperations
+) -> None:
+    operations.pending = [undecided("T1", age_s=8 * 86_400.0)]
+    code, out, _ = run("tx", "explain", "T1")
+    assert code == 0
+    text = " ".join(out.split())
+    assert "It is older than 3d00h (checks.age_s_max): unless its producers say at the next" in text
+    assert "its messages are parked" in text
+    assert "or when it is" not in text
+
+
 def test_watch_looks_so_often_and_ends_well_with_ctrl_c(
     run: Any, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from halfhitch.adapters.memory import MemoryClock
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.service.api import Filter
+from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.half import HalfRecord, system_headers
 from harness.twin import GROUP, INSTANCE, TARGETS, Twin, identity, turn_until_idle
@@ -126,3 +128,98 @@ def test_one_that_was_checked_stays_the_oldest_after_a_restart() -> None:
     assert [shown.transaction_id for shown in undecided(successor)] == ["old", "young"]
     assert successor.checkback.numbers[2] == pytest.approx(10, abs=1.5)
     assert [shown.transaction_id for shown in undecided(successor, Filter(count_max=1))] == ["old"]
+
+
+# -- too old ---------------------------------------------------------------------------------------
+
+SLEEP_S = 8 * 86_400
+
+
+class AheadClock(MemoryClock):
+    """This machine's, beside a broker whose clock is right."""
+
+    def __init__(self, true: MemoryClock, ahead_s: float) -> None:
+        super().__init__()
+        self._true, self._ahead_ms = true, round(ahead_s * 1000)
+
+    def wall_ms(self) -> int:
+        return self._true.wall_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        return self._true.monotonic_s()
+
+    def advance(self, seconds: float) -> None:
+        self._true.advance(seconds)
+
+
+def told(twin: Twin, owner: PartitionOwner, outcome: CheckOutcome) -> None:
+    """What became of the check that was sent last."""
+    twin.gate.answer(owner.checkback, twin.gate.sent[-1], outcome)
+    turn_until_idle(owner)
+
+
+@pytest.mark.parametrize("outcome", [CheckOutcome.UNKNOWN, CheckOutcome.SILENT])
+def test_what_slept_for_days_was_taken_for_seconds_old_and_not_given_up(
+    outcome: CheckOutcome,
+) -> None:
+    twin = twin_with_producers()
+    twin.half("T1")
+    twin.clock.advance(SLEEP_S)
+    owner = twin.working_owner()
+    pass_time(twin, owner, 20)
+    assert [check.number for check in twin.gate.sent] == [1]
+    assert twin.gate.decided == []
+    told(twin, owner, outcome)
+    pass_time(twin, owner, 62)
+    assert twin.observer.of("given_up") == [("park", "too_old", 1)]
+    assert [check.number for check in twin.gate.sent] == [1]
+
+
+def test_after_a_sleep_of_days_nobody_is_given_up_before_his_producers_are_there() -> None:
+    """With the policy of rolling back, a message of a committed local transaction would be lost."""
+    twin = twin_with_producers()
+    twin.gate.room = 0
+    twin.half("T1")
+    twin.clock.advance(SLEEP_S)
+    owner = twin.working_owner()
+    pass_time(twin, owner, 7_200)
+    assert twin.gate.decided == []
+    twin.gate.room = 10
+    pass_time(twin, owner, 2)
+    assert [check.identity for check in twin.gate.sent] == [identity("T1")]
+    twin.commit("T1", source="check")
+    pass_time(twin, owner, 120)
+    assert twin.values() == [b"value"]
+    assert twin.gate.decided == []
+
+
+def test_a_machine_whose_clock_is_days_ahead_gave_everything_up() -> None:
+    twin = twin_with_producers()
+    twin.clock = AheadClock(twin.clock, SLEEP_S)
+    owner = twin.working_owner()
+    twin.half("T1")
+    pass_time(twin, owner, 9)
+    told(twin, owner, CheckOutcome.UNKNOWN)
+    pass_time(twin, owner, 62)
+    assert [check.number for check in twin.gate.sent] == [1, 2]
+    assert twin.gate.decided == []
+    assert [text for text in owner.troubles if "8 days ahead" in text]
+    assert owner.checkback.calendar.ahead_s == SLEEP_S
+
+
+def test_what_was_put_back_is_not_too_old_by_the_calendar() -> None:
+    """Its life begins with that, although its producer prepared it long ago."""
+    twin = twin_with_producers()
+    born_ms = twin.clock.wall_ms()
+    twin.clock.advance(SLEEP_S)
+    record = HalfRecord(
+        "T1", GROUP, 0, born_ms, INSTANCE, TARGETS[0],
+        first_half_offset=0, first_stored_ms=0, resumed_count=1,
+    )  # fmt: skip
+    twin.kafka.append(twin.kafka.half_topic, 0, None, b"v", system_headers(record))
+    owner = twin.working_owner()
+    pass_time(twin, owner, 8)
+    told(twin, owner, CheckOutcome.UNKNOWN)
+    pass_time(twin, owner, 62)
+    assert [check.number for check in twin.gate.sent] == [1, 2]
+    assert twin.gate.decided == []
