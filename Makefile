@@ -11,13 +11,16 @@ RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1]
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mutations simulate faults soak check format conformance bench bench-before bench-rocketmq \
+.PHONY: help setup servers demo test mutations simulate faults soak check format conformance bench bench-before bench-rocketmq \
 	bench-compiled compiled test-compiled native lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
-setup: $(STAMP) ## virtual environment with everything, from requirements.lock
+setup: $(STAMP) servers ## virtual environment with everything, from requirements.lock; servers for tests
+
+servers: # MariaDB and pgbouncer, from Debian, unless they are there
+	@tests/harness/packages.sh
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -30,7 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to three minutes)
 	$(BIN)/halfhitch demo
 
-test: $(STAMP) ## all tests on real servers, with coverage; the native way's too where Rust is installed
+test: $(STAMP) servers ## all tests on real servers, with coverage; the native way's too where Rust is installed
 	$(if $(RUST),@$(MAKE) --no-print-directory native)
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest

@@ -1,4 +1,4 @@
-"""Fixtures every test may use: a clean environment, a printed seed, one Kafka and one Redis.
+"""Fixtures every test may use: a clean environment, a printed seed, one server of each kind.
 
 The servers are real and started once for the run, on first use; tests keep apart by fresh topic
 names and key prefixes. HALFHITCH_TEST_KAFKA names a Kafka to use instead of starting one,
@@ -21,6 +21,10 @@ from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from harness.mariadb import EmbeddedMariaDb
+    from harness.pgbouncer import EmbeddedPgBouncer
+    from harness.postgres import EmbeddedPostgres
 
 _KEPT_VARIABLES = {"HALFHITCH_CACHE_DIR", "HALFHITCH_TEST_KAFKA", "HALFHITCH_TEST_SEED"}
 _SEED = int(os.environ.get("HALFHITCH_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -94,4 +98,31 @@ def kafka() -> Iterator[EmbeddedKafka | GivenKafka]:
 def redis_server() -> Iterator[EmbeddedRedis]:
     """One Redis for the whole run. Use `.url`."""
     with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedPostgres]:
+    """One PostgreSQL for the whole run. Who stops it starts it again."""
+    from harness.postgres import EmbeddedPostgres
+
+    with EmbeddedPostgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPgBouncer]:
+    """One pgbouncer in transaction mode, before that PostgreSQL."""
+    from harness.pgbouncer import EmbeddedPgBouncer
+
+    with EmbeddedPgBouncer(postgres) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[EmbeddedMariaDb]:
+    """One MariaDB for the whole run. Who stops it starts it again."""
+    from harness.mariadb import EmbeddedMariaDb
+
+    with EmbeddedMariaDb() as server:
         yield server

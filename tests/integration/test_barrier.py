@@ -43,25 +43,19 @@ from harness.barriers import (
     wrong_answers,
 )
 from harness.kafka import wait_until
-from harness.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from harness.barriers import Shop
+    from harness.postgres import EmbeddedPostgres
 
 COMMIT = LocalTransactionState.COMMIT
 ROLLBACK = LocalTransactionState.ROLLBACK
 UNKNOWN = LocalTransactionState.UNKNOWN
 
 _SERVER_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlalchemy-postgres", "sqlalchemy-sqlite", "psycopg", "sqlite3"])

@@ -19,21 +19,14 @@ from halfhitch.barrier import (
 from halfhitch.client import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 from harness.barriers import GROUP, asked
-from harness.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 COMMIT = LocalTransactionState.COMMIT
 ROLLBACK = LocalTransactionState.ROLLBACK
 UNKNOWN = LocalTransactionState.UNKNOWN
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -1,0 +1,151 @@
+"""A real MariaDB for tests, Debian's: started, killed and paused like the other servers.
+
+Nothing it writes is worth keeping: no fsync, small files, and a temporary folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pymysql
+
+from halfhitch.embedded.ports import HeldPorts
+from halfhitch.embedded.processes import ServerProcess
+from harness.unprivileged import as_user, give, program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATABASE = "shop"
+_START_S = 60.0
+_STOP_S = 20.0
+_QUICK = (
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-file-size=8M",
+    "--innodb-flush-log-at-trx-commit=2",  # it may be killed, the machine does not fail
+    "--innodb-doublewrite=0",
+    "--innodb-use-native-aio=0",  # containers often have none
+    "--innodb-fast-shutdown=2",
+    "--innodb-buffer-pool-dump-at-shutdown=0",
+)
+
+
+class EmbeddedMariaDb:
+    """One MariaDB on loopback; the user is root without a password, the database `shop`."""
+
+    def __init__(self) -> None:
+        self._ports = HeldPorts()
+        self._folder: Path | None = None
+        self._process: ServerProcess | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """For SQLAlchemy, over PyMySQL; its dialect is `mysql`."""
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/{DATABASE}?charset=utf8mb4"
+
+    @property
+    def aio_url(self) -> str:
+        """For SQLAlchemy, over aiomysql."""
+        return self.url.replace("+pymysql", "+aiomysql")
+
+    def arguments(self, **others: Any) -> dict[str, Any]:
+        """For `pymysql.connect` and `aiomysql.connect`."""
+        address = {"host": "127.0.0.1", "port": self.port, "user": "root"}
+        return {**address, "database": DATABASE, "charset": "utf8mb4", **others}
+
+    def start(self) -> Self:
+        # Where programs are that are missing is said before anything is made.
+        install = program("mariadb-install-db")
+        self._folder = Path(tempfile.mkdtemp(prefix="halfhitch-mariadb-"))
+        self.port = self._ports.take()
+        try:
+            give(self._folder)
+            self._make_data(install)
+            self.restart()
+            with self.connection(database=None) as connection:
+                connection.cursor().execute(f"CREATE DATABASE {DATABASE}")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def restart(self) -> None:
+        """On the same port, with the same data; after a `kill` it recovers."""
+        folder = self._used_folder()
+        command = [
+            *(program("mariadbd"), "--no-defaults", f"--datadir={folder / 'data'}"),
+            *("--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve"),
+            *(f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
+            *(f"--tmpdir={folder}", "--max-connections=100", *_QUICK),
+        ]
+        self._process = ServerProcess(
+            "the embedded MariaDB", as_user(command), log=folder / "mariadb.log", sweep=folder
+        )
+        self._await_answer()
+
+    def kill(self) -> None:
+        """At once, all connections broken; it must recover when it is started again."""
+        assert self._process is not None
+        self._process.kill()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate(grace_s=_STOP_S)
+            self._process = None
+        self._ports.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @contextmanager
+    def connection(self, **others: Any) -> Iterator[Any]:
+        """Closed at the end; `others` go to `pymysql.connect`."""
+        made = pymysql.connect(**self.arguments(**{"autocommit": True, **others}))
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _used_folder(self) -> Path:
+        assert self._folder is not None, "the embedded MariaDB has not been started"
+        return self._folder
+
+    def _make_data(self, install: str) -> None:
+        folder = self._used_folder()
+        command = [
+            *(install, "--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={folder}"),
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+            *("--skip-name-resolve", *_QUICK),
+        ]
+        done = subprocess.run(
+            as_user(command), capture_output=True, text=True, timeout=120, check=False, cwd="/"
+        )
+        assert done.returncode == 0, f"mariadb-install-db failed:\n{done.stdout}\n{done.stderr}"
+
+    def _await_answer(self) -> None:
+        assert self._process is not None
+        end_s = time.monotonic() + _START_S
+        while not self._answers():
+            assert self._process.is_running, f"it ended:\n{self._process.log_tail()}"
+            assert time.monotonic() < end_s, f"it does not answer:\n{self._process.log_tail()}"
+            self._process.wait(at_most_s=0.05)
+
+    def _answers(self) -> bool:
+        try:
+            with self.connection(database=None, connect_timeout=5):
+                return True
+        except pymysql.OperationalError:
+            return False

@@ -1,0 +1,46 @@
+#!/bin/sh
+# The servers that no package registry of Python's has: MariaDB and pgbouncer, from Debian.
+# Run again it does nothing. Only programs are installed: no service is started by it.
+set -eu
+
+has() { PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1; }
+
+missing=""
+has mariadbd || missing="$missing mariadb-server-core"
+has my_print_defaults || missing="$missing mariadb-client-core" # mariadb-install-db asks it
+has pgbouncer || missing="$missing pgbouncer"
+[ -n "$missing" ] || exit 0
+
+if ! has apt-get; then
+    echo "The tests of the barrier's databases need mariadbd and pgbouncer on the PATH, and this is no" \
+        "Debian where they could be installed for you. Without them those tests are skipped." >&2
+    exit 0
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "The tests of the barrier's databases need$missing. Installing takes root: run" \
+        "\`sudo apt-get install --no-install-recommends$missing\`. Without them those tests are" \
+        "skipped." >&2
+    exit 0
+fi
+
+# Debian's packages start their service at once, unless this says no.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+# A machine just made has no lists, or old ones.
+# shellcheck disable=SC2086
+if ! { apt-get update && apt-get install --yes --no-install-recommends $missing; } >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    rm -f "$log"
+    echo "apt-get could not install$missing, which the tests of the barrier's databases need. Is" \
+        "Debian's registry to be reached from here (\`apt-get update\`)? Install them, then run" \
+        "this again." >&2
+    exit 1
+fi
+rm -f "$log"
