@@ -33,6 +33,7 @@ from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.values import (
     AsyncTransactionListener,
     Check,
+    CheckedMessage,
     Ended,
     Headers,
     LocalTransactionState,
@@ -287,7 +288,7 @@ def _check_of(
 ) -> Callable[[Check], Awaitable[LocalTransactionState]] | None:
     """The listener's answer to a check, if it has one."""
     ask = getattr(listener, "check_local_transaction", None)
-    return None if ask is None else lambda check: ask(check.messages[0])
+    return None if ask is None else lambda check: ask(CheckedMessage.of(check))
 
 
 class AsyncTransaction:

@@ -25,6 +25,7 @@ def read_check(line: dict[str, Any]) -> Check:
         _count(line, "check_max"),
         _age_s(line["age_ms"]),
         tuple(_read_message(message, transaction_id) for message in messages),
+        _born_ms(line.get("born_ms")),
     )
 
 
@@ -83,6 +84,12 @@ def _age_s(value: Any) -> float:
     if type(value) not in (int, float) or not isfinite(value):
         _refuse("age_ms")
     return float(value) / 1000
+
+
+def _born_ms(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        _refuse("born_ms")
+    return value
 
 
 def _refuse(name: str) -> NoReturn:

@@ -31,6 +31,7 @@ from halfhitch.client.retries import Attempts, TransportFailure
 from halfhitch.client.sync_connections import ConnectionPool
 from halfhitch.client.values import (
     Check,
+    CheckedMessage,
     Ended,
     Headers,
     LocalTransactionState,
@@ -283,7 +284,7 @@ def _check_of(
 ) -> Callable[[Check], LocalTransactionState] | None:
     """The listener's answer to a check, if it has one."""
     ask = getattr(listener, "check_local_transaction", None)
-    return None if ask is None else lambda check: ask(check.messages[0])
+    return None if ask is None else lambda check: ask(CheckedMessage.of(check))
 
 
 class Transaction:

@@ -84,6 +84,37 @@ class Check(NamedTuple):
     age_s: float
     #: All messages of the transaction. Keys, values and headers are bytes here, whatever was given.
     messages: tuple[Message, ...]
+    #: When its first message was stored, milliseconds since 1970; the earlier one of what Kafka's
+    #: clock and the sidecar's say. None: the coordinator is of an older version.
+    born_ms: int | None = None
+
+
+class CheckedMessage(Message):
+    """The first message of a transaction that is asked about, as a listener gets it."""
+
+    check: Check
+
+    @classmethod
+    def of(cls, check: Check) -> "CheckedMessage":
+        """What a listener is asked with."""
+        made = cls(*check.messages[0])
+        made.check = check
+        return made
+
+    @property
+    def producer_group(self) -> str:
+        """The transaction's."""
+        return self.check.producer_group
+
+    @property
+    def age_s(self) -> float:
+        """See `Check`."""
+        return self.check.age_s
+
+    @property
+    def born_ms(self) -> int | None:
+        """See `Check`."""
+        return self.check.born_ms
 
 
 class SendResult(NamedTuple):

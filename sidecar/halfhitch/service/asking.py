@@ -37,7 +37,8 @@ class Asking:
         """What is asked. The halves must be those that `payload` holds.
 
         `age_ms` by the ledger's scale is never too high. What the application keeps about local
-        transactions goes by the calendar, so it is told an age that is never too low.
+        transactions goes by the calendar, so it is told an age that is never too low, and when it
+        was born: its database has a clock, too, by which it forgets.
         """
         group, transaction_id = transaction.identity
         halves = transaction.messages()
@@ -75,6 +76,7 @@ class Asking:
             is_repeat,
             lag_ms,
             offsets,
+            since_ms,
         )
 
     def copies(

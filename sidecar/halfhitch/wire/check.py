@@ -4,7 +4,7 @@ One JSON object, the same on the stream, in a callback's body and in another ins
 and values are text where they are UTF-8, base64 otherwise, as in a prepare:
 
     {"type": "check", "transaction_id", "producer_group", "handle", "check_number", "check_max",
-     "age_ms", "messages": [{"topic", "key" or "key_base64", "value" or "value_base64",
+     "age_ms", "born_ms"?, "messages": [{"topic", "key" or "key_base64", "value" or "value_base64",
      "headers": [[name, value or null or {"base64": ...}], ...], "partition"?}, ...]}
 
 Inboxes add what only coordinators need (`partition`, `instance`) (see service/checking/inbox.py).
@@ -52,6 +52,8 @@ class Check:
     #: Of the copies that carry this number; they tell it from the same number of a former life.
     #: Do not travel either.
     half_offsets: tuple[int, ...] = ()
+    #: When the first message was stored, as far as any clock says: never later than it was.
+    born_ms: int | None = None
 
 
 class _Bytes(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,6 +87,7 @@ class _Line(msgspec.Struct, omit_defaults=True, tag="check", tag_field="type"):
     half_partition: int | None = None
     prepared_by: str | None = None
     is_repeat: bool = False
+    born_ms: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -105,6 +108,7 @@ def encode(check: Check, *, for_inbox: bool = False) -> bytes:
         check.number_max,
         check.age_ms,
         [_text_of(message) for message in check.messages],
+        born_ms=check.born_ms,
     )
     if for_inbox:
         line.half_partition = check.partition
@@ -131,6 +135,7 @@ def decode(raw: bytes) -> Check:
         line.prepared_by or "",
         [_message_of(text) for text in line.messages],
         line.is_repeat,
+        born_ms=line.born_ms,
     )
 
 

@@ -180,6 +180,29 @@ def test_a_listener_is_given_the_first_message_with_the_transaction_id(given):
     assert check.messages == (Message("orders", b"a", transaction_id="t1"),)
 
 
+@pytest.mark.parametrize("use", ["check", "listener"])
+def test_group_age_and_birth_reach_a_function_and_a_listener(given, use):
+    """A barrier compares the group and fences nothing too old, whichever way it is asked."""
+    world = given(use=use)
+    world.door.stream().check("t1", born_ms=1_785_412_800_000)
+    assert world.door.until_ends(1) == [("t1", "commit?source=check")]
+    (check,) = world.application.asked
+    if use == "listener":
+        (check,) = check.messages
+        assert check == Message("orders", b"v", b"k", None, None, "t1")
+    told = (check.transaction_id, check.producer_group, check.age_s, check.born_ms)
+    assert told == ("t1", "orders", 6.5, 1_785_412_800_000)
+
+
+@pytest.mark.parametrize("born_ms", ["soon", 1.5, True, []])
+def test_a_check_with_another_kind_of_birth_is_dropped(given, born_ms):
+    world = given()
+    stream = world.door.stream()
+    stream.check("t1", born_ms=born_ms)
+    stream.check("t2")
+    assert world.door.until_ends(1) == [("t2", "commit?source=check")]
+
+
 @pytest.mark.parametrize(
     ("told", "end"),
     [

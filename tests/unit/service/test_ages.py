@@ -105,11 +105,27 @@ def test_the_clock_of_whoever_took_the_prepare_makes_no_check_young() -> None:
     twin = twin_with_producers()
     ahead_ms = twin.clock.wall_ms() + 7_200_000
     record = HalfRecord("T1", GROUP, 0, ahead_ms, INSTANCE, TARGETS[0])
+    stored_ms = twin.clock.wall_ms()
     twin.kafka.append(twin.kafka.half_topic, 0, None, b"v", system_headers(record))
     twin.clock.advance(NIGHT_S)
     owner = twin.working_owner()
     pass_time(twin, owner, 70)
     assert twin.gate.sent[0].age_ms >= NIGHT_S * 1_000
+    assert twin.gate.sent[0].born_ms == stored_ms
+
+
+def test_a_check_tells_when_its_transaction_was_born() -> None:
+    """An application's database compares it with its own clock, by which rows were purged."""
+    twin = twin_with_producers()
+    born_ms = twin.clock.wall_ms()
+    owner = after_a_night(twin, "T1")
+    pass_time(twin, owner, 70)
+    assert twin.gate.sent[0].born_ms == born_ms
+    owner.close()
+    successor = twin.working_owner()
+    pass_time(twin, successor, 140)
+    again = twin.gate.sent[-1]
+    assert (again.number, again.born_ms) == (1, born_ms)  # of a copy, it is the first one's
 
 
 def test_one_that_was_checked_stays_the_oldest_after_a_restart() -> None:

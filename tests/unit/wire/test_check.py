@@ -1,6 +1,7 @@
 """A check as JSON: the same to a stream, a callback and another instance; bytes come back whole."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,14 @@ def test_a_producer_is_asked_like_this() -> None:
             {"topic": "invoices", "key": "k", "value": "v", "headers": [["trace", "1"]]},
         ],
     }
+
+
+def test_a_producer_is_told_when_it_was_born() -> None:
+    born = replace(check(MESSAGE), born_ms=1_785_412_800_000, messages=[MESSAGE])
+    line = encode(born, for_inbox=True)
+    assert json.loads(line)["born_ms"] == 1_785_412_800_000
+    assert decode(line) == born
+    assert "born_ms" not in json.loads(encode(check(MESSAGE)))
 
 
 def test_another_coordinator_is_told_more() -> None:
