@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GROUP = "shop"
+#: For a check that is not to run out of time, on a machine that is busy with other tests.
+ENOUGH_S = 10.0
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error, psycopg.Error)
 _ORDERS = "CREATE TABLE IF NOT EXISTS shop_orders (id VARCHAR(64) PRIMARY KEY)"
 
 
-def asked(transaction_id: str, age_s: float = 100.0, group: str = GROUP) -> Any:
+def asked(
+    transaction_id: str, age_s: float = 100.0, group: str = GROUP, born_ms: int | None = None
+) -> Any:
     """A check, as far as a barrier looks at it."""
-    return SimpleNamespace(transaction_id=transaction_id, age_s=age_s, producer_group=group)
+    return SimpleNamespace(
+        transaction_id=transaction_id, age_s=age_s, producer_group=group, born_ms=born_ms
+    )
 
 
 @dataclass
@@ -38,6 +44,8 @@ class RecordingTransaction:
 
     id: str
     ends: list[str] = field(default_factory=list)
+    #: Why it cannot be committed.
+    doomed: Exception | None = None
 
     def prepare(self, messages: Any) -> None:
         assert self.ends == []
@@ -47,6 +55,8 @@ class RecordingTransaction:
 
     def assert_can_commit(self) -> None:
         assert self.ends == []
+        if self.doomed is not None:
+            raise self.doomed
 
     def drop(self, error: BaseException) -> None:
         self.ends.append("rollback")
@@ -72,10 +82,10 @@ class AlchemyShop:
         self.engine = create_engine(url, **options)
         if self.is_sqlite:
             event.listen(self.engine, "connect", _write_ahead)
-        self.barrier = Barrier(self.engine, GROUP, wait_s=1.0)
+        self.barrier = Barrier(self.engine, GROUP, wait_s=ENOUGH_S)
 
     def with_barrier(self, **options: Any) -> Barrier:
-        return Barrier(self.engine, GROUP, **{"wait_s": 1.0, **options})
+        return Barrier(self.engine, GROUP, **{"wait_s": ENOUGH_S, **options})
 
     def set_up(self) -> None:
         self.barrier.create()
@@ -114,10 +124,10 @@ class DbapiShop:
         connection = connect()
         self.is_sqlite = isinstance(connection, sqlite3.Connection)
         connection.close()
-        self.barrier = DbapiBarrier(connect, GROUP, wait_s=1.0)
+        self.barrier = DbapiBarrier(connect, GROUP, wait_s=ENOUGH_S)
 
     def with_barrier(self, **options: Any) -> DbapiBarrier:
-        return DbapiBarrier(self.connect, GROUP, **{"wait_s": 1.0, **options})
+        return DbapiBarrier(self.connect, GROUP, **{"wait_s": ENOUGH_S, **options})
 
     def set_up(self) -> None:
         self.barrier.create()

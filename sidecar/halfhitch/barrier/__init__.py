@@ -15,7 +15,8 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
 
     errors, table       what programs see; the table's form and its statements
     rules               what may be answered when: no I/O
-    guards              what a database connection must be like
+    guards, sql_guards  what a database connection, a session, an engine must be like
+    deadline            a check ends in time, whatever becomes of the database
     block               a local transaction and its messages end together
     sql, sql_aio, dbapi the shells
 """

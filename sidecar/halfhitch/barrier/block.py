@@ -7,15 +7,19 @@ What a block of the producer's own cannot know is settled here:
 - the local *commit* failed: the rows may be there all the same (the connection broke after the
   database had done it);
 - the program chose the id: an earlier attempt with it may have committed before its process died.
+  That attempt may have sent more than this one, so nothing is decided with this one's handle: a
+  check-back is about all that is stored;
+- a message was not sent, and the program went on: then the rows must not be committed either.
 
 Then the table tells, and where it cannot be asked either, nothing is decided: the check-back goes
 on. No I/O of its own.
 
-    the local commit succeeded             messages committed
-    it was not tried, and the id is new    messages rolled back
-    else, the table says committed         messages committed
-    else, it says fenced (so for good)     messages rolled back
-    else                                   nothing is sent
+    the local commit succeeded                      messages committed
+    it was not tried, and the id is new             messages rolled back
+    it failed, and the table says committed         messages committed
+    not tried, the table says committed (earlier)   nothing is sent
+    else, it says fenced (so for good)              messages rolled back
+    else                                            nothing is sent
 """
 
 from enum import Enum
@@ -56,6 +60,9 @@ class Messages(Protocol):
     def commit(self) -> object:
         """Let the messages be seen."""
 
+    def assert_can_commit(self) -> None:
+        """Raises when the messages could not follow the rows. Asks nobody."""
+
     def drop(self, error: BaseException) -> None:
         """The local transaction surely has not committed: a courtesy that must not take long."""
 
@@ -79,6 +86,7 @@ def before_commit(error: BaseException, *, is_new: bool) -> Failure:
 def finish(local: LocalWork, messages: Messages, *, is_new: bool) -> None:
     """The block came to its end; `is_new`: the id was made for it."""
     try:
+        messages.assert_can_commit()
         local.record()
     except BaseException as error:
         fail(local, messages, error, before_commit(error, is_new=is_new))
@@ -102,11 +110,16 @@ def fail(local: LocalWork, messages: Messages, error: BaseException, failure: Fa
     except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server
         note_undropped(error, failed)
     state = LocalTransactionState.ROLLBACK if failure is Failure.CERTAIN else local.ask()
-    if state is LocalTransactionState.COMMIT:
-        messages.commit()
-    elif state is LocalTransactionState.ROLLBACK:
+    if state is LocalTransactionState.ROLLBACK:
         messages.drop(error)
+    elif commits(state, failure):
+        messages.commit()
     return is_done(state, messages.id, error, failure)
+
+
+def commits(state: LocalTransactionState, failure: Failure) -> bool:
+    """Whether this attempt's handle may commit: for an earlier attempt it may leave some out."""
+    return state is LocalTransactionState.COMMIT and failure is Failure.AT_COMMIT
 
 
 def is_done(
@@ -130,10 +143,16 @@ def is_done(
             f"Half Hitch: whether a local transaction {transaction_id} has committed could not be"
             " found out. Nothing was decided about its messages; the check-back will settle it."
         )
+    elif commits(state, failure):
+        error.add_note(
+            f"Half Hitch: the local transaction {transaction_id} has committed all the same, so its"
+            " messages were committed too."
+        )
     elif state is LocalTransactionState.COMMIT:
         error.add_note(
-            f"Half Hitch: a local transaction {transaction_id} has committed, so its messages were"
-            " committed too."
+            f"Half Hitch: an earlier local transaction {transaction_id} has committed. This attempt"
+            " has changed no rows and decided nothing; the check-back commits all messages that"
+            " were sent under this id."
         )
     return False
 

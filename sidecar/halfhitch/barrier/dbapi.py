@@ -4,13 +4,15 @@
 connections of their own by calling `connect`, and close them.
 """
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.barrier import guards, table
 from halfhitch.barrier.block import before_commit, fail, finish
+from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
@@ -59,6 +61,7 @@ class DbapiBarrier:
                 ' lambda: sqlite3.connect("shop.db")'
             )
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
+        self._deadline = Deadline(wait_s)
         self._connect = connect
         self._paramstyle = paramstyle
         self._dialect = dialect
@@ -81,14 +84,15 @@ class DbapiBarrier:
         """Note, as part of the local transaction, that this id has committed.
 
         Takes a connection or a cursor. Raises TransactionFenced or TransactionRecordedTwice; the
-        local transaction is rolled back then, whatever the caller does with the exception.
+        local transaction is rolled back then, whatever the caller does with the exception. Raises
+        InvalidRequest inside a savepoint and in autocommit mode, where the database tells.
         """
         key = self._rules.key(transaction_id)
         found = connection if hasattr(connection, "cursor") else connection.connection
         driver = self._driver(found)
-        guards.require_transaction(found)
+        driver.require_transaction()
         try:
-            driver.run(table.insert(self._rules.table, table.COMMITTED), key)
+            driver.record(self._rules.table, key)
         except driver.integrity_error as error:
             raise refusal(transaction_id, self._look_again(driver, key)) from error
         except Exception as error:
@@ -118,15 +122,15 @@ class DbapiBarrier:
         Do not commit or roll back inside.
         """
         is_new = transaction_id is None
+        self._rules.require_group(producer)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        with self._connection() as connection:
-            local = _ConnectionWork(self, connection, tx.id)
-            try:
-                yield tx, connection
-            except BaseException as error:
-                fail(local, tx, error, before_commit(error, is_new=is_new))
-                raise
-            finish(local, tx, is_new=is_new)
+        local = _ConnectionWork(self, tx.id)
+        try:
+            yield tx, local.connection
+        except BaseException as error:
+            fail(local, tx, error, before_commit(error, is_new=is_new))
+            raise
+        finish(local, tx, is_new=is_new)
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -134,36 +138,48 @@ class DbapiBarrier:
         """See `Barrier.purge`."""
         age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
-        with self._connection() as connection:
+        with self.lease() as connection:
             driver = self._driver(connection)
             statement, count = table.delete_old(
                 driver.dialect, self._rules.table, age_s, batch_count
             )
+            group, _ = table.key_values(driver.dialect, (self._rules.group, ""))
             while batch >= batch_count:
-                batch = driver.run(statement, (self._rules.group,) * count)
+                batch = driver.run(statement, (group,) * count)
                 connection.commit()
                 deleted += batch
         return deleted
 
     def ask(self, question: Question) -> LocalTransactionState:
-        """For this package: on a connection of its own."""
+        """For this package: on a connection of its own, in time."""
         try:
-            with self._connection() as connection:
-                driver = self._driver(connection)
-                with _bounded(driver, self._rules.wait_ms) as first:
-                    return self._rules.decide(_Notes(driver, self._rules, first), question)
+            return self._deadline.run(lambda watch: self._ask(question, watch))
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)
 
+    def _ask(self, question: Question, watch: Watch) -> LocalTransactionState:
+        with self.lease() as connection:
+            driver = self._driver(connection)
+            try:
+                watch.hold(connection)
+                with _bounded(driver, watch) as first:
+                    return self._rules.decide(_Notes(driver, self._rules, watch, first), question)
+            finally:
+                watch.release()
+                if watch.is_cut:  # a pool must not give it to anybody
+                    with contextlib.suppress(Exception):
+                        connection.close()
+
     def _create(self) -> None:
-        with self._connection() as connection:
+        with self.lease() as connection:
             driver = self._driver(connection)
             for statement in table.ddl_statements(driver.dialect, self._rules.table):
                 driver.run(statement, ())
             connection.commit()
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
+    def lease(self) -> Iterator[Any]:
+        """For this package: a connection, for a while."""
         given = self._connect()
         if not hasattr(given, "cursor"):
             with given as connection:
@@ -208,13 +224,36 @@ class _Driver:
                 " IntegrityError (PEP 249): give paramstyle=..., or connections of the driver's own"
             )
         self.connection = connection
+        # Not what the application has told psycopg to make of its rows.
+        rows = getattr(module, "rows", None) if name == "psycopg" else None
+        self._cursor_options = {} if rows is None else {"row_factory": rows.tuple_row}
         self.integrity_error: type[Exception] = error
         self.dialect = dialect or _DIALECTS.get(name, name or "unknown")
         self._style: str = style
 
-    def run(self, statement: str, values: Sequence[str]) -> int:
+    def require_transaction(self) -> None:
+        """Raises InvalidRequest when a record would be committed by itself."""
+        at_once = guards.commits_at_once(self.connection)
+        if at_once is None and self.dialect == "postgresql":
+            first, second = (self._one(probe, ()) for probe in guards.TRANSACTION_PROBE)
+            at_once = list(first) != list(second)
+        if at_once:
+            raise guards.commits_alone()
+
+    def record(self, name: str, key: tuple[str, str]) -> None:
+        """Raises InvalidRequest inside a savepoint, where the database tells."""
+        statement = table.insert(name, table.COMMITTED)
+        values = table.key_values(self.dialect, key)
+        if self.dialect != "postgresql":
+            self.run(statement, values)
+            return
+        row = self._one(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values)
+        if not next(iter(row.values())) if isinstance(row, dict) else not row[0]:
+            raise guards.in_savepoint()
+
+    def run(self, statement: str, values: table.Values) -> int:
         """How many rows it changed."""
-        cursor = self.connection.cursor()
+        cursor = self.connection.cursor(**self._cursor_options)
         try:
             self._execute(cursor, statement, values)
             return int(cursor.rowcount)
@@ -223,14 +262,18 @@ class _Driver:
 
     def outcome(self, name: str, key: tuple[str, str]) -> str | None:
         """Of the row, if there is one."""
-        cursor = self.connection.cursor()
+        row = self._one(table.select_outcome(name), table.key_values(self.dialect, key))
+        return table.outcome_in(row, key)
+
+    def _one(self, statement: str, values: table.Values) -> Any:
+        cursor = self.connection.cursor(**self._cursor_options)
         try:
-            self._execute(cursor, table.select_outcome(name), key)
-            return table.outcome_in(cursor.fetchone())
+            self._execute(cursor, statement, values)
+            return cursor.fetchone()
         finally:
             cursor.close()
 
-    def _execute(self, cursor: Any, statement: str, values: Sequence[str]) -> None:
+    def _execute(self, cursor: Any, statement: str, values: table.Values) -> None:
         if values:
             cursor.execute(*table.styled(statement, values, self._style))
         else:
@@ -240,9 +283,12 @@ class _Driver:
 class _Notes:
     """The table through a connection that is a check's own."""
 
-    def __init__(self, driver: _Driver, rules: Rules, first: str | None) -> None:
+    def __init__(
+        self, driver: _Driver, rules: Rules, watch: Watch, first: Callable[[int], str | None]
+    ) -> None:
         self._driver = driver
         self._rules = rules
+        self._watch = watch
         self._first = first
 
     def read(self, transaction_id: str) -> str | None:
@@ -252,68 +298,100 @@ class _Notes:
         self._driver.connection.rollback()
         return outcome
 
-    def fence(self, transaction_id: str) -> bool:
+    def fence(self, transaction_id: str, born_ms: int | None) -> None:
         """Returns only when it is committed, or refused because a row stands there."""
         self._begin()
-        statement = table.insert(self._rules.table, table.FENCED)
+        rules, driver = self._rules, self._driver
+        statement = table.insert(rules.table, table.FENCED)
+        values: table.Values = table.key_values(driver.dialect, rules.key(transaction_id))
+        if born_ms is not None:
+            young = table.insert_young_fence(driver.dialect, rules.table, rules.fence_age_ms_max)
+            if young is not None:
+                statement, values = young, (*values, born_ms)
         try:
-            self._driver.run(statement, self._rules.key(transaction_id))
-            self._driver.connection.commit()
-        except self._driver.integrity_error:
-            self._driver.connection.rollback()
-            return False
-        return True
+            driver.run(statement, values)
+            driver.connection.commit()
+        except driver.integrity_error:
+            driver.connection.rollback()
 
     def _begin(self) -> None:
-        if self._first is not None:
-            self._driver.run(self._first, ())
+        first = self._first(self._watch.patience_ms())
+        if first is not None:
+            self._driver.run(first, ())
+
+
+class _DroppedError(Exception):
+    """Tells a pool that what was done on its connection is not to be committed."""
 
 
 class _ConnectionWork:
-    """A block's connection, as `block` wants it."""
+    """A block's connection, as `block` wants it.
 
-    def __init__(self, barrier: DbapiBarrier, connection: Any, transaction_id: str) -> None:
+    It is let go of as soon as the local transaction has ended: the sidecar may take its time.
+    """
+
+    def __init__(self, barrier: DbapiBarrier, transaction_id: str) -> None:
         self._barrier = barrier
-        self._connection = connection
         self._id = transaction_id
+        self._lease = ExitStack()
+        self.connection = self._lease.enter_context(barrier.lease())
+        try:
+            guards.require_no_transaction(self.connection)
+        except BaseException:
+            self._let_go()
+            raise
 
     def record(self) -> None:
         """After all the work."""
-        self._barrier.record(self._connection, self._id)
+        self._barrier.record(self.connection, self._id)
 
     def commit(self) -> None:
         """Rows and record."""
-        self._connection.commit()
+        self.connection.commit()
+        guards.require_no_transaction(self.connection)
+        self._lease.close()
 
     def drop(self) -> None:
-        """The block closes the connection."""
-        self._connection.rollback()
+        """Roll back; the barrier may need the connection."""
+        try:
+            self.connection.rollback()
+        finally:
+            self._let_go()
 
     def ask(self) -> LocalTransactionState:
         """Of the table."""
         return self._barrier.ask(Question(self._id, is_own=True))
 
+    def _let_go(self) -> None:
+        dropped = _DroppedError("the local transaction was rolled back")
+        with contextlib.suppress(_DroppedError):
+            self._lease.__exit__(_DroppedError, dropped, None)
+
 
 @contextmanager
-def _bounded(driver: _Driver, wait_ms: int) -> Iterator[str | None]:
-    """Gives what must be run first in each transaction of a check."""
+def _bounded(driver: _Driver, watch: Watch) -> Iterator[Callable[[int], str | None]]:
+    """Gives what must be run first in each transaction of a check, for so many milliseconds."""
     connection = driver.connection
     if driver.dialect == "sqlite":
-        with guards.sqlite_bounds(connection, connection, wait_ms):
-            yield None
+        with guards.sqlite_bounds(connection, connection, watch.patience_ms()):
+            yield lambda _: None
     elif driver.dialect == "postgresql":
         # Bounds hold for a transaction, so there must be one.
         was_autocommit = getattr(connection, "autocommit", None) is True
         if was_autocommit:
             connection.autocommit = False
         try:
-            yield guards.postgresql_bounds(wait_ms)
+            yield guards.postgresql_bounds
         finally:
             if was_autocommit:  # it may belong to a pool
                 connection.rollback()
                 connection.autocommit = True
+    elif driver.dialect in ("mysql", "mariadb"):
+        with guards.mysql_bounds(connection, watch.patience_ms()):
+            # Whatever the connection is set to: never what is uncommitted.
+            yield lambda _: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     else:
-        yield None
+        yield lambda _: None
 
 
 def _module_of(connection: Any) -> Any:

@@ -41,14 +41,16 @@ class TransactionRecordedTwice(RequestError):
 
     def __init__(self, transaction_id: str, *, committed_before: bool) -> None:
         text = (
-            "an earlier local transaction of this id has committed, so this one must not run again."
-            " Its messages are to be committed, never rolled back"
+            "an earlier local transaction of this id has committed, so this one must not run again"
+            " and is rolled back. Its messages are never rolled back: leave them to the check-back,"
+            " which commits all that were sent under this id"
             if committed_before
             else "call record once in a local transaction"
         )
         super().__init__(f"transaction {transaction_id} was recorded before: {text}")
         self.transaction_id = transaction_id
-        #: The local transaction of this id stands: commit its messages.
+        #: The local transaction of this id stands, and its messages are not to be rolled back. A
+        #: commit of this attempt would cover what this attempt has sent, perhaps not all.
         self.committed_before = committed_before
 
 

@@ -1,7 +1,8 @@
 """What a database connection must be like before a barrier relies on it.
 
 - `record` must be part of the local transaction: a connection that commits every statement by
-  itself would keep the note when the rest is rolled back.
+  itself would keep the note when the rest is rolled back, and one inside somebody's outer
+  transaction or savepoint would lose it, or keep it, with that.
 - A check needs a connection nobody else is using, that sees committed rows only, and must not wait
   for a lock for long.
 
@@ -9,43 +10,131 @@ Works on drivers' connections; knows no statement of the table's.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
-from halfhitch.barrier.rules import UnfitConnection
+from halfhitch.barrier.table import UnfitConnection
 from halfhitch.errors import InvalidRequest
 
-_PSYCOPG_IDLE = 0
+_PSYCOPG_IDLE: Final = 0
+#: MySQL's SERVER_STATUS_IN_TRANS.
+_MYSQL_IN_TRANSACTION: Final = 1
+#: Where drivers keep what a connection is read from: attributes, one inside the other.
+_SOCKETS: Final = (
+    ("_transport",),  # asyncpg
+    ("_writer", "transport"),  # aiomysql, asyncmy
+    ("_sock",),  # PyMySQL, pg8000
+    ("_usock",),  # older pg8000
+    ("_socket", "sock"),  # MySQL Connector
+)
+
+#: Of PostgreSQL, for a driver of which nothing is known: two statements of one transaction agree.
+TRANSACTION_PROBE: Final = ("SELECT txid_current()", "SELECT txid_current_if_assigned()")
+
+#: After an INSERT: the row is the transaction's own, not that of a savepoint inside it.
+POSTGRESQL_OUTSIDE_SAVEPOINT: Final = (
+    " RETURNING CAST(CAST(xmin AS TEXT) AS BIGINT) = MOD(txid_current(), 4294967296)"
+)
+
+
+def commits_alone() -> InvalidRequest:
+    """To be raised when a record would be committed by itself."""
+    return InvalidRequest(
+        "this connection is in autocommit mode and in no transaction: the record would be"
+        " committed alone. Begin a transaction, and do the local work in it too"
+    )
+
+
+def in_savepoint() -> InvalidRequest:
+    """To be raised when a record could be rolled back without its local transaction."""
+    return InvalidRequest(
+        "record was called inside a savepoint (begin_nested, a nested block): were that rolled"
+        " back, the record would be gone and the rest committed, and the messages rolled back."
+        " Record outside of it, in the transaction itself"
+    )
 
 
 def require_transaction(driver_connection: Any) -> None:
     """Raises InvalidRequest when a statement would be committed at once, all by itself."""
-    if _commits_at_once(driver_connection):
-        raise InvalidRequest(
-            "this connection is in autocommit mode and in no transaction: the record would be"
-            " committed alone. Begin a transaction, and do the local work in it too"
-        )
+    if commits_at_once(driver_connection):
+        raise commits_alone()
 
 
-def _commits_at_once(connection: Any) -> bool:
-    # sqlite3 and aiosqlite: a transaction that was begun by hand is as good.
+def commits_at_once(connection: Any) -> bool | None:
+    """By what the driver says; None when it says nothing."""
+    # sqlite3, aiosqlite, MySQL Connector: a transaction that was begun by hand is as good.
     in_transaction = getattr(connection, "in_transaction", None)
     if isinstance(in_transaction, bool):
         modern = getattr(connection, "autocommit", None)
         legacy = getattr(connection, "isolation_level", "")
         return not in_transaction and (modern is True or (modern is not False and legacy is None))
-    if getattr(connection, "autocommit", None) is not True:
-        return False
-    # psycopg: so is `with connection.transaction()`.
-    status = getattr(getattr(connection, "info", None), "transaction_status", _PSYCOPG_IDLE)
-    return int(status) == _PSYCOPG_IDLE
+    autocommit = getattr(connection, "autocommit", None)
+    if isinstance(autocommit, bool):
+        # psycopg: so is `with connection.transaction()`.
+        return autocommit and not is_in_transaction(connection)
+    ask = getattr(connection, "get_autocommit", None)
+    if callable(ask):  # MySQL's drivers
+        return bool(ask()) and not is_in_transaction(connection)
+    if callable(getattr(connection, "is_in_transaction", None)):  # asyncpg: a block, or nothing
+        return not is_in_transaction(connection)
+    return None
+
+
+def is_in_transaction(connection: Any) -> bool | None:
+    """By what the driver says, without asking the server; None when it says nothing.
+
+    Nothing says sqlite3 with autocommit=False (Python 3.12), where one is always open.
+    """
+    in_transaction = getattr(connection, "in_transaction", None)
+    if isinstance(in_transaction, bool):
+        return None if getattr(connection, "autocommit", None) is False else in_transaction
+    if callable(ask := getattr(connection, "is_in_transaction", None)):
+        return bool(ask())
+    info = getattr(connection, "info", None)
+    status = getattr(info, "transaction_status", None)
+    if status is not None:
+        return int(status) != _PSYCOPG_IDLE
+    server_status = getattr(connection, "server_status", None)
+    if isinstance(server_status, int):
+        return bool(server_status & _MYSQL_IN_TRANSACTION)
+    return None
+
+
+def require_no_transaction(driver_connection: Any) -> None:
+    """Raises InvalidRequest for a connection on which somebody's transaction is open."""
+    if is_in_transaction(driver_connection):
+        raise InvalidRequest(
+            "a transaction is already open on the connection that the barrier was given: what is"
+            " committed in this block would wait for, or be lost with, somebody else's. Let"
+            " `connect` give a connection that nobody is using"
+        )
+
+
+def descriptor_of(driver_connection: Any) -> int | None:
+    """Of the socket a driver's connection uses, where that can be found."""
+    for path in ((), *_SOCKETS):
+        found = driver_connection
+        for name in path:
+            found = getattr(found, name, None)
+        about = getattr(found, "get_extra_info", None)
+        if callable(about):  # a transport of asyncio's
+            found = about("socket")
+        ask = getattr(found, "fileno", None)
+        if not callable(ask):
+            continue
+        descriptor = None
+        with suppress(Exception):  # closed, or something else of that name
+            descriptor = ask()
+        if isinstance(descriptor, int) and descriptor >= 0:
+            return descriptor
+    return None
 
 
 def postgresql_bounds(wait_ms: int) -> str:
     """Run first in each transaction of a check: no lock, and nothing else, may hold it for long."""
     return (
         f"SELECT set_config('lock_timeout', '{int(wait_ms)}ms', true),"
-        f" set_config('statement_timeout', '{2 * int(wait_ms)}ms', true)"
+        f" set_config('statement_timeout', '{int(wait_ms)}ms', true)"
     )
 
 
@@ -72,13 +161,36 @@ def sqlite_bounds(raw: Any, driver_connection: Any, wait_ms: int) -> Iterator[No
         _pragma(raw, f"busy_timeout = {before_ms}")
 
 
+@contextmanager
+def mysql_bounds(raw: Any, wait_ms: int) -> Iterator[None]:
+    """Wait for a row's lock for so many seconds, one at least; then put that back."""
+    before_s = _one(raw, "SELECT @@SESSION.innodb_lock_wait_timeout")
+    _run(raw, f"SET SESSION innodb_lock_wait_timeout = {max(1, int(wait_ms) // 1000)}")
+    try:
+        yield
+    finally:
+        _run(raw, f"SET SESSION innodb_lock_wait_timeout = {before_s}")
+
+
 def _pragma(raw: Any, text: str) -> int:
+    return _one(raw, f"PRAGMA {text}")
+
+
+def _one(raw: Any, statement: str) -> int:
     cursor = raw.cursor()
     try:
-        cursor.execute(f"PRAGMA {text}")
+        cursor.execute(statement)
         row = cursor.fetchone()
         if row is None:
             return 0
         return int(next(iter(row.values())) if isinstance(row, dict) else row[0])
+    finally:
+        cursor.close()
+
+
+def _run(raw: Any, statement: str) -> None:
+    cursor = raw.cursor()
+    try:
+        cursor.execute(statement)
     finally:
         cursor.close()

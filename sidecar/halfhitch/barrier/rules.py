@@ -1,8 +1,8 @@
 """What a check may be answered, and what makes sure of it. No I/O, no clock.
 
-The order of the steps is the promise: COMMIT is only ever read from a row, and ROLLBACK only from a
-row that says fenced or after this check's own fence was committed. That a row is missing decides
-nothing, for a local transaction may be about to commit it. Whatever goes wrong is UNKNOWN.
+The order of the steps is the promise: COMMIT and ROLLBACK are only ever read from a committed row
+of the very transaction, ROLLBACK from one that says fenced. That a row is missing decides nothing,
+for a local transaction may be about to commit it. Whatever goes wrong is UNKNOWN.
 """
 
 import logging
@@ -43,12 +43,10 @@ class Question:
 
     transaction_id: str
     age_s: float | None = None
+    #: When its first message was stored: compared with the database's clock.
+    born_ms: int | None = None
     #: Asked by the process itself about its own commit: there is nobody to be patient with.
     is_own: bool = False
-
-
-class UnfitConnection(Exception):
-    """What it reads or writes could not be relied on; says why."""
 
 
 class Notes(Protocol):
@@ -57,8 +55,8 @@ class Notes(Protocol):
     def read(self, transaction_id: str) -> str | None:
         """The outcome of a committed row."""
 
-    def fence(self, transaction_id: str) -> bool:
-        """True when the fence is committed; False when another row stands there."""
+    def fence(self, transaction_id: str, born_ms: int | None) -> None:
+        """Commit a fence unless a row stands there, or may have been purged (see `born_ms`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +90,19 @@ class Rules:
             )
 
     @property
-    def wait_ms(self) -> int:
-        """How long a check waits for a lock."""
-        return math.ceil(self.wait_s * 1000)
+    def fence_age_ms_max(self) -> int:
+        """Nothing that is so old is fenced: its row may have been purged."""
+        return math.floor((self.keep_s - _BEGAN_EARLIER_S) * 1000)
+
+    def require_group(self, producer: object) -> None:
+        """Raises ConfigurationError for a producer of another group."""
+        group = getattr(producer, "group", self.group)
+        if group != self.group:
+            raise ConfigurationError(
+                f"the producer belongs to group {group!r} and this barrier to {self.group!r}: the"
+                " record would not be found by the checks of the producer's group. Give each"
+                " producer the barrier of its own group"
+            )
 
     def question(self, check: object) -> Question | None:
         """None, with a line in the log, when this barrier cannot answer it."""
@@ -120,36 +128,47 @@ class Rules:
             return None
         age_s = getattr(check, "age_s", None)
         known = isinstance(age_s, int | float) and math.isfinite(age_s)
-        return Question(transaction_id, age_s if known else None)
+        born_ms = getattr(check, "born_ms", None)
+        return Question(
+            transaction_id,
+            age_s if known else None,
+            born_ms if type(born_ms) is int and born_ms > 0 else None,
+        )
 
     def decide(self, notes: Notes, question: Question) -> LocalTransactionState:
         """Answer from the table, fencing what is not there."""
         transaction_id = question.transaction_id
         outcome = notes.read(transaction_id)
-        if outcome is None:
-            if not self._may_fence(question):
-                return LocalTransactionState.UNKNOWN
-            # From here on a local commit of this id fails, or has come before and is read below.
-            outcome = FENCED if notes.fence(transaction_id) else notes.read(transaction_id)
+        if outcome is None and self._may_fence(question):
+            notes.fence(transaction_id, question.born_ms)
+            # From here on a local commit of this id fails, or has come before and is read now.
+            outcome = notes.read(transaction_id)
+            if outcome is None and question.born_ms is not None:
+                self._warn_too_old(question)
         return _STATES.get(outcome or "", LocalTransactionState.UNKNOWN)
 
     def _may_fence(self, question: Question) -> bool:
         age_s = question.age_s
         if question.is_own or age_s is None:
             return True
-        if age_s >= self.keep_s - _BEGAN_EARLIER_S:
-            log.warning(
-                "transaction %s is %.0f s old and has no row in %s, where rows are kept for %.0f s:"
-                " nobody can tell any more whether it committed, so it is answered UNKNOWN. Look"
-                " for its rows and use `halfhitch tx commit` or `halfhitch tx rollback`",
-                question.transaction_id,
-                age_s,
-                self.table,
-                self.keep_s,
-                extra={"action": "barrier_too_old"},
-            )
+        if age_s * 1000 >= self.fence_age_ms_max:
+            self._warn_too_old(question)
             return False
         return age_s >= self.fence_after_s
+
+    def _warn_too_old(self, question: Question) -> None:
+        told = "" if question.age_s is None else f", {question.age_s:.0f} s by the check's account,"
+        log.warning(
+            "transaction %s has no row in %s and%s is so old that its row may have been purged"
+            " (rows are kept for %.0f s): nobody can tell any more whether it committed, so it is"
+            " answered UNKNOWN. Look for its rows and use `halfhitch tx commit` or `halfhitch tx"
+            " rollback`",
+            question.transaction_id,
+            self.table,
+            told,
+            self.keep_s,
+            extra={"action": "barrier_too_old"},
+        )
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:
         """The database gave no answer, and that is all that is known."""

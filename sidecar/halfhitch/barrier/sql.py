@@ -1,21 +1,23 @@
 """The barrier for SQLAlchemy 2.
 
 `record` runs on the application's connection and is part of its transaction. Checks, purges and
-the creation of the table take connections of their own from the engine.
+the creation of the table take connections of their own from the engine; in a forked child they are
+the child's own.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import BigInteger, TextClause, bindparam, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
-from halfhitch.barrier import guards, table
+from halfhitch.barrier import guards, sql_guards, table
 from halfhitch.barrier.block import before_commit, fail, finish
+from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.client.values import LocalTransactionState
@@ -32,7 +34,7 @@ class Barrier:
         default at once, it is fenced and answered ROLLBACK.
     keep_s: how long rows are kept at least; a transaction of about that age that has none is
         answered UNKNOWN.
-    wait_s: how long a check waits for a lock.
+    wait_s: how long a check may take; then it is answered UNKNOWN.
     """
 
     def __init__(
@@ -56,21 +58,28 @@ class Barrier:
                 " roll back what others are doing. Use a database in a file, or a server"
             )
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
-        self._engine = engine
-        self._statements = _Statements(table)
+        self._home = sql_guards.HomeEngine(engine)
+        self._deadline = Deadline(wait_s)
+        self._statements = _Statements(self._rules)
 
     @property
     def group(self) -> str:
         """The producer group."""
         return self._rules.group
 
+    @property
+    def engine(self) -> Engine:
+        """For this package: with connections of this process only."""
+        return self._home.here()
+
     def create(self) -> None:
         """Create the table unless it is there."""
+        engine = self.engine
         try:
-            with self._engine.begin() as connection:
+            with engine.begin() as connection:
                 self.create_on(connection)
         except DBAPIError:  # two processes create it at once, and one found it half done
-            with self._engine.begin() as connection:
+            with engine.begin() as connection:
                 self.create_on(connection)
 
     def record(
@@ -79,14 +88,15 @@ class Barrier:
         """Note, as part of the local transaction, that this id has committed.
 
         Raises TransactionFenced or TransactionRecordedTwice; the local transaction is rolled back
-        then, whatever the caller does with the exception.
+        then, whatever the caller does with the exception. Raises InvalidRequest inside a savepoint
+        and in autocommit mode.
         """
         key = self._rules.key(transaction_id)
         connection = _connection_of(session)
+        sql_guards.require_transaction(connection)
         pooled = connection.connection
-        guards.require_transaction(pooled.driver_connection)
         try:
-            connection.execute(self._statements.record, _named(key))
+            connection.execute(self._statements.record, _key_values(connection, key))
         except IntegrityError as error:
             outcome = self._look_again(connection, pooled, key)
             _roll_back_all(session)
@@ -124,8 +134,11 @@ class Barrier:
         `transaction_id` the table is also asked when the block raises, for an earlier attempt.
         """
         is_new = transaction_id is None
+        self._rules.require_group(producer)
+        if session is not None:
+            sql_guards.require_own_commit(session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        with Session(self._engine) if session is None else nullcontext(session) as found:
+        with Session(self.engine) if session is None else nullcontext(session) as found:
             local = _SessionWork(self, found, tx.id)
             try:
                 yield tx, found
@@ -144,7 +157,7 @@ class Barrier:
         age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
         while batch >= batch_count:
-            with self._engine.begin() as connection:
+            with self.engine.begin() as connection:
                 batch = self.purge_on(connection, age_s, batch_count)
             deleted += batch
         return deleted
@@ -159,32 +172,42 @@ class Barrier:
         statement, count = table.delete_old(
             connection.dialect.name, self._rules.table, age_s, batch_count
         )
-        values = _named((self._rules.group,) * count)
-        return connection.execute(_text(statement), values).rowcount
+        group, _ = table.key_values(connection.dialect.name, (self._rules.group, ""))
+        return connection.execute(_text(statement), _named((group,) * count)).rowcount
 
     def ask(self, question: Question) -> LocalTransactionState:
-        """For this package: on a connection of its own."""
+        """For this package: on a connection of its own, in time."""
         try:
-            with self._engine.connect() as connection:
-                return self.decide_on(connection, question)
+            return self._deadline.run(lambda watch: self._ask(question, watch))
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)
 
-    def decide_on(self, connection: Connection, question: Question) -> LocalTransactionState:
+    def _ask(self, question: Question, watch: Watch) -> LocalTransactionState:
+        with self.engine.connect() as connection:
+            return self.decide_on(connection, question, watch)
+
+    def decide_on(
+        self, connection: Connection, question: Question, watch: Watch
+    ) -> LocalTransactionState:
         """For this package: on a connection that is the check's own."""
-        wait_ms = self._rules.wait_ms
-        if connection.dialect.name == "sqlite":
-            pooled = connection.connection
-            with guards.sqlite_bounds(pooled, pooled.driver_connection, wait_ms):
-                notes = _Notes(connection, self._rules, self._statements, None)
-                return self._rules.decide(notes, question)
-        # Never what is uncommitted, and a later statement sees what an earlier one waited for.
-        connection.execution_options(isolation_level="READ COMMITTED")
-        bounds = guards.postgresql_bounds(wait_ms)
-        first = bounds if connection.dialect.name == "postgresql" else None
-        return self._rules.decide(
-            _Notes(connection, self._rules, self._statements, first), question
-        )
+        pooled = connection.connection
+        notes = _Notes(connection, self._rules, self._statements, watch)
+        try:
+            watch.hold(pooled.driver_connection)
+            if connection.dialect.name == "sqlite":
+                patience_ms = watch.patience_ms()
+                with guards.sqlite_bounds(pooled, pooled.driver_connection, patience_ms):
+                    return self._rules.decide(notes, question)
+            # Never what is uncommitted, and a later statement sees what an earlier one waited for.
+            connection.execution_options(isolation_level="READ COMMITTED")
+            if connection.dialect.name in ("mysql", "mariadb"):
+                with guards.mysql_bounds(pooled, watch.patience_ms()):
+                    return self._rules.decide(notes, question)
+            return self._rules.decide(notes, question)
+        finally:
+            watch.release()
+            if watch.is_cut:
+                connection.invalidate()
 
     def _look_again(self, connection: Connection, pooled: Any, key: tuple[str, str]) -> str | None:
         """Which row was in the way, for the words of the error; on the connection at hand.
@@ -192,16 +215,16 @@ class Barrier:
         Below SQLAlchemy, for the transaction it knows of is over and another connection might not
         be had. What comes of it decides nothing.
         """
-        if connection.in_nested_transaction():
-            return None  # SQLAlchemy is going to roll back to a savepoint, which must be there
         try:
             pooled.rollback()
             select = table.select_outcome(self._rules.table)
-            statement, values = table.styled(select, key, connection.dialect.paramstyle)
+            dialect = connection.dialect
+            keys = table.key_values(dialect.name, key)
+            statement, values = table.styled(select, keys, dialect.paramstyle)
             cursor = pooled.cursor()
             try:
                 cursor.execute(statement, values)
-                return table.outcome_in(cursor.fetchone()) or ""
+                return table.outcome_in(cursor.fetchone(), key) or ""
             finally:
                 cursor.close()
                 pooled.rollback()
@@ -212,46 +235,64 @@ class Barrier:
 class _Statements:
     """What is run on SQLAlchemy's connections."""
 
-    def __init__(self, name: str) -> None:
-        self.select = _text(table.select_outcome(name))
-        self.record = _text(table.insert(name, table.COMMITTED))
-        self.fence = _text(table.insert(name, table.FENCED))
+    def __init__(self, rules: Rules) -> None:
+        self.select = _text(table.select_outcome(rules.table))
+        self.record = _text(table.insert(rules.table, table.COMMITTED))
+        self.fence = _text(table.insert(rules.table, table.FENCED))
+        self._rules = rules
+        self._young_fences: dict[str, TextClause | None] = {}
+
+    def young_fence(self, dialect: str) -> TextClause | None:
+        """None where the database cannot be asked for its clock."""
+        if dialect not in self._young_fences:
+            rules = self._rules
+            found = table.insert_young_fence(dialect, rules.table, rules.fence_age_ms_max)
+            made = None
+            if found is not None:  # milliseconds since 1970 are more than a driver's INTEGER holds
+                made = _text(found).bindparams(bindparam("p3", type_=BigInteger))
+            self._young_fences[dialect] = made
+        return self._young_fences[dialect]
 
 
 class _Notes:
     """The table through a connection that is a check's own."""
 
     def __init__(
-        self, connection: Connection, rules: Rules, statements: _Statements, first: str | None
+        self, connection: Connection, rules: Rules, statements: _Statements, watch: Watch
     ) -> None:
         self._connection = connection
         self._rules = rules
         self._statements = statements
-        self._first = first
+        self._watch = watch
 
     def read(self, transaction_id: str) -> str | None:
         """In a transaction of its own, so that it sees all that is committed now."""
         self._begin()
-        key = _named(self._rules.key(transaction_id))
-        row = self._connection.execute(self._statements.select, key).first()
+        key = self._rules.key(transaction_id)
+        values = _key_values(self._connection, key)
+        row = self._connection.execute(self._statements.select, values).first()
         self._connection.rollback()
-        return table.outcome_in(row)
+        return table.outcome_in(row, key)
 
-    def fence(self, transaction_id: str) -> bool:
+    def fence(self, transaction_id: str, born_ms: int | None) -> None:
         """Returns only when it is committed, or refused because a row stands there."""
         self._begin()
-        key = _named(self._rules.key(transaction_id))
+        connection = self._connection
+        statement = self._statements.fence
+        values = _key_values(connection, self._rules.key(transaction_id))
+        young = None if born_ms is None else self._statements.young_fence(connection.dialect.name)
+        if young is not None:
+            statement, values = young, {**values, "p3": born_ms}
         try:
-            self._connection.execute(self._statements.fence, key)
-            self._connection.commit()
+            connection.execute(statement, values)
+            connection.commit()
         except IntegrityError:
-            self._connection.rollback()
-            return False
-        return True
+            connection.rollback()
 
     def _begin(self) -> None:
-        if self._first is not None:
-            self._connection.exec_driver_sql(self._first)
+        patience_ms = self._watch.patience_ms()
+        if self._connection.dialect.name == "postgresql":
+            self._connection.exec_driver_sql(guards.postgresql_bounds(patience_ms))
 
 
 class _SessionWork:
@@ -270,6 +311,7 @@ class _SessionWork:
     def commit(self) -> None:
         """Rows and record."""
         self._session.commit()
+        sql_guards.require_committed(self._session)
 
     def drop(self) -> None:
         """Its connection goes back to the pool, where the barrier may need it."""
@@ -306,5 +348,9 @@ def _text(statement: str) -> TextClause:
     return text(named)
 
 
-def _named(values: Sequence[str]) -> dict[str, str]:
+def _key_values(connection: Connection, key: tuple[str, str]) -> dict[str, Any]:
+    return _named(table.key_values(connection.dialect.name, key))
+
+
+def _named(values: Sequence[str | bytes]) -> dict[str, Any]:
     return {f"p{number}": value for number, value in enumerate(values, 1)}

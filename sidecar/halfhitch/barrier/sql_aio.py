@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
-from halfhitch.barrier import table
+from halfhitch.barrier import sql_guards, table
 from halfhitch.barrier.block import (
     Failure,
     before_commit,
+    commits,
     is_done,
     note_undropped,
 )
+from halfhitch.barrier.deadline import Watch
+from halfhitch.barrier.deadline_aio import AsyncDeadline
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql import Barrier
 from halfhitch.client.values import LocalTransactionState
@@ -45,7 +48,8 @@ class AsyncBarrier:
                 f"AsyncBarrier takes an AsyncEngine, not {type(engine).__name__} (for an Engine use"
                 " Barrier)"
             )
-        self._engine = engine
+        self._made_of = engine
+        self._deadline = AsyncDeadline(wait_s)
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
         self._barrier = Barrier(
             engine.sync_engine,
@@ -60,6 +64,12 @@ class AsyncBarrier:
     def group(self) -> str:
         """The producer group."""
         return self._rules.group
+
+    @property
+    def _engine(self) -> AsyncEngine:
+        """With connections of this process only."""
+        _ = self._barrier.engine
+        return self._made_of
 
     async def create(self) -> None:
         """Create the table unless it is there."""
@@ -97,6 +107,9 @@ class AsyncBarrier:
     ) -> AsyncIterator[tuple["AsyncTransaction", AsyncSession]]:
         """See `Barrier.transaction`."""
         is_new = transaction_id is None
+        self._rules.require_group(producer)
+        if session is not None:
+            sql_guards.require_own_commit(session.sync_session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         found = AsyncSession(self._engine) if session is None else session
         try:
@@ -125,6 +138,7 @@ class AsyncBarrier:
     async def _finish(self, tx: "AsyncTransaction", session: AsyncSession, *, is_new: bool) -> None:
         """`block.finish`, awaited."""
         try:
+            tx.assert_can_commit()
             await session.flush()
             await self.record(session, tx.id)
         except BaseException as error:
@@ -132,6 +146,7 @@ class AsyncBarrier:
             raise
         try:
             await session.commit()
+            sql_guards.require_committed(session.sync_session)
         except BaseException as error:
             if await self._fail(tx, session, error, Failure.AT_COMMIT):
                 return
@@ -149,15 +164,18 @@ class AsyncBarrier:
         state = LocalTransactionState.ROLLBACK
         if failure is not Failure.CERTAIN:
             state = await self._ask(Question(tx.id, is_own=True))
-        if state is LocalTransactionState.COMMIT:
-            await tx.commit()
-        elif state is LocalTransactionState.ROLLBACK:
+        if state is LocalTransactionState.ROLLBACK:
             await tx.drop(error)
+        elif commits(state, failure):
+            await tx.commit()
         return is_done(state, tx.id, error, failure)
 
     async def _ask(self, question: Question) -> LocalTransactionState:
-        try:
+        async def ask(watch: Watch) -> LocalTransactionState:
             async with self._engine.connect() as connection:
-                return await connection.run_sync(self._barrier.decide_on, question)
+                return await connection.run_sync(self._barrier.decide_on, question, watch)
+
+        try:
+            return await self._deadline.run_task(ask)
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)

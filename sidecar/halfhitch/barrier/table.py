@@ -3,7 +3,9 @@
 Invariants:
 - the primary key is (producer group, transaction id), compared byte by byte: it alone decides who
   came first;
-- `at` is the database's own time, so that no application's clock can make a note look old;
+- `at` is the database's own time, so that no application's clock can make a note look old, and a
+  fence is only inserted while the database's clock says that no note of that age was purged;
+- a row says whose it is, and is compared with what was asked for;
 - statements carry `?` where parameters go; the shells write them as their drivers want.
 
 It runs nothing.
@@ -15,12 +17,15 @@ from typing import Any, Final
 
 from halfhitch.errors import ConfigurationError
 
+Values = Sequence[str | bytes | int]
+
 DEFAULT_TABLE: Final = "halfhitch_barrier"
 COMMITTED: Final = "committed"
 FENCED: Final = "fenced"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")  # `_at` still fits into PostgreSQL's 63
 _DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
+_MYSQLS: Final = ("mysql", "mariadb")
 
 #: How a driver wants the n-th parameter marked.
 _MARKERS: Final = {
@@ -68,6 +73,10 @@ CREATE TABLE IF NOT EXISTS {table} (
 )
 
 
+class UnfitConnection(Exception):
+    """What it reads or writes could not be relied on; says why."""
+
+
 def ddl(dialect: str, table: str = DEFAULT_TABLE) -> str:
     """The statements that create the table, for migrations; they may be run again.
 
@@ -105,9 +114,18 @@ def check_table(table: str) -> None:
 # The table's name has been checked by whoever calls these: S608 sees only that it is put together.
 
 
+def key_values(dialect: str, key: tuple[str, str]) -> tuple[str | bytes, str | bytes]:
+    """The primary key as parameters: on MySQL as bytes, whatever charset the connection has."""
+    group, transaction_id = key
+    return (group.encode(), transaction_id.encode()) if dialect in _MYSQLS else key
+
+
 def select_outcome(table: str) -> str:
     """Parameters: group, id."""
-    return f"SELECT outcome FROM {table} WHERE producer_group = ? AND transaction_id = ?"  # noqa: S608
+    return (
+        f"SELECT outcome, producer_group, transaction_id FROM {table}"  # noqa: S608
+        " WHERE producer_group = ? AND transaction_id = ?"
+    )
 
 
 def insert(table: str, outcome: str) -> str:
@@ -115,6 +133,28 @@ def insert(table: str, outcome: str) -> str:
     return (
         f"INSERT INTO {table} (producer_group, transaction_id, outcome)"  # noqa: S608
         f" VALUES (?, ?, '{outcome}')"
+    )
+
+
+def insert_young_fence(dialect: str, table: str, age_ms_max: int) -> str | None:
+    """Parameters: group, id, when its first message was stored, in milliseconds since 1970.
+
+    No row, and no error, once the database's clock says that it is `age_ms_max` old: the row that
+    is not there may have been purged by the same clock. None where it is not known how to ask.
+    """
+    if dialect not in _DIALECTS:
+        return None
+    born, source = "?", ""
+    if dialect == "sqlite":
+        now_ms = "(julianday('now') - 2440587.5) * 86400000"
+    elif dialect == "postgresql":
+        # Not CURRENT_TIMESTAMP: the transaction may have been open before the fence was thought of.
+        now_ms, born = "EXTRACT(EPOCH FROM clock_timestamp()) * 1000", "CAST(? AS BIGINT)"
+    else:
+        now_ms, source = "UNIX_TIMESTAMP() * 1000", " FROM DUAL"
+    return (
+        f"INSERT INTO {table} (producer_group, transaction_id, outcome)"
+        f" SELECT ?, ?, '{FENCED}'{source} WHERE {born} > {now_ms} - {int(age_ms_max)}"
     )
 
 
@@ -129,8 +169,10 @@ def delete_old(dialect: str, table: str, older_than_s: int, count_max: int) -> t
         before = f"CURRENT_TIMESTAMP - INTERVAL {age_s} SECOND"
     old = f"WHERE producer_group = ? AND at < {before}"
     if dialect not in ("sqlite", "postgresql"):
-        # It refuses a LIMIT inside IN (...), and has one here, which the others lack.
-        return f"DELETE FROM {table} {old} ORDER BY at LIMIT {int(count_max)}", 1  # noqa: S608
+        # It refuses a LIMIT inside IN (...), and has one here, which the others lack. The order is
+        # total: a replica that repeats the statement must delete the same rows of a second.
+        order = f"ORDER BY at, transaction_id LIMIT {int(count_max)}"
+        return f"DELETE FROM {table} {old} {order}", 1  # noqa: S608
     return (
         f"DELETE FROM {table} WHERE producer_group = ? AND transaction_id IN"  # noqa: S608
         f" (SELECT transaction_id FROM {table} {old} ORDER BY at LIMIT {int(count_max)})"
@@ -143,9 +185,7 @@ def check_style(style: str) -> None:
         raise ConfigurationError(f"paramstyle {style!r} is none of {', '.join(_MARKERS)} (PEP 249)")
 
 
-def styled(
-    statement: str, values: Sequence[str], style: str
-) -> tuple[str, Sequence[str] | dict[str, str]]:
+def styled(statement: str, values: Values, style: str) -> tuple[str, Values | dict[str, Any]]:
     """The statement and its parameters as a driver of this paramstyle (PEP 249) wants them."""
     check_style(style)
     pieces = statement.split("?")
@@ -157,9 +197,23 @@ def styled(
     return text, tuple(values)
 
 
-def outcome_in(row: Any) -> str | None:
-    """Rows are tuples, or what the application told its driver to make of them."""
+def outcome_in(row: Any, key: tuple[str, str]) -> str | None:
+    """What the row of this key says. Raises UnfitConnection when it is another's row.
+
+    Rows are tuples, or what the application told its driver to make of them.
+    """
     if row is None:
         return None
-    value = row["outcome"] if isinstance(row, dict) else row[0]
-    return str(value)
+    names = ("outcome", "producer_group", "transaction_id")
+    values = [row[name] for name in names] if isinstance(row, dict) else list(row)[:3]
+    outcome, *found = [
+        bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else str(value)
+        for value in values
+    ]
+    if tuple(found) != key:
+        raise UnfitConnection(
+            f"asked about {key[1]!r} of group {key[0]!r}, the database answered about"
+            f" {found[1]!r} of group {found[0]!r}: two processes are using one connection. It was"
+            " opened before a fork: open connections and pools in each worker process"
+        )
+    return outcome

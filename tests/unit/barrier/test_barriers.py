@@ -22,7 +22,7 @@ from halfhitch.barrier import (
     TransactionRecordedTwice,
     guards,
 )
-from halfhitch.barrier.rules import UnfitConnection
+from halfhitch.barrier.table import UnfitConnection
 from halfhitch.client import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest, OutcomeUnknown
 from harness.barriers import asked
@@ -100,7 +100,7 @@ def test_connections_of_a_class_of_ones_own_are_known(tmp_path: Path) -> None:
 
 
 def test_a_connection_somebody_is_using_decides_nothing(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "a.db")
+    connection = sqlite3.connect(tmp_path / "a.db", check_same_thread=False)
 
     class Lent:
         def __enter__(self) -> sqlite3.Connection:

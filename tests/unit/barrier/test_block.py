@@ -9,7 +9,12 @@ import pytest
 
 from halfhitch.barrier import LocalOutcomeUnknown, TransactionFenced, TransactionRecordedTwice
 from halfhitch.barrier.block import Failure, before_commit, fail, finish
-from halfhitch.client import LocalTransactionState, TransactionEnded, TransactionProducer
+from halfhitch.client import (
+    LocalTransactionState,
+    TransactionDoomed,
+    TransactionEnded,
+    TransactionProducer,
+)
 from harness.barriers import RecordingTransaction
 
 COMMIT = LocalTransactionState.COMMIT
@@ -45,8 +50,10 @@ class Local:
         return self.says
 
 
-def end(local: Local, *, is_new: bool = True) -> tuple[list[str], BaseException | None]:
-    messages = RecordingTransaction("a")
+def end(
+    local: Local, *, is_new: bool = True, doomed: Exception | None = None
+) -> tuple[list[str], BaseException | None]:
+    messages = RecordingTransaction("a", doomed=doomed)
     try:
         finish(local, messages, is_new=is_new)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what is raised is looked at
@@ -67,9 +74,7 @@ def test_a_new_id_whose_commit_was_not_tried_needs_no_asking() -> None:
     assert local.calls == ["record", "drop"]
 
 
-@pytest.mark.parametrize(
-    ("says", "ends"), [(COMMIT, ["commit"]), (ROLLBACK, ["rollback"]), (UNKNOWN, [])]
-)
+@pytest.mark.parametrize(("says", "ends"), [(COMMIT, []), (ROLLBACK, ["rollback"]), (UNKNOWN, [])])
 @pytest.mark.parametrize(
     ("error", "is_new"),
     [
@@ -84,6 +89,27 @@ def test_an_id_that_may_have_committed_before_is_asked_for(
     local = Local(says, record=error)
     assert end(local, is_new=is_new) == (ends, error)
     assert local.calls == ["record", "drop", "ask"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_earlier_attempt_that_committed_is_not_committed_by_a_part_of_it(is_new: bool) -> None:
+    # This attempt has sent one message of two; its handle would leave the other one out.
+    error = TransactionRecordedTwice("a", committed_before=True)
+    assert end(Local(COMMIT, record=error), is_new=is_new) == ([], error)
+    (note,) = error.__notes__
+    assert "an earlier local transaction a has committed" in note
+    assert "the check-back commits all messages that were sent under this id" in note
+
+
+def test_rows_are_not_committed_when_a_message_could_not_be_sent() -> None:
+    doomed = TransactionDoomed("a message of this transaction could not be sent")
+    local = Local()
+    assert end(local, doomed=doomed) == (["rollback"], doomed)
+    assert local.calls == ["drop"]
+    # Under an id of the program's own, an earlier attempt may have committed all the same.
+    local = Local(COMMIT)
+    assert end(local, is_new=False, doomed=doomed) == ([], doomed)
+    assert local.calls == ["drop", "ask"]
 
 
 def test_a_commit_that_failed_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,10 +141,14 @@ def test_the_first_error_is_raised_and_tells_of_the_others() -> None:
     assert not fail(local, messages, error, before_commit(error, is_new=True))
     assert not fail(Local(UNKNOWN), messages, error, Failure.BEFORE_COMMIT)
     assert not fail(Local(COMMIT), messages, error, Failure.BEFORE_COMMIT)
+    interrupt = KeyboardInterrupt()
+    assert not fail(Local(COMMIT), messages, interrupt, Failure.AT_COMMIT)
     assert messages.ends == ["rollback", "commit"]
-    undropped, unknown, committed = error.__notes__
+    undropped, unknown, earlier = error.__notes__
+    (committed,) = interrupt.__notes__
     assert "no database" in undropped
     assert "could not be found out" in unknown
+    assert "an earlier local transaction a has committed" in earlier
     assert "messages were committed too" in committed
 
 

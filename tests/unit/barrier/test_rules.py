@@ -21,18 +21,16 @@ RULES = Rules("shop")
 class ScriptedNotes:
     """Reads and fences as told, and remembers the order."""
 
-    def __init__(self, *reads: str | None, fences: bool = True) -> None:
+    def __init__(self, *reads: str | None) -> None:
         self.reads = list(reads)
-        self.fences = fences
         self.calls: list[str] = []
 
     def read(self, transaction_id: str) -> str | None:
         self.calls.append("read")
         return self.reads.pop(0)
 
-    def fence(self, transaction_id: str) -> bool:
+    def fence(self, transaction_id: str, born_ms: int | None) -> None:
         self.calls.append("fence")
-        return self.fences
 
 
 @pytest.mark.parametrize(
@@ -40,11 +38,10 @@ class ScriptedNotes:
     [
         (ScriptedNotes("committed"), COMMIT, ["read"]),
         (ScriptedNotes("fenced"), ROLLBACK, ["read"]),
-        (ScriptedNotes(None), ROLLBACK, ["read", "fence"]),
-        (ScriptedNotes(None, "committed", fences=False), COMMIT, ["read", "fence", "read"]),
-        (ScriptedNotes(None, "fenced", fences=False), ROLLBACK, ["read", "fence", "read"]),
-        # Something else is in the way (a trigger, a constraint of somebody's): no decision.
-        (ScriptedNotes(None, None, fences=False), UNKNOWN, ["read", "fence", "read"]),
+        (ScriptedNotes(None, "fenced"), ROLLBACK, ["read", "fence", "read"]),
+        (ScriptedNotes(None, "committed"), COMMIT, ["read", "fence", "read"]),
+        # Too old by the database's clock, or something else is in the way (a trigger): no decision.
+        (ScriptedNotes(None, None), UNKNOWN, ["read", "fence", "read"]),
         (ScriptedNotes("perhaps"), UNKNOWN, ["read"]),
         (ScriptedNotes(""), UNKNOWN, ["read"]),
     ],
@@ -71,8 +68,8 @@ def test_a_missing_row_is_fenced_before_anything_is_said(
 def test_it_is_fenced_neither_too_early_nor_too_late(
     age_s: float | None, is_own: bool, fences: bool
 ) -> None:
-    notes = ScriptedNotes(None)
-    answer = Rules("shop", fence_after_s=30.0).decide(notes, Question("a", age_s, is_own))
+    notes = ScriptedNotes(None, "fenced")
+    answer = Rules("shop", fence_after_s=30.0).decide(notes, Question("a", age_s, is_own=is_own))
     assert answer is (ROLLBACK if fences else UNKNOWN)
     assert ("fence" in notes.calls) == fences
 
@@ -81,6 +78,9 @@ def test_anything_with_an_id_is_a_question() -> None:
     assert RULES.question(Message("t", b"v", transaction_id="a")) == Question("a", None)
     check = SimpleNamespace(transaction_id="a", producer_group="shop", age_s=3)
     assert RULES.question(check) == Question("a", 3)
+    for born_ms, known_ms in ((7, 7), (0, None), (-1, None), (True, None), ("7", None)):
+        check = SimpleNamespace(transaction_id="a", born_ms=born_ms)
+        assert RULES.question(check) == Question("a", None, known_ms)
     for age_s in (float("nan"), float("inf"), "old", None):
         check = SimpleNamespace(transaction_id="a", age_s=age_s)
         assert RULES.question(check) == Question("a", None)

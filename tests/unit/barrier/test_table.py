@@ -77,11 +77,15 @@ def test_no_statement_has_what_a_paramstyle_would_take_for_a_marker() -> None:
         statement, count = table.delete_old(dialect, "b", 10, 5)
         assert statement.count("?") == count
         assert not set("%:$") & set(statement.replace("?", ""))
+        fence = table.insert_young_fence(dialect, "b", 10)
+        assert fence is not None
+        assert fence.count("?") == 3
+        assert not set("%:$") & set(fence)
 
 
 def test_mysql_deletes_with_a_limit_of_its_own() -> None:
     statement, count = table.delete_old("mysql", "b", 10, 5)
-    assert "INTERVAL 10 SECOND ORDER BY at LIMIT 5" in statement
+    assert "INTERVAL 10 SECOND ORDER BY at, transaction_id LIMIT 5" in statement
     assert " IN (" not in statement
     assert count == 1
 
@@ -89,7 +93,16 @@ def test_mysql_deletes_with_a_limit_of_its_own() -> None:
 def test_an_outcome_is_found_in_rows_of_any_kind() -> None:
     connection = sqlite3.connect(":memory:")
     connection.row_factory = sqlite3.Row
-    row = connection.execute("SELECT 'fenced' AS outcome").fetchone()
+    select = "SELECT 'fenced' AS outcome, 'g' AS producer_group, 'i' AS transaction_id"
+    row = connection.execute(select).fetchone()
     connection.close()
-    found = [table.outcome_in(r) for r in (None, ("fenced",), {"outcome": "fenced"}, row)]
-    assert found == [None, "fenced", "fenced", "fenced"]
+    kinds = (None, ("fenced", "g", "i"), ("fenced", b"g", bytearray(b"i")), dict(row), row)
+    found = [table.outcome_in(one, ("g", "i")) for one in kinds]
+    assert found == [None, "fenced", "fenced", "fenced", "fenced"]
+
+
+def test_a_row_of_another_transaction_is_no_answer() -> None:
+    # Two processes that share a connection since a fork read one another's rows.
+    for row in (("committed", "g", "j"), ("committed", "h", "i")):
+        with pytest.raises(table.UnfitConnection, match="two processes are using one connection"):
+            table.outcome_in(row, ("g", "i"))

@@ -1,0 +1,34 @@
+"""`deadline` for checks that are tasks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from halfhitch.barrier.deadline import Deadline, Watch
+
+T = TypeVar("T")
+
+
+class AsyncDeadline(Deadline):
+    """Runs checks in tasks."""
+
+    async def run_task(self, check: Callable[[Watch], Awaitable[T]]) -> T:
+        """Raises Overdue, and what `check` raises."""
+        watch = self.begin()
+        task = asyncio.ensure_future(check(watch))
+        task.add_done_callback(lambda done: self._looked_at(watch, done))
+        try:
+            # Not asyncio.timeout: that waits for the cancelled one, which may hang while it closes.
+            await asyncio.wait({task}, timeout=self.wait_s)
+        finally:
+            if not task.done():
+                watch.cut()
+                task.cancel()
+        if not task.done():
+            raise watch.overdue()
+        return task.result()
+
+    def _looked_at(self, watch: Watch, task: "asyncio.Future[Any]") -> None:
+        self.ended(watch)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to ask for it

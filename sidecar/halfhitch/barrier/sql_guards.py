@@ -1,0 +1,83 @@
+"""What SQLAlchemy's sessions, connections and engines must be like: `guards`, for its own objects.
+
+It runs no statement of the table's.
+"""
+
+import os
+from typing import Any
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.orm import Session
+
+from halfhitch.barrier import guards
+from halfhitch.errors import InvalidRequest
+
+
+def require_transaction(connection: Connection) -> None:
+    """Raises InvalidRequest for a record that would be committed, or rolled back, by itself."""
+    if connection.in_nested_transaction():
+        raise guards.in_savepoint()
+    pooled = connection.connection
+    driver: Any = pooled.driver_connection
+    adapted: Any = pooled.dbapi_connection  # asyncio's drivers wear the face of blocking ones
+    at_once = guards.commits_at_once(adapted)
+    if at_once is None and adapted is not driver:
+        at_once = guards.commits_at_once(driver)
+    is_told = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    if (at_once or is_told) and not guards.is_in_transaction(driver):
+        raise guards.commits_alone()
+    if at_once is None and connection.dialect.name == "postgresql":
+        first, second = (
+            connection.exec_driver_sql(probe).scalar() for probe in guards.TRANSACTION_PROBE
+        )
+        if first != second:
+            raise guards.commits_alone()
+
+
+def require_own_commit(session: Session) -> None:
+    """Raises InvalidRequest for a session whose `commit` would leave the database's to others."""
+    if session.in_nested_transaction():
+        raise guards.in_savepoint()
+    bind = session.bind
+    if not isinstance(bind, Connection) or session.join_transaction_mode == "control_fully":
+        return  # its own transaction, or the connection's that it will really end
+    if bind.in_transaction():
+        raise joined()
+
+
+def require_committed(session: Session) -> None:
+    """Raises InvalidRequest when a transaction is still open after the session's commit."""
+    bind = session.bind
+    if isinstance(bind, Connection) and not bind.closed and bind.in_transaction():
+        raise joined()
+
+
+def joined() -> InvalidRequest:
+    """To be raised when the commit of a session is no commit of the database."""
+    return InvalidRequest(
+        "this session works inside a transaction that was begun on its connection: its commit does"
+        " not commit that one, and the messages would be committed without the rows. Give a"
+        " session that is bound to the engine, or none"
+    )
+
+
+class HomeEngine:
+    """An engine that is not used with connections another process has opened."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._process_id = os.getpid()
+        self._inherited: list[object] = []
+
+    def here(self) -> Engine:
+        """In a forked child its pool is another one.
+
+        The parent's connections are kept unused: some drivers say goodbye to the server when they
+        are forgotten, over the parent's connection.
+        """
+        process_id = os.getpid()
+        if self._process_id != process_id:
+            self._inherited.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process_id = process_id  # last: two threads may both do it, none may be early
+        return self._engine
