@@ -14,7 +14,7 @@ _ANSWERS = {
     "rollback": "rollback (the decision is on its way)",
     "unknown": "it cannot say yet",
     "silent": "none in time",
-    "no_answer": "something that is no answer (an error, or an exception in the listener)",
+    "no_answer": "something that is no answer (an error of the callback)",
     "decided": "a decision came first",
     "lost": "the connection broke before one came",
     "undelivered": "it could not be delivered",
@@ -81,7 +81,7 @@ def _checks(shown: Mapping[str, Any]) -> list[str]:
     check = f"Check {count} of {shown['check_max']}"
     if shown["delivered"]:
         asked = f" ({shown['asked']})" if shown["asked"] else ""
-        answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or "none yet")
+        answer = _answer(shown, "none yet")
         lines = [f"{check} has reached a producer{asked}; its answer: {answer}."]
         return [*lines, nobody if next_s is None else f"The next check is due {due}."]
     again = "it is sent again under the same number"
@@ -99,7 +99,7 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
         f"{why}{detail}.",
     ]
     if shown["check_count"]:
-        answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or "none")
+        answer = _answer(shown, "none")
         asked = f" ({shown['asked']})" if shown["asked"] else ""
         lines.append(f"Checks: {shown['check_count']}; the last answer{asked}: {answer}.")
     if shown["resumed_count"]:
@@ -119,6 +119,13 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
         f"its messages: halfhitch parked show, or parked export."
     )
     return lines
+
+
+def _answer(shown: Mapping[str, Any], none: str) -> str:
+    """In words, and with the reason that was given for it."""
+    answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or none)
+    reason = shown.get("last_reason")
+    return f"{answer}, because: {reason}" if reason else answer
 
 
 def _what(shown: Mapping[str, Any]) -> str:

@@ -375,6 +375,7 @@ class Doubt:
     last_check_ms: int | None = None
     last_answer: str | None = None
     last_instance: str | None = None
+    last_reason: str | None = None
 
 
 class DoubtIndex(Protocol):

@@ -120,6 +120,7 @@ async def test_what_was_delivered_outlives_an_owner_that_did_not_know(redis_worl
 async def test_what_was_answered_outlives_an_owner_that_did_not_know(redis_world: World) -> None:
     first = await owning(redis_world, "a")
     answered = {"check_count": 2, "delivered": 2, "last_answer": "silent", "last_instance": "x"}
+    answered["last_reason"] = "RuntimeError: db down"
     first.doubtful(0, [doubt("t", **answered), doubt("u", **answered)])
     await eventually_listed(first, ["t", "u"])
     second = await owning(redis_world, "b")
@@ -133,8 +134,12 @@ async def test_what_was_answered_outlives_an_owner_that_did_not_know(redis_world
     )
     await eventually_listed(second, ["t", "u", "v"])
     names = [identity(name) for name in ("v", "t", "u", "nobody's")]
-    found = {d.identity[1]: (d.last_answer, d.last_instance) for d in await second.find(0, names)}
-    assert found == {"t": ("silent", "x"), "u": (None, None), "v": (None, None)}
+    found = {
+        d.identity[1]: (d.last_answer, d.last_instance, d.last_reason)
+        for d in await second.find(0, names)
+    }
+    nothing = (None, None, None)
+    assert found == {"t": ("silent", "x", "RuntimeError: db down"), "u": nothing, "v": nothing}
     assert await second.find(0, []) == []
 
 

@@ -23,6 +23,7 @@ class FakeDesk:
     settled: list[tuple[Identity, CheckOutcome]] = field(default_factory=list)
     #: Offered as soon as a link is connected, from within `connect`.
     waiting: list[Check] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)  # of what is settled
     fail_with: Exception | None = None
 
     def connect(self, link: ProducerLink) -> None:
@@ -40,8 +41,9 @@ class FakeDesk:
         if self.fail_with is not None:
             raise self.fail_with
 
-    def settle(self, identity: Identity, outcome: CheckOutcome) -> bool:
+    def settle(self, identity: Identity, outcome: CheckOutcome, reason: str | None = None) -> bool:
         self.settled.append((identity, outcome))
+        self.reasons.append(reason)
         return True
 
 

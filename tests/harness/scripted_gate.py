@@ -46,6 +46,14 @@ class ScriptedGate:
     ) -> None:  # fmt: skip
         self.decided.append((identity, resolution, covered_count, reason))
 
-    def answer(self, checkback: CheckBack, check: Check, outcome: CheckOutcome) -> None:
+    def answer(
+        self,
+        checkback: CheckBack,
+        check: Check,
+        outcome: CheckOutcome,
+        reason: str | None = None,
+    ) -> None:
         """Let the owner know what became of it."""
-        checkback.report(CheckReport(check.identity, check.number, outcome, "producer-1"))
+        checkback.report(
+            CheckReport(check.identity, check.number, outcome, "producer-1", 0.0, reason)
+        )

@@ -40,9 +40,9 @@ class WatchedDesk(FakeDesk):
             super().disconnect(link)
             self.changed.notify_all()
 
-    def settle(self, identity, outcome):
+    def settle(self, identity, outcome, reason=None):
         with self.changed:
-            settled = super().settle(identity, outcome)
+            settled = super().settle(identity, outcome, reason)
             self.changed.notify_all()
             return settled
 

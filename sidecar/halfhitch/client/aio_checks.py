@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from halfhitch.client import checks
 from halfhitch.client.address import Address
 from halfhitch.client.calls import Call, Calls
-from halfhitch.client.checks import CheckStream, Lifeline, StreamLost, StreamRefused
+from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused
 from halfhitch.client.protocol import ProtocolError, Response
 from halfhitch.client.retries import words_of
 from halfhitch.client.values import Check, LocalTransactionState
@@ -197,15 +197,15 @@ class CheckAnswers:
         is_asked = True
         try:
             try:
-                state = await self._state(check)
+                answered = await self._answered(check)
             finally:
                 self._asking_count -= 1
                 self._freed.set()
-            if state is LocalTransactionState.UNKNOWN:
+            if answered.state is LocalTransactionState.UNKNOWN:
                 # The next check may come before we know that this answer has arrived.
                 self._asked.discard(check.transaction_id)
                 is_asked = False
-            await self._send(check, state)
+            await self._send(check, answered)
         except asyncio.CancelledError:
             checks.note_abandoned(check)
             raise
@@ -213,9 +213,9 @@ class CheckAnswers:
             if is_asked:
                 self._asked.discard(check.transaction_id)
 
-    async def _state(self, check: Check) -> LocalTransactionState:
+    async def _answered(self, check: Check) -> Answered:
         try:
-            return checks.state_of(check, await self._with.ask(check))
+            return checks.answer_of(check, await self._with.ask(check))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -224,9 +224,11 @@ class CheckAnswers:
         except Exception as error:  # noqa: BLE001 - the application's: logged, never a decision
             return checks.unknown_because(check, error)
 
-    async def _send(self, check: Check, state: LocalTransactionState) -> None:
+    async def _send(self, check: Check, answered: Answered) -> None:
         try:
-            call = self._with.calls.answer_check(state, check.handle, check.transaction_id)
+            call = self._with.calls.answer_check(
+                answered.state, check.handle, check.transaction_id, answered.reason
+            )
             await self._with.perform(call)
         except Exception as error:  # noqa: BLE001 - told; the coordinator asks again
-            checks.note_unsent(check, state, error)
+            checks.note_unsent(check, answered.state, error)

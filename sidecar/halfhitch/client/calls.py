@@ -135,11 +135,18 @@ class Calls:
         return Call(operation, request, self._read_ended, transaction_id, handle)
 
     def answer_check(
-        self, state: LocalTransactionState, handle: str, transaction_id: str
+        self,
+        state: LocalTransactionState,
+        handle: str,
+        transaction_id: str,
+        reason: str | None = None,
     ) -> Call[Ended | None]:
-        """Tell the coordinator what it asked for; UNKNOWN only says that somebody has answered."""
+        """Tell the coordinator what it asked for; UNKNOWN only says that somebody has answered.
+
+        `reason`: why it is UNKNOWN, in one printable line.
+        """
         if state is LocalTransactionState.UNKNOWN:
-            request = self._end_request(Operation.CANNOT_SAY, handle, "")
+            request = self._end_request(Operation.CANNOT_SAY, handle, "", reason)
             return Call(Operation.CANNOT_SAY, request, _read_nothing, transaction_id, handle)
         operation = (
             Operation.COMMIT if state is LocalTransactionState.COMMIT else Operation.ROLLBACK
@@ -147,9 +154,12 @@ class Calls:
         request = self._end_request(operation, handle, "?source=check")
         return Call(operation, request, self._read_ended, transaction_id, handle)
 
-    def _end_request(self, operation: Operation, handle: str, query: str) -> bytes:
+    def _end_request(
+        self, operation: Operation, handle: str, query: str, reason: str | None = None
+    ) -> bytes:
         path = f"/v1/transactions/{_in_path(handle)}/{operation.value}{query}"
-        return f"POST {path}{self._head}\r\nContent-Length: 0\r\n\r\n".encode()
+        told = f"\r\nHalf-Reason: {reason}" if reason else ""
+        return f"POST {path}{self._head}{told}\r\nContent-Length: 0\r\n\r\n".encode()
 
     def checks(self, producer_name: str, heartbeat_s: int, at_once: int) -> bytes:
         """Open the stream of checks. Its answer has no end, so it is no `Call`."""

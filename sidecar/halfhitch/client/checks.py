@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator
 from json import loads
 from os import getpid
+from typing import NamedTuple
 
 from halfhitch.client.calls import Operation, error_of
 from halfhitch.client.check_lines import read_check
@@ -344,18 +345,27 @@ def producer_name() -> str:
     return f"{socket.gethostname()}-{getpid()}"
 
 
-def state_of(check: Check, told: object) -> LocalTransactionState:
+class Answered(NamedTuple):
+    """What is sent: a state, and for an UNKNOWN that the application did not say, why."""
+
+    state: LocalTransactionState
+    reason: str | None = None
+
+
+def answer_of(check: Check, told: object) -> Answered:
     """What the application said; anything that is not a state is UNKNOWN."""
     if isinstance(told, LocalTransactionState):
-        return told
+        return Answered(told)
     return unknown_because(
         check,
         TypeError(f"a check must return a LocalTransactionState, not {type(told).__name__}"),
     )
 
 
-def unknown_because(check: Check, error: BaseException) -> LocalTransactionState:
+def unknown_because(check: Check, error: BaseException) -> Answered:
     """The application raised: never a decision."""
+    from halfhitch.client.reasons import reason_of
+
     log.error(
         "check %d of %d of %s failed: answered as unknown, it will be asked again",
         check.number,
@@ -364,7 +374,7 @@ def unknown_because(check: Check, error: BaseException) -> LocalTransactionState
         exc_info=error,
         extra={"action": "check_failed"},
     )
-    return LocalTransactionState.UNKNOWN
+    return Answered(LocalTransactionState.UNKNOWN, reason_of(error, check))
 
 
 def note_unsent(check: Check, state: LocalTransactionState, error: Exception) -> None:

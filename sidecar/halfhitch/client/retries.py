@@ -3,8 +3,8 @@
 Rules: a lost connection, 408, 429, 502, 503 and 504 are tried again with growing, jittered pauses
 (at least what Retry-After asks) until the call's deadline; any other answer is final. Whatever was
 sent and not clearly answered may have been carried out, and no later failure takes that back: only
-a clear answer does, which tells what became of the transaction. A refusal of the repetition (a token
-that was changed meanwhile, a proxy's 404) speaks of itself alone. No I/O, no clock.
+a clear answer does, one that tells what became of the transaction. A refusal of the repetition (a
+token that was changed meanwhile, a proxy's 404) speaks of itself alone. No I/O, no clock.
 """
 
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from halfhitch.client import checks
 from halfhitch.client.address import Address
 from halfhitch.client.calls import Call, Calls
-from halfhitch.client.checks import CheckStream, Lifeline, StreamLost, StreamRefused, log
+from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused, log
 from halfhitch.client.pacing import Pacing
 from halfhitch.client.protocol import ProtocolError, Response
 from halfhitch.client.retries import words_of
@@ -208,35 +208,37 @@ class CheckAnswers:
     def _ask(self, check: Check) -> Callable[[], None]:
         """Ask the application; what it returns is to be done next."""
         asked = self._asked  # a fork inside the application's function leaves the child another
-        state = self._state(check)
-        if state is LocalTransactionState.UNKNOWN:
+        answered = self._answered(check)
+        if answered.state is LocalTransactionState.UNKNOWN:
             # The next check may come before we know that this answer has arrived.
             asked.discard(check.transaction_id)
-            return lambda: self._send(check, state)
+            return lambda: self._send(check, answered)
 
         def decide() -> None:
             try:
-                self._send(check, state)
+                self._send(check, answered)
             finally:
                 asked.discard(check.transaction_id)
 
         return decide
 
-    def _state(self, check: Check) -> LocalTransactionState:
+    def _answered(self, check: Check) -> Answered:
         try:
-            return checks.state_of(check, self._with.ask(check))
+            return checks.answer_of(check, self._with.ask(check))
         except BaseException as error:  # noqa: BLE001 - nobody else would hear of an exit here
             return checks.unknown_because(check, error)
 
-    def _send(self, check: Check, state: LocalTransactionState) -> None:
+    def _send(self, check: Check, answered: Answered) -> None:
         if self._abandoned:
             checks.note_abandoned(check)
             return
         try:
-            call = self._with.calls.answer_check(state, check.handle, check.transaction_id)
+            call = self._with.calls.answer_check(
+                answered.state, check.handle, check.transaction_id, answered.reason
+            )
             self._with.perform(call)
         except Exception as error:  # noqa: BLE001 - told; the coordinator asks again
-            checks.note_unsent(check, state, error)
+            checks.note_unsent(check, answered.state, error)
 
 
 class _Workers:

@@ -163,12 +163,12 @@ class Checks:
 
     def reported(
         self, transaction: Transaction, number: int, answer: str, by: str, *,
-        is_counted: bool, is_lost: bool, since_ms: int = 0,
+        is_counted: bool, is_lost: bool, since_ms: int = 0, reason: str | None = None,
     ) -> None:  # fmt: skip
         """What became of a delivery `since_ms` ago. Of an older number it says nothing any more."""
         if transaction.state is not _PENDING or number != transaction.check_count:
             return
-        transaction.answer = (answer, by)
+        transaction.answer = (answer, by, reason)
         self._asked.discard(transaction.identity)
         self.changed.append(transaction)
         if is_lost:

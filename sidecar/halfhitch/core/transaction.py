@@ -92,7 +92,7 @@ class Transaction(Halves):
         self.aged_from_ms = 0
         self.due_ms = -1
         self.wake_ms = -1
-        self.answer: tuple[str, str] | None = None
+        self.answer: tuple[str, str, str | None] | None = None
 
     def move(self, trigger: Trigger) -> None:
         """Take the transition; raises InvariantViolation for a pair that cannot happen."""

@@ -246,6 +246,7 @@ class Undecided:
     next_check_s: float | None  # from now; None while no producer is live
     last_answer: str | None
     asked: str | None  # who was asked last
+    last_reason: str | None = None  # of that answer, in words of who was asked
     from_index: bool = False  # as Redis says: its owner is another instance
 
 
@@ -274,6 +275,7 @@ class ParkedTransaction:
     check_count: int
     last_answer: str | None
     asked: str | None
+    last_reason: str | None = None
     parked_ms: int  # broker time
     stored_ms: int
     resumed_count: int  # how often it was put back before

@@ -295,6 +295,7 @@ class CheckBack:
                 is_counted=report.outcome in COUNTED,
                 is_lost=report.outcome is CheckOutcome.LOST,
                 since_ms=int(report.since_s * 1000),
+                reason=report.reason,
             )
 
     def _send_again(self, ledger: Ledger) -> None:
@@ -414,7 +415,6 @@ class CheckBack:
         immune_until_ms = transaction.aged_from_ms + scale_ms
         if transaction.check_count == 0:
             immune_until_ms = transaction.due_ms + scale_ms
-        answer, by = transaction.answer or (None, None)
         return Doubt(
             transaction.identity,
             topics_of(halves, present),
@@ -426,8 +426,7 @@ class CheckBack:
             transaction.check_count,
             transaction.check_count - (not transaction.is_delivered),
             None,
-            answer,
-            by,
+            *(transaction.answer or ()),
         )
 
     def undecided(self, wanted: Filter) -> "Future[tuple[list[Undecided], int]]":
@@ -465,6 +464,7 @@ class CheckBack:
     ) -> Undecided:
         halves = [half_offset for _, half_offset in transaction.messages()]
         check_count, next_s, last_answer = self.view(transaction)
+        _, asked, last_reason = transaction.answer or (None, None, None)
         return Undecided(
             transaction_id=transaction.identity[1],
             producer_group=transaction.identity[0],
@@ -478,7 +478,8 @@ class CheckBack:
             delivered=transaction.is_delivered,
             next_check_s=next_s,
             last_answer=last_answer,
-            asked=(transaction.answer or (None, None))[1],
+            asked=asked,
+            last_reason=last_reason,
         )
 
     def hasten(self, identity: Identity) -> "Future[bool]":

@@ -175,7 +175,7 @@ class Forwarder:
     def _parked(
         self, half_offset: int, payload: Payload, why: tuple[str, str], transaction: Transaction
     ) -> TargetRecord:
-        answer, asked = transaction.answer or (None, None)
+        answer, asked, last_reason = transaction.answer or (None, None, None)
         record = Parked(
             *why,
             self._partition,
@@ -187,6 +187,7 @@ class Forwarder:
             asked,
             0 if transaction.resolution is _PARK else transaction.covered_count,
             None if transaction.resolution is _PARK else transaction.reason,
+            last_reason,
         )
         headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)
@@ -288,7 +289,7 @@ def _why_given_up(transaction: Transaction, count_max: int) -> tuple[str, str] |
         return INCOMPLETE, f"it is committed, but {missing} of its messages never arrived"
     if transaction.check_count < count_max:
         return TOO_OLD, "it is older than the age limit, and nobody has said how it ended"
-    answer, asked = transaction.answer or ("none", "nobody")
+    answer, asked, _ = transaction.answer or ("none", "nobody", None)
     detail = (
         f"{transaction.check_count} checks brought no decision; the last answer was "
         f"{answer!r} from {asked}"

@@ -179,6 +179,7 @@ class OperationsService:
             for doubt in doubts:
                 shown = by_identity[doubt.identity]
                 shown.last_answer, shown.asked = doubt.last_answer, doubt.last_instance
+                shown.last_reason = doubt.last_reason
 
     async def _doubts(
         self, partitions: Sequence[int]
@@ -218,6 +219,7 @@ class OperationsService:
             next_check_s=max(0.0, (doubt.due_ms - now_ms) / 1000),
             last_answer=doubt.last_answer,
             asked=doubt.last_instance,
+            last_reason=doubt.last_reason,
             from_index=True,
         )
 

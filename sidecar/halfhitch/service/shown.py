@@ -48,6 +48,7 @@ def shown_parked(parking: Parking) -> ParkedTransaction:
         check_count=why.check_count,
         last_answer=why.last_answer,
         asked=why.asked,
+        last_reason=why.last_reason,
         parked_ms=parking.parked_ms,
         stored_ms=parking.stored_ms,
         resumed_count=parking.resumed_count,

@@ -37,6 +37,7 @@ class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag="message", tag
     asked: str | None = None  # who was asked last
     covered_count: int = 0  # of a committed one: how many messages belong together
     decision_reason: str | None = None  # why it was decided, in words of whoever decided
+    last_reason: str | None = None  # of the last answer, in the words of who was asked
 
 
 class LateDecision(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from halfhitch.errors import BackendError, ContraryDecision, TransactionNotFound
 from halfhitch.service.api import ParkedMessage
-from halfhitch_cli import bulk
+from halfhitch_cli import bulk, explain
 from halfhitch_cli.app import main
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import tx
@@ -152,6 +153,14 @@ def test_explain_of_what_is_too_old_promised_checks_up_to_an_age_that_was_over(
     assert "It is older than 3d00h (checks.age_s_max): unless its producers say at the next" in text
     assert "its messages are parked" in text
     assert "or when it is" not in text
+
+
+def test_explain_tells_why_a_check_could_not_be_answered() -> None:
+    said = "RuntimeError: db down"
+    lines = explain.undecided(asdict(undecided("T1", last_reason=said)), {})
+    assert "its answer: it cannot say yet, because: RuntimeError: db down." in " ".join(lines)
+    lines = explain.parked(asdict(parked("P1", last_answer="no_answer", last_reason="status 500")))
+    assert "no answer (an error of the callback), because: status 500." in " ".join(lines)
 
 
 def test_watch_looks_so_often_and_ends_well_with_ctrl_c(

@@ -248,6 +248,18 @@ def test_the_exception_of_a_check_is_in_the_log(given, caplog):
     assert "the database is away" in str(record.exc_info[1])
 
 
+def test_an_exception_in_a_check_was_told_as_cannot_say_yet(given):
+    world = given(told=RuntimeError("db down\r\nwith a long story"))
+    stream = world.door.stream()
+    stream.check("t1")
+    assert world.door.until_ends(1) == [("t1", "unknown")]
+    world.application.told = UNKNOWN
+    stream.check("t2")
+    world.door.until_ends(2)
+    answers = [r.header("Half-Reason") for r in world.door.requests if r.method == "POST"]
+    assert answers == ["RuntimeError: db down", None]
+
+
 def test_many_checks_are_answered_each_once(given):
     world = given()
     stream = world.door.stream()

@@ -407,12 +407,14 @@ def test_a_stream_is_good_once_its_first_line_has_come():
 @pytest.mark.parametrize("told", [None, "COMMIT", True, 1, object(), LocalTransactionState])
 def test_only_a_state_is_a_decision(told, caplog):
     (check,) = fed(line_of(check_of("t1")))
-    assert checks.state_of(check, told) is LocalTransactionState.UNKNOWN
+    state, reason = checks.answer_of(check, told)
+    assert state is LocalTransactionState.UNKNOWN
+    assert reason.startswith("TypeError: a check must return a LocalTransactionState, not ")
     assert [record.action for record in caplog.records] == ["check_failed"]
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
 def test_a_state_is_what_it_says(state, caplog):
     (check,) = fed(line_of(check_of("t1")))
-    assert checks.state_of(check, state) is state
+    assert checks.answer_of(check, state) == (state, None)
     assert caplog.records == []

@@ -270,7 +270,8 @@ def exhausted(twin: Twin) -> PartitionOwner:
     for number in (1, 2, 3):
         while len(twin.gate.sent) < number:
             pass_time(twin, owner, 1)
-        twin.gate.answer(owner.checkback, twin.gate.sent[-1], CheckOutcome.UNKNOWN)
+        why = f"RuntimeError: {number}"
+        twin.gate.answer(owner.checkback, twin.gate.sent[-1], CheckOutcome.UNKNOWN, why)
         turn_until_idle(owner)
     pass_time(twin, owner, 61)
     assert numbers(twin) == [1, 2, 3]
@@ -293,6 +294,7 @@ def test_after_the_last_check_it_is_parked_once_with_everything() -> None:
     why = read_parked(0, record.headers())
     assert isinstance(why, Parked)
     assert (why.reason, why.check_count, why.last_answer) == (CHECKS_EXHAUSTED, 3, "unknown")
+    assert why.last_reason == "RuntimeError: 3"
     assert (record.key(), record.value()) == (b"k", b"one")
     assert ("a", b"1") in (record.headers() or [])
     assert twin.values() == []

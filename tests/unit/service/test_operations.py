@@ -240,7 +240,9 @@ async def test_without_redis_the_partitions_of_others_are_told_to_be_missing() -
 
 
 async def test_the_last_answer_was_lost_over_a_restart_with_redis_up() -> None:
-    answered = doubt("T1", last_answer="silent", last_instance="node-9")
+    answered = doubt(
+        "T1", last_answer="unknown", last_instance="node-9", last_reason="RuntimeError: db down"
+    )
     world = World(
         pending=[
             pending("T1"),
@@ -251,12 +253,12 @@ async def test_the_last_answer_was_lost_over_a_restart_with_redis_up() -> None:
         doubts={0: [answered]},
     )
     page = await world.service.undecided(Filter())
-    shown = {t.transaction_id: (t.last_answer, t.asked) for t in page.transactions}
+    shown = {t.transaction_id: (t.last_answer, t.asked, t.last_reason) for t in page.transactions}
     assert shown == {
-        "T1": ("silent", "node-9"),
-        "T2": ("unknown", "node-1"),
-        "T3": (None, None),
-        "T4": (None, None),
+        "T1": ("unknown", "node-9", "RuntimeError: db down"),
+        "T2": ("unknown", "node-1", None),
+        "T3": (None, None, None),
+        "T4": (None, None, None),
     }
     assert ("find", 0, ["T1", "T4"]) in world.asked
 

@@ -28,6 +28,7 @@ from halfhitch.errors import (
     TransactionParked,
 )
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
+from halfhitch.service.reasons import kept_reason
 from halfhitch.wire.check import Check, encode
 
 _log = logging.getLogger(__name__)
@@ -134,29 +135,29 @@ class CallbackLinks:
         return True
 
     async def _ask(self, link: "CallbackLink", check: Check) -> None:
-        outcome = CheckOutcome.NO_ANSWER
+        outcome, reason = CheckOutcome.NO_ANSWER, None
         try:
-            outcome = await self._outcome(check)
+            outcome, reason = await self._outcome(check)
         except Exception:  # noqa: BLE001 (a bug of ours must not leave the desk waiting)
             _log.exception("asking by callback failed", extra={"action": "callback_failed"})
         finally:
             link.in_flight_count -= 1
-        self._desk.settle(check.identity, outcome)
+        self._desk.settle(check.identity, outcome, reason)
 
-    async def _outcome(self, check: Check) -> CheckOutcome:
+    async def _outcome(self, check: Check) -> tuple[CheckOutcome, str | None]:
         identity = check.identity
         try:
             reply = await self._client.post(encode(check))
-            outcome = read(reply.status, reply.body, identity[1])
+            outcome, reason = read(reply.status, reply.body, identity[1])
         except CallbackFailed as failure:
             self._complain(identity, str(failure))
-            return failure.outcome
+            return failure.outcome, kept_reason(str(failure))
         except NoAnswer as failure:
             self._complain(identity, str(failure))
-            return CheckOutcome.NO_ANSWER
+            return CheckOutcome.NO_ANSWER, kept_reason(str(failure))
         if outcome in _RESOLUTIONS:
-            return await self._decide(check, outcome)
-        return outcome
+            outcome = await self._decide(check, outcome)
+        return outcome, reason
 
     async def _decide(self, check: Check, outcome: CheckOutcome) -> CheckOutcome:
         try:

@@ -247,4 +247,9 @@ def _merged(doubt: Doubt, before: Doubt | None) -> Doubt:
         doubt = replace(doubt, delivered=known if known <= doubt.check_count else 0)
     if before is None or doubt.last_answer is not None or not doubt.check_count:
         return doubt
-    return replace(doubt, last_answer=before.last_answer, last_instance=before.last_instance)
+    return replace(
+        doubt,
+        last_answer=before.last_answer,
+        last_instance=before.last_instance,
+        last_reason=before.last_reason,
+    )

@@ -22,6 +22,7 @@ from halfhitch.ports import Doubt
 FIELDS: Final = (
     *("group", "id", "topics", "messages", "offsets", "born", "immune_until", "due"),
     *("check_count", "delivered", "last_check", "last_answer", "last_instance"),
+    "last_reason",
 )
 DELIVERED_FIELDS: Final = ("group", "id", "offsets", "check_count", "delivered")
 
@@ -50,6 +51,7 @@ def write(doubt: Doubt) -> list[str | bytes | int]:
     if doubt.last_answer is not None or not doubt.check_count:
         fields += ("last_answer", doubt.last_answer or "")
         fields += ("last_instance", doubt.last_instance or "")
+        fields += ("last_reason", doubt.last_reason or "")
     if doubt.delivered == doubt.check_count:
         fields += ("delivered", doubt.delivered)
     return fields
@@ -77,6 +79,7 @@ def read(identity: Identity, values: object) -> Doubt | None:
             _number(named["last_check"]) if named["last_check"] != b"" else None,
             _text(named["last_answer"]),
             _text(named["last_instance"]),
+            _text(named["last_reason"]),
         )
     except ValueError:  # msgspec's and UnicodeDecodeError are of its kind
         return None

@@ -17,6 +17,7 @@ from halfhitch.doors.http.stream import Opening, Streams
 from halfhitch.errors import InvalidRequest, WrongGroup
 from halfhitch.service.api import Transactions, TransactionState
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
+from halfhitch.service.reasons import kept_reason
 
 #: Carries a route out: by work that gives the answer, or the answer itself, or a stream.
 Handler = Callable[[Request], Awaitable[bytes] | bytes | Opening]
@@ -155,7 +156,8 @@ class Handlers:
                 "header out, or send the group of the prepare."
             )
         if self._desk is not None:
-            self._desk.settle(identity, CheckOutcome.UNKNOWN)
+            reason = request.half.get(b"half-reason", b"").decode(errors="replace")
+            self._desk.settle(identity, CheckOutcome.UNKNOWN, kept_reason(reason))
         return json_reply(200, _encode(EndedAnswer(identity[1], TransactionState.PENDING)))
 
     async def view(self, request: Request) -> bytes:

@@ -83,7 +83,7 @@ ROUTES = (
         method="POST",
         pattern="/v1/transactions/{handle}/unknown",
         name="unknown",
-        half_headers=frozenset({b"half-producer-group"}),
+        half_headers=_END_HEADERS,
     ),
     Route(method="GET", pattern="/v1/transactions/{handle}", name="view"),
     Route(

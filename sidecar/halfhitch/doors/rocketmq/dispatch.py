@@ -21,6 +21,7 @@ from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.admission import check_group, is_name
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
+from halfhitch.service.reasons import kept_reason
 from halfhitch.service.singles import Singles
 from halfhitch.wire import headers
 from halfhitch.wire.handle import Handle
@@ -326,7 +327,8 @@ class Dispatcher:
         if resolution is None:
             if end.from_check and self._desk is not None:
                 identity = ProducerGroup(known.producer_group), TransactionId(known.transaction_id)
-                self._desk.settle(identity, CheckOutcome.UNKNOWN)
+                reason = kept_reason(frame.remark)
+                self._desk.settle(identity, CheckOutcome.UNKNOWN, reason)
             return reply(frame, codes.SUCCESS)
         source = _CHECK if end.from_check else _PRODUCER
         if frame.is_one_way:

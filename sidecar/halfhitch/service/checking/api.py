@@ -62,6 +62,7 @@ class CheckReport:
     outcome: CheckOutcome
     by: str  # the producer that was asked, for people
     since_s: float = 0.0  # it was handed over so long before this report
+    reason: str | None = None  # why there is no decision, in the producer's words
 
 
 class ProducerLink(Protocol):
@@ -105,9 +106,10 @@ class CheckDesk(Protocol):
         """It is not any more; checks that were on their way through it are LOST."""
         ...
 
-    def settle(self, identity: Identity, outcome: CheckOutcome) -> bool:
+    def settle(self, identity: Identity, outcome: CheckOutcome, reason: str | None = None) -> bool:
         """An answer has come (or surely none will come). False: nobody waits for one.
 
+        `reason`: why it is none, as `kept_reason` gives it; for people.
         COMMIT and ROLLBACK only report: the decision itself goes through Transactions.end.
         """
         ...

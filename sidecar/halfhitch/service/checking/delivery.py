@@ -303,7 +303,7 @@ class Delivery:
 
     # -- what becomes of them --------------------------------------------------------------------
 
-    def settle(self, identity: Identity, outcome: CheckOutcome) -> bool:
+    def settle(self, identity: Identity, outcome: CheckOutcome, reason: str | None) -> bool:
         """See CheckDesk."""
         is_awaited = False
         for question in self.questions.of(identity):
@@ -318,6 +318,7 @@ class Delivery:
                 self._refused(question, may_wait=False)
             else:
                 self._tell_to_forget(question)
+                question.reason = reason
                 self._finish(question, outcome)
         return is_awaited
 
@@ -366,10 +367,9 @@ class Delivery:
 
     def _refused(self, question: Question, *, may_wait: bool, is_telling: bool = True) -> None:
         """It went out, and surely did not arrive."""
-        way: Link | str = question.link or question.instance
+        question.shunned += (question.link or question.instance,)
         self._freed(question)
         question.was_refused = question.was_refused or is_telling
-        question.shunned += (way,)
         ways = self._ways_of(question.check.identity[0])
         if not self._place(question, ways):
             self._unplaced(question, ways, may_wait=may_wait)
@@ -392,7 +392,7 @@ class Delivery:
         self.questions.remove(question)
         self._deadlines.drop(question)
         since_s = self._clock.monotonic_s() - question.sent_s if question.sent_s else 0.0
-        report = CheckReport(check.identity, check.number, outcome, by, since_s)
+        report = CheckReport(check.identity, check.number, outcome, by, since_s, question.reason)
         if question.asker:
             self._foreign_count -= 1
             if is_wanted:
@@ -456,7 +456,7 @@ class Delivery:
         for question in self.questions.of(report.identity):
             if question.asker or question.check.number != report.number:
                 continue
-            by = f"{report.by} at {remote.instance}"
+            by, question.reason = f"{report.by} at {remote.instance}", report.reason
             if report.outcome in _ANSWERS:
                 # Also from where it went before it was taken for lost.
                 if question.is_out or question.is_perhaps_delivered:

@@ -145,9 +145,9 @@ class Desk:
         if self._delivery.disconnect(link):
             self._is_announced = False
 
-    def settle(self, identity: Identity, outcome: CheckOutcome) -> bool:
+    def settle(self, identity: Identity, outcome: CheckOutcome, reason: str | None = None) -> bool:
         """See CheckDesk."""
-        return self._delivery.settle(identity, outcome)
+        return self._delivery.settle(identity, outcome, reason)
 
     def on_inbox(self, kind: str, body: bytes, age_s: float = 0.0) -> None:
         """A message of another instance, or of an operator, posted `age_s` ago. Never raises."""

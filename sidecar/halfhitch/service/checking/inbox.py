@@ -15,6 +15,7 @@ import msgspec
 
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
+from halfhitch.service.reasons import kept_reason
 from halfhitch.wire import check as check_wire
 from halfhitch.wire.check import Check
 
@@ -37,6 +38,7 @@ class _Report(msgspec.Struct, omit_defaults=True):
     outcome: CheckOutcome
     by: str = ""
     has_producers: bool = True
+    reason: str | None = None
 
 
 class _Forget(msgspec.Struct):
@@ -85,7 +87,14 @@ def report_body(instance: str, report: CheckReport, *, has_producers: bool) -> b
     group, transaction_id = report.identity
     return _encode(
         _Report(
-            instance, group, transaction_id, report.number, report.outcome, report.by, has_producers
+            instance,
+            group,
+            transaction_id,
+            report.number,
+            report.outcome,
+            report.by,
+            has_producers,
+            report.reason,
         )
     )
 
@@ -93,7 +102,13 @@ def report_body(instance: str, report: CheckReport, *, has_producers: bool) -> b
 def read_report(body: bytes) -> RemoteReport:
     """Raises ValueError."""
     line = _decode_report(body)
-    report = CheckReport(_identity(line.group, line.id), line.number, line.outcome, line.by)
+    report = CheckReport(
+        _identity(line.group, line.id),
+        line.number,
+        line.outcome,
+        line.by,
+        reason=kept_reason(line.reason),
+    )
     return RemoteReport(line.instance, report, line.has_producers)
 
 

@@ -41,6 +41,7 @@ class Question:
     instance: str = ""
     is_waiting: bool = False
     is_settled: bool = False
+    reason: str | None = None  # of the answer that settled it
 
     #: Some way took it and then broke: nobody can say that it did not arrive.
     is_perhaps_delivered: bool = False

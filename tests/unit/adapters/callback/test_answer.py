@@ -15,9 +15,11 @@ ID = TransactionId("order-1")
 
 @pytest.mark.parametrize("state", ["COMMIT", "ROLLBACK", "UNKNOWN"])
 def test_the_three_states_are_answers(state: str) -> None:
-    assert read(200, json.dumps({"state": state}).encode(), ID) == CheckOutcome[state]
-    named = {"transaction_id": "order-1", "state": state}
-    assert read(200, json.dumps(named, indent=2).encode() + b"\n", ID) == CheckOutcome[state]
+    assert read(200, json.dumps({"state": state}).encode(), ID) == (CheckOutcome[state], None)
+    named = {"transaction_id": "order-1", "state": state, "reason": " db\n down "}
+    told = read(200, json.dumps(named, indent=2).encode() + b"\n", ID)
+    assert told == (CheckOutcome[state], "db down")
+    assert read(200, json.dumps({"state": state, "reason": None}).encode(), ID)[1] is None
 
 
 @pytest.mark.parametrize(

@@ -278,10 +278,20 @@ async def test_a_bad_answer_decides_nothing_and_counts(world: World, answer: byt
     world.server.answer = answer
     await world.start()
     assert await world.ask() is CheckOutcome.NO_ANSWER
+    assert world.desk.reasons[-1]
     assert world.ended == []
     # And nothing of it is left for the next.
     world.server.answer = COMMIT
     assert await world.ask() is CheckOutcome.COMMIT
+
+
+async def test_why_there_is_no_decision_is_handed_on(world: World) -> None:
+    world.server.answer = ok({"state": "UNKNOWN", "reason": "RuntimeError: db down"})
+    await world.start()
+    assert await world.ask() is CheckOutcome.UNKNOWN
+    world.server.answer = ok({"state": "COMMIT"}, status=b"500 Oh")
+    assert await world.ask() is CheckOutcome.NO_ANSWER
+    assert world.desk.reasons == ["RuntimeError: db down", "status 500 instead of 200"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

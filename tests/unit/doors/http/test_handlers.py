@@ -253,6 +253,18 @@ async def test_cannot_say_yet_settles_the_check_and_decides_nothing(doors: OpenD
     assert doors.service.transactions[handle or ""].state == "pending"
 
 
+async def test_why_it_cannot_be_said_is_handed_on(doors: OpenDoors) -> None:
+    client = await doors.client(await doors.open(checks=(desk := FakeDesk())))
+    handle = (await client.ask(raw_half())).header("half-handle")
+    said = [b"RuntimeError: db down", "é\tx".encode(), b"\xff", b"x" * 300, None]
+    for reason in said:
+        headers = [] if reason is None else [("Half-Reason", reason)]
+        asked = request("POST", f"/v1/transactions/{handle}/unknown", headers, b"{}")
+        assert (await client.ask(asked)).status == 200
+    kept = ["RuntimeError: db down", "é x", "\ufffd", "x" * 197 + "...", None]
+    assert desk.reasons == kept
+
+
 async def test_cannot_say_yet_of_another_group_or_nothing_settles_nothing(doors: OpenDoors) -> None:
     client = await doors.client(await doors.open(checks=(desk := FakeDesk())))
     await client.ask(raw_half())

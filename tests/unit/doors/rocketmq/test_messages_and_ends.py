@@ -177,6 +177,7 @@ async def test_the_unknown_of_a_check_settles_it_and_a_decision_is_marked_as_its
     answer = await client.end_sync(GROUP, sent, UNKNOWN, fromTransactionCheck="true")
     assert answer.code == 0
     assert stage.desk.settled == [((GROUP, "U1"), CheckOutcome.UNKNOWN)]
+    assert stage.desk.reasons == [None]
     assert (await client.end_sync(GROUP, sent, COMMIT, fromTransactionCheck="true")).code == 0
     assert stage.it.told[-1] == ((GROUP, "U1"), C, ResolutionSource.CHECK)
 

@@ -36,6 +36,18 @@ async def test_a_check_goes_to_a_producer_elsewhere_and_its_answer_comes_back() 
     assert two.observer.calls == []
 
 
+async def test_why_it_cannot_be_said_comes_back_from_elsewhere() -> None:
+    world = World()
+    one, two = world.desk(ONE), world.desk(TWO)
+    two.link()
+    await one.ask(check(number=2))
+    world.deliver()
+    assert two.desk.settle(IDENTITY, UNKNOWN, "RuntimeError: db down")
+    world.deliver()
+    [(_, report)] = one.sink.reports
+    assert (report.outcome, report.reason) == (UNKNOWN, "RuntimeError: db down")
+
+
 async def test_the_instance_that_took_the_prepare_is_asked_first() -> None:
     world = World()
     desks = {name: world.desk(name) for name in (ONE, TWO, THREE)}

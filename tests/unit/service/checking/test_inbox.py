@@ -22,7 +22,7 @@ def test_a_check_keeps_everything_that_its_delivery_needs() -> None:
 def test_a_report_says_by_whom_and_whether_anybody_is_there(
     outcome: CheckOutcome, has_producers: bool
 ) -> None:
-    report = CheckReport(IDENTITY, 7, outcome, "producer 1")
+    report = CheckReport(IDENTITY, 7, outcome, "producer 1", reason="RuntimeError: db down")
     body = inbox.report_body("instance-2", report, has_producers=has_producers)
     assert inbox.read_report(body) == inbox.RemoteReport("instance-2", report, has_producers)
 
