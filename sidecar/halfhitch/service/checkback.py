@@ -412,16 +412,14 @@ class CheckBack:
         scale_ms = self._clock.wall_ms() - self.now_ms()
         halves = [half_offset for _, half_offset in transaction.messages()]
         present = self._payloads.present(halves)
-        immune_until_ms = transaction.aged_from_ms + scale_ms
-        if transaction.check_count == 0:
-            immune_until_ms = transaction.due_ms + scale_ms
+        immune_ms = transaction.aged_from_ms if transaction.check_count else transaction.due_ms
         return Doubt(
             transaction.identity,
             topics_of(halves, present),
             transaction.message_count or transaction.missing_count,
             tuple(halves),
             born_ms(transaction, present),
-            immune_until_ms,
+            immune_ms + scale_ms,
             transaction.due_ms + scale_ms,
             transaction.check_count,
             transaction.check_count - (not transaction.is_delivered),
@@ -463,8 +461,8 @@ class CheckBack:
         self, transaction: Transaction, payload: Mapping[int, Payload], check_max: int
     ) -> Undecided:
         halves = [half_offset for _, half_offset in transaction.messages()]
-        check_count, next_s, last_answer = self.view(transaction)
-        _, asked, last_reason = transaction.answer or (None, None, None)
+        check_count, next_s, _ = self.view(transaction)
+        last_answer, asked, last_reason = transaction.answer or (None, None, None)
         return Undecided(
             transaction_id=transaction.identity[1],
             producer_group=transaction.identity[0],
