@@ -65,8 +65,9 @@ class RecordingTransaction:
 class RecordingProducer:
     """A producer whose messages go nowhere."""
 
-    def __init__(self, new_id: str = "new") -> None:
+    def __init__(self, new_id: str = "new", group: str = GROUP) -> None:
         self.new_id = new_id
+        self.group = group
         self.made: list[RecordingTransaction] = []
 
     def transaction(self, transaction_id: str | None = None, **_: Any) -> Any:
@@ -184,7 +185,8 @@ def orders(shop: Shop) -> set[str]:
 
 def rows(shop: Shop, table: str = "halfhitch_barrier") -> dict[str, str]:
     """The barrier's table."""
-    return dict(shop.query(f"SELECT transaction_id, outcome FROM {table}"))
+    found = shop.query(f"SELECT transaction_id, outcome FROM {table}")
+    return {key.decode() if isinstance(key, bytes) else key: outcome for key, outcome in found}
 
 
 def wrong_answers(

@@ -242,7 +242,7 @@ class _Driver:
 
     def record(self, name: str, key: tuple[str, str]) -> None:
         """Raises InvalidRequest inside a savepoint, where the database tells."""
-        statement = table.insert(name, table.COMMITTED)
+        statement = table.insert(self.dialect, name, table.COMMITTED)
         values = table.key_values(self.dialect, key)
         if self.dialect != "postgresql":
             self.run(statement, values)
@@ -262,7 +262,9 @@ class _Driver:
 
     def outcome(self, name: str, key: tuple[str, str]) -> str | None:
         """Of the row, if there is one."""
-        row = self._one(table.select_outcome(name), table.key_values(self.dialect, key))
+        row = self._one(
+            table.select_outcome(self.dialect, name), table.key_values(self.dialect, key)
+        )
         return table.outcome_in(row, key)
 
     def _one(self, statement: str, values: table.Values) -> Any:
@@ -302,7 +304,7 @@ class _Notes:
         """Returns only when it is committed, or refused because a row stands there."""
         self._begin()
         rules, driver = self._rules, self._driver
-        statement = table.insert(rules.table, table.FENCED)
+        statement = table.insert(driver.dialect, rules.table, table.FENCED)
         values: table.Values = table.key_values(driver.dialect, rules.key(transaction_id))
         if born_ms is not None:
             young = table.insert_young_fence(driver.dialect, rules.table, rules.fence_age_ms_max)

@@ -60,7 +60,7 @@ class Barrier:
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
         self._home = sql_guards.HomeEngine(engine)
         self._deadline = Deadline(wait_s)
-        self._statements = _Statements(self._rules)
+        self._statements = _Statements(self._rules, engine.dialect.name)
 
     @property
     def group(self) -> str:
@@ -217,7 +217,7 @@ class Barrier:
         """
         try:
             pooled.rollback()
-            select = table.select_outcome(self._rules.table)
+            select = table.select_outcome(connection.dialect.name, self._rules.table)
             dialect = connection.dialect
             keys = table.key_values(dialect.name, key)
             statement, values = table.styled(select, keys, dialect.paramstyle)
@@ -233,25 +233,17 @@ class Barrier:
 
 
 class _Statements:
-    """What is run on SQLAlchemy's connections."""
+    """What is run on SQLAlchemy's connections of one dialect."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.select = _text(table.select_outcome(rules.table))
-        self.record = _text(table.insert(rules.table, table.COMMITTED))
-        self.fence = _text(table.insert(rules.table, table.FENCED))
-        self._rules = rules
-        self._young_fences: dict[str, TextClause | None] = {}
-
-    def young_fence(self, dialect: str) -> TextClause | None:
-        """None where the database cannot be asked for its clock."""
-        if dialect not in self._young_fences:
-            rules = self._rules
-            found = table.insert_young_fence(dialect, rules.table, rules.fence_age_ms_max)
-            made = None
-            if found is not None:  # milliseconds since 1970 are more than a driver's INTEGER holds
-                made = _text(found).bindparams(bindparam("p3", type_=BigInteger))
-            self._young_fences[dialect] = made
-        return self._young_fences[dialect]
+    def __init__(self, rules: Rules, dialect: str) -> None:
+        self.select = _text(table.select_outcome(dialect, rules.table))
+        self.record = _text(table.insert(dialect, rules.table, table.COMMITTED))
+        self.fence = _text(table.insert(dialect, rules.table, table.FENCED))
+        #: None where the database cannot be asked for its clock.
+        self.young_fence: TextClause | None = None
+        young = table.insert_young_fence(dialect, rules.table, rules.fence_age_ms_max)
+        if young is not None:  # milliseconds since 1970 are more than a driver's INTEGER holds
+            self.young_fence = _text(young).bindparams(bindparam("p3", type_=BigInteger))
 
 
 class _Notes:
@@ -280,9 +272,8 @@ class _Notes:
         connection = self._connection
         statement = self._statements.fence
         values = _key_values(connection, self._rules.key(transaction_id))
-        young = None if born_ms is None else self._statements.young_fence(connection.dialect.name)
-        if young is not None:
-            statement, values = young, {**values, "p3": born_ms}
+        if born_ms is not None and self._statements.young_fence is not None:
+            statement, values = self._statements.young_fence, {**values, "p3": born_ms}
         try:
             connection.execute(statement, values)
             connection.commit()
@@ -352,5 +343,5 @@ def _key_values(connection: Connection, key: tuple[str, str]) -> dict[str, Any]:
     return _named(table.key_values(connection.dialect.name, key))
 
 
-def _named(values: Sequence[str | bytes]) -> dict[str, Any]:
+def _named(values: Sequence[str]) -> dict[str, Any]:
     return {f"p{number}": value for number, value in enumerate(values, 1)}

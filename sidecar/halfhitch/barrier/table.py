@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from halfhitch.errors import ConfigurationError
 
-Values = Sequence[str | bytes | int]
+Values = Sequence[str | int]
 
 DEFAULT_TABLE: Final = "halfhitch_barrier"
 COMMITTED: Final = "committed"
@@ -114,25 +114,37 @@ def check_table(table: str) -> None:
 # The table's name has been checked by whoever calls these: S608 sees only that it is put together.
 
 
-def key_values(dialect: str, key: tuple[str, str]) -> tuple[str | bytes, str | bytes]:
-    """The primary key as parameters: on MySQL as bytes, whatever charset the connection has."""
+def key_values(dialect: str, key: tuple[str, str]) -> tuple[str, str]:
+    """The primary key as parameters.
+
+    For MySQL in hexadecimal, so that the same bytes are meant whatever charset a connection has.
+    """
     group, transaction_id = key
-    return (group.encode(), transaction_id.encode()) if dialect in _MYSQLS else key
+    if dialect in _MYSQLS:
+        return group.encode().hex(), transaction_id.encode().hex()
+    return key
 
 
-def select_outcome(table: str) -> str:
+def _marker(dialect: str) -> str:
+    """Of a part of the primary key."""
+    return "UNHEX(?)" if dialect in _MYSQLS else "?"
+
+
+def select_outcome(dialect: str, table: str) -> str:
     """Parameters: group, id."""
+    one = _marker(dialect)
     return (
         f"SELECT outcome, producer_group, transaction_id FROM {table}"  # noqa: S608
-        " WHERE producer_group = ? AND transaction_id = ?"
+        f" WHERE producer_group = {one} AND transaction_id = {one}"
     )
 
 
-def insert(table: str, outcome: str) -> str:
+def insert(dialect: str, table: str, outcome: str) -> str:
     """Parameters: group, id. A second row of the same id is refused by the primary key."""
+    one = _marker(dialect)
     return (
         f"INSERT INTO {table} (producer_group, transaction_id, outcome)"  # noqa: S608
-        f" VALUES (?, ?, '{outcome}')"
+        f" VALUES ({one}, {one}, '{outcome}')"
     )
 
 
@@ -144,7 +156,7 @@ def insert_young_fence(dialect: str, table: str, age_ms_max: int) -> str | None:
     """
     if dialect not in _DIALECTS:
         return None
-    born, source = "?", ""
+    one, born, source = _marker(dialect), "?", ""
     if dialect == "sqlite":
         now_ms = "(julianday('now') - 2440587.5) * 86400000"
     elif dialect == "postgresql":
@@ -154,7 +166,7 @@ def insert_young_fence(dialect: str, table: str, age_ms_max: int) -> str | None:
         now_ms, source = "UNIX_TIMESTAMP() * 1000", " FROM DUAL"
     return (
         f"INSERT INTO {table} (producer_group, transaction_id, outcome)"
-        f" SELECT ?, ?, '{FENCED}'{source} WHERE {born} > {now_ms} - {int(age_ms_max)}"
+        f" SELECT {one}, {one}, '{FENCED}'{source} WHERE {born} > {now_ms} - {int(age_ms_max)}"
     )
 
 
@@ -167,7 +179,7 @@ def delete_old(dialect: str, table: str, older_than_s: int, count_max: int) -> t
         before = f"CURRENT_TIMESTAMP - INTERVAL '{age_s} seconds'"
     else:
         before = f"CURRENT_TIMESTAMP - INTERVAL {age_s} SECOND"
-    old = f"WHERE producer_group = ? AND at < {before}"
+    old = f"WHERE producer_group = {_marker(dialect)} AND at < {before}"
     if dialect not in ("sqlite", "postgresql"):
         # It refuses a LIMIT inside IN (...), and has one here, which the others lack. The order is
         # total: a replica that repeats the statement must delete the same rows of a second.

@@ -147,8 +147,20 @@ def test_dirty_reads_decide_nothing() -> None:
         ({"autocommit": False}, False),
         ({"autocommit": True}, True),
         ({"autocommit": True, "info": SimpleNamespace(transaction_status=2)}, False),
-        # some have a method of that name
-        ({"autocommit": lambda: True}, False),
+        ({"autocommit": True, "info": SimpleNamespace(transaction_status=0)}, True),
+        # asyncpg has no such word, and is in a transaction or not
+        ({"is_in_transaction": lambda: False}, True),
+        ({"is_in_transaction": lambda: True}, False),
+        # PyMySQL, aiomysql, mysqlclient: `autocommit` is a method that sets it
+        ({"autocommit": bool, "get_autocommit": lambda: True}, True),
+        ({"autocommit": bool, "get_autocommit": lambda: False}, False),
+        ({"autocommit": bool, "get_autocommit": lambda: True, "server_status": 3}, False),
+        ({"autocommit": bool, "get_autocommit": lambda: True, "server_status": 2}, True),
+        # MySQL Connector
+        ({"in_transaction": False, "autocommit": True}, True),
+        ({"in_transaction": True, "autocommit": True}, False),
+        # one that says nothing: the database is asked
+        ({}, False),
     ],
 )
 def test_a_record_needs_a_transaction(connection: dict[str, Any], is_alone: bool) -> None:

@@ -42,6 +42,22 @@ def test_an_unknown_dialect_is_told_what_matters() -> None:
         ddl("oracle")
 
 
+def test_an_id_means_the_same_bytes_whatever_charset_a_mysql_connection_has() -> None:
+    # A recorder with latin1 and a checker with utf8 would ask about different bytes.
+    for dialect in ("mysql", "mariadb"):
+        assert table.key_values(dialect, ("g", "\u00e4")) == ("67", "c3a4")
+        fence = table.insert_young_fence(dialect, "b", 10)
+        others = (table.select_outcome(dialect, "b"), table.insert(dialect, "b", table.COMMITTED))
+        for statement in (fence, *others):
+            assert statement is not None
+            assert statement.count("UNHEX(?)") == 2
+    assert table.key_values("postgresql", ("g", "\u00e4")) == ("g", "\u00e4")
+
+
+def test_a_database_of_which_nothing_is_known_is_not_asked_for_its_clock() -> None:
+    assert table.insert_young_fence("oracle", "b", 10) is None
+
+
 @pytest.mark.parametrize(
     "name", ["", "a b", "a;drop", "1a", "a.b.c", ".a", "a.", "ä", "a" * 61, 'a"b', "a-b", "a\n"]
 )
