@@ -1,4 +1,6 @@
-"""`halfhitch verify` for a user who may not see everything, on a real Kafka with an authorizer."""
+"""`halfhitch verify` and `doctor` for a user who may not see, or do, everything, on a real Kafka
+with an authorizer.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -15,13 +18,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.kafka.verify_targets import TargetFinder, Wanted
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import ConfigurationError
 from halfhitch_cli.app import main
 from harness.checkers import Fate
-from harness.engines import DEADLINE_S, Site, until, until_idle
+from harness.engines import DEADLINE_S, PARTITION_COUNT, Site, until, until_idle
 from harness.kafka import admin_client
 
 if TYPE_CHECKING:
@@ -130,3 +134,59 @@ async def test_what_is_all_there_is_clean_without_the_right_to_see_a_topics_sett
     await take_away(worked, worked.orders, AclOperation.DESCRIBE_CONFIGS)
     code, found, _ = await verify()
     assert (code, found["clean"], found["not_judged"]) == (0, True, [])
+
+
+# -- doctor ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def doctor(worked: Site, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command; what it finds about the group in which instances tell each other."""
+
+    async def doctor() -> tuple[int, dict[str, str]]:
+        given = ["doctor", "--kafka-bootstrap", worked.bootstrap, "--topics-prefix", worked.prefix]
+        code = await asyncio.to_thread(main, [*given, "--handle-key", "k" * 32, "-o", "json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        (found,) = [finding for finding in findings if finding["check"] == "bounds"]
+        return code, found
+
+    return doctor
+
+
+def group_acl(group: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    pattern = ResourcePatternType.LITERAL
+    return AclBinding(
+        ResourceType.GROUP, group, pattern, "User:ANONYMOUS", "*", operation, permission
+    )
+
+
+@pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.DESCRIBE])
+async def test_a_group_that_instances_may_not_tell_each_other_by_was_not_looked_at(
+    worked: Site, doctor: Any, operation: AclOperation
+) -> None:
+    code, found = await doctor()
+    assert (code, found["severity"]) == (0, "ok")
+    group = worked.names.bounds_group
+    rights = [
+        group_acl(group, AclOperation.ALL, AclPermissionType.ALLOW),
+        group_acl(group, operation, AclPermissionType.DENY),
+    ]
+    admin = admin_client(worked.bootstrap)
+    for future in admin.create_acls(rights).values():
+        future.result(DEADLINE_S)
+    deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
+    while found["severity"] == "ok" and asyncio.get_running_loop().time() < deadline_s:
+        code, found = await doctor()  # rights take a moment to reach the broker
+    assert (code, found["severity"]) == (0, "warn")
+    assert f"under the group {group}: this user is not allowed to" in found["sentence"]
+    assert found["remedy"] == f"Allow this user Read on the group {group}."
+
+
+async def test_a_look_at_the_group_leaves_nothing_in_it(worked: Site, doctor: Any) -> None:
+    await doctor()
+    config = {"bootstrap.servers": worked.bootstrap, "group.id": worked.names.bounds_group}
+    stored = StoredOffsets(lambda: Consumer(config))
+    partitions = range(PARTITION_COUNT)
+    places = [TopicPartition(worked.names.half, p) for p in partitions]
+    places.append(TopicPartition(f"{worked.names.half}-nowhere", 0))
+    assert all(place.offset < 0 for place in stored.of(places, DEADLINE_S, "look"))

@@ -95,6 +95,8 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
                 wait_s=wait_s,
             )
             found += inspection.inspect_memory(kafka.client, stored_offsets, names, wait_s=wait_s)
+            bounds = kafka.stored_offsets(names.bounds_group)
+            found += inspection.inspect_bounds(bounds, names, wait_s=wait_s)
             found += inspection.inspect_targets(
                 kafka.client,
                 names,

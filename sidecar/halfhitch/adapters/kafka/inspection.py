@@ -1,6 +1,6 @@
 """Everything about a cluster that can break a promise, in one list: for `serve` and `doctor` alike.
 
-Owns `inspect` and `inspect_targets`. Each part that cannot be looked at is a finding itself, and
+Owns the `inspect` functions. Each part that cannot be looked at is a finding itself, and
 hides no other. Blocks; changes nothing.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import topology
@@ -19,7 +19,7 @@ from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.positions import inspect_positions
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity, verify
-from halfhitch.errors import HalfHitchError, TopologyError
+from halfhitch.errors import ConfigurationError, HalfHitchError, TopologyError
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +100,35 @@ def inspect_memory(
         return [Finding("topology", Severity.OK, "Half and op topic are those last used.")]
 
     return _looked("topology", look)
+
+
+def inspect_bounds(
+    stored_offsets: StoredOffsets, names: InternalTopics, *, wait_s: float
+) -> list[Finding]:
+    """Whether this user may do what instances tell each other their full half partitions by.
+
+    `stored_offsets`: of the group for that. Reading needs Describe, writing Read.
+    """
+    group = names.bounds_group
+
+    def look() -> list[Finding]:
+        try:
+            place = [TopicPartition(names.half, 0)]
+            stored_offsets.of(place, wait_s, f"read what is stored under the group {group}")
+            stored_offsets.probe(f"{names.half}-nowhere", f"store under the group {group}")
+        except ConfigurationError as error:
+            return [
+                Finding(
+                    "bounds",
+                    Severity.WARN,
+                    f"{error.message} Instances tell each other by it which half partitions take "
+                    "nothing new; without it each refuses for its own only.",
+                    f"Allow this user Read on the group {group}.",
+                )
+            ]
+        return [Finding("bounds", Severity.OK, f"The group {group} may be read and written.")]
+
+    return _looked("bounds", look)
 
 
 def inspect_targets(

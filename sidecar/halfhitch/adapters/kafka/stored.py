@@ -10,11 +10,16 @@ joins no group.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.admin import answer, refused
+
+#: The group may be written to; the place, which there is not, could not.
+_NO_PLACE: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 class StoredOffsets:
@@ -35,6 +40,8 @@ class StoredOffsets:
         consumer = self._make_consumer()
         try:
             asked.set_result(consumer.committed(list(places), wait_s))
+        except KafkaException as error:
+            asked.set_exception(_right_that_lacks(consumer) or error)
         except Exception as error:  # noqa: BLE001 - `answer` raises it again, as ours if it can
             asked.set_exception(error)
         finally:
@@ -58,3 +65,25 @@ class StoredOffsets:
         for place in answer(stored, 0.0, action):
             if place.error is not None:
                 raise refused(place.error, action)
+
+    def probe(self, unknown_topic: str, action: str) -> None:
+        """What `keep` would raise; nothing is stored, for there is no topic of this name."""
+        consumer = self._make_consumer()
+        try:
+            consumer.commit(offsets=[TopicPartition(unknown_topic, 0, 0)], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_PLACE:
+                raise refused(error.args[0], action) from error
+        finally:
+            consumer.close()
+
+
+def _right_that_lacks(consumer: Consumer) -> KafkaException | None:
+    """Who may not describe the group finds no coordinator: the question waits until its time is
+    over, and why, the client says only here.
+    """
+    event = consumer.poll(0)
+    error = None if event is None else event.error()
+    if error is None or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return None
+    return KafkaException(error)
