@@ -18,6 +18,7 @@
     ├── BackendError                  trouble behind the door; the same request may succeed later
     │   ├── Overloaded, ShuttingDown
     │   │   ├── TooManyUndecided      of this group, or of all, in the half partition
+    │   │   ├── TooManyWaiting        decided, for a target topic that is away
     │   │   └── OwnerLags             what is committed now would be visible much later
     │   ├── KafkaUnavailable          surely not stored
     │   ├── OutcomeUnknown            perhaps stored: never to be read as "no"
@@ -198,6 +199,13 @@ class TooManyUndecided(Overloaded):
     may have; ends, and answers to checks, are what makes room."""
 
     code = "too_many_undecided"
+
+
+class TooManyWaiting(Overloaded):
+    """As many decided transactions as may wait for a target topic that is away; nothing new for it
+    is taken, or nothing new at all."""
+
+    code = "too_many_waiting"
 
 
 class OwnerLags(Overloaded):

@@ -49,7 +49,7 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
 
 def _partition_table(partitions: list[dict[str, Any]]) -> Table:
     numbers = (
-        *("pending", "oldest", "due", "checking", "decided", "early", "behind"),
+        *("pending", "oldest", "due", "checking", "decided", "waiting", "early", "behind"),
         *("half to replay", "op to replay"),
     )
     return Table(
@@ -65,6 +65,7 @@ def _partition_table(partitions: list[dict[str, Any]]) -> Table:
                 str(p.get("due_count", 0)),
                 str(p.get("checking_count", 0)),
                 str(p["decided_count"]),
+                str(p.get("waiting_count", 0) or ""),
                 str(p["early_count"]),
                 age(p["lag_s"]) if p.get("lag_s", 0.0) >= 1 else "",
                 str(p["half_position"] - p["half_watermark"]),

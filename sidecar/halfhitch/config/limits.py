@@ -15,8 +15,9 @@ class LimitsSettings(Group, frozen=True, kw_only=True):
         Meta(
             ge=10,
             le=10_000_000,
-            description="Undecided transactions in a half partition; beyond it new prepares get "
-            "429. Its owner's memory holds some 700 bytes for each.",
+            description="Transactions in a half partition that are undecided, or decided and "
+            "waiting for a topic that is away; beyond it new prepares get 429. Its owner's memory "
+            "holds some 700 bytes for each.",
         ),
     ] = 50_000
     undecided_group_max: Annotated[
@@ -24,7 +25,8 @@ class LimitsSettings(Group, frozen=True, kw_only=True):
         Meta(
             ge=10,
             le=10_000_000,
-            description="The same of one producer group, counting those older than a second.",
+            description="Undecided ones of one producer group, counting those older than a "
+            "second; and as many may wait for one topic that is away.",
         ),
     ] = 25_000
     lag_s_max: Annotated[

@@ -162,6 +162,7 @@ _PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
     "halfhitch_due_checks": lambda state: state.due_count,
     "halfhitch_checks_in_flight": lambda state: state.checking_count,
     "halfhitch_decided_transactions": lambda state: state.decided_count,
+    "halfhitch_waiting_transactions": lambda state: state.waiting_count,
     "halfhitch_early_decisions": lambda state: state.early_count,
     "halfhitch_finished_transactions": lambda state: state.finished_count,
     "halfhitch_half_replay_records": lambda state: state.half_position - state.half_watermark,

@@ -157,6 +157,9 @@ METRICS: dict[str, Metric] = {
     "halfhitch_decided_transactions": _gauge(
         "Transactions decided but not yet carried out.", "partition"
     ),
+    "halfhitch_waiting_transactions": _gauge(
+        "Decided transactions that wait for a target topic that is away.", "partition"
+    ),
     "halfhitch_early_decisions": _gauge(
         "Decisions whose half message has not been seen yet.", "partition"
     ),

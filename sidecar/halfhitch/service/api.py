@@ -179,6 +179,7 @@ class PartitionState:
     pending_by_group: dict[str, int] = field(default_factory=dict)
     #: Target topics that are away, and how many decided transactions wait for each.
     waiting_by_topic: dict[str, int] = field(default_factory=dict)
+    waiting_count: int = 0  # of them all, each once
     lag_s: float = 0.0  # how far its owner is behind both logs
     #: What stands still while the rest goes on, and what to do about it.
     troubles: list[str] = field(default_factory=list)

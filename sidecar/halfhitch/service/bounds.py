@@ -1,4 +1,5 @@
-"""When a half partition is full, a group has too much in it, or its owner is too far behind.
+"""When a half partition is full, a group or a target that is away has too much in it, or its owner
+is too far behind.
 
 Pure. A bound that was reached counts as reached until its number has gone well below it: else
 prepares would be refused and taken in turn, many times a second.
@@ -34,9 +35,16 @@ def judge(
     undecided_count: int,
     undecided_by_group: Mapping[str, int],
     lag_s: float,
+    waiting_count: int = 0,
+    waiting_by_topic: Mapping[str, int] | None = None,
 ) -> Burden:
-    """Which bounds are reached, after it was `before`."""
-    whole = _over(undecided_count, limits.undecided_max, _EASED, was=before.undecided)
+    """Which bounds are reached, after it was `before`.
+
+    `waiting`: decided, for targets that are away. They take as much memory as the undecided, and
+    nothing but the target ends them; so a target may have as many of them as a group undecided.
+    """
+    count = undecided_count + waiting_count
+    whole = _over(count, limits.undecided_max, _EASED, was=before.undecided)
     lag = _over(lag_s, limits.lag_s_max, _EASED_LAG, was=before.lag_s)
     groups: dict[str, Over] = {}
     bound = limits.undecided_group_max
@@ -46,9 +54,17 @@ def judge(
             over = _over(count, bound, _EASED, was=before.groups.get(group))
             if over is not None:
                 groups[group] = over
-    if whole is None and lag is None and not groups:
+    topics: dict[str, Over] = {}
+    for topic, waiting in (waiting_by_topic or {}).items():
+        was = before.topics.get(topic) if before.undecided is None else None
+        over = _over(waiting, bound, _EASED, was=was)
+        if over is None and whole is not None and waiting:
+            over = Over(waiting, bound)  # it is among those who fill it
+        if over is not None:
+            topics[topic] = over
+    if whole is None and lag is None and not groups and not topics:
         return NONE
-    return Burden(whole, lag, groups)
+    return Burden(whole, lag, groups, topics)
 
 
 def _over(value: float, bound: float, eased: float, *, was: Over | None) -> Over | None:

@@ -105,6 +105,11 @@ class Detours:
         return self._targets.waiting_by_topic()
 
     @property
+    def waiting_count(self) -> int:
+        """All that wait, each once. From any thread."""
+        return self._targets.waiting_count
+
+    @property
     def trouble(self) -> str | None:
         """What cannot be parked, in a sentence. From any thread."""
         waiting = self._targets.waiting_by_topic()

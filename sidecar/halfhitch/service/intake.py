@@ -4,16 +4,17 @@ The owners' ledgers know what is undecided. What they know is looked at four tim
 partitions that are owned here, and told to the other instances while a bound is reached
 (`IntakeWatch`); so every instance refuses for every partition. Only what is new is refused: an end,
 an answer to a check and a message more of a pending transaction are what makes room, or belong to
-what was taken.
+what was taken. What is decided and waits for a target that is away counts, too: nothing but the
+target makes room then.
 
 Used on the event loop.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from halfhitch.errors import OwnerLags, TooManyUndecided
+from halfhitch.errors import OwnerLags, TooManyUndecided, TooManyWaiting
 from halfhitch.service.api import PartitionPhase, PartitionState
 from halfhitch.service.bounds import NONE, IntakeLimits, judge
 from halfhitch.wire.burden import Burden, Over
@@ -39,8 +40,8 @@ class Intake:
 
     # -- what is asked of it ---------------------------------------------------------------------
 
-    def admit(self, partition: int, producer_group: str) -> None:
-        """Raises TooManyUndecided, OwnerLags."""
+    def admit(self, partition: int, producer_group: str, topics: Iterable[str] = ()) -> None:
+        """For messages to these topics. Raises TooManyUndecided, TooManyWaiting, OwnerLags."""
         if not self._burdens:
             return
         burden = self._burdens.get(partition)
@@ -54,11 +55,14 @@ class Intake:
                 "them, or answer their checks; new ones are taken again then",
                 retry_after_s=_UNDECIDED_RETRY_S,
             )
+        _refuse_waiting(partition, burden, topics)
         if burden.undecided is not None:
-            raise TooManyUndecided(
+            kind = TooManyWaiting if burden.topics else TooManyUndecided
+            raise kind(
                 f"half partition {partition} has {burden.undecided.value} undecided transactions "
-                f"of all groups, and {burden.undecided.bound} are allowed (limits.undecided_max), "
-                f"so no new one of group {producer_group} is taken; try again in a moment",
+                f"of all groups{_among(burden)}, and {burden.undecided.bound} are allowed "
+                f"(limits.undecided_max), so no new one of group {producer_group} is taken; "
+                "try again in a moment",
                 retry_after_s=_UNDECIDED_RETRY_S,
             )
         if burden.lag_s is not None:
@@ -69,13 +73,25 @@ class Intake:
                 retry_after_s=_LAG_RETRY_S,
             )
 
-    def is_free(self, producer_group: str) -> bool:
-        """Whether nothing of the group is refused in any half partition."""
+    def is_free(self, producer_group: str, topic: str) -> bool:
+        """Whether nothing of the group for this topic is refused in any half partition."""
         if not self._burdens:
             return True
         if self.full:
             return False
-        return not any(producer_group in burden.groups for burden in self._burdens.values())
+        return not any(
+            producer_group in burden.groups or topic in burden.topics
+            for burden in self._burdens.values()
+        )
+
+    def closed_to(self, topics: Iterable[str]) -> Collection[int]:
+        """Half partitions that take nothing new for these topics."""
+        if not self._burdens:
+            return self.full
+        closed = set(self.full)
+        for topic in topics:
+            closed.update(p for p, burden in self._burdens.items() if topic in burden.topics)
+        return closed
 
     def troubles(self) -> list[str]:
         """Which bounds are reached: a sentence for each, for people."""
@@ -104,6 +120,8 @@ class Intake:
                     undecided_count=state.pending_count,
                     undecided_by_group=state.pending_by_group,
                     lag_s=state.lag_s,
+                    waiting_count=state.waiting_count,
+                    waiting_by_topic=state.waiting_by_topic,
                 )
             if burden:
                 own[state.partition] = burden
@@ -112,6 +130,26 @@ class Intake:
         others = {p: burden for p, burden in heard.items() if burden and p not in here}
         self._burdens = {**others, **own}
         self.full = frozenset(p for p, burden in self._burdens.items() if burden.is_whole)
+
+
+def _refuse_waiting(partition: int, burden: Burden, topics: Iterable[str]) -> None:
+    if burden.undecided is not None or not burden.topics:
+        return
+    for topic in topics:
+        over = burden.topics.get(topic)
+        if over is not None:
+            raise TooManyWaiting(
+                f"{over.value} decided transactions wait for topic {topic} in half partition "
+                f"{partition}, which takes no messages, and {over.bound} are allowed "
+                "(limits.undecided_group_max): new ones with a message for it are taken again "
+                "when it is back",
+                retry_after_s=_UNDECIDED_RETRY_S,
+            )
+
+
+def _among(burden: Burden) -> str:
+    waits = [f"{over.value} for {topic}" for topic, over in sorted(burden.topics.items())]
+    return f" or decided and waiting for a topic that is away ({', '.join(waits)})" if waits else ""
 
 
 def _sentences(partition: int, burden: Burden) -> list[str]:
@@ -123,8 +161,14 @@ def _sentences(partition: int, burden: Burden) -> list[str]:
     if burden.undecided is not None:
         found.append(
             f"half partition {partition} takes no new transactions: {_of(burden.undecided)} are "
-            "undecided (limits.undecided_max)"
+            f"undecided{_among(burden)} (limits.undecided_max)"
         )
+    else:
+        found += [
+            f"half partition {partition} takes no new transactions for topic {topic}: {_of(over)} "
+            "are decided and wait for it (limits.undecided_group_max)"
+            for topic, over in sorted(burden.topics.items())
+        ]
     if burden.lag_s is not None:
         found.append(
             f"half partition {partition} takes no new transactions: its owner is "

@@ -378,6 +378,11 @@ class PartitionOwner:
         """Targets that are away, and how many transactions wait for each: for people."""
         return self._detours.waiting_by_topic
 
+    @property
+    def waiting_count(self) -> int:
+        """All decided transactions that wait for a target. From any thread."""
+        return self._detours.waiting_count
+
     def numbers(self) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
         """Ledger counts, positions, committed watermarks: for people."""
         ledger = self._ledger

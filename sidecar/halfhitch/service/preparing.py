@@ -4,7 +4,7 @@ What every prepare does, whichever door asks and however it waits; who is refuse
 """
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource, Standing
 from halfhitch.core.partitioning import half_partition
@@ -31,21 +31,24 @@ class Preparing:
         """The internal topics are verified: prepares are taken from now on. 0: none any more."""
         self.partition_count = partition_count
 
-    def partition_of(self, first_key: bytes | None, transaction_id: str | None) -> int:
-        """Where a transaction lives. Raises KafkaUnavailable while nothing is open."""
+    def partition_of(
+        self, first_key: bytes | None, transaction_id: str | None, topics: Iterable[str] = ()
+    ) -> int:
+        """Where one for these topics lives. Raises KafkaUnavailable while nothing is open."""
         count = self.partition_count
         if count == 0:
             raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
         partition = half_partition(first_key, transaction_id, count)
         if partition is None:
-            return self._parts.owners.preferred_partition(count, self._parts.intake.full)
+            closed = self._parts.intake.closed_to(topics)
+            return self._parts.owners.preferred_partition(count, closed)
         return partition
 
-    def admit(self, partition: int, identity: Identity) -> None:
-        """Raises TooManyUndecided, OwnerLags, but for a repeat of what is pending already."""
+    def admit(self, partition: int, identity: Identity, topics: Iterable[str]) -> None:
+        """Raises what Intake.admit does, but for a repeat of what is pending already."""
         parts = self._parts
         try:
-            parts.intake.admit(partition, identity[0])
+            parts.intake.admit(partition, identity[0], topics)
         except Overloaded:
             if parts.owners.standing(partition, identity, -1) is not Standing.PENDING:
                 raise

@@ -98,13 +98,14 @@ class Singles:
         place: bytes | None,
     ) -> None:
         parts, preparing = self._parts, self._preparing
-        partition = preparing.partition_of(place or message.key, transaction_id)
+        topics = (message.topic,)
+        partition = preparing.partition_of(place or message.key, transaction_id, topics)
         identity = ProducerGroup(producer_group), TransactionId(transaction_id or parts.new_id())
         # A client's next try goes to another queue.
         says = digest(message, is_partition_chosen=False)
         if transaction_id is not None:
             self._deciding.refuse_rolled_back(partition, identity)
-        preparing.admit(partition, identity)
+        preparing.admit(partition, identity, topics)
         if transaction_id is not None:
             preparing.claim(partition, identity, 0, (says,))
             if self.elsewhere is not None and not self.elsewhere(identity, says):

@@ -95,7 +95,8 @@ class TransactionService:
         try:
             parts.admission.check_names(producer_group, transaction_id, immunity_s)
             await parts.admission.check_messages(messages, 0)
-            partition = self._preparing.partition_of(messages[0].key, transaction_id)
+            topics = [message.topic for message in messages]
+            partition = self._preparing.partition_of(messages[0].key, transaction_id, topics)
             identity = (
                 ProducerGroup(producer_group),
                 TransactionId(transaction_id or parts.new_id()),
@@ -104,7 +105,7 @@ class TransactionService:
             state = TransactionState.PENDING
             if transaction_id is not None:
                 state = self._deciding.refuse_rolled_back(partition, identity)
-            self._preparing.admit(partition, identity)
+            self._preparing.admit(partition, identity, topics)
             size_bytes = parts.sizes.begins(messages)
             if transaction_id is not None:
                 self._preparing.claim(partition, identity, 0, digests)

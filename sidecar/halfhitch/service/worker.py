@@ -92,12 +92,13 @@ class PartitionWorker:
         )
         checks = owner.checkback.numbers if owner is not None else (0, 0, 0.0, {})
         waiting = owner.waiting_by_topic if owner is not None else {}
+        waiting_count = owner.waiting_count if owner is not None else 0
         lag_s = owner.lag.seconds() if owner is not None else 0.0
         troubles = owner.troubles if owner is not None else []
         ahead_s = owner.checkback.calendar.ahead_s if owner is not None else 0.0
         return PartitionState(
             self.partition, self._phase, *counts, watermarks[0], positions[0], watermarks[1],
-            positions[1], self._trouble_of(owner), *checks, waiting, lag_s, troubles,
+            positions[1], self._trouble_of(owner), *checks, waiting, waiting_count, lag_s, troubles,
             ahead_s,
         )  # fmt: skip
 

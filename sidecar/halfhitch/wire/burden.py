@@ -2,10 +2,13 @@
 
 A JSON array in text, short enough for the metadata of a stored offset:
 
-    ["1", undecided, lag, groups]    undecided: null or [count, bound]; lag: null or [s, bound];
-                                     groups: {producer group: [count, bound], ...}
+    ["1", undecided, lag, groups, topics]    undecided: null or [count, bound];
+                                             lag: null or [s, bound];
+                                             groups: {producer group: [count, bound], ...}
+                                             topics: {target: [count, bound], ...}
 
-Reading is strict and total: a text that is not of this form says nothing.
+`topics` is left out where there are none. Reading is strict and total: a text that is not of this
+form says nothing.
 """
 
 from collections.abc import Mapping
@@ -17,7 +20,7 @@ import msgspec
 _VERSION: Final = "1"
 #: A broker takes 4,096 bytes of metadata unless told otherwise.
 TEXT_BYTES_MAX: Final = 3_800
-_GROUP_BYTES_MAX: Final = 255
+_NAME_BYTES_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,18 @@ class Over:
 class Burden:
     """Of one half partition: which of its bounds are reached. Without any it is falsy."""
 
-    #: Undecided transactions of all groups.
+    #: Undecided transactions of all groups, and decided ones that wait for a target.
     undecided: Over | None = None
     #: Whole seconds that the owner is behind its logs.
     lag_s: Over | None = None
     #: Undecided transactions of single producer groups.
     groups: Mapping[str, Over] = field(default_factory=dict)
+    #: Decided transactions that wait for single targets, which are away. Below their bound, too,
+    #: where `undecided` is reached: it is they who fill it.
+    topics: Mapping[str, Over] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return self.is_whole or bool(self.groups)
+        return self.is_whole or bool(self.groups) or bool(self.topics)
 
     @property
     def is_whole(self) -> bool:
@@ -49,37 +55,52 @@ class Burden:
 
 
 def write(burden: Burden) -> str:
-    """The text. Groups that do not fit into it are left out, those with least first."""
-    groups: dict[str, list[int]] = {}
+    """The text. Topics and groups that do not fit into it are left out, those with least first."""
     size_bytes = 100
-    for group, over in sorted(burden.groups.items(), key=lambda item: -item[1].value):
-        size_bytes += len(msgspec.json.encode(group)) + 40
-        if size_bytes > TEXT_BYTES_MAX:
-            break
-        groups[group] = _pair(over)
+    found: list[dict[str, list[int]]] = []
+    for named in (burden.topics, burden.groups):
+        fitting: dict[str, list[int]] = {}
+        for name, over in sorted(named.items(), key=lambda item: -item[1].value):
+            size_bytes += len(msgspec.json.encode(name)) + 40
+            if size_bytes > TEXT_BYTES_MAX:
+                break
+            fitting[name] = _pair(over)
+        found.append(fitting)
+    topics, groups = found
     undecided = None if burden.undecided is None else _pair(burden.undecided)
     lag_s = None if burden.lag_s is None else _pair(burden.lag_s)
-    return msgspec.json.encode((_VERSION, undecided, lag_s, groups)).decode()
+    parts = [_VERSION, undecided, lag_s, groups]
+    return msgspec.json.encode([*parts, topics] if topics else parts).decode()
 
 
 def read(text: str) -> Burden | None:
     """None: it is not one, or of a version that this release does not know."""
     try:
-        found = msgspec.json.decode(text.encode(), type=_Form)
+        version, undecided, lag_s, groups, topics = _decoded(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-    version, undecided, lag_s, groups = found
-    if version != _VERSION or any(len(group.encode()) > _GROUP_BYTES_MAX for group in groups):
+    if version != _VERSION or any(len(n.encode()) > _NAME_BYTES_MAX for n in (*groups, *topics)):
         return None
     return Burden(
         None if undecided is None else Over(*undecided),
         None if lag_s is None else Over(*lag_s),
         {group: Over(*pair) for group, pair in groups.items()},
+        {topic: Over(*pair) for topic, pair in topics.items()},
     )
 
 
 _Pair = tuple[int, int]
-_Form = tuple[str, _Pair | None, _Pair | None, dict[str, _Pair]]
+_Names = dict[str, _Pair]
+_Short = tuple[str, _Pair | None, _Pair | None, _Names]
+_Form = tuple[str, _Pair | None, _Pair | None, _Names, _Names]
+
+
+def _decoded(raw: bytes) -> _Form:
+    try:
+        return (*msgspec.json.decode(raw, type=_Short), {})
+    except msgspec.ValidationError:
+        found: _Form = msgspec.json.decode(raw, type=_Form)
+        return found
 
 
 def _pair(over: Over) -> list[int]:

@@ -34,6 +34,7 @@ def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> Par
     found = PartitionState(partition, phase, 1, 2, 3, 4, 50, 60, 700, 900, None)
     found.due_count, found.checking_count, found.oldest_age_s = 5, 6, 7.5
     found.pending_by_group, found.clock_ahead_s = {"orders": 1}, -3.5
+    found.waiting_count = 8
     return found
 
 
@@ -166,6 +167,7 @@ def test_owned_partitions_become_gauges_and_go_when_they_are_given_up() -> None:
     assert found["halfhitch_due_checks", "partition=0"] == 5
     assert found["halfhitch_checks_in_flight", "partition=0"] == 6
     assert found["halfhitch_oldest_undecided_age_seconds", "partition=0"] == 7.5
+    assert found["halfhitch_waiting_transactions", "partition=0"] == 8
     assert found["halfhitch_clock_ahead_seconds", "partition=0"] == -3.5
     assert found["halfhitch_pending_transactions", "group=orders"] == 2  # of both partitions
     assert found["halfhitch_partition_owned", "partition=0"] == 1

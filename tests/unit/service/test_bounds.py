@@ -10,8 +10,12 @@ from halfhitch.wire.burden import Burden, Over
 LIMITS = IntakeLimits(undecided_max=1_000, undecided_group_max=500, lag_s_max=8.0)
 
 
-def judged(before: Burden = NONE, count: int = 0, lag_s: float = 0.0, **groups: int) -> Burden:
+def judged(
+    before: Burden = NONE, count: int = 0, lag_s: float = 0.0, waiting: int = 0,
+    topics: dict[str, int] | None = None, **groups: int,
+) -> Burden:  # fmt: skip
     values: dict[str, Any] = {"undecided_count": count, "undecided_by_group": groups}
+    values |= {"waiting_count": waiting, "waiting_by_topic": topics}
     return judge(LIMITS, before, lag_s=lag_s, **values)
 
 
@@ -51,3 +55,32 @@ def test_a_group_is_looked_for_again_only_when_there_could_be_one() -> None:
             raise AssertionError("looked through")
 
     assert not judge(LIMITS, NONE, undecided_count=449, undecided_by_group=Untouchable(), lag_s=0.0)
+
+
+# -- what is decided, and waits for a target -------------------------------------------------------
+
+
+def test_what_waited_for_a_target_was_in_no_bound_and_filled_the_memory() -> None:
+    assert judged(waiting=499, topics={"orders": 499}) is NONE
+    over = judged(waiting=500, topics={"orders": 500, "points": 3})
+    assert over == Burden(topics={"orders": Over(500, 500)})
+    assert not over.is_whole
+
+
+def test_the_undecided_and_those_that_wait_share_a_half_partition() -> None:
+    over = judged(count=600, waiting=400, topics={"orders": 400, "points": 0})
+    assert over == Burden(Over(1_000, 1_000), topics={"orders": Over(400, 500)})
+
+
+def test_a_target_opens_again_well_below_its_bound_or_when_it_is_back() -> None:
+    over = judged(waiting=500, topics={"orders": 500})
+    over = judged(over, waiting=450, topics={"orders": 450})
+    assert over == Burden(topics={"orders": Over(450, 500)})
+    assert judged(over, waiting=449, topics={"orders": 449}) is NONE
+    assert judged(over, waiting=450, topics={}) is NONE
+
+
+def test_a_target_that_was_told_of_only_because_all_was_full_is_not_refused_afterwards() -> None:
+    full = judged(count=520, waiting=480, topics={"orders": 480})
+    assert full.topics == {"orders": Over(480, 500)}
+    assert judged(full, count=300, waiting=480, topics={"orders": 480}) is NONE

@@ -69,6 +69,23 @@ def test_transactions_for_other_targets_go_on_while_one_is_away() -> None:
     assert owner.standing(identity("T1"), 1) is Standing.COMMITTING
 
 
+def test_what_waits_is_counted_once_each_until_its_target_is_back() -> None:
+    """It is this number that bounds what is taken: it was in no bound, and filled the memory."""
+    twin = Twin()
+    owner = twin.working_owner()
+    away(twin, "orders", "points")
+    for n in range(6):
+        put(twin, f"T{n}", *(("orders", "points") if n % 2 else ("orders",)))
+    go_on(owner)
+    pass_time(twin, owner, 20)
+    assert owner.waiting_by_topic == {"orders": 6, "points": 3}
+    assert owner.waiting_count == 6
+    away(twin)
+    pass_time(twin, owner, 40)
+    assert len(twin.values("orders")) == 6
+    assert owner.waiting_count == 0
+
+
 def test_what_waited_goes_on_in_its_order_when_the_target_is_back() -> None:
     twin = Twin()
     owner = twin.working_owner()

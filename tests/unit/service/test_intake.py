@@ -14,6 +14,7 @@ from halfhitch.errors import (
     KafkaUnavailable,
     OwnerLags,
     TooManyUndecided,
+    TooManyWaiting,
 )
 from halfhitch.service.api import PartitionPhase, PartitionState
 from halfhitch.service.bounds import IntakeLimits
@@ -34,11 +35,13 @@ WORKING, TAKING_OVER = PartitionPhase.WORKING, PartitionPhase.TAKING_OVER
 
 def state(
     partition: int, count: int = 0, *, phase: PartitionPhase = WORKING, lag_s: float = 0.0,
-    **groups: int,
+    waiting: dict[str, int] | None = None, **groups: int,
 ) -> PartitionState:  # fmt: skip
+    waiting = waiting or {}
     return PartitionState(
-        partition, phase, count, 0, 0, 0, 0, 0, 0, 0, None, pending_by_group=groups, lag_s=lag_s
-    )
+        partition, phase, count, 0, 0, 0, 0, 0, 0, 0, None, pending_by_group=groups, lag_s=lag_s,
+        waiting_by_topic=waiting, waiting_count=sum(waiting.values()),
+    )  # fmt: skip
 
 
 def intake(*states: PartitionState, heard: Mapping[int, Burden] | None = None) -> Intake:
@@ -61,7 +64,7 @@ def test_a_group_that_hogs_is_refused_in_its_half_partition_and_others_are_taken
     assert refused.value.retry_after_s == 5
     it.admit(0, "shop")
     it.admit(1, "hog")
-    assert (it.is_free("hog"), it.is_free("shop")) == (False, True)
+    assert (it.is_free("hog", "orders"), it.is_free("shop", "orders")) == (False, True)
     assert it.full == frozenset()
 
 
@@ -73,7 +76,7 @@ def test_a_full_half_partition_refuses_every_group() -> None:
         it.admit(0, "shop")
     it.admit(1, "shop")
     assert it.full == {0}
-    assert not it.is_free("shop")
+    assert not it.is_free("shop", "orders")
 
 
 def test_a_half_partition_whose_owner_is_behind_refuses_every_group() -> None:
@@ -82,6 +85,45 @@ def test_a_half_partition_whose_owner_is_behind_refuses_every_group() -> None:
         it.admit(0, "shop")
     assert refused.value.retry_after_s == 2
     assert it.full == {0}
+
+
+def test_what_is_for_a_target_that_is_away_and_full_is_refused_and_the_rest_is_taken() -> None:
+    """Decided transactions were counted nowhere: days of them ended owner after owner."""
+    it = intake(state(0, 10, waiting={"orders": 500, "points": 30}), state(1))
+    with pytest.raises(
+        TooManyWaiting,
+        match=r"^500 decided transactions wait for topic orders in half partition 0, .* 500 are "
+        r"allowed \(limits.undecided_group_max\).* when it is back",
+    ) as refused:
+        it.admit(0, "shop", ["points", "orders"])
+    assert (refused.value.code, refused.value.retry_after_s) == ("too_many_waiting", 5)
+    it.admit(0, "shop", ["points"])
+    it.admit(1, "shop", ["orders"])
+    assert (it.is_free("shop", "orders"), it.is_free("shop", "points")) == (False, True)
+    assert (set(it.closed_to(["points", "orders"])), set(it.closed_to(["points"]))) == ({0}, set())
+    assert it.full == frozenset()
+    assert it.troubles() == [
+        (
+            "half partition 0 takes no new transactions for topic orders: 500 (at most 500) are "
+            "decided and wait for it (limits.undecided_group_max)"
+        )
+    ]
+    it.look([state(0, 10), state(1)], {})
+    it.admit(0, "shop", ["orders"])
+
+
+def test_a_half_partition_that_is_full_of_what_waits_says_for_which_topic() -> None:
+    it = intake(state(0, 300, waiting={"orders": 499, "points": 201}))
+    words = r"or decided and waiting for a topic that is away \(499 for orders, 201 for points\)"
+    with pytest.raises(TooManyWaiting, match=f"has 1000 undecided .* {words}, and 1000 are"):
+        it.admit(0, "shop", ["elsewhere"])
+    assert it.full == {0}
+    (trouble,) = it.troubles()
+    assert "499 for orders, 201 for points" in trouble
+    other = Intake(LIMITS)
+    other.look([], it.own)
+    with pytest.raises(TooManyWaiting, match="499 for orders"):
+        other.admit(0, "shop", ["elsewhere"])
 
 
 def test_it_opens_again_by_itself_and_says_so_once_each_time(
@@ -126,6 +168,31 @@ def test_people_are_told_which_bounds_are_reached() -> None:
 
 
 # -- what the service makes of it ------------------------------------------------------------------
+
+
+async def test_what_goes_to_a_full_target_is_refused_at_every_door_and_ends_are_taken() -> None:
+    it = Coordinator(intake=Intake(LIMITS))
+    before = await it.prepared("before")
+    it.carry_out()
+    full = {"orders": 600}
+    it.service._parts.intake.look([state(0, waiting=full), state(1, waiting=full)], {})
+    with pytest.raises(TooManyWaiting, match="topic orders"):
+        await it.prepared("new")
+    answers: list[Any] = []
+    it.service.singles.prepare(GROUP, message(), "another", None, answers.append)
+    await settle()
+    assert [type(answer) for answer in answers] == [TooManyWaiting]
+    assert it.observer.of("prepare_refused") == [("too_many_waiting",)] * 2
+    await it.prepared("before")  # a repeat
+    more = await it.service.add(before, [message(value=b"more")])
+    await it.service.end(more.handle, C)
+
+
+async def test_what_has_no_key_goes_where_its_target_is_not_full() -> None:
+    it = Coordinator(intake=Intake(LIMITS))
+    preparing = it.service._preparing
+    it.service._parts.intake.look([state(0, waiting={"orders": 600}), state(1)], {})
+    assert {preparing.partition_of(None, None, ["orders"]) for _ in range(20)} == {1}
 
 
 async def test_a_hog_is_refused_what_is_new_and_nothing_else() -> None:

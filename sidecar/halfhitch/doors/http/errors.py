@@ -136,6 +136,7 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     ExpectationFailed: 417,
     errors.Overloaded: 429,
     errors.TooManyUndecided: 429,
+    errors.TooManyWaiting: 429,
     errors.OwnerLags: 429,
     HeadersTooLarge: 431,
     errors.HalfHitchError: 500,

@@ -160,7 +160,7 @@ class Express:
         partition_count: Callable[[], int],
         target_partitions: Callable[[str], int | None],
         is_asking: Callable[[], bool],
-        is_free: Callable[[str], bool],
+        is_free: Callable[[str, str], bool],
         error_of: Callable[[int, int], HalfHitchError],
         log: Callable[[int, str, str], None],
     ) -> None:
@@ -257,10 +257,9 @@ class Express:
     def allow(self, number: int, send: Send, group_name: str, kafka_topic: str) -> None:
         """The service has just stored this half of that connection."""
         count = self._target_partitions(kafka_topic)
-        if count is not None and self._native is not None and self._is_free(group_name):
-            self._native.allow(
-                number, send.producer_group, send.topic, group_name, kafka_topic, count
-            )
+        native = self._native
+        if count is not None and native is not None and self._is_free(group_name, kafka_topic):
+            native.allow(number, send.producer_group, send.topic, group_name, kafka_topic, count)
 
     def feed(self, number: int, data: bytes, room: int) -> tuple[bytes | None, int, int]:
         """See `Native.feed`."""

@@ -369,7 +369,14 @@ async def test_what_is_allowed_is_judged_anew_after_a_second(rig: Rig) -> None:
     assert (await within(asked)).code == 0
 
 
-@pytest.mark.parametrize("over", ["the group", "a half partition"])
+BURDENS = {
+    "the group": (Burden(groups={GROUP: Over(7, 5)}), "too_many_undecided", (GROUP, "7 undecided")),
+    "a half partition": (Burden(Over(7, 5)), "too_many_undecided", (GROUP, "7 undecided")),
+    "a target": (Burden(topics={TOPIC: Over(7, 5)}), "too_many_waiting", (TOPIC, "7 decided")),
+}
+
+
+@pytest.mark.parametrize("over", BURDENS)
 async def test_the_native_way_does_not_pass_a_bound_by(rig: Rig, over: str) -> None:
     """The carrier does not tell half partitions apart, so it must leave the others too."""
     _, client, _ = await rig.rider()
@@ -378,7 +385,7 @@ async def test_the_native_way_does_not_pass_a_bound_by(rig: Rig, over: str) -> N
     # What an id begins with decides on the half partition.
     ids = (f"U{number}" for number in itertools.count())
     same = (i for i in ids if half_partition(maker_of(i).encode(), i, 2) == there)
-    burden = Burden(groups={GROUP: Over(7, 5)}) if over == "the group" else Burden(Over(7, 5))
+    burden, code, words = BURDENS[over]
     rig.intake.look([], {there: burden})
     rig.native.is_forgetful = True
     seen = rig.native.forgotten
@@ -387,8 +394,8 @@ async def test_the_native_way_does_not_pass_a_bound_by(rig: Rig, over: str) -> N
     refused = await client.half(GROUP, TOPIC, b"y", unique=next(same))
     assert refused.code == codes.SYSTEM_BUSY
     assert refused.remark is not None
-    assert "[OVERLOAD] too_many_undecided: " in refused.remark
-    for word in (GROUP, "7 undecided", "5 are allowed"):
+    assert f"[OVERLOAD] {code}: " in refused.remark
+    for word in (*words, "5 are allowed"):
         assert word in refused.remark
     rig.intake.look([], {1 - there: burden})
     for _ in range(2):  # the first one would have opened the way for the second
