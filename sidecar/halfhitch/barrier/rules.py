@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
+from halfhitch.client import why
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
@@ -172,6 +173,7 @@ class Rules:
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:
         """The database gave no answer, and that is all that is known."""
+        why.note(error)
         text = " ".join(str(error).split())
         hint = ""
         if self.is_missing_table(error):

@@ -23,6 +23,7 @@ from halfhitch.client.conversation import (
     check_on_error,
     failed_result,
     no_check,
+    note_closed,
     note_failed_rollback,
     require_listener,
     result_of,
@@ -95,6 +96,7 @@ class AsyncTransactionProducer:
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
+        self._blocks: weakref.WeakSet[AsyncTransaction] = weakref.WeakSet()  # that are running
         self._checks_wait_for_loop = self._check is not None and answers_checks
         if self._checks_wait_for_loop:
             try:
@@ -198,6 +200,13 @@ class AsyncTransactionProducer:
         """Raises ProducerClosed. For this package."""
         self._pool.check_open()
 
+    def note_block(self, transaction: "AsyncTransaction", *, is_running: bool) -> None:
+        """For this package: `close()` tells which blocks it comes too early for."""
+        if is_running:
+            self._blocks.add(transaction)
+        else:
+            self._blocks.discard(transaction)
+
     async def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
         self._pool.check_open()
@@ -229,6 +238,7 @@ class AsyncTransactionProducer:
 
         Checks that are running are waited for some seconds, then cancelled.
         """
+        note_closed([tx.id for tx in list(self._blocks)])
         self._checks_wait_for_loop = False
         self._pool.refuse()
         if self._answers is not None:
@@ -426,6 +436,7 @@ class AsyncTransaction:
     async def __aenter__(self) -> Self:
         self._require_usable()
         self._talk.enter()
+        self._producer.note_block(self, is_running=True)
         return self
 
     async def __aexit__(
@@ -434,6 +445,7 @@ class AsyncTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._producer.note_block(self, is_running=False)
         if error is None and self._talk.has_unawaited:
             await asyncio.sleep(0)  # tasks that were made of them begin now
         self._talk.forget_unawaited()

@@ -16,6 +16,7 @@ from json import loads
 from os import getpid
 from typing import NamedTuple
 
+from halfhitch.client import why
 from halfhitch.client.calls import Operation, error_of
 from halfhitch.client.check_lines import read_check
 from halfhitch.client.protocol import (
@@ -354,8 +355,13 @@ class Answered(NamedTuple):
 
 def answer_of(check: Check, told: object) -> Answered:
     """What the application said; anything that is not a state is UNKNOWN."""
+    error = why.take()
     if isinstance(told, LocalTransactionState):
-        return Answered(told)
+        if error is None or told is not LocalTransactionState.UNKNOWN:
+            return Answered(told)
+        from halfhitch.client.reasons import reason_of
+
+        return Answered(told, reason_of(error, check))
     return unknown_because(
         check,
         TypeError(f"a check must return a LocalTransactionState, not {type(told).__name__}"),

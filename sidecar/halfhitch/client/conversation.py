@@ -319,6 +319,21 @@ def note_undecided(error: BaseException, transaction_id: str, *, has_check: bool
     )
 
 
+def note_closed(transaction_ids: Sequence[str]) -> None:
+    """A producer is closed while blocks of these transactions are running."""
+    if not transaction_ids:
+        return
+    import logging
+
+    shown = ", ".join(transaction_ids[:3]) + (", ..." if len(transaction_ids) > 3 else "")
+    logging.getLogger("halfhitch.client").warning(
+        "the producer is closed inside the block of transaction %s: nothing more of it is sent, and"
+        " its end will raise ProducerClosed. Close a producer after its last block",
+        shown,
+        extra={"action": "closed_inside_block"},
+    )
+
+
 def note_failed_rollback(original: BaseException, error: HalfHitchError) -> None:
     """The exception that left the block stays the one that is raised."""
     original.add_note(

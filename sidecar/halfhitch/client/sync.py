@@ -21,6 +21,7 @@ from halfhitch.client.conversation import (
     check_on_error,
     failed_result,
     no_check,
+    note_closed,
     note_failed_rollback,
     require_listener,
     result_of,
@@ -104,6 +105,7 @@ class TransactionProducer:
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
+        self._blocks: weakref.WeakSet[Transaction] = weakref.WeakSet()  # that are running
         if self._check is not None and answers_checks:
             self.start_checks()
 
@@ -201,6 +203,13 @@ class TransactionProducer:
         """Raises ProducerClosed. For this package."""
         self._pool.check_open()
 
+    def note_block(self, transaction: "Transaction", *, is_running: bool) -> None:
+        """For this package: `close()` tells which blocks it comes too early for."""
+        if is_running:
+            self._blocks.add(transaction)
+        else:
+            self._blocks.discard(transaction)
+
     def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
         self._pool.check_open()
@@ -228,6 +237,7 @@ class TransactionProducer:
 
         Checks that are running are waited for some seconds; what they say later is not sent.
         """
+        note_closed([tx.id for tx in list(self._blocks)])
         self._pool.close()
         if self._answers is not None:
             self._answers.close()
@@ -387,6 +397,7 @@ class Transaction:
     def __enter__(self) -> Self:
         self._talk.require_process()
         self._talk.enter()
+        self._producer.note_block(self, is_running=True)
         return self
 
     def __exit__(
@@ -395,6 +406,7 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._producer.note_block(self, is_running=False)
         leaving = self._talk.leave(error)
         if leaving is Leaving.COMMIT:
             try:

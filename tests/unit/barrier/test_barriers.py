@@ -24,6 +24,7 @@ from halfhitch.barrier import (
 )
 from halfhitch.barrier.table import UnfitConnection
 from halfhitch.client import LocalTransactionState
+from halfhitch.client.checks import answer_of
 from halfhitch.errors import ConfigurationError, InvalidRequest, OutcomeUnknown
 from harness.barriers import asked
 
@@ -202,3 +203,29 @@ def test_errors_say_what_to_do() -> None:
     unknown = LocalOutcomeUnknown("a")
     assert isinstance(unknown, OutcomeUnknown)
     assert "the check-back settles it" in str(unknown)
+
+
+def with_no_messages(check: Any) -> Any:
+    return SimpleNamespace(**{**vars(check), "messages": ()})
+
+
+def test_why_the_barrier_says_unknown_was_known_to_its_log_alone(tmp_path: Path) -> None:
+    check = asked("a", group="shop")
+    barrier = Barrier(create_engine(f"sqlite:///{tmp_path}/a.db"), "shop")  # without its table
+    state, reason = answer_of(with_no_messages(check), barrier.check(check))
+    assert state is UNKNOWN
+    assert reason is not None
+    assert reason.startswith("OperationalError: (sqlite3.OperationalError) no such table: halfh")
+    assert "SELECT" not in reason
+
+
+async def test_why_the_asyncio_barrier_says_unknown_was_known_to_its_log_alone(
+    tmp_path: Path,
+) -> None:
+    check = asked("a", group="shop")
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    said = await AsyncBarrier(engine, "shop").check(check)
+    state, reason = answer_of(with_no_messages(check), said)
+    assert state is UNKNOWN
+    assert "no such table" in (reason or "")
+    await engine.dispose()

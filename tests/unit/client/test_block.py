@@ -23,6 +23,13 @@ STORED = Answer(201, headers={"Half-Handle": "h1", "Half-Transaction-Id": "t1"})
 NOT_EXCEPTIONS = [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A machine under load takes more than two seconds now and then, and repeats a request."""
+    for module in ("sync", "aio"):
+        monkeypatch.setattr(f"halfhitch.client.{module}.LEAVING_DEADLINE_S", 30.0)
+
+
 def asked(_):
     return LocalTransactionState.UNKNOWN
 
@@ -313,12 +320,16 @@ def test_a_thread_that_sends_after_the_end_hears_of_it(given):
     assert world.ends() == ["commit"]
 
 
-def test_a_producer_that_was_closed_inside_the_block_is_told_before_anything_is_decided(given):
+def test_a_producer_that_was_closed_inside_the_block_is_told_before_anything_is_decided(
+    given, caplog
+):
     world = given()
     tx = world.producer.transaction()
 
     def closing():
         world.producer.close()
+        (record,) = caplog.records
+        assert f"closed inside the block of transaction {tx.id}" in record.getMessage()
         with pytest.raises(ProducerClosed, match="Nothing was sent"):
             tx.assert_can_commit()
         with pytest.raises(ProducerClosed, match="Nothing was sent"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfhitch.client import checks
+from halfhitch.client import checks, why
 from halfhitch.client.checks import CheckStream, Lifeline, StreamLost, StreamRefused
 from halfhitch.client.protocol import ProtocolError, Response
 from halfhitch.client.values import LocalTransactionState, Message
@@ -411,6 +411,17 @@ def test_only_a_state_is_a_decision(told, caplog):
     assert state is LocalTransactionState.UNKNOWN
     assert reason.startswith("TypeError: a check must return a LocalTransactionState, not ")
     assert [record.action for record in caplog.records] == ["check_failed"]
+
+
+def test_why_a_function_that_never_raises_says_unknown_is_told_once():
+    (check,) = fed(line_of(check_of("t1")))
+    why.note(OSError("the database is away"))
+    told = checks.answer_of(check, LocalTransactionState.UNKNOWN)
+    assert told == (LocalTransactionState.UNKNOWN, "OSError: the database is away")
+    assert checks.answer_of(check, LocalTransactionState.UNKNOWN).reason is None
+    why.note(OSError("the first try"))
+    assert checks.answer_of(check, LocalTransactionState.COMMIT).reason is None
+    assert checks.answer_of(check, LocalTransactionState.UNKNOWN).reason is None
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
