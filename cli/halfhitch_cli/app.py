@@ -3,7 +3,7 @@
 Owns COMMANDS and `main`. Invariants: nothing is imported here that the list of commands can do
 without, typer included (`halfhitch --help` must answer at once); an error a person can act on is
 one line on stderr that begins with "halfhitch:" and no traceback; exit codes are 0 ok, 1 error,
-2 usage, 3 unhealthy.
+2 usage, 3 unhealthy; 4 is `verify`'s: nothing wrong was found, and too little was looked at.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 
 from halfhitch_cli.table import CommandRow, root_help
 
-OK, ERROR, USAGE, UNHEALTHY = 0, 1, 2, 3
+OK, ERROR, USAGE, UNHEALTHY, NOT_JUDGED = 0, 1, 2, 3, 4
 
 _RUN = "Run"
 _LOOK = "Look"

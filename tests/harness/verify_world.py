@@ -27,8 +27,17 @@ from halfhitch.service.verifying.account import Layout, Place
 from halfhitch.service.verifying.report import Unjudged
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import HalfRecord
-from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked, Resumed, note_headers, parked_headers
+from halfhitch.wire.parked import (
+    CHECKS_EXHAUSTED,
+    UNDELIVERABLE,
+    Parked,
+    Resumed,
+    note_headers,
+    parked_headers,
+)
+from harness.partitioning import java_partition
 
 if TYPE_CHECKING:
     import random
@@ -40,6 +49,7 @@ HALF, OP, PARKED_TOPIC = "half", "op", "parked"
 HALF_PARTITIONS = 2
 TARGETS = {"orders": 2, "points": 2}
 BEGAN_MS = 1_000_000_000_000
+USERS_HEADERS: KafkaHeaders = [("kind", b"x"), ("kind", None)]
 CREATED, BY_BROKER = 1, 2
 
 
@@ -104,6 +114,11 @@ class Life:
     resolution: Resolution | None = None
     state: str = "pending"  # pending, decided, working, ended, parked
     resumed_count: int = 0
+    fence: int = 0  # of its last putting back
+    prepared_ms: int = 0
+    #: What was asked for, and when the op log had it; the offset of the one that is carried out.
+    asked: list[tuple[Resolution, ResolutionSource, int]] = field(default_factory=list)
+    decided_at: int = -1
 
 
 class World:
@@ -122,6 +137,7 @@ class World:
         self._steps: dict[int, Iterator[None]] = {}  # one at a time for each half partition
         self._step_starts: dict[int, list[int]] = {p: [0] for p in range(HALF_PARTITIONS)}
         self.trims, self.trims_targets = True, False
+        self.digests = True  # an older release takes messages without
 
     # -- what an application and an owner do -----------------------------------------------------
 
@@ -157,21 +173,25 @@ class World:
             topic = rng.choice(tuple(TARGETS))
             fixed = rng.choice((None, None, 0, 1))
             value = rng.choice((None, b"", b"%d:%d" % (number, index)))
-            life.messages.append((topic, rng.choice((None, b"k")), value, fixed))
+            key = rng.choice((None, b"k", b"key-%d" % rng.randrange(20)))
+            life.messages.append((topic, key, value, fixed))
         self.lives.append(life)
         self._write_halves(life)
+        life.prepared_ms = self.now_ms
         return life
 
     def half_headers(self, life: Life, index: int, *, copied: bool = False) -> KafkaHeaders:
-        topic, _, _, fixed = life.messages[index]
+        topic, key, value, fixed = life.messages[index]
         record = HalfRecord(
             life.identity[1], life.identity[0], index, BEGAN_MS, "i", topic,
             target_partition=fixed,
+            digest=digest_of(topic, fixed, key, value, USERS_HEADERS) if self.digests else 0,
             first_stored_ms=BEGAN_MS if copied else 0 if life.resumed_count else None,
             first_half_offset=0 if copied else None,
             resumed_count=life.resumed_count,
+            fence=life.fence,
         )  # fmt: skip
-        return [*half_wire.system_headers(record), ("kind", b"x"), ("kind", None)]
+        return [*half_wire.system_headers(record), *USERS_HEADERS]
 
     def _write_halves(self, life: Life, *, copied: bool = False, state: str = "visible") -> None:
         life.halves = [
@@ -182,19 +202,32 @@ class World:
             for index, message in enumerate(life.messages)
         ]  # fmt: skip
 
-    def decide(self, life: Life, resolution: Resolution, reason: str | None = None) -> None:
-        """A decision; with luck it is carried out later."""
+    def decide(
+        self,
+        life: Life,
+        resolution: Resolution,
+        reason: str | None = None,
+        *,
+        count: int | None = None,
+        source: ResolutionSource | None = None,
+    ) -> None:
+        """A decision; with luck it is carried out later. `count`: it covers so many messages."""
+        if source is None:
+            is_policy = resolution is Resolution.PARK
+            source = ResolutionSource.POLICY if is_policy else ResolutionSource.PRODUCER
+        halves = life.halves[:count]
         entry = op_wire.DecisionEntry(
             *life.identity,
-            len(life.messages),
-            len(life.halves),
-            ResolutionSource.PRODUCER,
+            len(life.messages) if count is None else count,
+            len(halves),
+            source,
             reason,
         )
-        written = op_wire.write(op_wire.tag_of(resolution), [entry], life.halves)
-        self.append((OP, life.partition), None, *written)
+        written = op_wire.write(op_wire.tag_of(resolution), [entry], halves)
+        record = self.append((OP, life.partition), None, *written)
+        life.asked.append((resolution, source, record.time_ms))
         if life.state == "pending":
-            life.resolution, life.state = resolution, "decided"
+            life.resolution, life.state, life.decided_at = resolution, "decided", record.at
 
     def carry_out(self, life: Life) -> Iterator[None]:
         """The owner's Kafka transaction; once in a while it is aborted and done again."""
@@ -219,9 +252,12 @@ class World:
             elif life.resolution is Resolution.PARK:
                 yield self.park(life, index, half_offset)
 
-    def park(self, life: Life, index: int, half_offset: int) -> Stored:
+    def park(self, life: Life, index: int, half_offset: int, *, together_count: int = 0) -> Stored:
+        """One message to the parked topic; `together_count`: it was committed with so many."""
         _, key, value, _ = life.messages[index]
-        why = Parked(CHECKS_EXHAUSTED, "nobody", life.partition, half_offset)
+        reason = UNDELIVERABLE if together_count else CHECKS_EXHAUSTED
+        where = life.partition, half_offset
+        why = Parked(reason, "nobody", *where, covered_count=together_count)
         headers = parked_headers(self.half_headers(life, index), why)
         return self.append((PARKED_TOPIC, self.rng.randrange(2)), key, value, headers, state="open")
 
@@ -231,14 +267,18 @@ class World:
         found = half_wire.read_forward(0, self.half_headers(life, index))
         assert isinstance(found, half_wire.Forward)
         partition = self.rng.randrange(TARGETS[topic]) if fixed is None else fixed
+        if fixed is None and key is not None:
+            partition = java_partition(key, TARGETS[topic])
         return self.append((topic, partition), key, value, found.headers, state=state)
 
     def done(self, life: Life, ending: int, *, state: str = "open") -> Stored:
         """A done mark for its present halves."""
         halves = [HalfOffset(half_offset) for half_offset in life.halves]
         conflicts: list[ConflictMark] = []
+        said = [half_wire.digest_in(self.half_headers(life, index)[0][1] or b"")
+                for index in range(len(life.messages))] if ending != COPIED else []  # fmt: skip
         ((value, headers, key),) = op_wire.write_step(
-            [DoneMark(life.identity, ending, halves)], conflicts
+            [DoneMark(life.identity, ending, halves, tuple(said))], conflicts
         )
         return self.append((OP, life.partition), key, value, headers, state=state)
 
@@ -264,6 +304,7 @@ class World:
             in record.stored_headers
         ]  # fmt: skip
         life.resumed_count += 1
+        life.fence = len(self.logs[OP, life.partition].records) - 1
         parked_at = [(partition, at) for _, partition, at in places]
         note = Resumed(*life.identity, life.partition, parked_at, life.resumed_count, "r", "o")
         first = len(self.logs[HALF, life.partition].records)
@@ -346,14 +387,27 @@ class World:
         free = life.partition not in self._steps
         if life.state == "pending":
             if free and self.rng.random() < 0.2:
-                self._steps[life.partition] = self.copy(life)
+                self._begin(life.partition, self.copy(life))
             else:
                 kinds = (Resolution.COMMIT,) * 4 + (Resolution.ROLLBACK, Resolution.PARK)
                 self.decide(life, self.rng.choice(kinds))
         elif life.state == "decided" and free:
-            self._steps[life.partition] = self.carry_out(life)
+            self._carry_out_next(life.partition)
         elif life.state == "parked" and free and self.rng.random() < 0.5:
-            self._steps[life.partition] = self.resume(life)
+            self._begin(life.partition, self.resume(life))
+
+    def _carry_out_next(self, partition: int) -> None:
+        """In the order of the decisions."""
+        decided = [
+            life for life in self.lives if life.partition == partition and life.state == "decided"
+        ]
+        first = min(decided, key=lambda life: life.decided_at)
+        self._begin(partition, self.carry_out(first))
+
+    def _begin(self, partition: int, step: Iterator[None]) -> None:
+        """At once: or something else might happen to the transaction before."""
+        self._steps[partition] = step
+        self._go_on(partition)
 
     def _go_on(self, partition: int) -> None:
         if next(self._steps[partition], self) is self:
@@ -373,7 +427,7 @@ class World:
             decided = [life for life in self.lives if life.state == "decided"]
             if not decided:
                 return
-            self._steps[decided[0].partition] = self.carry_out(decided[0])
+            self._carry_out_next(decided[0].partition)
 
     def committed(self) -> list[Life]:
         """Those whose messages are on their targets."""
@@ -399,7 +453,7 @@ class WorldLogs:
     """service.verifying.run.Logs; the world goes on meanwhile, unless `still`.
 
     `narrowed`: targets that are not read, and why; of those in `unclear` it is not known whether
-    they are compacted.
+    they are compacted. `elsewhere`: other topics that halves may name, and why they are not read.
     """
 
     def __init__(
@@ -410,6 +464,8 @@ class WorldLogs:
         only: Collection[str] = (),
         narrowed: Mapping[str, Unjudged] | None = None,
         unclear: Collection[str] = (),
+        compacted: Mapping[str, int] | None = None,
+        elsewhere: Mapping[str, Unjudged] | None = None,
         patience: int = 400,
     ) -> None:
         self.world = world
@@ -417,6 +473,8 @@ class WorldLogs:
         self._only = tuple(only)
         self._narrowed = dict(narrowed or {})
         self._unclear = frozenset(unclear)
+        self._compacted = dict(compacted or {})
+        self._elsewhere = dict(elsewhere or {})
         self._patience = patience
         self._position: dict[Place, int] = {}
         self._followed: set[Place] = set()
@@ -434,12 +492,13 @@ class WorldLogs:
         return Layout(
             HALF, OP, PARKED_TOPIC, targets,
             has_all_targets=not self._only and not unreadable, watermarks=watermarks,
-            unreadable=frozenset(unreadable), unclear=self._unclear,
+            unreadable=frozenset(unreadable), unclear=self._unclear, compacted=self._compacted,
         )  # fmt: skip
 
     def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
-        there = [topic for topic in topics if topic in TARGETS]
-        return {topic: self._narrowed.get(topic, Unjudged.TARGET_UNKNOWN) for topic in there}
+        why = {topic: self._narrowed.get(topic, Unjudged.TARGET_NOT_READ) for topic in TARGETS}
+        return {topic: (why | self._elsewhere)[topic] for topic in topics
+                if topic in why or topic in self._elsewhere}  # fmt: skip
 
     def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
         self._time_passes()

@@ -97,7 +97,9 @@ async def test_a_system_that_worked_is_clean_and_was_judged_whole(
 ) -> None:
     code, found, err = await verify()
     assert (code, err) == (0, "")
-    assert (found["clean"], found["complete"]) == (True, True)
+    assert (found["verdict"], found["clean"], found["complete"]) == ("clean", True, True)
+    assert (found["ended"], found["judged"], found["judged_share"]) == (16, 16, 1.0)
+    assert found["contents_judged"] == 24
     assert found["violations"] == []
     assert found["not_judged"] == []
     assert found["transactions"] == {
@@ -118,7 +120,7 @@ async def test_a_system_that_worked_is_clean_and_was_judged_whole(
     assert code == 0
     for words in ("clean", "4 undecided", worked.orders, worked.names.half, "Not ended"):
         assert words in shown
-    assert (await verify(output="yaml"))[1].startswith("clean: true")
+    assert (await verify(output="yaml"))[1].startswith('verdict: "clean"')
     for given, words in (
         (["--since", "yesterday"], "--since"),
         (["--topic", "no-such-topic"], "no-such-topic"),
@@ -165,8 +167,8 @@ async def test_every_wrong_that_strangers_do_is_found(worked: Site, verify: Any)
     assert "NOT CLEAN" in shown
     assert f"{worked.orders}-{record.partition}@{record.offset}" in shown
     code, found, err = await verify("--group", "nobody")
-    assert (code, found["violations"]) == (1, [])
-    assert "Nothing was judged" in err
+    assert (code, found) == (2, "")
+    assert "'nobody'" in err
 
 
 async def test_deleted_records_are_not_called_lost(worked: Site, verify: Any) -> None:
@@ -175,8 +177,9 @@ async def test_deleted_records_are_not_called_lost(worked: Site, verify: Any) ->
         everything = [TopicPartition(topic, partition, -1) for partition in range(3)]
         for future in admin.delete_records(everything).values():
             future.result(DEADLINE_S)
-    code, found, _ = await verify()
-    assert code == 0
+    code, found, err = await verify()
+    assert (code, found["verdict"], found["clean"]) == (4, "not_judged", True)
+    assert "4 of 16 that have ended could be judged" in err
     assert found["transactions"]["committed_and_judged_whole"] == 0
     (row,) = found["not_judged"]
     assert (row["reason"], row["count"]) == ("target_trimmed", 12)
@@ -194,8 +197,8 @@ async def test_an_open_kafka_transaction_leaves_the_question_open(
     producer.produce(worked.orders, b"hidden", partition=0)
     producer.flush(DEADLINE_S)
     code, found, err = await verify("--open-wait-s", "1")
-    assert code == 1
-    assert "Not everything could be judged" in err
+    assert code == 4
+    assert "leave a question open" in err
     assert [row["reason"] for row in found["not_judged"]] == ["target_open"]
     producer.abort_transaction(DEADLINE_S)
     code, found, _ = await verify("--open-wait-s", "1")
@@ -244,9 +247,9 @@ async def test_what_could_not_be_judged_is_no_success(site: Site, verify: Any) -
     async with site.engine():
         pass
     code, found, err = await verify()
-    assert code == 1
+    assert code == 4
     assert found["transactions"]["found"] == 0
-    assert "Nothing was judged" in err
+    assert "Not judged: no transaction was found" in err
 
 
 async def test_a_misspelled_allow_list_was_taken_for_a_loss(worked: Site, verify: Any) -> None:
@@ -267,7 +270,7 @@ async def test_a_half_for_a_topic_outside_the_allow_list_says_that_not_all_was_r
     given += ["--topics-allow", worked.orders, "-o", "json"]
     code = await asyncio.to_thread(main, ["verify", *given])
     found = json.loads(capsys.readouterr().out)
-    assert (code, found["violations"]) == (0, [])
+    assert (code, found["violations"]) == (4, [])
     assert found["window"]["all_targets_read"] is False
     reasons = {row["reason"]: row["count"] for row in found["not_judged"]}
     assert sum(reasons.values()) == 12, reasons
@@ -289,7 +292,7 @@ async def test_the_sidecar_that_answers_knows_prefix_and_allow_list(
         given += ["--topics-allow", worked.orders]
         code = await asyncio.to_thread(main, ["verify", *given])
         found = json.loads(capsys.readouterr().out)
-        assert (code, found["violations"]) == (0, []), "narrower than the sidecar's"
+        assert (code, found["violations"]) == (4, []), "narrower than the sidecar's"
         assert sum(row["count"] for row in found["not_judged"]) == 12
 
 

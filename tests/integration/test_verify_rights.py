@@ -108,12 +108,15 @@ async def test_what_lies_on_a_topic_that_may_not_be_read_or_seen_was_called_lost
     assert (code, found["transactions"]["committed_and_judged_whole"]) == (0, 4)
     await take_away(worked, worked.points, operation)
     code, found, err = await verify()
-    assert (code, found["clean"], found["complete"]) == (1, True, False)
+    assert (code, found["verdict"], found["complete"]) == (4, "not_judged", False)
     assert found["violations"] == []
-    unjudged = {(row["reason"], row["count"]) for row in found["not_judged"]}
-    assert unjudged == {("target_unreadable", 4)}
+    unjudged = {row["reason"]: row["count"] for row in found["not_judged"]}
+    assert sum(unjudged.values()) == 4
+    # The halves of the last ones may be there still, and name the topic.
+    hidden = {"target_hidden"} if operation is AclOperation.DESCRIBE else set()
+    assert unjudged.keys() <= {"target_unreadable", *hidden}
     assert found["window"]["unreadable_topics"] == [worked.points]
-    assert "Not everything could be judged" in err
+    assert "0 of 4 that have ended could be judged, and some leave a question open" in err
     code, _, err = await verify("--topic", worked.points)
     assert code == 2
     assert f"may not read the topic {worked.points!r}" in err

@@ -104,7 +104,7 @@ def forge(world: World, life: Life, record: Stored) -> set[Kind]:
         (name, b"forged" if name == "UNIQ_KEY" else value) for name, value in record.stored_headers
     ]
     world.append(record.place, None, b"v", headers)
-    return {Kind.PHANTOM}
+    return {Kind.PHANTOM, Kind.CORRUPTED}  # it says that it is the message that it was made from
 
 
 def pass_over(world: World, life: Life, record: Stored) -> set[Kind]:

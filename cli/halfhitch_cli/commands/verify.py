@@ -1,16 +1,17 @@
 """halfhitch verify: replay all topics, and say whether anything is lost or doubled.
 
-Owns the options, the shown form of the findings, and the exit codes: 0 nothing is wrong, 3
-something is, 1 that could not be judged. Reads Kafka itself. A sidecar that answers is asked for
-its settings; none need run.
+Owns the options, the shown form of the findings, and the exit codes: 0 clean, 3 not clean, 4 not
+judged. Reads Kafka itself. A sidecar that answers is asked for its settings; none need run.
 """
 
+import math
 import re
 import resource
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +19,19 @@ import typer
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.kafka.verify_reader import KafkaVerifyLogs, verify_consumer
 from halfhitch.config import Purpose, Settings
-from halfhitch.service.verifying.report import SENTENCES, Kind, Where
+from halfhitch.errors import ConfigurationError
+from halfhitch.service.verifying.report import (
+    OPEN_QUESTIONS,
+    SENTENCES,
+    Findings,
+    Kind,
+    Verdict,
+    Where,
+)
 from halfhitch.service.verifying.run import Outcome
 from halfhitch.service.verifying.run import verify as verify_logs
 from halfhitch_cli import selection
-from halfhitch_cli.app import ERROR, OK, UNHEALTHY
+from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
@@ -37,7 +46,12 @@ _SETTINGS = (
 )
 _DURATION = re.compile(r"(\d+(\.\d+)?[smhd])+")
 _STYLES = {kind.value: "red" for kind in Kind}
-_STYLES |= {"clean": "green", "NOT CLEAN": "red", "nothing judged": "yellow"}
+_VERDICTS = {
+    Verdict.CLEAN: ("clean", OK),
+    Verdict.NOT_CLEAN: ("NOT CLEAN", UNHEALTHY),
+    Verdict.NOT_JUDGED: ("not judged", NOT_JUDGED),
+}
+_STYLES |= {"clean": "green", "NOT CLEAN": "red", "not judged": "yellow"}
 _SHOWN_PLACES_MAX = 4
 
 
@@ -73,6 +87,16 @@ def verify(
             "--open-wait-s", min=0.1, max=3_600, help="Wait so long for open Kafka transactions."
         ),
     ] = 20.0,
+    judged_min: Annotated[
+        float,
+        typer.Option(
+            "--judged-min",
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            help="Say clean only if so much of what has ended could be judged; 100: all of it.",
+        ),
+    ] = 50.0,
 ) -> int:
     """Is anything lost or doubled? Replays the half, op, parked and target topics.
 
@@ -83,24 +107,24 @@ def verify(
     where none answers, give them. It reads whole topics (--since shortens that) and takes some 140
     bytes for each transaction.
 
-    Exit code 0: nothing is wrong. 3: something is. 1: that could not be judged.
+    Exit code 0: clean. 3: not clean. 4: not judged: nothing wrong was found, and not enough could
+    be looked at (see --judged-min). 1: it could not look at all. 2: wrong usage.
 
     Example: halfhitch verify --kafka-bootstrap kafka:9092 --topics-allow 'shop.*' --since 2h
     """
     settings = given.load(Purpose.TOOL)
     began_s, since_ms = time.monotonic(), 0 if since is None else _since_ms(since)
     outcome, scope = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
+    findings = outcome.findings
+    if group is not None:
+        _check_group(outcome, group)
+    verdict = findings.verdict(judged_min / 100)
     data = _data(outcome, scope, since_ms, time.monotonic() - began_s)
+    data = {"verdict": verdict.value, "judged_min_percent": judged_min, **data}
     emit(output, data, _tables(data))
-    if not outcome.findings.is_clean:
-        return UNHEALTHY
-    if not outcome.findings.is_complete:
-        say("Not everything could be judged: see what was not, and why; run it again.")
-        return ERROR
-    if not outcome.findings.transactions:
-        say(f"Nothing was judged: {_nothing_found(group)}")
-        return ERROR
-    return OK
+    if verdict is Verdict.NOT_JUDGED:
+        say(f"Not judged: {_why_not_judged(findings, judged_min)}")
+    return _VERDICTS[verdict][1]
 
 
 def _run(
@@ -147,13 +171,29 @@ def _run(
             consumer.close()
 
 
-def _nothing_found(group: str | None) -> str:
-    if group is None:
+def _check_group(outcome: Outcome, group: str) -> None:
+    """Raises ConfigurationError for one of which nothing is known on any topic."""
+    known = outcome.account.facts.groups
+    if group not in known:
+        near = get_close_matches(group, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "is topics.prefix the sidecar's?"
+        raise ConfigurationError(
+            f"No topic has a transaction of the producer group {group!r} (--group); {hint}"
+        )
+
+
+def _why_not_judged(findings: Findings, judged_min: float) -> str:
+    if not findings.transactions:
         return "no transaction was found. Is topics.prefix the sidecar's?"
-    return (
-        f"no transaction of the producer group {group!r} was found (--group); is it misspelled, or "
-        "is topics.prefix not the sidecar's?"
-    )
+    if not findings.ended:
+        return (
+            "no transaction has ended within what the op log still holds, or since --since; run it "
+            "sooner after some have."
+        )
+    judged = f"{findings.judged} of {findings.ended} that have ended could be judged"
+    if OPEN_QUESTIONS & findings.unjudged.keys():
+        return f"{judged}, and some leave a question open. See what was not judged, and why."
+    return f"{judged}, --judged-min asks for {judged_min:g} %. See what was not judged, and why."
 
 
 def _since_ms(text: str) -> int:
@@ -178,6 +218,9 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
     records = sum(place.records for place in account.places)
     return {
         "clean": findings.is_clean,
+        "ended": findings.ended,
+        "judged": findings.judged,
+        "judged_share": round(findings.share, 4),
         "complete": findings.is_complete,
         "violation_counts": {kind.value: findings.violation_counts[kind] for kind in Kind},
         "violations": [
@@ -236,6 +279,8 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
             "topics": _topics(outcome),
         },
         "forwards_judged": findings.forwards_judged,
+        "contents_judged": account.compared,
+        "order_judged": False,  # decisions are forgotten when they are carried out
         "read": {
             "records": records,
             "seconds": round(took_s, 2),
@@ -307,11 +352,12 @@ def _summary(data: dict[str, Any]) -> Table:
     )
     looked_for = transactions["committed_and_judged_whole"]
     records, took_s = read["records"], read["seconds"]
-    verdict = "clean" if transactions["found"] else "nothing judged"
+    share = f" ({math.floor(1000 * data['judged_share']) / 10:g} %)" if data["ended"] else ""
     window = data["window"]
     source = f" (of {window['settings_of']})" if window["settings_of"] else ""
     rows = [
-        ["verdict", "NOT CLEAN" if wrong else verdict],
+        ["verdict", _VERDICTS[Verdict(data["verdict"])][0]],
+        ["judged", f"{data['judged']} of {data['ended']} that have ended{share}"],
         ["violations", ", ".join(wrong) or "none"],
         ["not ended", unfinished or "none"],
         ["committed", f"{transactions['committed']}, {looked_for} looked for message by message"],
@@ -320,6 +366,7 @@ def _summary(data: dict[str, Any]) -> Table:
         ["contrary", f"{transactions['contrary_decisions']} decisions came after another had won"],
         ["reused ids", f"{transactions['messages_of_reused_ids']} other messages were dropped"],
         ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
+        ["contents", f"{data['contents_judged']} records, each held against its digest"],
         ["until", _time(data["window"]["to_ms"])],
         ["read", f"{records} records in {took_s:.1f} s"],
         ["allowed", ", ".join(window["topics_allow"]) + source],

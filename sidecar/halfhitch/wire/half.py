@@ -214,6 +214,12 @@ def _read_options(event: HalfRead, headers: Headers) -> None:
             event.first_half_offset = int(raw)
 
 
+def digest_in(marker: bytes) -> int:
+    """The digest at the end of a HALFHITCH header, also of a forwarded record; 0: there is none."""
+    _, sign, digits = marker.rpartition(_DIGEST)
+    return _digest(digits) if sign else UNKNOWN
+
+
 def _digest(digits: bytes) -> int:
     try:
         return int.from_bytes(unhexlify(digits), "big") if len(digits) == _DIGITS else UNKNOWN

@@ -105,7 +105,7 @@ def test_a_terminal_is_not_sent_codes_of_a_strangers_id(run: Any, world: World) 
     assert "\x1b" not in out
 
 
-def test_what_is_not_complete_is_1(run: Any, world: World) -> None:
+def test_what_is_not_complete_is_4(run: Any, world: World) -> None:
     world.append((OP, 0), None, None, [], state="open")
     world.decide(world.prepare(1), Resolution.COMMIT)
     for place, log in world.logs.items():
@@ -114,25 +114,73 @@ def test_what_is_not_complete_is_1(run: Any, world: World) -> None:
                 record.state = "aborted"
             world.append(place, None, None, [], state="open")
     code, out, err = run(world)
-    assert code == 1
+    assert code == 4
     assert "open Kafka transaction" in out
-    assert "run it again" in err
+    assert "not judged" in out
+    assert "leave a question open" in err
 
 
-def test_nothing_to_judge_is_1(run: Any, rng: random.Random) -> None:
+def test_nothing_to_judge_is_4(run: Any, rng: random.Random) -> None:
     code, _, err = run(World(rng))
-    assert code == 1
-    assert "Nothing was judged" in err
+    assert code == 4
+    assert "Not judged" in err
     assert "topics.prefix" in err
+    world = World(rng)
+    world.prepare(1)
+    code, out, err = run(world)
+    assert code == 4
+    assert "0 of 0 that have ended" in out
+    assert "no transaction has ended" in err
+
+
+def test_clean_was_said_with_every_committed_transaction_lost_and_none_judged(
+    run: Any, rng: random.Random
+) -> None:
+    """Every partition of every target is trimmed, and nothing is left on it: time excuses all."""
+    world = World(rng)
+    for _ in range(50):
+        world.decide(world.prepare(1), Resolution.COMMIT)
+    world.settle()
+    for place, log in world.logs.items():
+        if place[0] in TARGETS:
+            for record in log.records:
+                record.state = "aborted"
+            log.start = len(log.records)
+    code, out, err = run(world)
+    assert code == 4
+    assert "clean" not in out.split("Topic")[0]
+    assert "0 of 50 that have ended (0 %)" in out
+    assert "--judged-min asks for 50 %" in err
+    code, out, _ = run(world, "--judged-min", "0", "-o", "json")
+    assert code == 4, "of nothing at all it is never said"
+    found = json.loads(out)
+    assert (found["verdict"], found["judged"], found["judged_share"]) == ("not_judged", 0, 0.0)
+
+
+def test_how_much_must_be_judged_is_the_callers_to_say(run: Any, world: World) -> None:
+    """One of four cannot be."""
+    life = world.prepare(messages=[("orders", b"k", b"v", 1)])
+    world.decide(life, Resolution.COMMIT)
+    world.settle()
+    log = world.logs["orders", 1]
+    log.start = len(log.records)
+    for percent, expected in (("0", 0), ("75", 0), ("76", 4), ("100", 4)):
+        code, out, _ = run(world, "--judged-min", percent, "-o", "json")
+        found = json.loads(out)
+        if found["judged"] == 3:
+            assert code == expected, percent
+        else:  # the other committed one of this world lay there, too
+            assert (code, found["judged"]) == (0 if percent == "0" else 4, 2), percent
+    assert main(["verify", "--kafka-bootstrap", "k:1", "--judged-min", "101"]) == 2
 
 
 def test_a_group_that_nobody_knows_was_called_clean(run: Any, world: World) -> None:
     code, out, err = run(world, "--group", "nope")
-    assert code == 1
-    assert "nothing judged" in out
-    assert "clean" not in out
+    assert (code, out) == (2, "")
     assert "'nope'" in err
     assert "--group" in err
+    known = world.lives[0].identity[0]
+    assert f"did you mean {known!r}?" in run(world, "--group", known + "s")[2]
 
 
 def test_kafka_away_is_1_and_one_line(

@@ -49,7 +49,7 @@ class Targets:
     partitions: dict[str, int]
     has_all: bool
     unreadable: frozenset[str]
-    compacted: frozenset[str] = frozenset()
+    compacted: Mapping[str, int] = field(default_factory=dict)
     unclear: frozenset[str] = frozenset()
     internal: dict[str, int] = field(default_factory=dict)
 
@@ -108,14 +108,17 @@ class TargetFinder:
         there = [topic for topic in users if topic in known]
         readable = self._readable([topic for topic in there if known[topic] is not None])
         allowed = set(_matching(there, self._wanted.allow))
-        return {
-            topic: Unjudged.TARGET_OUTSIDE
-            if topic not in allowed
-            else Unjudged.TARGET_UNKNOWN
-            if topic in readable
-            else Unjudged.TARGET_UNREADABLE
-            for topic in there
-        }
+        found = dict.fromkeys(set(topics).difference(users), Unjudged.TARGET_IMPOSSIBLE)
+        for topic in there:
+            if known[topic] is None:
+                found[topic] = Unjudged.TARGET_HIDDEN
+            elif topic not in allowed:
+                found[topic] = Unjudged.TARGET_OUTSIDE
+            elif topic in readable:
+                found[topic] = Unjudged.TARGET_NOT_READ
+            else:
+                found[topic] = Unjudged.TARGET_UNREADABLE
+        return found
 
     # -- what Kafka says -------------------------------------------------------------------------
 
@@ -158,17 +161,19 @@ class TargetFinder:
                 found[topic] = _HIDDEN
         return found
 
-    def _compacted(self, topics: list[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Those that are compacted, and those of which it may not be learned."""
+    def _compacted(self, topics: list[str]) -> tuple[dict[str, int], frozenset[str]]:
+        """Those that are compacted, and how long each keeps the note that a key is gone; and those
+        of which it may not be learned.
+        """
         configs, refusal = topic_configs(self._admin, topics, self._wait_s)
         if refusal is not None:  # of one of them: then each is asked for by itself
             for topic in topics:
                 configs |= topic_configs(self._admin, [topic], self._wait_s)[0]
-        compacted = frozenset(
-            topic
+        compacted = {
+            topic: int(config.get("delete.retention.ms") or 0)
             for topic, config in configs.items()
             if "compact" in (config.get("cleanup.policy") or "")
-        )
+        }
         return compacted, frozenset(topics) - configs.keys()
 
     # -- what is wrong with the question ---------------------------------------------------------

@@ -11,18 +11,30 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from struct import Struct
 from typing import Final, Protocol
 
 from halfhitch.core.model import COPIED, ConflictKind, DecisionRead, DoneRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import KafkaHeaders, StoredRecord
-from halfhitch.service.verifying.facts import Decided, Dropped, FactStore, Half
+from halfhitch.service.verifying.facts import (
+    BROKER_TIME,
+    COMPARED,
+    SPOILED,
+    Decided,
+    Dropped,
+    FactStore,
+    Half,
+    ParkedPart,
+)
+from halfhitch.service.verifying.keys import key_hash
 from halfhitch.service.verifying.report import Unjudged
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.digest import UNKNOWN, digest_of
 from halfhitch.wire.half import INDEX_MAX, Garbage
-from halfhitch.wire.parked import Parked, Resumed, read_parked
+from halfhitch.wire.parked import INCOMPLETE, Parked, Resumed, read_parked
 
 #: Topic and partition.
 Place = tuple[str, int]
@@ -33,6 +45,9 @@ _VERSION: Final = str(names.RECORD_VERSION).encode()
 _DIGEST_BYTES: Final = 8
 _CHUNK_BITS: Final = 12  # done half offsets are kept as bits, 512 bytes at a time
 _FORWARDED: Final = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
+#: A clock that went back by more than this is no clock to go by.
+_BACK_MS: Final = 3_600_000
+_KEY: Final = Struct("<8sq")
 
 
 class LogRecord(StoredRecord, Protocol):
@@ -54,8 +69,8 @@ class Layout:
     targets: Mapping[str, int]
     #: Whether no message can have gone to any other topic, as far as was known then.
     has_all_targets: bool = True
-    #: Of the targets: those in which records are deleted although they are young.
-    compacted: frozenset[str] = frozenset()
+    #: Of the targets: the compacted ones, and how long each keeps the note that a key is gone.
+    compacted: Mapping[str, int] = field(default_factory=dict)
     #: Of the targets: those of which this user may not learn whether they are.
     unclear: frozenset[str] = frozenset()
     #: Would be targets, but this user may not read them.
@@ -77,6 +92,24 @@ class PlaceAccount:
     first_ms: int | None = None  # of the first record of ours since it was trimmed
     is_broker_time: bool = False
     is_open: bool = False  # an open Kafka transaction hides its end
+    #: Of a target, whoever wrote it: times of the first record since it was trimmed, and of the
+    #: newest one; whether times went back so far that they tell nothing.
+    first_of_any_ms: int | None = None
+    newest_of_any_ms: int = 0
+    is_muddled: bool = False
+
+    def trimmed(self) -> None:
+        """What lay below is gone."""
+        self.is_trimmed, self.first_ms, self.first_of_any_ms = True, None, None
+
+    def timed(self, time_ms: int) -> None:
+        """Anybody's record."""
+        if self.first_of_any_ms is None:
+            self.first_of_any_ms = time_ms
+        if time_ms > self.newest_of_any_ms:
+            self.newest_of_any_ms = time_ms
+        elif time_ms < self.newest_of_any_ms - _BACK_MS:
+            self.is_muddled = True
 
 
 class Account:
@@ -96,6 +129,9 @@ class Account:
         self.is_cut = False
         self.contrary_count = 0  # decisions that came after another one had won
         self.reused_count = 0  # messages whose id and index stood for another one
+        self.compared = 0  # forwarded records that say which message they are
+        #: Of compacted targets, all records with keys: digest of the key, and time.
+        self._keys = {topic: bytearray() for topic in layout.compacted}
         self.op_gap = False  # records of the op log were deleted before they could be read
         self.newest_ms = 0  # of the op and half log, by the broker
         self._done: dict[tuple[int, int], bytearray] = {}
@@ -119,7 +155,7 @@ class Account:
         if log_offset <= account.next_log_offset:
             return
         account.next_log_offset = log_offset
-        account.is_trimmed, account.first_ms = True, None
+        account.trimmed()
         if not account.records:
             account.first_log_offset = log_offset
         elif place[0] == self.layout.op_topic:
@@ -146,6 +182,16 @@ class Account:
         """All partitions of a topic that are read."""
         return [account for account in self.places if account.place[0] == topic]
 
+    def has_later(self, topic: str, key_digest: bytes, since_ms: int) -> bool:
+        """Whether a compacted topic has a record with this key of this time or later."""
+        keys = self._keys[topic]
+        at = keys.find(key_digest)
+        while at >= 0:
+            if at % _KEY.size == 0 and _KEY.unpack_from(keys, at)[1] >= since_ms:
+                return True
+            at = keys.find(key_digest, at + 1)
+        return False
+
     def is_done(self, half_partition: int, half_offset: int) -> bool:
         """Whether any done mark names this half."""
         chunk = self._done.get((half_partition, half_offset >> _CHUNK_BITS))
@@ -169,7 +215,7 @@ class Account:
     def _op(self, account: PlaceAccount, record: LogRecord) -> None:
         stored_ms, op_offset = record.timestamp()[1], record.offset()
         self._noted(account, stored_ms)
-        events = op_wire.read(op_offset, stored_ms, record.value(), record.headers())
+        events = op_wire.read(op_offset, stored_ms, record.value(), record.headers(), record.key())
         if isinstance(events, Garbage):
             self._pass(account, events)
             return
@@ -180,11 +226,13 @@ class Account:
             if isinstance(event, DoneRead):
                 for half_offset in event.half_offsets:
                     self._mark(partition, half_offset)
-                if event.ending == COPIED:
-                    continue  # it goes on; its decision, if there is one, still waits
                 lowest = min(event.half_offsets, default=-1)
+                if event.ending == COPIED:  # it goes on; its decision, if there is one, still waits
+                    self.facts.add_copied(group, raw_id, lowest)
+                    continue
                 numbers = (event.ending, partition, op_offset, stored_ms, lowest, is_before_cut)
-                self.facts.add_done(group, raw_id, numbers)
+                count = min(len(event.digests), 0xFFFF) if all(event.digests) else 0
+                self.facts.add_done(group, raw_id, (*numbers, count))
             elif isinstance(event, DecisionRead):
                 decided = Decided(
                     event.resolution,
@@ -193,6 +241,8 @@ class Account:
                     stored_ms,
                     event.half_hint,
                     event.reason,
+                    event.covered_count,
+                    event.is_about_all,
                 )
                 self.facts.add_decision(group, raw_id, decided)
             elif event.kind is ConflictKind.UNCOVERED:
@@ -201,6 +251,7 @@ class Account:
                 self.facts.add_dropped(group, raw_id, dropped)
             elif event.kind is ConflictKind.REUSED:
                 self.reused_count += len(event.half_offsets)
+                self.facts.add_reused(group, raw_id, len(event.half_offsets))
             else:
                 self.contrary_count += 1
 
@@ -237,6 +288,8 @@ class Account:
             event.fence,
             b" " if event.born is None else event.born.value.encode(),
             digest,
+            -1 if (key := record.key()) is None else key_hash(key),
+            _key_digest(key),
         )
         group, transaction_id = event.identity
         self.facts.add_half(group.encode(), transaction_id.encode(), half)
@@ -250,6 +303,12 @@ class Account:
 
     def _target(self, account: PlaceAccount, record: LogRecord) -> None:
         headers = record.headers()
+        kind, time_ms = record.timestamp()
+        account.is_broker_time = kind == _BROKER_TIME
+        account.timed(time_ms)
+        keys = self._keys.get(account.place[0])
+        if keys is not None and (key := record.key()) is not None:
+            keys += _KEY.pack(_key_digest(key), time_ms)
         if not headers or len(headers) < 3 or headers[-1][0] != names.HALFHITCH:
             return  # not ours: anybody may write to a target
         (id_name, raw_id), (group_name, group), (_, marker) = headers[-3:]
@@ -264,16 +323,21 @@ class Account:
         if index > INDEX_MAX or len(raw_id) > 255 or len(group) > 255:
             self.garbage[account.place[0]] += 1
             return
-        kind, time_ms = record.timestamp()
         account.ours += 1
-        account.is_broker_time = kind == _BROKER_TIME
         if account.first_ms is None:
             account.first_ms = time_ms
         number = self._numbers[account.place]
+        flags = BROKER_TIME if account.is_broker_time else 0
+        said = half_wire.digest_in(marker or b"")
+        if said != UNKNOWN:
+            self.compared += 1
+            key, value = record.key(), record.value()
+            is_like = _is_message(said, account.place, key, value, headers[:-3])
+            flags |= COMPARED if is_like else COMPARED | SPOILED
         self.facts.add_forward(
             group,
             raw_id,
-            (index, number, record.offset(), time_ms, account.is_broker_time),
+            (index, number, record.offset(), time_ms, flags),
             _digest(record.key(), record.value(), headers),
         )
 
@@ -287,12 +351,21 @@ class Account:
                 self._pass(account, event)
                 return
             group, transaction_id = event.identity
-            self.facts.add_parked(group.encode(), transaction_id.encode(), 1, partition, log_offset)
+            is_counted = found.reason != INCOMPLETE
+            part = ParkedPart(
+                event.index,
+                event.resumed_count,
+                found.covered_count if is_counted else 0,
+                _is_spoiled(record, event.digest),
+                (found.half_partition & 0xFFFFFFFF, max(0, found.half_offset)),
+                partition,
+                log_offset,
+            )
+            self.facts.add_parked(group.encode(), transaction_id.encode(), part)
         elif isinstance(found, Resumed):
             group_name, id_name = found.producer_group.encode(), found.transaction_id.encode()
-            count = -len(found.parked_at)
-            if count:
-                self.facts.add_parked(group_name, id_name, count, partition, log_offset)
+            if found.parked_at:
+                self.facts.add_resumed(group_name, id_name, len(found.parked_at))
         elif isinstance(found, Garbage):
             self._pass(account, found)
 
@@ -322,3 +395,35 @@ def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> by
     digest.update(key or b"")
     digest.update(value or b"")
     return digest.digest()
+
+
+def _is_message(
+    said: int,
+    place: tuple[str, int | None],
+    key: bytes | None,
+    value: bytes | None,
+    headers: KafkaHeaders,
+) -> bool:
+    """Whether this is the message of that digest, had its producer left the partition open or not.
+
+    RocketMQ's clients choose one anew at each try, so theirs never counts.
+    """
+    topic, partition = place
+    return said == digest_of(topic, None, key, value, headers) or (
+        partition is not None and said == digest_of(topic, partition, key, value, headers)
+    )
+
+
+def _is_spoiled(record: LogRecord, said: int) -> bool:
+    """Whether a parked half is another message than it says itself."""
+    headers = (record.headers() or [])[:-1]
+    forward = half_wire.read_forward(record.offset(), headers)
+    if said == UNKNOWN or isinstance(forward, Garbage):
+        return False
+    place = forward.target_topic, forward.target_partition
+    users = half_wire.user_headers(headers)
+    return not _is_message(said, place, record.key(), record.value(), users)
+
+
+def _key_digest(key: bytes | None) -> bytes:
+    return blake2b(key or b"", digest_size=_DIGEST_BYTES).digest()

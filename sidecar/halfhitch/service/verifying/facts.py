@@ -8,10 +8,10 @@ transaction is in one bucket, and only one bucket at a time is unpacked into obj
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from halfhitch.core.model import Resolution
@@ -22,36 +22,62 @@ Identity = tuple[str, str]
 _BUCKET_COUNT: Final = 1_024
 _MASK: Final = _BUCKET_COUNT - 1
 
-_FORWARD, _DONE, _HALF, _PARKED, _DROPPED = 1, 2, 3, 4, 5
+_FORWARD, _DONE, _HALF, _PARKED, _DROPPED, _COMMITS, _REUSED = range(1, 8)
+#: Flags of a forwarded record.
+BROKER_TIME, COMPARED, SPOILED = 1, 2, 4
 #: Every entry begins so: kind, length of the id, number of the group.
 _HEAD: Final = Struct("<BBI")
-#: index, place, log offset, time, whether it is the broker's, digest of the content
-_FORWARD_BODY: Final = Struct("<HIQq?8s")
-#: ending, half partition, op offset, time, lowest half offset it names (-1: none), before the cut
-_DONE_BODY: Final = Struct("<hIQqq?")
-#: index, half partition, half offset, stored, topic, fixed partition or -1, fence, born, digest
-_HALF_BODY: Final = Struct("<HIQqIiqc8s")
-#: messages (below 0: so many were put back), partition, log offset
-_PARKED_BODY: Final = Struct("<hIQ")
+#: index, place, log offset, time, flags (see Forward), digest of the content
+_FORWARD_BODY: Final = Struct("<HIQqB8s")
+#: ending, half partition, op offset, time, lowest half offset it names (-1: none), before the cut,
+#: number of messages there were (0: not known)
+_DONE_BODY: Final = Struct("<hIQqq?H")
+#: index, half partition, half offset, stored, topic, fixed partition or -1, fence, born, digest,
+#: hash of the key or -1, digest of the key
+_HALF_BODY: Final = Struct("<HIQqIiqc8si8s")
+#: messages (below 0: so many were put back), partition, log offset, index, life, messages that
+#: belong together (0: not known), whether it is not what its half said, half partition and offset
+_PARKED_BODY: Final = Struct("<hIQHHH?IQ")
 #: messages, half partition, op offset, lowest half offset
 _DROPPED_BODY: Final = Struct("<HIQq")
+#: covered count, half partition, op offset, time, whether it is about all, whether it came second
+_COMMITS_BODY: Final = Struct("<HIQq??")
+#: messages
+_REUSED_BODY: Final = Struct("<H")
 
 
 @dataclass(slots=True)
 class Forward:
-    """One record on a target topic; `place` numbers topic and partition."""
+    """One record on a target topic; `place` numbers topic and partition.
+
+    `flags`: whether its time is the broker's; whether it says which message it is; whether it is
+    another one. (What an older release took says nothing.)
+    """
 
     index: int
     place: int
     log_offset: int
     time_ms: int
-    is_broker_time: bool
+    flags: int
     digest: bytes
+
+    @property
+    def is_broker_time(self) -> bool:
+        """Whether `time_ms` is when it was appended; else when somebody says he sent it."""
+        return bool(self.flags & BROKER_TIME)
+
+    @property
+    def is_spoiled(self) -> bool:
+        """Whether it is not the message that it says it is."""
+        return bool(self.flags & SPOILED)
 
 
 @dataclass(slots=True)
 class Done:
-    """One done mark; `is_before_cut`: targets were read to their ends after it was read."""
+    """One done mark; `is_before_cut`: targets were read to their ends after it was read.
+
+    `message_count`: that were in the half log; 0 where the mark does not tell.
+    """
 
     ending: int
     half_partition: int
@@ -59,6 +85,7 @@ class Done:
     stored_ms: int
     lowest_half_offset: int
     is_before_cut: bool
+    message_count: int
 
 
 @dataclass(slots=True)
@@ -74,6 +101,8 @@ class Half:
     fence: int
     born: bytes
     digest: bytes
+    key_hash: int  # -1: it has no key
+    key_digest: bytes
 
 
 @dataclass(slots=True)
@@ -86,6 +115,33 @@ class Decided:
     stored_ms: int
     half_hint: int
     reason: str | None = None  # in words of whoever decided
+    covered_count: int = 0
+    is_about_all: bool = False  # whatever messages there are; else those that its handle counts
+
+
+@dataclass(slots=True)
+class Commit:
+    """A commit of a transaction that was carried out as one, where it says more than its mark."""
+
+    covered_count: int
+    half_partition: int
+    op_offset: int
+    stored_ms: int
+    is_about_all: bool
+    is_second: bool  # a roll back of these very halves lies before it
+
+
+@dataclass(slots=True)
+class ParkedPart:
+    """One message on the parked topic."""
+
+    index: int
+    life: int
+    together_count: int  # messages that belong together; 0: not known
+    is_spoiled: bool  # it is not what its half said
+    half: tuple[int, int]  # half partition, half offset
+    partition: int
+    log_offset: int
 
 
 @dataclass(slots=True)
@@ -108,9 +164,26 @@ class Facts:
     halves: list[Half] = field(default_factory=list)
     decisions: list[Decided] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    parked_count: int = 0  # messages that were ever parked
+    commits: list[Commit] = field(default_factory=list)
+    parked: list[ParkedPart] = field(default_factory=list)  # all that ever were
     resumed_count: int = 0  # and how many of them were put back
-    parked_at: tuple[int, int] | None = None  # partition and log offset of the last of them
+    reused_count: int = 0  # other messages that came under its id
+
+    @property
+    def all_commits(self) -> list[Commit]:
+        """Those behind the last done mark too."""
+        late = [d for d in self.decisions if d.resolution is Resolution.COMMIT]
+        return self.commits + [
+            Commit(
+                d.covered_count,
+                d.half_partition,
+                d.op_offset,
+                d.stored_ms,
+                d.is_about_all,
+                is_second=False,
+            )
+            for d in late
+        ]
 
 
 class FactStore:
@@ -121,6 +194,14 @@ class FactStore:
         self._groups: dict[bytes, int] = {}  # as many as there are producer groups
         #: Taken off when a done mark follows; what stays is unfinished, or a stranger's.
         self._decisions: dict[tuple[bytes, bytes], list[Decided]] = {}
+        #: Of those that were appended anew and go on: the lowest half offset of an older copy.
+        self._copied: dict[tuple[bytes, bytes], int] = {}
+
+    @property
+    def groups(self) -> list[str]:
+        """All producer groups of which anything was read."""
+        found = {*self._groups, *(group for group, _ in self._decisions)}
+        return sorted(group.decode(errors="replace") for group in found)
 
     @property
     def size_bytes(self) -> int:
@@ -131,18 +212,35 @@ class FactStore:
         self,
         group: bytes,
         raw_id: bytes,
-        numbers: tuple[int, int, int, int, bool],
+        numbers: tuple[int, int, int, int, int],
         digest: bytes,
     ) -> None:
-        """`numbers`: index, place, log offset, time, whether the time is the broker's."""
+        """`numbers`: index, place, log offset, time, flags."""
         self._add(_FORWARD, group, raw_id, _FORWARD_BODY.pack(*numbers, digest))
 
     def add_done(
-        self, group: bytes, raw_id: bytes, numbers: tuple[int, int, int, int, int, bool]
+        self,
+        group: bytes,
+        raw_id: bytes,
+        numbers: tuple[int, int, int, int, int, bool, int],
     ) -> None:
         """`numbers`: as the fields of Done."""
-        self._decisions.pop((group, raw_id), None)
+        decisions = self._decisions.pop((group, raw_id), None)
+        ending, lowest_half_offset = numbers[0], numbers[4]
+        copied = self._copied.pop((group, raw_id), lowest_half_offset)
+        if decisions is not None and ending > 0:
+            for commit in _telling(decisions, ending, min(copied, lowest_half_offset)):
+                self._add(_COMMITS, group, raw_id, _COMMITS_BODY.pack(*commit))
         self._add(_DONE, group, raw_id, _DONE_BODY.pack(*numbers))
+
+    def add_reused(self, group: bytes, raw_id: bytes, message_count: int) -> None:
+        """Other messages came under this id, and were dropped."""
+        self._add(_REUSED, group, raw_id, _REUSED_BODY.pack(min(message_count, 0xFFFF)))
+
+    def add_copied(self, group: bytes, raw_id: bytes, lowest_half_offset: int) -> None:
+        """Older copies need nothing more; their transaction goes on."""
+        known = self._copied.get((group, raw_id), lowest_half_offset)
+        self._copied[group, raw_id] = min(known, lowest_half_offset)
 
     def add_half(self, group: bytes, raw_id: bytes, half: Half) -> None:
         """A half record."""
@@ -156,6 +254,8 @@ class FactStore:
             half.fence,
             half.born,
             half.digest,
+            half.key_hash,
+            half.key_digest,
         )
         self._add(_HALF, group, raw_id, body)
 
@@ -163,12 +263,24 @@ class FactStore:
         """A decision, in the order of its op partition among the done marks."""
         self._decisions.setdefault((group, raw_id), []).append(decided)
 
-    def add_parked(
-        self, group: bytes, raw_id: bytes, message_count: int, partition: int, log_offset: int
-    ) -> None:
-        """A parked message (1), or a note that so many were put back (below 0)."""
-        body = _PARKED_BODY.pack(message_count, partition, log_offset)
+    def add_parked(self, group: bytes, raw_id: bytes, part: ParkedPart) -> None:
+        """A parked message."""
+        body = _PARKED_BODY.pack(
+            1,
+            part.partition,
+            part.log_offset,
+            part.index,
+            min(part.life, 0xFFFF),
+            min(part.together_count, 0xFFFF),
+            part.is_spoiled,
+            *part.half,
+        )
         self._add(_PARKED, group, raw_id, body)
+
+    def add_resumed(self, group: bytes, raw_id: bytes, message_count: int) -> None:
+        """A note that so many parked messages were put back."""
+        count = min(message_count, 0x7FFF)
+        self._add(_PARKED, group, raw_id, _PARKED_BODY.pack(-count, 0, 0, 0, 0, 0, False, 0, 0))
 
     def add_dropped(self, group: bytes, raw_id: bytes, dropped: Dropped) -> None:
         """What the op log says was left out of a commit."""
@@ -219,21 +331,55 @@ def _unpack(data: bytes, groups: list[bytes], known: dict[tuple[bytes, bytes], F
         at += body.size
         facts = _of(known, groups[number], data[at : at + id_bytes])
         at += id_bytes
-        if kind == _FORWARD:
-            facts.forwards.append(Forward(*fields))
-        elif kind == _DONE:
-            facts.dones.append(Done(*fields))
-        elif kind == _HALF:
-            facts.halves.append(Half(*fields))
-        elif kind == _DROPPED:
-            facts.dropped.append(Dropped(*fields))
+        _note(facts, kind, fields)
+
+
+def _note(facts: Facts, kind: int, fields: tuple[Any, ...]) -> None:
+    if kind == _FORWARD:
+        facts.forwards.append(Forward(*fields))
+    elif kind == _DONE:
+        facts.dones.append(Done(*fields))
+    elif kind == _HALF:
+        facts.halves.append(Half(*fields))
+    elif kind == _DROPPED:
+        facts.dropped.append(Dropped(*fields))
+    elif kind == _COMMITS:
+        facts.commits.append(Commit(*fields))
+    elif kind == _REUSED:
+        facts.reused_count += fields[0]
+    else:
+        message_count, partition, log_offset, *said, half_partition, half_offset = fields
+        if message_count < 0:
+            facts.resumed_count -= message_count
         else:
-            message_count, partition, log_offset = fields
-            facts.parked_at = partition, log_offset
-            if message_count < 0:
-                facts.resumed_count -= message_count
-            else:
-                facts.parked_count += message_count
+            half = half_partition, half_offset
+            index, life, together_count, is_spoiled = said
+            facts.parked.append(
+                ParkedPart(index, life, together_count, is_spoiled, half, partition, log_offset)
+            )
+
+
+def _telling(
+    decisions: Sequence[Decided], ending: int, lowest_half_offset: int
+) -> Iterator[tuple[int, int, int, int, bool, bool]]:
+    """Of the decisions before a mark: commits that say more than it, as the fields of Commit."""
+    is_rolled_back = has_commit = False
+    for decided in decisions:
+        if decided.resolution is Resolution.COMMIT:
+            has_commit = True
+            if decided.covered_count > ending or decided.is_about_all or is_rolled_back:
+                yield (
+                    min(decided.covered_count, 0xFFFF),
+                    decided.half_partition,
+                    decided.op_offset,
+                    decided.stored_ms,
+                    decided.is_about_all,
+                    is_rolled_back,
+                )
+        elif decided.resolution is Resolution.ROLLBACK:
+            # Only one that names them: others may be meant for an earlier use of the id.
+            is_named = 0 <= lowest_half_offset <= decided.half_hint
+            is_rolled_back |= is_named and not has_commit
 
 
 _BODIES: Final = {
@@ -242,4 +388,6 @@ _BODIES: Final = {
     _HALF: _HALF_BODY,
     _PARKED: _PARKED_BODY,
     _DROPPED: _DROPPED_BODY,
+    _COMMITS: _COMMITS_BODY,
+    _REUSED: _REUSED_BODY,
 }

@@ -2,28 +2,28 @@
 
 Theory. An owner forwards all messages of a committed transaction and writes its done mark (with the
 number of messages) in one Kafka transaction. So every such mark must find its messages, each once,
-and every forwarded record its mark; whatever else is found is a violation. What time or retention
-has deleted is told apart (bounds.py) and not judged.
+and every forwarded record its mark; the mark must find its decision (endings.py), and a message
+must be what was prepared (contents.py); whatever else is found is a violation. What time or
+retention has deleted is told apart (excuses.py, bounds.py) and not judged.
+
+Not judged is the order of commits of one key: decisions are forgotten when they are carried out.
 
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import GIVEN_UP, PARKED, ROLLED_BACK, Resolution
 from halfhitch.service.verifying.account import Account
-from halfhitch.service.verifying.bounds import Bounds, Rules
+from halfhitch.service.verifying.bounds import CLOCK_MS, Bounds, Rules
+from halfhitch.service.verifying.contents import Contents
+from halfhitch.service.verifying.endings import Endings
+from halfhitch.service.verifying.excuses import Excuses
 from halfhitch.service.verifying.facts import Facts, Forward, Half
-from halfhitch.service.verifying.report import (
-    Findings,
-    Kind,
-    Unfinished,
-    Unjudged,
-    Violation,
-    Where,
-)
+from halfhitch.service.verifying.homes import Homes
+from halfhitch.service.verifying.report import Findings, Kind, Unfinished, Unjudged
 
 _STATE_OF: Final = {
     Resolution.COMMIT: "committing",
@@ -49,11 +49,14 @@ def judge(
 
     `before`: of an earlier look; what was not found then is left out.
     """
-    bounds = Bounds(account, rules or Rules())
+    rules = rules or Rules()
+    bounds = Bounds(account, rules)
+    homes = Homes(account.layout.targets, CLOCK_MS, rules.grown_ms)
     for facts in account.facts.transactions():
         bounds.witness(facts)
+        homes.witness(facts, account.places, account.topics)
     findings = Findings(limit, only=None if before is None else before.found)
-    judged = _Judge(account, bounds, findings)
+    judged = _Judge(account, bounds, homes, findings)
     for facts in account.facts.transactions():
         if group is None or facts.identity[0] == group:
             judged.transaction(facts)
@@ -61,26 +64,12 @@ def judge(
     return findings
 
 
-class _Judge:
-    def __init__(self, account: Account, bounds: Bounds, findings: Findings) -> None:
-        self._account = account
-        self._bounds = bounds
-        self._findings = findings
-        layout = account.layout
-        #: Halves that name a topic which was not read say that others may have gone there too.
-        self._has_all = layout.has_all_targets and not account.unread
-        is_readable = not layout.unreadable | layout.unclear
-        self._unknown = Unjudged.TARGET_UNKNOWN if is_readable else Unjudged.TARGET_UNREADABLE
-        self._parked = account.of_topic(account.layout.parked_topic)
-        self._parked_is_open = any(place.is_open for place in self._parked)
-        #: Not all of the op log could be read: what was not found there may be there.
-        self._is_blind = account.op_gap or bounds.op_is_open
-
+class _Judge(Excuses, Endings, Contents):
     def transaction(self, facts: Facts) -> None:
         """One transaction: each rule by itself."""
+        self._findings.begin()
         if self._account.op_gap:
             self._findings.pass_over(Unjudged.OP_GAP, facts.identity)
-        self._findings.transactions += 1
         by_index: dict[int, list[Forward]] = {}
         for forward in facts.forwards:
             by_index.setdefault(forward.index, []).append(forward)
@@ -90,9 +79,12 @@ class _Judge:
         is_phantom = self._phantom(facts, committed)
         self._missing(facts, by_index, is_phantom=is_phantom)
         self._left_out(facts, committed)
-        self._unlike_its_half(facts, committed)
-        self._parked_away(facts)
+        self._two_endings(facts)
+        self._rolled_back_and_parked(facts)
+        self._unlike_what_was_sent(facts, committed)
+        self._parked_whole(facts)
         self._open(facts)
+        self._findings.end(has_ended=any(mark.is_before_cut for mark in facts.dones))
 
     # -- rules -----------------------------------------------------------------------------------
 
@@ -113,10 +105,10 @@ class _Judge:
                 hint = "" if same else " (an id that was used for two transactions looks so too)"
                 detail = f"{how}, {len(found)} times{hint}"
                 self._violate(Kind.DOUBLED, facts, (index,), self._at(found), detail)
-        is_parked = facts.parked_count > facts.resumed_count and not self._parked_is_open
+        is_parked = len(facts.parked) > facts.resumed_count and not self._parked_is_open
         if facts.forwards and is_parked:
-            partition, log_offset = facts.parked_at or (0, 0)
-            parked_at = Where(self._account.layout.parked_topic, partition, log_offset)
+            last = facts.parked[-1]
+            parked_at = self._parked_at(last.partition, last.log_offset)
             indexes = tuple(sorted(by_index))
             detail = "forwarded, and parked as well: put back, it would be sent again"
             where = (*self._at(facts.forwards), parked_at)
@@ -174,92 +166,6 @@ class _Judge:
         where = () if last is None else (self._op_at(last.half_partition, last.op_offset),)
         self._violate(kind, facts, tuple(surely), where + self._at(facts.forwards), detail)
 
-    def _left_out(self, facts: Facts, committed: int) -> None:
-        """The done mark counts what its commit covers, so it cannot tell of what it does not."""
-        if not committed:
-            return
-        for dropped in facts.dropped:
-            halves = [
-                half
-                for half in facts.halves
-                if half.half_partition == dropped.half_partition
-                and half.half_offset >= dropped.lowest_half_offset
-                and half.index >= committed
-            ]
-            op_at = self._op_at(dropped.half_partition, dropped.op_offset)
-            detail = (
-                f"committed with {committed} messages; {dropped.message_count} more lay in the"
-                " half log and were dropped"
-            )
-            where = (op_at, *(self._half_at(half) for half in halves))
-            indexes = tuple(sorted({half.index for half in halves}))
-            self._violate(Kind.TORN, facts, indexes, where, detail)
-
-    def _why_unjudged(self, facts: Facts, index: int, since_ms: int) -> Unjudged | None:
-        """Why this message may be missing from what was read without being lost."""
-        topic = self._topic(facts, index)
-        layout = self._account.layout
-        if topic is None and (layout.unclear or not self._has_all):
-            return self._unknown
-        if topic is not None and topic not in layout.targets:
-            return self._account.unread.get(topic, Unjudged.TARGET_GONE)
-        if topic in layout.unclear:
-            return Unjudged.TARGET_UNREADABLE
-        if self._bounds.is_open(topic):
-            return Unjudged.TARGET_OPEN
-        kept_since = self._bounds.kept_since(topic)
-        if since_ms < kept_since:
-            return Unjudged.TARGET_TRIMMED
-        return None
-
-    def _topic(self, facts: Facts, index: int) -> str | None:
-        """Where the message was to go, if its half is still there."""
-        topics = {half.topic for half in facts.halves if half.index == index}
-        if len(topics) != 1 or -1 in topics:
-            return None
-        return self._account.topics[topics.pop()]
-
-    def _unlike_its_half(self, facts: Facts, committed: int) -> None:
-        """Only where the very half that was forwarded was read, and not just a later copy."""
-        read = {(half.half_partition, half.half_offset) for half in facts.halves}
-        if not any(
-            mark.ending > 0 and (mark.half_partition, mark.lowest_half_offset) in read
-            for mark in facts.dones
-        ):
-            return
-        for forward in facts.forwards:
-            halves = [half for half in facts.halves if half.index == forward.index]
-            if not halves or forward.index >= committed:
-                continue
-            place = (forward.index,), (*self._at([forward]), self._half_at(halves[0]))
-            topic, partition = self._account.places[forward.place].place
-            if not any(self._leads_to(half, topic, partition) for half in halves):
-                wanted = self._account.topics[halves[0].topic] if halves[0].topic >= 0 else "?"
-                fixed = halves[0].fixed_partition
-                detail = f"its half names {wanted}" + (f"-{fixed}" if fixed >= 0 else "")
-                self._violate(Kind.MISROUTED, facts, *place, detail)
-            if all(half.digest != forward.digest for half in halves):
-                detail = "key, value or headers are not those of its half"
-                self._violate(Kind.CORRUPTED, facts, *place, detail)
-
-    def _leads_to(self, half: Half, topic: str, partition: int) -> bool:
-        named = half.topic >= 0 and self._account.topics[half.topic] == topic
-        return named and half.fixed_partition in (-1, partition)
-
-    def _parked_away(self, facts: Facts) -> None:
-        """What a done mark calls parked must lie on the parked topic."""
-        marks = [m for m in facts.dones if m.ending in (PARKED, GIVEN_UP) and m.is_before_cut]
-        if not marks or facts.parked_count:
-            return
-        if any(place.is_trimmed for place in self._parked):
-            self._findings.pass_over(Unjudged.PARKED_TRIMMED, facts.identity)
-        elif self._parked_is_open:
-            self._findings.pass_over(Unjudged.TARGET_OPEN, facts.identity)
-        else:
-            where = (self._op_at(marks[0].half_partition, marks[0].op_offset),)
-            detail = f"parked, and not found on {self._account.layout.parked_topic}"
-            self._violate(Kind.LOST, facts, (), where, detail)
-
     def _open(self, facts: Facts) -> None:
         """Halves that no done mark names; and decisions whose halves are gone."""
         done = self._account.is_done
@@ -305,32 +211,6 @@ class _Judge:
                 reason,
             )
         )
-
-    # -- words -----------------------------------------------------------------------------------
-
-    def _violate(
-        self,
-        kind: Kind,
-        facts: Facts,
-        indexes: tuple[int, ...],
-        where: tuple[Where, ...],
-        detail: str,
-    ) -> None:
-        self._findings.violate(Violation(kind, *facts.identity, indexes, where, detail))
-
-    def _at(self, forwards: Iterable[Forward]) -> tuple[Where, ...]:
-        places = self._account.places
-        found = [(*places[f.place].place, f.log_offset) for f in forwards]
-        return tuple(Where(*place) for place in sorted(found))
-
-    def _half_at(self, half: Half) -> Where:
-        return Where(self._account.layout.half_topic, half.half_partition, half.half_offset)
-
-    def _op_at(self, partition: int, op_offset: int) -> Where:
-        return Where(self._account.layout.op_topic, partition, op_offset)
-
-    def _half_start(self, partition: int) -> int:
-        return self._account.place((self._account.layout.half_topic, partition)).first_log_offset
 
 
 def _state(facts: Facts, first: Half) -> tuple[str, str | None]:

@@ -16,15 +16,30 @@ class Kind(StrEnum):
     CORRUPTED = "corrupted"  # its key, value or headers differ from its half
 
 
+class Verdict(StrEnum):
+    """What all that was found comes to. The texts are a contract."""
+
+    CLEAN = "clean"
+    NOT_CLEAN = "not_clean"
+    NOT_JUDGED = "not_judged"
+
+
 class Unjudged(StrEnum):
     """Why something could not be judged. The value is for programs, `SENTENCES` for people."""
 
     TARGET_TRIMMED = "target_trimmed"
+    TARGET_COMPACTED = "target_compacted"
+    TARGET_GROWN = "target_grown"
     TARGET_UNKNOWN = "target_unknown"
     TARGET_GONE = "target_gone"
+    TARGET_IMPOSSIBLE = "target_impossible"
     TARGET_OUTSIDE = "target_outside"
+    TARGET_NOT_READ = "target_not_read"
+    TARGET_HIDDEN = "target_hidden"
     TARGET_UNREADABLE = "target_unreadable"
     TARGET_OPEN = "target_open"
+    LEFT_OUT = "left_out"
+    TWO_ENDINGS = "two_endings"
     OLD_FORWARD = "old_forward"
     NO_MARK = "no_mark"
     PARKED_TRIMMED = "parked_trimmed"
@@ -32,25 +47,52 @@ class Unjudged(StrEnum):
 
 
 SENTENCES = {
-    Unjudged.TARGET_TRIMMED: "not found, but their targets have deleted records of that time",
+    Unjudged.TARGET_TRIMMED: "not found, but the partition that they may have been on has deleted "
+    "records of that time",
+    Unjudged.TARGET_COMPACTED: "not found, but their topic is compacted, and a later record of the "
+    "same key may have replaced them",
+    Unjudged.TARGET_GROWN: "not on the partition that their key leads to now; their topic may have "
+    "had fewer partitions when they were sent",
     Unjudged.TARGET_UNKNOWN: "not found where was looked; their halves are gone, so which topic "
     "they went to is not known, and not every allowed topic was read",
     Unjudged.TARGET_GONE: "their target topic does not exist any more",
+    Unjudged.TARGET_IMPOSSIBLE: "their half names a topic that no message may go to: a stranger "
+    "wrote it, or another installation has this prefix",
     Unjudged.TARGET_OUTSIDE: "outside topics.allow as it was given here: their target is there, "
     "but was not read",
+    Unjudged.TARGET_NOT_READ: "their target is there, but was not read: --topic left it out, or it "
+    "was created since this look began",
+    Unjudged.TARGET_HIDDEN: "Kafka shows this user nothing of their target topic, not even whether "
+    "it exists: the right Describe is missing",
     Unjudged.TARGET_UNREADABLE: "not readable: this user lacks the right to read a topic that they "
     "may be on, or its settings (Describe, Read, DescribeConfigs)",
     Unjudged.TARGET_OPEN: "an open Kafka transaction hides the end of a topic they may be on",
+    Unjudged.LEFT_OUT: "their commit left out messages that lay in the half log: not acknowledged "
+    "as far as the log tells (an add that failed looks so); their producer knows",
+    Unjudged.TWO_ENDINGS: "two endings under one id: an id that was used twice, or one that was "
+    "ended in two ways; the log does not tell which",
     Unjudged.OLD_FORWARD: "forwarded before the op log begins, as far as can be told: judged for "
-    "doubles and gaps only",
+    "doubles, gaps and content only",
     Unjudged.NO_MARK: "a commit without an ending whose half is gone: repeated long after the end, "
     "or lost; the op log does not reach back far enough to say which",
     Unjudged.PARKED_TRIMMED: "records of the parked topic were deleted",
     Unjudged.OP_GAP: "the op log was trimmed faster than it was read",
 }
 
-#: With any of these the answer is incomplete: a moment later, or with more rights, there is one.
-PASSING = frozenset({Unjudged.TARGET_OPEN, Unjudged.OP_GAP, Unjudged.TARGET_UNREADABLE})
+#: With any of these "clean" would be too much to say: a moment later, with more rights, or from
+#: somebody else there is an answer.
+OPEN_QUESTIONS = frozenset(
+    {
+        Unjudged.TARGET_OPEN,
+        Unjudged.OP_GAP,
+        Unjudged.TARGET_HIDDEN,
+        Unjudged.TARGET_UNREADABLE,
+        Unjudged.LEFT_OUT,
+        Unjudged.TWO_ENDINGS,
+    }
+)
+#: What time has taken from all that is old: it says nothing of what ended lately.
+_OF_OLD = frozenset({Unjudged.OLD_FORWARD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +145,15 @@ class Findings:
     #: Transactions by how they ended.
     endings: Counter[str] = field(default_factory=Counter)
     transactions: int = 0
+    #: Those whose ending was on record before the targets were read to their ends.
+    ended: int = 0
+    #: Of these: whether each is whole, and right to be where it is, could be said.
+    judged: int = 0
     #: Committed ones whose messages were all looked for.
     committed_judged: int = 0
     #: Forwarded records whose right to be there was looked for.
     forwards_judged: int = 0
+    _is_doubtful: bool = False  # something of the transaction at hand could not be judged
 
     def violate(self, violation: Violation) -> None:
         """Note one."""
@@ -120,6 +167,7 @@ class Findings:
 
     def pass_over(self, why: Unjudged, identity: tuple[str, str]) -> None:
         """Note one that cannot be judged."""
+        self._is_doubtful |= why not in _OF_OLD
         self.unjudged[why] += 1
         known = self.examples.setdefault(why, [])
         if len(known) < min(self.limit, 5):
@@ -141,6 +189,16 @@ class Findings:
         self.unfinished.sort(key=lambda one: one.stored_ms)
         del self.unfinished[self.limit :]
 
+    def begin(self) -> None:
+        """What comes now is about the next transaction."""
+        self.transactions += 1
+        self._is_doubtful = False
+
+    def end(self, *, has_ended: bool) -> None:
+        """Nothing more of it comes. `has_ended`: it was to be judged."""
+        self.ended += has_ended
+        self.judged += has_ended and not self._is_doubtful
+
     @property
     def is_clean(self) -> bool:
         """Whether nothing is wrong with what was judged."""
@@ -149,4 +207,16 @@ class Findings:
     @property
     def is_complete(self) -> bool:
         """Whether everything was judged that lasts long enough to be judged."""
-        return not PASSING & self.unjudged.keys()
+        return not OPEN_QUESTIONS & self.unjudged.keys()
+
+    @property
+    def share(self) -> float:
+        """Of what has ended, how much was judged: 0 to 1."""
+        return self.judged / self.ended if self.ended else 0.0
+
+    def verdict(self, share_min: float) -> Verdict:
+        """Clean is said only of what was judged: something, and this share of it at least."""
+        if not self.is_clean:
+            return Verdict.NOT_CLEAN
+        is_enough = self.judged > 0 and self.share >= share_min
+        return Verdict.CLEAN if self.is_complete and is_enough else Verdict.NOT_JUDGED
