@@ -76,6 +76,45 @@ FINDINGS: tuple[Finding, ...] = (
         ),
     ),
     Finding(
+        "`verify` said clean with nothing judged: one partition that was trimmed and held nothing "
+        "of ours excused every loss on its topic, and one compacted topic all on others.",
+        tests=(
+            *_in(
+                "unit/service/test_verifying_excuses.py",
+                "fifty_losses_were_clean_because_one_partition_had_nothing_of_ours",
+                "a_trimmed_partition_excused_what_was_lost_on_another_one",
+                "compaction_excused_what_no_later_record_had_replaced",
+            ),
+            *_in(
+                "unit/cli/test_verify.py",
+                "clean_was_said_with_every_committed_transaction_lost_and_none_judged",
+            ),
+        ),
+    ),
+    Finding(
+        "`verify` called a commit torn that had lawfully left out a message whose add had failed.",
+        tests=_in(
+            "unit/service/test_verifying_excuses.py",
+            "a_message_whose_add_was_never_acknowledged_was_called_torn",
+        ),
+    ),
+    Finding(
+        "`verify` did not see a transaction that was parked in part, or changed, or committed "
+        "after its roll back; the checker did not see one that was rolled back and parked, nor the "
+        "soak's judge one that was parked in part.",
+        tests=(
+            *_in(
+                "unit/service/test_verifying_excuses.py",
+                "a_transaction_that_was_parked_in_part_was_clean",
+                "a_parked_message_that_is_another_one_was_clean",
+                "a_commit_carried_out_though_a_roll_back_came_first_was_clean",
+                "halves_marked_as_rolled_back_and_as_committed_were_clean",
+            ),
+            *_in("faults/test_losses.py", "what_is_seeded_is_found"),
+            *_in("faults/test_soak.py", "what_is_spoiled_is_found"),
+        ),
+    ),
+    Finding(
         "After two resets while a producer was made the guard did not hear the third, for "
         "Kafka's client tells the same thing twice only; a late EndTxn committed half of the "
         "next step.",

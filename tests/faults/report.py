@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from faults.findings import finding_lines
 from faults.kit.scenarios import COLUMNS, CRASH, MIX, NOT_RUN, ROWS, SCENARIOS, STOP
+from faults.losses import loss_lines
 from faults.outages import LIMIT_S, SESSION_S, Outage
 from faults.soak_report import soak_lines
 
@@ -130,7 +131,7 @@ def write_report(
     """The whole page."""
     done = [run for run in runs if run["verdict"] != "not run"]
     parts = [INTRO, *_figures(done, limits_s), *_outages(outages), *soak_lines(soaks)]
-    parts += [*_promises(done), *_components(done, runs), *finding_lines()]
+    parts += [*loss_lines(), *_promises(done), *_components(done, runs), *finding_lines()]
     parts += [*_reds(done), *_scenarios(runs)]
     path.write_text("\n".join(parts).rstrip() + "\n")
 

@@ -115,7 +115,29 @@ def _lost_though_only_its_application_knows(world: World) -> None:
 
 
 def _lost_undecided(world: World) -> None:
+    world.park(world.prepare("N"), 0, 1)
+    world.prepare("N")
+
+
+def _parked_in_part(world: World) -> None:
     world.park(world.prepare("N"), 0)
+
+
+def _rolled_back_and_parked_in_part(world: World) -> None:
+    rolled_back = world.prepare("R")
+    world.fates.settle(rolled_back, "ROLLBACK")
+    world.park(rolled_back, 1)
+
+
+def _visible_and_parked(world: World) -> None:
+    committed = world.prepare("X")
+    world.fates.settle(committed, "COMMIT")
+    world.forward(committed, 0, 1)
+    world.park(committed, 0, 1)
+
+
+def _lost_though_nobody_ever_contested_it(world: World) -> None:
+    world.commit(world.prepare("T"))
 
 
 def _doubled(world: World) -> None:
@@ -163,6 +185,10 @@ def _misrouted(world: World) -> None:
         (_lost, "lost"),
         (_lost_though_only_its_application_knows, "lost"),
         (_lost_undecided, "lost"),
+        (_lost_though_nobody_ever_contested_it, "lost"),
+        (_parked_in_part, "torn"),
+        (_rolled_back_and_parked_in_part, "torn"),
+        (_visible_and_parked, "doubled"),
         (_doubled, "doubled"),
         (_invented, "invented"),
         (_invented_index, "invented"),

@@ -13,7 +13,8 @@ from halfhitch.core.model import Resolution
 from halfhitch.service.verifying.bounds import Rules
 from halfhitch.service.verifying.report import Kind
 from halfhitch.service.verifying.run import verify
-from harness.verify_world import BY_BROKER, CREATED, OP, TARGETS, Stored, World, WorldLogs
+from harness.verify_logs import WorldLogs
+from harness.verify_world import BY_BROKER, CREATED, OP, TARGETS, Stored, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -244,30 +244,8 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
             "messages_of_reused_ids": account.reused_count,
             "unfinished": dict(sorted(findings.unfinished_counts.items())),
         },
-        "unfinished": [
-            {
-                "producer_group": one.producer_group,
-                "transaction_id": one.transaction_id,
-                "state": one.state,
-                "message_count": one.message_count,
-                "stored_ms": one.stored_ms,
-                "reason": one.reason,
-                "where": _where(one.where),
-            }
-            for one in findings.unfinished
-        ],
-        "not_judged": [
-            {
-                "reason": why.value,
-                "count": count,
-                "sentence": SENTENCES[why],
-                "examples": [
-                    {"producer_group": example_group, "transaction_id": transaction_id}
-                    for example_group, transaction_id in findings.examples[why]
-                ],
-            }
-            for why, count in sorted(findings.unjudged.items())
-        ],
+        "unfinished": _unfinished(findings),
+        "not_judged": _not_judged(findings),
         "window": {
             "since_ms": since_ms or None,
             "to_ms": account.newest_ms or None,
@@ -288,6 +266,36 @@ def _data(outcome: Outcome, scope: Scope, since_ms: int, took_s: float) -> dict[
             "memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         },
     }
+
+
+def _unfinished(findings: Findings) -> list[dict[str, Any]]:
+    return [
+        {
+            "producer_group": one.producer_group,
+            "transaction_id": one.transaction_id,
+            "state": one.state,
+            "message_count": one.message_count,
+            "stored_ms": one.stored_ms,
+            "reason": one.reason,
+            "where": _where(one.where),
+        }
+        for one in findings.unfinished
+    ]
+
+
+def _not_judged(findings: Findings) -> list[dict[str, Any]]:
+    return [
+        {
+            "reason": why.value,
+            "count": count,
+            "sentence": SENTENCES[why],
+            "examples": [
+                {"producer_group": example_group, "transaction_id": transaction_id}
+                for example_group, transaction_id in findings.examples[why]
+            ],
+        }
+        for why, count in sorted(findings.unjudged.items())
+    ]
 
 
 def _where(where: Where) -> dict[str, Any]:

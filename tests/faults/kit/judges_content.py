@@ -186,6 +186,8 @@ def double_terminal(case: Case) -> Iterator[str]:
         kept = [half for half, _ in case.parked.messages.get(identity, [])]
         if identity in case.indexes_found and any(half.life == life.number for half in kept):
             yield f"{identity} is on its target and on the parked topic"
+        if life.state == "rolled_back" and any(half.life == life.number for half in kept):
+            yield f"{identity} was rolled back, and is on the parked topic"
         times = Counter((half.life, half.index) for half in kept)
         for (number, index), count in times.items():
             if count > 1:

@@ -17,8 +17,10 @@ from faults.kit.slots import (
     COMMITTED,
     FATE,
     FATE_COMMIT,
+    FATE_ROLLBACK,
     LETTER,
     NO_FATE,
+    ROLLED_BACK,
     SENT,
     STORED,
     Place,
@@ -122,14 +124,22 @@ class SoakJudge:
         whole = set(range(stored))
         parked_whole = stored > 0 and parked == (1 << stored) - 1
         may_be_seen = slot[COMMITTED] > 0 if slot[LETTER] == _CONTESTED else fate == FATE_COMMIT
-        if seen and not may_be_seen:
+        if parked and not parked_whole:
+            self._say("torn", f"{transaction_id}: parked in part, {stored} were stored")
+        elif seen and parked:
+            self._say("doubled", f"{transaction_id} is visible, and parked as well")
+        elif seen and not may_be_seen:
             self._say("invented", f"{transaction_id} is visible, and nobody has committed it")
         elif seen and not whole <= seen:
             self._say("torn", f"{transaction_id}: {sorted(seen)} can be read, {stored} were stored")
         elif seen:
             self.counters["committed"] += 1
         elif slot[LETTER] == _CONTESTED:
-            self.counters["rolled_back"] += 1
+            is_contested = slot[ROLLED_BACK] > 0 or fate == FATE_ROLLBACK
+            if slot[COMMITTED] == ACKED and not is_contested and not parked:
+                self._say("lost", f"{transaction_id}: its commit was the only end, it is nowhere")
+            else:
+                self.counters["rolled_back"] += 1
         elif fate == FATE_COMMIT and slot[COMMITTED] == ACKED:
             self._say("lost", f"{transaction_id}: its commit was acknowledged, it is nowhere")
         elif fate == FATE_COMMIT and not parked_whole:

@@ -16,7 +16,8 @@ from halfhitch.service.verifying.run import verify as verify_logs
 from halfhitch_cli.app import main
 from halfhitch_cli.commands import verify
 from halfhitch_cli.scope import Scope
-from harness.verify_world import OP, TARGETS, World, WorldLogs
+from harness.verify_logs import WorldLogs
+from harness.verify_world import OP, TARGETS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

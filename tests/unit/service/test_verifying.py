@@ -22,6 +22,7 @@ from halfhitch.service.verifying.report import Findings, Kind, Unjudged
 from halfhitch.service.verifying.run import SINCE_MARGIN_MS, Outcome, verify
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
+from harness.verify_logs import WorldLogs
 from harness.verify_world import (
     BY_BROKER,
     CREATED,
@@ -32,7 +33,6 @@ from harness.verify_world import (
     Log,
     Stored,
     World,
-    WorldLogs,
 )
 
 C, R, P = Resolution.COMMIT, Resolution.ROLLBACK, Resolution.PARK

@@ -22,6 +22,7 @@ from halfhitch.service.verifying.report import SENTENCES, Findings, Kind, Unjudg
 from halfhitch.service.verifying.run import verify
 from halfhitch.wire import op as op_wire
 from harness.partitioning import java_partition
+from harness.verify_logs import WorldLogs
 from harness.verify_world import (
     BY_BROKER,
     HALF,
@@ -32,7 +33,6 @@ from harness.verify_world import (
     Log,
     Stored,
     World,
-    WorldLogs,
 )
 
 if TYPE_CHECKING:
