@@ -96,7 +96,7 @@ class AsyncTransactionProducer:
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
-        self._blocks: weakref.WeakSet[AsyncTransaction] = weakref.WeakSet()  # that are running
+        self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
         self._checks_wait_for_loop = self._check is not None and answers_checks
         if self._checks_wait_for_loop:
             try:
@@ -200,12 +200,12 @@ class AsyncTransactionProducer:
         """Raises ProducerClosed. For this package."""
         self._pool.check_open()
 
-    def note_block(self, transaction: "AsyncTransaction", *, is_running: bool) -> None:
+    def note_block(self, transaction_id: str, *, is_running: bool) -> None:
         """For this package: `close()` tells which blocks it comes too early for."""
         if is_running:
-            self._blocks.add(transaction)
+            self._blocks[transaction_id] = None
         else:
-            self._blocks.discard(transaction)
+            self._blocks.pop(transaction_id, None)
 
     async def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
@@ -238,7 +238,7 @@ class AsyncTransactionProducer:
 
         Checks that are running are waited for some seconds, then cancelled.
         """
-        note_closed([tx.id for tx in list(self._blocks)])
+        note_closed(list(self._blocks))
         self._checks_wait_for_loop = False
         self._pool.refuse()
         if self._answers is not None:
@@ -436,7 +436,7 @@ class AsyncTransaction:
     async def __aenter__(self) -> Self:
         self._require_usable()
         self._talk.enter()
-        self._producer.note_block(self, is_running=True)
+        self._producer.note_block(self.id, is_running=True)
         return self
 
     async def __aexit__(
@@ -445,10 +445,11 @@ class AsyncTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._producer.note_block(self, is_running=False)
+        self._producer.note_block(self.id, is_running=False)
         if error is None and self._talk.has_unawaited:
             await asyncio.sleep(0)  # tasks that were made of them begin now
-        self._talk.forget_unawaited()
+        # After an error they are left to whoever holds them: a task that begins late is refused.
+        self._talk.forget_unawaited(are_closed=error is None)
         leaving = self._talk.leave(error)
         if leaving is Leaving.COMMIT:
             try:

@@ -211,14 +211,14 @@ class Conversation:
         """Something was called and is not under way."""
         return bool(self._unawaited)
 
-    def forget_unawaited(self) -> None:
+    def forget_unawaited(self, *, are_closed: bool) -> None:
         """On leaving a block: what is still not under way never will be."""
         if not self._unawaited:
             return
         if self.phase is Phase.OPEN:
             self.phase = Phase.DOOMED
             self._failure = self._forgotten()
-        for _, give_up in self._unawaited.values():
+        for _, give_up in self._unawaited.values() if are_closed else ():
             give_up()
         self._unawaited.clear()
 

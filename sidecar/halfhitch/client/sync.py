@@ -105,7 +105,7 @@ class TransactionProducer:
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
-        self._blocks: weakref.WeakSet[Transaction] = weakref.WeakSet()  # that are running
+        self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
         if self._check is not None and answers_checks:
             self.start_checks()
 
@@ -203,12 +203,12 @@ class TransactionProducer:
         """Raises ProducerClosed. For this package."""
         self._pool.check_open()
 
-    def note_block(self, transaction: "Transaction", *, is_running: bool) -> None:
+    def note_block(self, transaction_id: str, *, is_running: bool) -> None:
         """For this package: `close()` tells which blocks it comes too early for."""
         if is_running:
-            self._blocks.add(transaction)
+            self._blocks[transaction_id] = None
         else:
-            self._blocks.discard(transaction)
+            self._blocks.pop(transaction_id, None)
 
     def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
@@ -237,7 +237,7 @@ class TransactionProducer:
 
         Checks that are running are waited for some seconds; what they say later is not sent.
         """
-        note_closed([tx.id for tx in list(self._blocks)])
+        note_closed(list(self._blocks))
         self._pool.close()
         if self._answers is not None:
             self._answers.close()
@@ -397,7 +397,7 @@ class Transaction:
     def __enter__(self) -> Self:
         self._talk.require_process()
         self._talk.enter()
-        self._producer.note_block(self, is_running=True)
+        self._producer.note_block(self.id, is_running=True)
         return self
 
     def __exit__(
@@ -406,7 +406,7 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._producer.note_block(self, is_running=False)
+        self._producer.note_block(self.id, is_running=False)
         leaving = self._talk.leave(error)
         if leaving is Leaving.COMMIT:
             try:

@@ -298,6 +298,26 @@ async def test_tasks_and_gathered_sends_are_awaited_ones():
         assert server.targets()[-1] == "/v1/transactions/h5/commit"
 
 
+async def test_a_task_that_begins_after_its_block_was_left_by_an_error_is_refused():
+    tasks = []
+
+    async def order(producer):
+        async with producer.transaction() as tx:
+            await tx.send("orders", b"one")
+            tasks.append(asyncio.create_task(tx.send("orders", b"two")))
+            raise ValueError
+
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer(
+            "orders", server.address, on_error="unknown"
+        ) as producer:
+            with pytest.raises(ValueError):
+                await order(producer)
+            with pytest.raises(TransactionDoomed, match="without await"):
+                await tasks[0]
+        assert len(server.targets()) == 1
+
+
 async def test_a_cancellation_rolled_back_what_the_database_had_committed():
     """The cancellation comes out of the await in which the local commit completes."""
     committed = asyncio.Event()

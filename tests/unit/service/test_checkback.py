@@ -451,6 +451,26 @@ def test_a_takeover_goes_on_with_the_numbers_of_the_log() -> None:
     assert twin.gate.sent[-1].is_repeat
 
 
+def test_operators_see_why_a_check_could_not_be_answered() -> None:
+    twin = twin_with_producers()
+    owner = twin.working_owner()
+    twin.half("T1")
+    turn_until_idle(owner)
+    while not twin.gate.sent:
+        pass_time(twin, owner, 1)
+    why = "RuntimeError: db down"
+    twin.gate.answer(owner.checkback, twin.gate.sent[-1], CheckOutcome.UNKNOWN, why)
+    asked = owner.checkback.undecided(Filter())
+    turn_until_idle(owner)
+    ((shown,), _) = asked.result(0)
+    assert (shown.last_answer, shown.asked, shown.last_reason) == ("unknown", "producer-1", why)
+    ledger = owner._ledger
+    assert ledger is not None
+    transaction = ledger.find(identity("T1"))
+    assert transaction is not None
+    assert owner.checkback.doubt(transaction).last_reason == why
+
+
 def test_operators_see_what_is_undecided() -> None:
     twin = twin_with_producers()
     owner = twin.working_owner()

@@ -182,6 +182,17 @@ async def test_the_unknown_of_a_check_settles_it_and_a_decision_is_marked_as_its
     assert stage.it.told[-1] == ((GROUP, "U1"), C, ResolutionSource.CHECK)
 
 
+async def test_what_a_check_has_thrown_is_the_reason_of_its_unknown(
+    stage: Any, client: RemotingClient
+) -> None:
+    sent = await client.half(GROUP, "orders", b"one", unique="U1")
+    thrown = "checkLocalTransactionState Exception: java.lang.IllegalState,\nno database"
+    client.end(GROUP, sent, UNKNOWN, thrown, fromTransactionCheck="true")
+    await stage.until(lambda: stage.desk.settled, "the answer")
+    kept = "checkLocalTransactionState Exception: java.lang.IllegalState, no database"
+    assert stage.desk.reasons == [kept]
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
