@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from halfhitch.adapters.kafka.burden_board import BELIEVED_S, KafkaBurdenBoard
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.core.model import Resolution
 from halfhitch.core.partitioning import half_partition
+from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import BackendError, OwnerLags, TooManyUndecided
 from halfhitch.service.api import Filter
 from halfhitch.service.bounds import IntakeLimits
@@ -23,7 +26,7 @@ from harness.check_site import CheckSite
 from harness.check_witness import PLANS
 from harness.checkers import Fate
 from harness.engines import PARTITION_COUNT, until
-from harness.kafka import create_topics, fresh_name
+from harness.kafka import create_topics, fresh_name, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,3 +268,92 @@ def test_a_board_that_is_closed_says_nothing(boards: Boards) -> None:
     exchanged(board, {0: BUSY}, 1)
     board.close()
     assert board.exchange({0: BUSY}, [1]) == {}
+
+
+_TELLER = """
+import sys
+from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
+from halfhitch.adapters.kafka.clients import base, log_consumer
+from halfhitch.errors import BackendError
+from halfhitch.wire.burden import Burden, Over
+
+bootstrap, group, topic = sys.argv[1:]
+common = base(bootstrap, "board", {})
+board = KafkaBurdenBoard(
+    lambda told: log_consumer(common, group=group, on_commit=told), group=group, half_topic=topic
+)
+for _ in sys.stdin:
+    try:
+        board.exchange({0: Burden(groups={"hog": Over(120, 100)})}, [1])
+    except BackendError as error:
+        print("not told:", error.message, flush=True)
+    else:
+        print("told", flush=True)
+board.close()
+print("closed", flush=True)
+"""
+
+
+class Teller:
+    """A process that tells of a burden whenever it is asked to: what is looked for would end it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TELLER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("now\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def end(self) -> tuple[str, int]:
+        """What it said last, and its status."""
+        told, _ = self._process.communicate(timeout=60)
+        return told, self._process.returncode
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("outage", ["hangs", "is killed"])
+def test_an_owner_that_told_while_the_coordinator_was_away_lives_when_it_comes_back(
+    outage: str,
+) -> None:
+    """It was ended by its Kafka client: by an assertion, or by a heap that was damaged earlier."""
+    with EmbeddedKafka(short_lived=True) as cluster:
+        topic, group = fresh_name("half"), fresh_name("group")
+        create_topics(cluster.bootstrap, {topic: PARTITION_COUNT})
+        teller = Teller(cluster.bootstrap, group, topic)
+        told = lambda: teller.tell() == "told\n"  # noqa: E731 - said in one place
+        if outage == "is killed":
+            wait_until(told, 60, what="the burden is told")
+            cluster.kill_broker()
+        else:
+            cluster.pause_broker()  # before the coordinator was ever found
+        assert [teller.tell()[:9] for _ in range(3)] == ["not told:"] * 3
+        if outage == "is killed":
+            cluster.restart_broker()
+        else:
+            cluster.resume_broker()
+        wait_until(told, 60, what="the burden is told again")
+        assert [teller.tell() for _ in range(3)] == ["told\n"] * 3
+        assert teller.end() == ("closed\n", 0)
+
+
+@pytest.mark.timeout(120)
+def test_a_board_lets_go_in_seconds_although_kafka_hangs() -> None:
+    with EmbeddedKafka(short_lived=True) as cluster:
+        topic, group = fresh_name("half"), fresh_name("group")
+        create_topics(cluster.bootstrap, {topic: PARTITION_COUNT})
+        teller = Teller(cluster.bootstrap, group, topic)
+        wait_until(lambda: teller.tell() == "told\n", 60, what="the burden is told")
+        cluster.pause_broker()
+        try:
+            assert teller.tell().startswith("not told:")
+            assert teller.end() == ("closed\n", 0)
+        finally:
+            cluster.resume_broker()

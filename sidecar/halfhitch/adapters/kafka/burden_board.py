@@ -29,6 +29,7 @@ from halfhitch.wire.burden import Burden
 _WAIT_S: Final = 2.0
 #: Told once a second, and asked as often.
 BELIEVED_S: Final = 6.0
+_CLOSE_S: Final = 2.0
 #: What the client has to say is heard between two looks.
 _LOOK_S: Final = 0.02
 
@@ -76,7 +77,10 @@ class KafkaBurdenBoard:
         with self._lock:
             self._is_closed = True
             if self._consumer is not None:
-                self._consumer.close()
+                # With a commit under way it does not close for as long as Kafka hangs.
+                closing = threading.Thread(target=self._consumer.close, daemon=True)
+                closing.start()
+                closing.join(_CLOSE_S)
 
     def _tell(self, own: Mapping[int, Burden]) -> None:
         number = time.time_ns() // 1_000_000

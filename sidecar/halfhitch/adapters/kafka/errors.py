@@ -14,6 +14,9 @@ from halfhitch.errors import (
     UnknownTopic,
 )
 
+#: What calls of a fenced producer may raise: the binding also returns with an error still set.
+CLOSE_ERRORS = (KafkaException, RuntimeError, SystemError)
+
 #: The broker (or the client) refused the record: surely not stored, and the next try is refused
 #: too.
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from halfhitch.adapters.kafka.errors import TOO_LARGE, describe
+from halfhitch.adapters.kafka.errors import CLOSE_ERRORS, TOO_LARGE, describe
+from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.core.model import Resolution
 from halfhitch.crash_points import reached
 from halfhitch.errors import (
@@ -45,8 +46,6 @@ logger = logging.getLogger(__name__)
 #: Payloads that are in memory at a time; a single message may be larger.
 _CHUNK_BYTES: Final = 16 * 1_048_576
 _ABORT_S: Final = 10.0
-#: What calls of a fenced producer may raise: the binding also returns with an error still set.
-CLOSE_ERRORS: Final = (KafkaException, RuntimeError, SystemError)
 _DECISIONS: Final = (Resolution.COMMIT.value, Resolution.ROLLBACK.value)
 
 
@@ -231,8 +230,6 @@ class Resumption:
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        # It ends with its last reference. Not `Producer.close`: that would abort without any bound
-        # of time, and ask for an abort where nobody knows what became of a commit.
         try:
             producer.purge()
             if not self._is_committing:
@@ -240,6 +237,7 @@ class Resumption:
         except CLOSE_ERRORS as error:
             # None was open, or Kafka is away: then the next producer's epoch ends it.
             logger.debug("no abort: %s", error)
+        let_go(producer)
 
 
 def _life(parking: Parking, fence: int) -> bytes:

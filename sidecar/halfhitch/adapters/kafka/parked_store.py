@@ -29,8 +29,9 @@ from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka.clients import begin_producing
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.kafka.parked_log import Outdated, ParkedReading, fetch
-from halfhitch.adapters.kafka.parked_resume import CLOSE_ERRORS, Order, Resumption, user_message
+from halfhitch.adapters.kafka.parked_resume import Order, Resumption, user_message
 from halfhitch.core.model import Identity
 from halfhitch.errors import (
     HalfHitchError,
@@ -311,7 +312,7 @@ class KafkaParkedStore:
         try:
             begin_producing(producer, self._half_topic, _INIT_S)
         except KafkaException as error:
-            _let_go(producer)
+            let_go(producer)
             raise KafkaUnavailable(
                 f"no Kafka transaction could be begun: {describe(error)}; try again"
             ) from error
@@ -345,7 +346,7 @@ class KafkaParkedStore:
     def _find_out(self, asked: "_Asked", parking: Parking) -> None:
         """The commit was not confirmed: the topic says what became of it."""
         try:
-            _let_go(self._fenced(parking.half_partition))
+            let_go(self._fenced(parking.half_partition))
             reading = self._new_reading(parking.identity)
             reading.read_on(time.monotonic() + _READ_S)
         except KafkaUnavailable as error:
@@ -414,11 +415,3 @@ def _not_parked(identity: Identity) -> TransactionNotFound:
 def _listed(parking: Parking) -> str:
     places = [f"{message.place[0]}-{message.place[1]}" for message in parking.messages]
     return ", ".join(places[:10]) + (" and more" if len(places) > 10 else "")
-
-
-def _let_go(producer: Producer) -> None:
-    """It ends with its last reference; `Producer.close` would wait for Kafka without any bound."""
-    try:
-        producer.purge()
-    except CLOSE_ERRORS as error:
-        logger.debug("a producer did not let go cleanly: %s", error)

@@ -20,6 +20,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -29,6 +30,7 @@ from halfhitch.adapters.kafka.admin import unwritable
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
 from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, is_ours, judge, judge_commit
 from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
+from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
 from halfhitch.adapters.watchdog import progress
 from halfhitch.crash_points import reached
@@ -114,7 +116,7 @@ class KafkaPartitionWriter:
         try:
             begin_producing(producer, self._op[0], _ANSWER_S)
         except KafkaException as error:
-            _let_go(producer)
+            let_go(producer)
             del producer  # the traceback would keep it alive
             raise KafkaUnavailable(
                 f"{self._half[0]}-{self._half[1]} cannot be taken over: {describe(error)}"
@@ -125,7 +127,7 @@ class KafkaPartitionWriter:
             self._producer = producer
         else:
             self._tell(trouble)
-            _let_go(producer)
+            let_go(producer)
         return trouble
 
     def end_resume(self) -> None:
@@ -140,7 +142,7 @@ class KafkaPartitionWriter:
                 f"{describe(error)}"
             ) from error
         finally:
-            _let_go(producer)
+            let_go(producer)
 
     def idle(self) -> bool:
         """See ports.PartitionWriter."""
@@ -159,7 +161,7 @@ class KafkaPartitionWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             progress()
-            _let_go(producer)
+            let_go(producer)
 
     def _tell(self, reason: str) -> None:
         logger.info(
@@ -231,7 +233,7 @@ class KafkaPartitionWriter:
         ops: Sequence[StepRecord],
     ) -> None:
         produce: Any = producer.produce  # the stubs forbid null header values, Kafka does not
-        failed = self._delivery_failed
+        failed = partial(self._delivery_failed, self._write_count)
         for place, target in enumerate(targets):
             partition = -1 if target.partition is None else target.partition
             try:
@@ -324,9 +326,9 @@ class KafkaPartitionWriter:
 
     # -- why it failed ---------------------------------------------------------------------------
 
-    def _delivery_failed(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            return
+    def _delivery_failed(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if error is None or self._producer is None or number != self._write_count:
+            return  # of a producer that is let go: what was purged says nothing about a topic
         topic = message.topic() or "?"
         self._refused(error, topic, None)
         if error.code() in AWAY:
@@ -441,16 +443,3 @@ class KafkaPartitionWriter:
 def _is_fatal(error: KafkaException) -> bool:
     first = error.args[0]
     return isinstance(first, KafkaError) and first.fatal()
-
-
-def _let_go(producer: Producer) -> None:
-    """Forget what it still has to send; with its last reference it ends.
-
-    Not `Producer.close`: that aborts what is open without any bound of time, so that a Kafka which
-    is away would hold this thread until it comes back; and it would ask for an abort where nobody
-    knows what became of a commit.
-    """
-    try:
-        producer.purge()
-    except (KafkaException, RuntimeError) as error:
-        logger.debug("a producer did not let go cleanly: %s", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ class ScriptedConsumer:
         self._on_commit = on_commit
         self.answers: list[Callable[[list[TopicPartition]], None]] = []
         self.committed: list[list[TopicPartition]] = []
+        self.may_close = threading.Event()
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
         assert asynchronous, "one that waits would wait for as long as a session lasts"
@@ -42,7 +44,7 @@ class ScriptedConsumer:
         return lambda places: self._on_commit(KafkaError(code), places)
 
     def close(self) -> None:
-        pass
+        self.may_close.wait(30)
 
 
 class Stage:
@@ -107,3 +109,17 @@ def test_an_answer_that_comes_when_nobody_waits_does_no_harm(stage: Stage) -> No
     stage.consumer.take(late)
     stage.consumer.answers = [stage.consumer.take]
     stage.board.exchange(OWN, [])
+
+
+def test_a_client_that_does_not_close_while_kafka_hangs_holds_nobody_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(burden_board, "_CLOSE_S", 0.0)
+    before = set(threading.enumerate())
+    assert stage.consumer is not None
+    stage.board.close()
+    (closing,) = set(threading.enumerate()) - before
+    assert closing.daemon, "or the process would wait for it when it ends"
+    stage.consumer.may_close.set()
+    closing.join(30)
+    assert not closing.is_alive()

@@ -92,6 +92,9 @@ class StrawProducer:
     def purge(self) -> None:
         self.calls.append("let go")
 
+    def flush(self, wait_s: float) -> int:
+        return 0
+
 
 class StrawAdmin:
     """Knows topics by their leaders; `forbidden` are described and may not be written to."""

@@ -1,0 +1,66 @@
+"""How a transactional producer ends: not before its last produce request is done with.
+
+librdkafka frees a transactional producer's last error when it is destroyed, while answers are still
+read. The answer "fenced" to one more produce request frees that error again: glibc ends the process
+for a double free, at once or later, or its heap stays damaged. A producer that is fenced while
+requests to two brokers are under way, and is destroyed because the first one said so, hits it once
+in some thirty times (librdkafka 2.15 and 2.16, `rd_kafka_txns_term`).
+
+So its messages are purged, also those under way, and waited for: once each has been reported, no
+answer is taken any more. `purge` alone does not wait: its `blocking` does the opposite in
+confluent_kafka, and where it waits it keeps the interpreter lock. Reports that nobody fetches are
+also never freed, nor is what they refer to.
+"""
+
+import logging
+import threading
+import time
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from halfhitch.adapters.kafka.errors import CLOSE_ERRORS
+
+logger = logging.getLogger(__name__)
+
+#: Milliseconds are usual; a client that is looking up a broker's name does not answer meanwhile.
+_WAIT_S: Final = 2.0
+_LINGER_S: Final = 1.0
+_PAUSE_S: Final = 0.01
+
+
+def let_go(producer: Producer) -> None:
+    """Forget what it still has to send; with its last reference it ends. Never raises.
+
+    Serves its callbacks. Not `Producer.close`: that aborts what is open without any bound of time,
+    so that a Kafka which is away would hold this thread until it comes back; and it would ask for
+    an abort where nobody knows what became of a commit.
+    """
+    try:
+        producer.purge()
+    except CLOSE_ERRORS as error:
+        logger.debug("a producer did not let go cleanly: %s", error)
+    if not _is_done(producer, _WAIT_S):
+        threading.Thread(target=_linger, args=(producer,), name="letting-go", daemon=True).start()
+
+
+def _linger(producer: Producer) -> None:
+    """Holds it until it may end."""
+    while not _is_done(producer, _LINGER_S):
+        pass
+
+
+def _is_done(producer: Producer, wait_s: float) -> bool:
+    give_up_s = time.monotonic() + wait_s
+    while True:
+        left_s = give_up_s - time.monotonic()
+        try:
+            if producer.flush(max(0.0, left_s)) == 0:
+                return True
+        except (KafkaException, SystemError):
+            time.sleep(_PAUSE_S)  # its fatal error: whatever serves callbacks raises it once more
+        except RuntimeError as error:
+            logger.debug("a producer was closed before: %s", error)
+            return True
+        if left_s <= 0:
+            return False
