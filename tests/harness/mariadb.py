@@ -84,6 +84,8 @@ class EmbeddedMariaDb:
             *("--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve"),
             *(f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
             *(f"--tmpdir={folder}", "--max-connections=100", *_QUICK),
+            # As where there are replicas: how it is written down decides what is allowed.
+            *(f"--log-bin={folder / 'data' / 'binlog'}", "--server-id=1", "--sync-binlog=0"),
         ]
         self._process = ServerProcess(
             "the embedded MariaDB", as_user(command), log=folder / "mariadb.log", sweep=folder

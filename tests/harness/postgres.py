@@ -26,13 +26,21 @@ _START_S = 30.0
 
 
 class EmbeddedPostgres:
-    """One PostgreSQL on loopback; user and database are `postgres`, no password."""
+    """One PostgreSQL on loopback; user and database are `postgres`, no password.
 
-    def __init__(self) -> None:
+    With a `primary`, it begins as that one's hot standby, which the primary knows as `standby`.
+    """
+
+    def __init__(self, primary: EmbeddedPostgres | None = None) -> None:
+        self._primary = primary
         self._ports = HeldPorts()
         self._folder: Path | None = None
         self._process: ServerProcess | None = None
         self.port = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
 
     @property
     def dsn(self) -> str:
@@ -108,6 +116,8 @@ class EmbeddedPostgres:
         return self._folder
 
     def _binaries(self) -> Path:
+        if self._primary is not None:
+            return self._primary._binaries()
         found = importlib.util.find_spec(_PACKAGE)
         assert found is not None, f"pip install {_PACKAGE.replace('_', '-')}"
         assert found.origin is not None
@@ -123,15 +133,22 @@ class EmbeddedPostgres:
         return copy / _PACKAGE / _INSTALLED / "bin"
 
     def _make_data(self, binaries: Path) -> None:
-        command = [
-            str(binaries / "initdb"),
-            *("-D", str(self._used_folder() / "data"), "-U", "postgres", "--auth=trust"),
-            *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
-        ]
+        data = str(self._used_folder() / "data")
+        if self._primary is None:
+            command = [
+                *(str(binaries / "initdb"), "-D", data, "-U", "postgres", "--auth=trust"),
+                *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
+            ]
+        else:
+            found = f"host=127.0.0.1 port={self._primary.port} user=postgres"
+            command = [
+                *(str(binaries / "pg_basebackup"), "-D", data, "--write-recovery-conf"),
+                *("-d", f"{found} application_name=standby", "--checkpoint=fast", "--no-sync"),
+            ]
         done = subprocess.run(
             as_user(command), capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == 0, f"initdb failed:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout}\n{done.stderr}"
 
     def _await_answer(self) -> None:
         """Ready once it answers in its own language, if only to say what it thinks of us."""

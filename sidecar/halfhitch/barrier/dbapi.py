@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from halfhitch.barrier import guards, table
+from halfhitch.barrier import guards, mysql, table
 from halfhitch.barrier.block import before_commit, fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
@@ -97,6 +97,9 @@ class DbapiBarrier:
             raise refusal(transaction_id, self._look_again(driver, key)) from error
         except Exception as error:
             self._rules.explain(error)
+            # Not every database has given up the whole: MariaDB, after a wait, only the statement.
+            with contextlib.suppress(Exception):
+                found.rollback()
             raise
 
     def check(self, check: Checked) -> LocalTransactionState:
@@ -140,12 +143,8 @@ class DbapiBarrier:
         deleted, batch = 0, batch_count
         with self.lease() as connection:
             driver = self._driver(connection)
-            statement, count = table.delete_old(
-                driver.dialect, self._rules.table, age_s, batch_count
-            )
-            group, _ = table.key_values(driver.dialect, (self._rules.group, ""))
             while batch >= batch_count:
-                batch = driver.run(statement, (group,) * count)
+                batch = driver.purge(self._rules, age_s, batch_count)
                 connection.commit()
                 deleted += batch
         return deleted
@@ -267,11 +266,26 @@ class _Driver:
         )
         return table.outcome_in(row, key)
 
+    def purge(self, rules: Rules, age_s: int, batch_count: int) -> int:
+        """One batch of old rows; how many they were."""
+        group, _ = table.key_values(self.dialect, (rules.group, ""))
+        if self.dialect not in mysql.NAMES:
+            statement, count = table.delete_old(self.dialect, rules.table, age_s, batch_count)
+            return self.run(statement, (group,) * count)
+        self.run(mysql.LEVEL, ())
+        select = table.select_old_of_mysql(rules.table, age_s, batch_count)
+        found = self._fetch("fetchall", select, (group,))
+        ids = [next(iter(row.values())) if isinstance(row, dict) else row[0] for row in found]
+        return self.run(table.delete_of_mysql(rules.table, ids), (group,)) if ids else 0
+
     def _one(self, statement: str, values: table.Values) -> Any:
+        return self._fetch("fetchone", statement, values)
+
+    def _fetch(self, how: str, statement: str, values: table.Values) -> Any:
         cursor = self.connection.cursor(**self._cursor_options)
         try:
             self._execute(cursor, statement, values)
-            return cursor.fetchone()
+            return getattr(cursor, how)()
         finally:
             cursor.close()
 
@@ -388,10 +402,9 @@ def _bounded(driver: _Driver, watch: Watch) -> Iterator[Callable[[int], str | No
             if was_autocommit:  # it may belong to a pool
                 connection.rollback()
                 connection.autocommit = True
-    elif driver.dialect in ("mysql", "mariadb"):
-        with guards.mysql_bounds(connection, watch.patience_ms()):
-            # Whatever the connection is set to: never what is uncommitted.
-            yield lambda _: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    elif driver.dialect in mysql.NAMES:
+        with mysql.bounds(connection, watch.patience_ms()):
+            yield lambda _: mysql.LEVEL
     else:
         yield lambda _: None
 

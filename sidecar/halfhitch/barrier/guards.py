@@ -161,17 +161,6 @@ def sqlite_bounds(raw: Any, driver_connection: Any, wait_ms: int) -> Iterator[No
         _pragma(raw, f"busy_timeout = {before_ms}")
 
 
-@contextmanager
-def mysql_bounds(raw: Any, wait_ms: int) -> Iterator[None]:
-    """Wait for a row's lock for so many seconds, one at least; then put that back."""
-    before_s = _one(raw, "SELECT @@SESSION.innodb_lock_wait_timeout")
-    _run(raw, f"SET SESSION innodb_lock_wait_timeout = {max(1, int(wait_ms) // 1000)}")
-    try:
-        yield
-    finally:
-        _run(raw, f"SET SESSION innodb_lock_wait_timeout = {before_s}")
-
-
 def _pragma(raw: Any, text: str) -> int:
     return _one(raw, f"PRAGMA {text}")
 
@@ -184,13 +173,5 @@ def _one(raw: Any, statement: str) -> int:
         if row is None:
             return 0
         return int(next(iter(row.values())) if isinstance(row, dict) else row[0])
-    finally:
-        cursor.close()
-
-
-def _run(raw: Any, statement: str) -> None:
-    cursor = raw.cursor()
-    try:
-        cursor.execute(statement)
     finally:
         cursor.close()

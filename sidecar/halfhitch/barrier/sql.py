@@ -6,7 +6,7 @@ the child's own.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, TextClause, bindparam, text
@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
-from halfhitch.barrier import guards, sql_guards, table
+from halfhitch.barrier import guards, mysql, sql_guards, table
 from halfhitch.barrier.block import before_commit, fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
@@ -103,6 +103,9 @@ class Barrier:
             raise refusal(transaction_id, outcome) from error
         except Exception as error:
             self._rules.explain(error)
+            # Not every database has given up the whole: MariaDB, after a wait, only the statement.
+            with suppress(Exception):
+                _roll_back_all(session)
             raise
 
     def check(self, check: Checked) -> LocalTransactionState:
@@ -169,10 +172,17 @@ class Barrier:
 
     def purge_on(self, connection: Connection, age_s: int, batch_count: int) -> int:
         """For this package: one batch, in a transaction of its own."""
-        statement, count = table.delete_old(
-            connection.dialect.name, self._rules.table, age_s, batch_count
-        )
-        group, _ = table.key_values(connection.dialect.name, (self._rules.group, ""))
+        dialect, name = connection.dialect.name, self._rules.table
+        group, _ = table.key_values(dialect, (self._rules.group, ""))
+        if dialect in mysql.NAMES:
+            connection.exec_driver_sql(mysql.LEVEL)
+            select = _text(table.select_old_of_mysql(name, age_s, batch_count))
+            found = connection.execute(select, _named((group,))).scalars().all()
+            if not found:
+                return 0
+            statement, count = table.delete_of_mysql(name, found), 1
+        else:
+            statement, count = table.delete_old(dialect, name, age_s, batch_count)
         return connection.execute(_text(statement), _named((group,) * count)).rowcount
 
     def ask(self, question: Question) -> LocalTransactionState:
@@ -198,11 +208,11 @@ class Barrier:
                 patience_ms = watch.patience_ms()
                 with guards.sqlite_bounds(pooled, pooled.driver_connection, patience_ms):
                     return self._rules.decide(notes, question)
+            if connection.dialect.name in mysql.NAMES:
+                with mysql.bounds(pooled, watch.patience_ms()):
+                    return self._rules.decide(notes, question)
             # Never what is uncommitted, and a later statement sees what an earlier one waited for.
             connection.execution_options(isolation_level="READ COMMITTED")
-            if connection.dialect.name in ("mysql", "mariadb"):
-                with guards.mysql_bounds(pooled, watch.patience_ms()):
-                    return self._rules.decide(notes, question)
             return self._rules.decide(notes, question)
         finally:
             watch.release()
@@ -284,6 +294,8 @@ class _Notes:
         patience_ms = self._watch.patience_ms()
         if self._connection.dialect.name == "postgresql":
             self._connection.exec_driver_sql(guards.postgresql_bounds(patience_ms))
+        elif self._connection.dialect.name in mysql.NAMES:
+            self._connection.exec_driver_sql(mysql.LEVEL)
 
 
 class _SessionWork:

@@ -171,24 +171,45 @@ def insert_young_fence(dialect: str, table: str, age_ms_max: int) -> str | None:
 
 
 def delete_old(dialect: str, table: str, older_than_s: int, count_max: int) -> tuple[str, int]:
-    """One batch of a group's old rows, and how often the group is a parameter."""
+    """One batch of a group's old rows, and how often the group is a parameter. Not of MySQL's."""
     age_s = int(older_than_s)
     if dialect == "sqlite":
         before = f"datetime('now', '-{age_s} seconds')"
-    elif dialect == "postgresql":
-        before = f"CURRENT_TIMESTAMP - INTERVAL '{age_s} seconds'"
     else:
-        before = f"CURRENT_TIMESTAMP - INTERVAL {age_s} SECOND"
-    old = f"WHERE producer_group = {_marker(dialect)} AND at < {before}"
-    if dialect not in ("sqlite", "postgresql"):
-        # It refuses a LIMIT inside IN (...), and has one here, which the others lack. The order is
-        # total: a replica that repeats the statement must delete the same rows of a second.
-        order = f"ORDER BY at, transaction_id LIMIT {int(count_max)}"
-        return f"DELETE FROM {table} {old} {order}", 1  # noqa: S608
+        before = f"CURRENT_TIMESTAMP - INTERVAL '{age_s} seconds'"
     return (
         f"DELETE FROM {table} WHERE producer_group = ? AND transaction_id IN"  # noqa: S608
-        f" (SELECT transaction_id FROM {table} {old} ORDER BY at LIMIT {int(count_max)})"
+        f" (SELECT transaction_id FROM {table} WHERE producer_group = ? AND at < {before}"
+        f" ORDER BY at LIMIT {int(count_max)})"
     ), 2
+
+
+def select_old_of_mysql(table: str, older_than_s: int, count_max: int) -> str:
+    """One batch of a group's old ids, in hexadecimal. Parameter: group.
+
+    There a DELETE locks all it looks at, and waits for it, running local transactions included;
+    reading locks nothing.
+    """
+    return (
+        f"SELECT HEX(transaction_id) FROM {table} WHERE producer_group = UNHEX(?)"  # noqa: S608
+        f" AND at < CURRENT_TIMESTAMP - INTERVAL {int(older_than_s)} SECOND"
+        f" ORDER BY at LIMIT {int(count_max)}"
+    )
+
+
+def delete_of_mysql(table: str, ids: Sequence[str | bytes]) -> str:
+    """What was found. Parameter: group.
+
+    In this form each row is looked up by its key. Of a list, in IN (...), the database may think
+    that it is quicker to look at all rows.
+    """
+    digits = (one.decode() if isinstance(one, bytes) else one for one in ids)
+    first, *others = (f"SELECT X'{bytes.fromhex(one).hex()}'" for one in digits)
+    old = " UNION ALL ".join((f"{first} AS id", *others))
+    return (
+        f"DELETE row FROM ({old}) AS old STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY)"
+        " ON row.producer_group = UNHEX(?) AND row.transaction_id = old.id"
+    )
 
 
 def check_style(style: str) -> None:

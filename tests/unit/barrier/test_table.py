@@ -89,7 +89,7 @@ def test_an_unknown_paramstyle_is_refused() -> None:
 
 
 def test_no_statement_has_what_a_paramstyle_would_take_for_a_marker() -> None:
-    for dialect in ("postgresql", "sqlite", "mysql"):
+    for dialect in ("postgresql", "sqlite"):
         statement, count = table.delete_old(dialect, "b", 10, 5)
         assert statement.count("?") == count
         assert not set("%:$") & set(statement.replace("?", ""))
@@ -99,11 +99,20 @@ def test_no_statement_has_what_a_paramstyle_would_take_for_a_marker() -> None:
         assert not set("%:$") & set(fence)
 
 
-def test_mysql_deletes_with_a_limit_of_its_own() -> None:
-    statement, count = table.delete_old("mysql", "b", 10, 5)
-    assert "INTERVAL 10 SECOND ORDER BY at, transaction_id LIMIT 5" in statement
-    assert " IN (" not in statement
-    assert count == 1
+def test_mysql_looks_for_old_rows_first_and_deletes_them_by_their_key() -> None:
+    select = table.select_old_of_mysql("b", 10, 5)
+    assert "INTERVAL 10 SECOND ORDER BY at LIMIT 5" in select
+    delete = table.delete_of_mysql("b", ["61", b"C3A4"])
+    assert "(SELECT X'61' AS id UNION ALL SELECT X'c3a4') AS old STRAIGHT_JOIN b" in delete
+    assert "FORCE INDEX (PRIMARY)" in delete
+    for statement in (select, delete):
+        assert statement.count("UNHEX(?)") == statement.count("?") == 1
+        assert not set("%:$") & set(statement)
+
+
+def test_what_mysql_gave_for_an_id_is_not_believed_to_be_one() -> None:
+    with pytest.raises(ValueError, match="non-hexadecimal"):
+        table.delete_of_mysql("b", ["61') OR 1=1 --"])
 
 
 def test_an_outcome_is_found_in_rows_of_any_kind() -> None:

@@ -1,0 +1,75 @@
+"""Where the barrier's databases are, and the truth about them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from harness.databases import Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from harness.mariadb import EmbeddedMariaDb
+    from harness.postgres import EmbeddedPostgres
+
+
+@pytest.fixture
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Any]:
+    """Of a server: its port. Of SQLite: a file of the test's own."""
+
+    def address(server: str) -> Any:
+        if server == "sqlite":
+            return str(tmp_path / "shop.db")
+        fixture = {"postgresql": "postgres"}.get(server, server)
+        return request.getfixturevalue(fixture).port
+
+    return address
+
+
+@pytest.fixture
+def truths(
+    request: pytest.FixtureRequest, addresses: Callable[[str], Any]
+) -> Iterator[Callable[[str], Truth]]:
+    """The truth about a server, with empty tables."""
+    made: list[Truth] = []
+
+    def truth(server: str) -> Truth:
+        if server == "sqlite":
+            path = addresses(server)
+            found = Truth("sqlite", lambda: sqlite3.connect(path, timeout=60, isolation_level=None))
+            found.make_tables()
+            made.append(found)
+        else:
+            name = "mariadb_truth" if server == "mariadb" else "postgres_truth"
+            found = request.getfixturevalue(name)
+            found.empty_tables()
+        return found
+
+    yield truth
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def postgres_truth(postgres: EmbeddedPostgres) -> Iterator[Truth]:
+    yield from _opened(Truth("postgresql", lambda: psycopg.connect(postgres.dsn, autocommit=True)))
+
+
+@pytest.fixture(scope="module")
+def mariadb_truth(mariadb: EmbeddedMariaDb) -> Iterator[Truth]:
+    import pymysql
+
+    yield from _opened(
+        Truth("mariadb", lambda: pymysql.connect(**mariadb.arguments(autocommit=True)))
+    )
+
+
+def _opened(truth: Truth) -> Iterator[Truth]:
+    truth.make_tables()
+    yield truth
+    truth.close()
