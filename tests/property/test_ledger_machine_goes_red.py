@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from halfhitch.core import early, late, ledger, step, watermarks
+from halfhitch.core import decisions, early, late, ledger, step, watermarks
 from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.early import EarlyDecisions
@@ -206,8 +206,8 @@ def late_halves_are_not_marked(patch: Patch) -> None:
 def the_last_copy_wins(patch: Patch) -> None:
     original = Transaction.take
 
-    def take(self, index, half_offset, size_bytes, *, supersedes=False):
-        original(self, index, half_offset, size_bytes, supersedes=True)
+    def take(self, index, half_offset, size_bytes, *, supersedes=False, digest=0):
+        return original(self, index, half_offset, size_bytes, supersedes=True, digest=digest)
 
     patch.setattr(Transaction, "take", take)
 
@@ -247,8 +247,7 @@ def early_decisions_are_dropped_at_once(patch: Patch) -> None:
 
 def early_decisions_run_out_by_the_reading_clock(patch: Patch) -> None:
     """Live it is forgotten, on replay it wins: what was answered in between turns around."""
-    patch.setattr(early, "is_meant_for", lambda *_: True)
-    patch.setattr(ledger, "is_meant_for", lambda *_: True)
+    patch.setattr(decisions, "is_meant_for", lambda *_: True)
 
 
 def early_decisions_are_forgotten_too_soon(patch: Patch) -> None:
@@ -282,8 +281,8 @@ def early_losers_are_forgotten(patch: Patch) -> None:
 def uncovered_copies_of_the_past_are_not_recorded(patch: Patch) -> None:
     original = LateMarks.copy
 
-    def copy(self, identity, ending, index, half_offset, memory_op_offset):
-        return original(self, identity, ending, 0, half_offset, memory_op_offset)
+    def copy(self, identity, ending, index, half_offset, memory_op_offset, digests=()):
+        return original(self, identity, ending, 0, half_offset, memory_op_offset, digests)
 
     patch.setattr(late.LateMarks, "copy", copy)
 
@@ -339,8 +338,8 @@ def copies_do_not_supersede(patch: Patch) -> None:
     """The older half stays the one that is needed, though it is marked."""
     original = Transaction.take
 
-    def take(self, index, half_offset, size_bytes, *, supersedes=False):
-        original(self, index, half_offset, size_bytes)
+    def take(self, index, half_offset, size_bytes, *, supersedes=False, digest=0):
+        return original(self, index, half_offset, size_bytes, digest=digest)
 
     patch.setattr(Transaction, "take", take)
     patch.setattr(Transaction, "lift", lambda self: None)
@@ -386,9 +385,10 @@ def given_up_before_the_last_check(patch: Patch) -> None:
     original = Checks._wake
 
     def wake(self, transaction, now_ms):
-        if transaction.check_count:
-            transaction.check_count += 1
+        rules = self.rules
+        self.rules = replace(rules, count_max=rules.count_max - 1)
         original(self, transaction, now_ms)
+        self.rules = rules
 
     patch.setattr(Checks, "_wake", wake)
 
@@ -427,13 +427,7 @@ def whoever_gives_up_wins_over_a_decision(patch: Patch) -> None:
 
 
 def decided_ones_are_checked(patch: Patch) -> None:
-    def is_ready(self, transaction):
-        if transaction.state is State.READY:
-            transaction.state = State.PENDING
-        return transaction.state is State.PENDING
-
-    patch.setattr(Checks, "decided", lambda self, transaction: None)
-    patch.setattr(Checks, "_is_ready", is_ready)
+    patch.setattr(Checks, "decided", lambda self, transaction, answer=None: None)
 
 
 def incomplete_ones_are_parked_at_once(patch: Patch) -> None:
@@ -452,14 +446,17 @@ MUTATIONS = [
     if callable(value) and getattr(value, "__annotations__", {}).get("patch") == "Patch"
 ]
 _FIRST_OF_CHECKS = MUTATIONS.index(a_number_counts_when_it_is_written)
-#: Five things have to come together for each of these: in so few examples the machine meets them or
-#: does not, as its draws fall. Each is found by the scenario that was written for it.
+#: Several things have to come together for each of these: in so few examples the machine meets them
+#: or does not, as its draws fall. Each is found by the scenario that was written for it.
 RARE = {
     op_watermark_passes_decisions_whose_mark_was_not_read_back: (
         "early_decision_holds_the_op_watermark"
     ),
     late_copies_do_not_hold_the_op_watermark: "late_copy_behind_a_backlog",
     aborted_step_is_taken_for_confirmed: "aborted_step_keeps_older_marks",
+    conflicts_against_a_loser_stand: "replay_begins_behind_the_winner",
+    a_replay_takes_the_number_for_delivered: "check_replay_before_delivery",
+    given_up_before_the_last_check: "check_exhausted",
 }
 
 

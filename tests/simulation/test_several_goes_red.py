@@ -206,7 +206,7 @@ def logs_are_read_before_fencing(patch: Patch) -> None:
         finally:
             del self._writer.fence
         fence()
-        self._stored = self._reader.committed_positions()
+        self._stored = (*self._reader.committed_positions(), self._reader.stamp)
 
     patch.setattr(PartitionOwner, "take_over", take_over)
 
@@ -280,6 +280,11 @@ def unknown_is_taken_for_done(patch: Patch) -> None:
     patch.setattr(SeveralWriter, "_unknown", unknown)
 
 
+def unknown_is_taken_for_done_and_only_watermarks_are_compared(patch: Patch) -> None:
+    unknown_is_taken_for_done(patch)
+    only_watermarks_are_compared(patch)
+
+
 def an_aborted_step_is_not_given_again(patch: Patch) -> None:
     """The consumer does not go back, and neither does the ledger."""
     patch.setattr(Ledger, "abort", Ledger.confirm)
@@ -344,7 +349,7 @@ MORE_RED = {
     all_partitions_share_one_producer: ("I11",),
     neither_generation_nor_fencing: ("I7", "I1"),
     logs_are_read_before_fencing_with_one_fence: ("I7", "I1", "I8"),
-    unknown_is_taken_for_done: ("I8", "I3"),
+    unknown_is_taken_for_done_and_only_watermarks_are_compared: ("I8", "I3"),
     an_aborted_step_is_not_given_again: ("I8",),
     op_position_instead_of_watermark: ("I8",),
     half_log_is_read_uncommitted: ("I3",),
@@ -358,6 +363,7 @@ HELD_TWICE = [
     stored_watermarks_are_not_compared,  # nobody who is not the owner can write
     only_watermarks_are_compared,
     unknown_is_taken_for_failed,  # the stamp beside the watermarks tells
+    unknown_is_taken_for_done,  # the same: its own stamp is not there
     what_was_heard_while_it_was_made_is_forgotten,  # all lines are heard
     suppressed_lines_are_not_heard,  # a producer is made in silence
     who_is_left_behind_may_go_on,  # its thread ends with the turn in which it hangs
