@@ -11,7 +11,7 @@ RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1]
 STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test mutations simulate faults soak check format conformance bench bench-before bench-rocketmq \
+.PHONY: help setup servers demo test mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-compiled compiled test-compiled native lock clean
 
 help: ## what there is
@@ -54,6 +54,9 @@ faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (
 
 soak: $(STAMP) ## N transactions (a million) under one fault after the other, judged; docs/reliability.md anew
 	$(BIN)/python tests/faults --soak $(or $(N),1000000) --seed $(or $(SEED),1)
+
+crash-matrix: $(STAMP) ## programs struck at every step, on three databases (hours; SHARE=24 steps of each class, SEED=)
+	$(BIN)/python tests/faults --crashes $(or $(SHARE),0) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

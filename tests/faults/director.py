@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faults import outages, soak
+from faults import crashes, outages, soak
 from faults.kit.judging import HOLD_MS_MAX, judge
 from faults.kit.scenarios import SCENARIOS, Scenario, mix
 from faults.kit.stage import SESSION_TIMEOUT_MS, Stage
@@ -172,6 +172,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, default=REPORT)
     parser.add_argument("--report-only", action="store_true", help="from the record as it is")
     parser.add_argument("--soak", type=int, help="so many transactions in one run, and no scenario")
+    parser.add_argument(
+        "--crashes", type=int, help="the crash matrix: so many steps of each class, 0 for all"
+    )
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     arguments = parser.parse_args(given)
     if arguments.list:
@@ -179,12 +182,23 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     if arguments.report_only:
         red_count = 0
+    elif arguments.crashes is not None:
+        red_count = _crash(arguments.crashes, arguments.seed)
     elif arguments.soak:
         red_count = _soak(arguments.soak, arguments.seed)
     else:
         red_count = _run_all(chosen(arguments), arguments.seed)
-    write_report(arguments.report, recorded(), LIMITS_S, outages.recorded(), soak.recorded())
+    others = outages.recorded(), soak.recorded(), crashes.recorded()
+    write_report(arguments.report, recorded(), LIMITS_S, *others)
     return 1 if red_count else 0
+
+
+def _crash(share: int, seed: int) -> int:
+    with unwind_on_sigterm():
+        result = crashes.run(seed, share or None)
+    crashes.keep(result)
+    print(result, flush=True)
+    return int(result.verdict == "red")
 
 
 def _soak(count: int, seed: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from faults.crash_report import crash_lines
 from faults.findings import finding_lines
 from faults.kit.scenarios import COLUMNS, CRASH, MIX, NOT_RUN, ROWS, SCENARIOS, STOP
 from faults.losses import loss_lines
@@ -127,11 +128,18 @@ def write_report(
     limits_s: dict[str, float],
     outages: list[Outage],
     soaks: Sequence[Run],
+    crashes: Sequence[Run],
 ) -> None:
     """The whole page."""
     done = [run for run in runs if run["verdict"] != "not run"]
     parts = [INTRO, *_figures(done, limits_s), *_outages(outages), *soak_lines(soaks)]
-    parts += [*loss_lines(), *_promises(done), *_components(done, runs), *finding_lines()]
+    parts += [
+        *crash_lines(crashes),
+        *loss_lines(),
+        *_promises(done),
+        *_components(done, runs),
+        *finding_lines(),
+    ]
     parts += [*_reds(done), *_scenarios(runs)]
     path.write_text("\n".join(parts).rstrip() + "\n")
 

@@ -1,0 +1,1 @@
+"""The crash matrix: programs of the documents, struck at every step of their lives."""
