@@ -67,9 +67,9 @@ def _cells(run: dict[str, Any]) -> list[str]:
     lines = [
         (
             f"Lives of the last run, by program and by what was done to it; {run['whole']:,} ended"
-            f" with row and messages, {run['empty']:,} with neither. In {run['beyond']:,} a second"
-            " attempt had sent one message more under the id of a first one that had committed: it"
-            f" is part of that transaction, as docs/barrier.md says. {_FORK}"
+            f" with row and messages, {run['empty']:,} with neither. In {run['beyond']:,} another"
+            " attempt under the same id had sent one message more, which appeared with the rest, as"
+            f" docs/barrier.md says. {_FORK}"
         ),
         "",
         f"| done | {' | '.join(run['cells'])} |",

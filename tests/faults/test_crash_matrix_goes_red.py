@@ -123,10 +123,10 @@ def test_an_order_that_nobody_tried_is_wrong_whatever_it_has() -> None:
     assert judge([], {"a": 1}, _messages("a", 0)).wrong == {"a": [INVENTED]}
 
 
-def test_a_second_attempt_that_sent_more_may_show_more_and_never_less() -> None:
-    more = judge(["a"], {"a": 2}, _messages("a", 0, 1, 2), sent_more={"a"})
+def test_attempts_that_sent_other_messages_may_show_more_and_never_less() -> None:
+    more = judge(["a"], {"a": 2}, _messages("a", 0, 1, 2), sent_others={"a"})
     assert (more.wrong, more.beyond_count) == ({}, 1)
-    less = judge(["a"], {"a": 2}, _messages("a", 0, 2), sent_more={"a"})
+    less = judge(["a"], {"a": 2}, _messages("a", 0, 2), sent_others={"a"})
     assert less.wrong == {"a": [TORN]}
 
 

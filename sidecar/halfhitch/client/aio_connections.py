@@ -160,6 +160,11 @@ class ConnectionPool:
                 if failure.stale:
                     self._drop_idle()  # a restart closes them all: do not try them one by one
                 raise
+            except BaseException:
+                # An exit comes out of any line of it, and `close` would wait for a connection that
+                # nobody has.
+                connection.abort()
+                raise
             if connection.is_open and not self._closed:
                 self._idle.append(connection)
             else:

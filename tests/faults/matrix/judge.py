@@ -35,7 +35,7 @@ class Verdict:
     wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     whole_count: int = 0
     empty_count: int = 0
-    #: Orders that have all their messages and one more, of a second attempt that sent more.
+    #: Orders that have all their messages and one more, of another attempt under their id.
     beyond_count: int = 0
 
 
@@ -44,12 +44,12 @@ def judge(
     rows: Mapping[str, int],
     visible: Iterable[Message],
     *,
-    sent_more: Collection[str] = (),
+    sent_others: Collection[str] = (),
 ) -> Verdict:
     """`order_ids`: all that were tried; a row or message of another one is wrong as well.
 
-    `sent_more`: those whose second attempt sent more messages under the same id. A message beyond
-    the first attempt's is part of the same transaction, as docs/barrier.md says: it may be there.
+    `sent_others`: those whose attempts sent different numbers of messages under one id. They are
+    one transaction, as docs/barrier.md says: what the other attempt sent may be there, too.
     """
     verdict = Verdict()
     found: dict[str, Counter[int]] = defaultdict(Counter)
@@ -59,7 +59,7 @@ def judge(
             verdict.wrong[message.transaction_id].append(OTHER)
     for order_id in sorted({*order_ids, *rows, *found}):
         count, indexes = rows.get(order_id), found.get(order_id, Counter())
-        if count is not None and order_id in sent_more and set(indexes) > set(range(count)):
+        if count is not None and order_id in sent_others and set(indexes) > set(range(count)):
             verdict.beyond_count += 1
             count = len(indexes)
         wrong = _of_one(count, indexes)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 PROGRAM = "<program>"
-WITH = " with"
+#: Behind the place of a line that begins a block.
+BARE = " (block)"
 
 _HOME = Path(halfhitch.__file__).parent
 _CLIENT = ("sync", "aio", "conversation", "sync_connections", "aio_connections")
@@ -54,11 +55,12 @@ class Step(NamedTuple):
 
     @property
     def may_raise(self) -> bool:
-        """Python looks for signals between instructions, but not between a block and its end.
+        """Python looks for signals behind calls, not between a block and its beginning or end.
 
-        A line that begins a `with` is reached a second time there.
+        A line that begins a `with` is reached a second time there; one that begins a `try` does
+        nothing, and is outside of everything.
         """
-        return not self.place.endswith(WITH)
+        return not self.place.endswith(BARE)
 
 
 class Steps:
@@ -97,7 +99,7 @@ class Steps:
                 self.has_begun |= frame.f_lineno >= self._first_line
             if self.has_begun:
                 text = linecache.getline(name, frame.f_lineno).strip()
-                mark = WITH if text.startswith(("with ", "async with ")) else ""
+                mark = BARE if text.startswith(("with ", "async with ", "try:")) else ""
                 self._step(f"{_OURS.get(name, name)}:{frame.f_lineno}{mark}")
         return self._lines
 

@@ -266,8 +266,8 @@ class Site:
         if jobs is not None:
             rows = {order_id: n for order_id, n in rows.items() if order_id in tried}
             visible = [message for message in visible if message.transaction_id in tried]
-        more = {job.order_id for job in judged if job.retry == programs.MORE}
-        return judge(tried, rows, visible, sent_more=more)
+        others = {job.order_id for job in judged if job.retry in (programs.FEWER, programs.MORE)}
+        return judge(tried, rows, visible, sent_others=others)
 
 
 def by_lane(jobs: Sequence[tuple[int, Job]]) -> dict[int, list[Job]]:

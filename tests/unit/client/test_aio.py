@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from halfhitch.client import AsyncTransactionProducer, DecisionUnknown, Message
+from halfhitch.client.aio_connections import Connection
 from halfhitch.client.calls import Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionMisused
 from harness.scripted_http import CUT_AFTER, HANG, Answer, Bytes, ScriptedServer
@@ -47,6 +48,25 @@ async def test_a_cancelled_call_takes_its_connection_with_it():
                 await task
             assert (await producer.commit("h")).state == "committed"
             assert [request.connection for request in server.requests] == [1, 2]
+
+
+async def test_an_exit_behind_the_answer_leaves_no_connection_that_close_waits_for(monkeypatch):
+    class Exit(BaseException):
+        """As SystemExit out of a signal's handler, which asyncio would take for its own."""
+
+    exchange = Connection.exchange
+
+    async def exit_behind(self, *given):
+        await exchange(self, *given)
+        raise Exit
+
+    with ScriptedServer(COMMITTED) as server:
+        producer = AsyncTransactionProducer("orders", server.address)
+        monkeypatch.setattr(Connection, "exchange", exit_behind)
+        with pytest.raises(Exit):
+            await producer.commit("h")
+        async with asyncio.timeout(20):
+            await producer.close()
 
 
 async def test_a_cancelled_call_gives_its_place_back():
