@@ -17,11 +17,11 @@ from halfhitch.barrier import (
     TransactionRecordedTwice,
 )
 from halfhitch.client import LocalTransactionState
-from halfhitch.errors import InvalidRequest
+from halfhitch.errors import ConfigurationError, InvalidRequest
 from harness.barriers import ENOUGH_S, GROUP, asked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 COMMIT = LocalTransactionState.COMMIT
@@ -74,12 +74,18 @@ class Transaction:
     def __init__(self, transaction_id: str) -> None:
         self.id = transaction_id
         self.ends: list[str] = []
+        #: Why it cannot be committed.
+        self.doomed: Exception | None = None
+        self.on_commit: Callable[[], None] = lambda: None
 
     async def commit(self) -> None:
+        self.on_commit()
         self.ends.append("commit")
 
     def assert_can_commit(self) -> None:
         assert self.ends == []
+        if self.doomed is not None:
+            raise self.doomed
 
     async def drop(self, error: BaseException) -> None:
         self.ends.append("rollback")
@@ -277,3 +283,39 @@ async def test_a_repeated_block_leaves_the_messages_of_the_first_to_the_check_ba
         await run_block(barrier, producer, is_retry=True)
     assert producer.ends == []
     assert await orders(engine) == set()
+
+
+async def test_rows_are_not_committed_when_a_message_could_not_be_sent(
+    engine: AsyncEngine, barrier: AsyncBarrier
+) -> None:
+    producer = Producer()
+
+    def doom(_: Any) -> None:
+        producer.made[0].doomed = OSError("a message was not sent")
+
+    with pytest.raises(OSError, match="not sent"):
+        await run_block(barrier, producer, doom)
+    assert producer.ends == ["rollback"]
+    assert await orders(engine) == set()
+
+
+async def test_no_connection_is_held_while_the_sidecar_is_told_to_commit(
+    engine: AsyncEngine, barrier: AsyncBarrier
+) -> None:
+    producer = Producer()
+    pool: Any = engine.sync_engine.pool
+    held: list[int] = []
+
+    def look(_: Any) -> None:
+        producer.made[0].on_commit = lambda: held.append(pool.checkedout())
+
+    await run_block(barrier, producer, look)
+    assert held == [0]
+
+
+async def test_a_producer_of_another_group_is_refused(barrier: AsyncBarrier) -> None:
+    producer: Any = Producer()
+    producer.group = "another"
+    with pytest.raises(ConfigurationError, match="belongs to group 'another'"):
+        await run_block(barrier, producer)
+    assert producer.made == []
