@@ -35,7 +35,10 @@ export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 # A machine just made has no lists, or old ones.
 # shellcheck disable=SC2086
-if ! { apt-get update && apt-get install --yes --no-install-recommends $missing; } >"$log" 2>&1; then
+if ! {
+    apt-get update || true # one list of many that fails need not be the one
+    apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
+} >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     rm -f "$log"
     echo "apt-get could not install$missing, which the tests of the barrier's databases need. Is" \

@@ -129,6 +129,7 @@ def test_a_check_waits_for_the_end_of_a_running_one(
     assert truth.orders() == ({"a"} if ends == "commit" else set())
 
 
+@DEFAULT
 def test_a_rollback_leaves_nothing(shop: Shop, truth: Truth) -> None:
     with shop.begin() as local:
         local.order("a")
@@ -138,6 +139,7 @@ def test_a_rollback_leaves_nothing(shop: Shop, truth: Truth) -> None:
     assert shop.check("a") is ROLLBACK
 
 
+@DEFAULT
 def test_two_checks_at_once_agree(shop: Shop, truth: Truth) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = {name: [pool.submit(shop.check, name) for _ in range(4)] for name in "ab"}

@@ -133,7 +133,16 @@ def test_rows_may_be_what_the_program_wants(
     assert barrier.purge() == 2
 
 
-def test_the_database_itself_ends_a_checks_wait(truth: Truth, mariadb: EmbeddedMariaDb) -> None:
+_ROW = f"""INSERT INTO halfhitch_barrier (producer_group, transaction_id, outcome)
+    VALUES ('{GROUP}', 'a', 'committed')"""
+
+
+@pytest.mark.parametrize(
+    "hold", [_ROW, "LOCK TABLES halfhitch_barrier WRITE"], ids=["row", "table"]
+)
+def test_the_database_itself_ends_a_checks_wait(
+    truth: Truth, mariadb: EmbeddedMariaDb, hold: str
+) -> None:
     """The pool keeps the connection: nobody had to cut it off."""
     way = next(way for way in WAYS if (way.server, way.style) == ("mariadb", "sqlalchemy"))
     shop: Any = open_shop(way, mariadb.port, pool_size=1, max_overflow=0)
@@ -145,10 +154,7 @@ def test_the_database_itself_ends_a_checks_wait(truth: Truth, mariadb: EmbeddedM
     before = connection_id()
     with truth.connect() as other:
         other.begin()
-        other.cursor().execute(
-            "INSERT INTO halfhitch_barrier (producer_group, transaction_id, outcome)"
-            f" VALUES ('{GROUP}', 'a', 'committed')"
-        )
+        other.cursor().execute(hold)
         assert shop.check("a", wait_s=5.0) is UNKNOWN
         assert connection_id() == before
         other.rollback()
