@@ -17,6 +17,8 @@ from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
 from halfhitch.service.bounds import IntakeLimits
 from halfhitch.service.owner import OwnerLimits
+from halfhitch.wire.digest import digest_of
+from halfhitch.wire.half import digest_in
 from halfhitch.wire.remoting import codes
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_working
 from harness.kafka import fresh_name
@@ -117,6 +119,10 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_nothing_else_is(
     headers = dict(records[0].headers)
     assert headers["UNIQ_KEY"].startswith(site.orders.encode())
     assert (headers["PGROUP"], headers["KEYS"]) == (GROUP.encode(), records[0].key)
+    for record in records:  # by this `halfhitch verify` tells whether a message was changed
+        said = digest_in(record.headers[-1][1] or b"")
+        users = record.headers[:-3]
+        assert said == digest_of(site.orders, None, record.key, record.value, users) != 0
 
 
 async def test_a_group_that_ends_nothing_is_told_to_wait_and_another_one_is_served(

@@ -65,7 +65,7 @@ async def worked(site: Site) -> Site:
     """A system that has worked, and is stopped now."""
     async with site.engine() as engine:
         await work(site, engine)
-    await site.until_faultless()
+        await site.until_faultless()  # an owner that has not read it yet is idle, too
     return site
 
 
