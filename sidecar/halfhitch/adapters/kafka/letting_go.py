@@ -10,6 +10,10 @@ So its messages are purged, also those under way, and waited for: once each has 
 answer is taken any more. `purge` alone does not wait: its `blocking` does the opposite in
 confluent_kafka, and where it waits it keeps the interpreter lock. Reports that nobody fetches are
 also never freed, nor is what they refer to.
+
+Whoever lets go has ended the Kafka transaction, asked for its commit, or met a fatal error. One
+that has just begun asks for its first partition, and if the producer is destroyed in that very
+moment, librdkafka ends the process (`txn_req_cnt > 0`).
 """
 
 import logging
