@@ -29,6 +29,7 @@ _PARKED = {
     "checks_exhausted": "As many checks as allowed reached a producer, and none brought a decision",
     "too_old": "Nobody decided it before it reached the age limit",
     "incomplete": "It was committed, but some of its messages never arrived",
+    "late": "It was added when its transaction had been given up, and not put back with the others",
 }
 _ON_RESUME = {
     "commit": "a commit is on record for it and is carried out at once",

@@ -62,6 +62,18 @@ FINDINGS: tuple[Finding, ...] = (
         runs="red in 1 of 1 (10 lost)",
     ),
     Finding(
+        "A message that was added and acknowledged after its transaction was given up, through an "
+        "instance that did not own it, got a mark and was not parked with the others.",
+        tests=(
+            *_in(
+                "unit/core/test_late_messages.py",
+                "what_is_added_after_the_giving_up_is_parked_once",
+                "a_replay_parks_it_if_nobody_has",
+            ),
+        ),
+        mutations=("what_is_added_to_a_given_up_one_is_dropped",),
+    ),
+    Finding(
         "Neither `verify` nor the checker of these runs saw acknowledged messages that a commit "
         "had left out: both counted against the owner's own mark.",
         tests=(

@@ -99,6 +99,19 @@ class History:
                 return mark.ending
         return max((decision.covered_count for decision in self.commits), default=0)
 
+    @property
+    def parked_indexes(self) -> list[int]:
+        """Messages that are kept, in the order in which they got there.
+
+        A mark parks what it names: the first one, of what is given up each that names another one.
+        """
+        result: list[int] = []
+        for mark in self.ends:
+            if mark.ending == GIVEN_UP or (mark.ending == PARKED and not result):
+                named = {h.index for h in self.halves if h.half_offset in mark.half_offsets}
+                result += sorted(named.difference(result))
+        return result
+
     def may_end_with(self, mark: DoneRead) -> bool:
         """Whether a commit before the mark covers so many; one for all covers what is there."""
         before = [d for d in self.commits if d.op_offset < mark.op_offset]
@@ -224,12 +237,10 @@ class Judge:
                 assert not isinstance(half, Garbage)
                 parked.setdefault(half.identity, []).append((half.index, record.value or b""))
         for history in self.histories.values():
-            expected = []
-            if history.ends and history.ends[0].ending in (PARKED, GIVEN_UP):
-                named = history.ends[0].half_offsets
-                indexes = sorted({h.index for h in history.halves if h.half_offset in named})
-                firsts = history.firsts
-                expected = [(i, history.payloads[firsts[i].half_offset]) for i in indexes]
+            firsts = history.firsts
+            expected = [
+                (i, history.payloads[firsts[i].half_offset]) for i in history.parked_indexes
+            ]
             found = parked.get(history.identity, [])
             assert found == expected, f"parked: {found}, expected {expected}: {history}"
 
@@ -338,7 +349,7 @@ class Judge:
         newest_ms = max(r.stored_at_ms for offset, r in records if offset >= last.op_offset)
         end = self.world.op_log.end if before is None else before
         others = sum(
-            1
+            max(1, len(history.parked_indexes))
             for history in self.histories.values()
             for mark in history.ends
             if last.op_offset <= mark.op_offset < end and mark.identity != identity

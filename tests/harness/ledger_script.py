@@ -116,6 +116,7 @@ class LedgerScript:
         indexes: tuple[int, ...] = (0,),
         born: Resolution | None = None,
         immunity_ms: int = -1,
+        first_digest: int = 0,
     ) -> HalfOffset:
         """A parked transaction is put back: a note in the op log, then its halves.
 
@@ -137,6 +138,7 @@ class LedgerScript:
                 fence=fence,
                 born=born,
                 born_count=0 if born is None else len(indexes),
+                digest=first_digest and first_digest + index,
             )
             self._read_half(event)
         return first

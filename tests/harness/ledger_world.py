@@ -119,7 +119,10 @@ class LedgerWorld:
     # -- what clients, other instances and strangers append -------------------------------------
 
     def prepare(self, identity: Identity, index: int = 0, payload: bytes = b"") -> int:
-        record = HalfRecord(identity[1], identity[0], index, self.now_ms, "i-1", TARGET)
+        # The same message each time, as far as the ledger can see.
+        record = HalfRecord(
+            identity[1], identity[0], index, self.now_ms, "i-1", TARGET, digest=index + 1
+        )
         return self.append_half(payload, half_wire.system_headers(record))
 
     def decide(

@@ -97,6 +97,7 @@ class World:
         half = HalfRead(
             HalfOffset(len(self._half_log)), self._stored_at(), self._identity(name), index, 100,
             immunity_ms=immunity_ms,
+            digest=index + 1,  # the same message each time
         )  # fmt: skip
         self._half_log.append(half)
         if name not in self._lives:
@@ -207,6 +208,7 @@ class World:
                 mark.identity,
                 mark.ending,
                 tuple(mark.half_offsets),
+                mark.digests,
             )
             for mark in step.all_done
         ]
@@ -230,10 +232,13 @@ class World:
         if transaction.ending > 0:
             self._visible.append(name)
             return
-        self._parked.append(name)
         is_decided = transaction.resolution is not Resolution.PARK
         decision = transaction.resolution if is_decided else None
         kept = [half for o in halves if (half := self._half_log[o]) is not None]
+        if transaction.resolution is None and name in self._parkings:
+            self._parkings[name].halves += kept  # it came late, and belongs to what is parked
+            return
+        self._parked.append(name)
         if kept:
             self._parkings[name] = Parking(kept, decision, transaction.resumed_count)
 
@@ -269,7 +274,7 @@ class World:
     def _outgoing(step: Step) -> list[tuple[Transaction, list[HalfOffset]]]:
         """The transactions that the step delivers, or parks, with their halves."""
         going = (Resolution.COMMIT, Resolution.PARK)
-        transactions = [t for t in step.transactions if t.resolution in going]
+        transactions = [t for t in step.transactions if t.resolution in going or t.parked]
         return list(zip(transactions, step.forwards, strict=True))
 
     # -- what is printed ------------------------------------------------------------------------
@@ -299,6 +304,10 @@ class World:
         twice = sorted({name for name in delivered if delivered.count(name) > 1})
         if twice:
             raise ScenarioError(f"delivered twice: {' '.join(twice)}")
+        for name, parking in self._parkings.items():
+            indexes = [half.index for half in parking.halves]
+            if len(set(indexes)) < len(indexes):
+                raise ScenarioError(f"parked twice: {name}, {indexes}")
         done = {
             half_offset
             for events in self._op_log

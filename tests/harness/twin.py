@@ -191,6 +191,7 @@ class Twin:
         headers: KafkaHeaders | None = None,
         target_partition: int | None = None,
         partition: int = 0,
+        digest: int = 0,
     ) -> int:
         """A half message, as a prepare stores it; gives its half offset."""
         record = HalfRecord(
@@ -201,6 +202,7 @@ class Twin:
             INSTANCE,
             topic,
             target_partition,
+            digest=digest,
         )
         return self.kafka.append(
             self.kafka.half_topic, partition, key, value, system_headers(record) + (headers or [])

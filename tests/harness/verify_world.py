@@ -251,10 +251,18 @@ class World:
             elif life.resolution is Resolution.PARK:
                 yield self.park(life, index, half_offset)
 
-    def park(self, life: Life, index: int, half_offset: int, *, together_count: int = 0) -> Stored:
+    def park(
+        self,
+        life: Life,
+        index: int,
+        half_offset: int,
+        *,
+        together_count: int = 0,
+        reason: str | None = None,
+    ) -> Stored:
         """One message to the parked topic; `together_count`: it was committed with so many."""
         _, key, value, _ = life.messages[index]
-        reason = UNDELIVERABLE if together_count else CHECKS_EXHAUSTED
+        reason = reason or (UNDELIVERABLE if together_count else CHECKS_EXHAUSTED)
         where = life.partition, half_offset
         why = Parked(reason, "nobody", *where, covered_count=together_count)
         headers = parked_headers(self.half_headers(life, index), why)

@@ -349,7 +349,7 @@ class CheckBackMachine(LedgerMachine):
         self.world.report(place, is_counted=is_counted, is_lost=outcome == "lost")
 
     @precondition(lambda self: self.is_idle)
-    @rule(name=NAMES, ends=st.sampled_from(["given up", "decided", "open"]))
+    @rule(name=NAMES, ends=st.sampled_from(["given up", "added to", "decided", "open"]))
     def check_until_the_end(self, name: int, ends: str) -> None:
         """One that nobody decides, through all its checks; what is left to chance is chance."""
         self.prepare(name, 2, 0, 1)
@@ -360,9 +360,11 @@ class CheckBackMachine(LedgerMachine):
             Judge(self.world).check_all()
             if ends == "decided":
                 self.decide(name, Resolution.COMMIT, 2, 1, PRODUCER)
-        if ends == "given up":
+        if ends in ("given up", "added to"):
             self.turn_with_checks(1_000, 100, 70_000)
             self.turn_with_checks(1_000, 100, 0)
+        if ends == "added to":  # through an instance that does not know that it is given up
+            self.prepare(name, 1, 2, 2)
 
     @precondition(lambda self: self.world.step is not None and not self.world.step_is_appended)
     @rule()

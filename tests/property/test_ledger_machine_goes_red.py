@@ -402,10 +402,23 @@ def what_is_given_up_is_dropped(patch: Patch) -> None:
         for transaction in result.transactions:
             if transaction.resolution is Resolution.PARK:
                 result.forwards[place] = []
-            place += transaction.resolution in (Resolution.PARK, Resolution.COMMIT)
+            place += transaction.parked or transaction.resolution in (
+                Resolution.PARK,
+                Resolution.COMMIT,
+            )
         return result
 
     patch.setattr(ledger, "assemble", assemble)
+
+
+def what_is_added_to_a_given_up_one_is_dropped(patch: Patch) -> None:
+    patch.setattr(LateMarks, "park", lambda self, mark, index, digest, resumed_count: True)
+
+
+def what_is_added_to_a_given_up_one_is_parked_again_by_a_replay(patch: Patch) -> None:
+    """The mark of the others is read after the halves, and says that they were parked."""
+    patch.setattr(late, "_is_settled", lambda half, index, event: half.state is State.FINISHED)
+    patch.setattr(Finished, "was_parked", lambda self, identity, index: False)
 
 
 def what_comes_after_the_giving_up_is_a_conflict(patch: Patch) -> None:

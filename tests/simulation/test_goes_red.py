@@ -18,6 +18,7 @@ from halfhitch.core.age_limit import AgeLimit
 from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.finished import Finished
+from halfhitch.core.late import LateMarks
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.model import DecisionRead, Resolution
 from halfhitch.core.notes import LateNotes
@@ -404,6 +405,21 @@ def other_messages_of_an_id_collapse_into_the_first(patch: Patch) -> None:
     patch.setattr(Conflicts, "reused", lambda self, identity, half_offset: None)
 
 
+def what_is_added_to_a_given_up_one_is_dropped(patch: Patch) -> None:
+    """A mark and nothing more, as for a copy; an instance that does not own it has taken it."""
+    patch.setattr(LateMarks, "park", lambda self, mark, index, digest, resumed_count: True)
+
+
+def what_is_added_to_a_given_up_one_is_parked_with_each_try(patch: Patch) -> None:
+    original = LateMarks.park
+
+    def park(self, mark, index, digest, resumed_count):
+        self._parked.clear()
+        return original(self, mark, index, digest, resumed_count)
+
+    patch.setattr(LateMarks, "park", park)
+
+
 def a_giving_up_that_is_lost_is_not_repeated(patch: Patch) -> None:
     patch.setattr(Checks, "postpone", lambda self, transaction: None)
 
@@ -416,6 +432,7 @@ RULES = [
     what_can_be_read_is_taken_for_what_exists,
     an_answer_covers_what_its_question_knew,
     other_messages_of_an_id_collapse_into_the_first,
+    what_is_added_to_a_given_up_one_is_dropped,
 ]
 OTHERS = [
     value

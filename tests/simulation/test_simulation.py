@@ -60,6 +60,8 @@ MUST_HAPPEN = {
     "hastened": 50,
     "jumped producers": 1_000,
     "late decisions beside the parked": 100,
+    "late messages parked": 100,
+    "late messages that joined the next life": 1,
     "lies of Redis": 20,
     "lost checks": 500,
     "lost decisions": 100,

@@ -143,11 +143,30 @@ class Accounts(Answers):
 
     def _late_half(self, event: HalfRead, ending: int) -> None:
         half_offset, memory = event.half_offset, self._finished.first_op_offset
-        identity, digests = event.identity, self._digests(event.identity)
-        mark = self._late.copy(identity, ending, event.index, half_offset, memory, digests)
-        if not mark.says(event.index, event.digest):
+        identity, index, digests = event.identity, event.index, self._digests(event.identity)
+        mark = self._late.copy(identity, ending, index, half_offset, memory, digests)
+        says_the_same = mark.says(index, event.digest)
+        if ending == GIVEN_UP and index and not self._was_parked(identity, index):
+            mark.stored_at_ms, mark.size_bytes = event.stored_at_ms, event.size_bytes
+            says_the_same = self._late.park(mark, index, event.digest, event.resumed_count)
+        if not says_the_same:
             self._conflicts.reused(identity, half_offset)
         self._marks.half_read(half_offset, mark)
+
+    def _was_parked(self, identity: Identity, index: int) -> bool:
+        """Whether this message of a transaction that was given up was parked with the others."""
+        transaction = self._by_identity.get(identity)
+        if transaction is not None:
+            return not transaction.digest or index in (transaction.further or ())
+        return self._finished.was_parked(identity, index)
+
+    def _late_message(
+        self, transaction: Transaction, mark: Transaction, index: int, resumed_count: int
+    ) -> None:
+        """A half of one that was given up before this message of it was read: park it as well."""
+        mark.stored_at_ms = transaction.stored_at_ms
+        mark.size_bytes = transaction.size_bytes // transaction.message_count
+        self._late.park(mark, index, transaction.digest_of(index), resumed_count)
 
     def _late_decision(self, event: DecisionRead, ending: int) -> None:
         self._late.repeat(event.identity, ending, event.op_offset, self._digests(event.identity))
@@ -183,6 +202,8 @@ class Accounts(Answers):
             if self._marks.holder(half_offset) is transaction:
                 mark = self._late.copy(identity, ending, index, half_offset, memory, digests)
                 self._marks.hand_over(half_offset, mark)
+                if ending == GIVEN_UP and index and not self._finished.was_parked(identity, index):
+                    self._late_message(transaction, mark, index, 0)
                 if index in wrong and firsts.get(index) == half_offset:
                     self._conflicts.reused(identity, half_offset)
 
@@ -200,12 +221,17 @@ class Accounts(Answers):
 
     def _former_life(self, transaction: Transaction) -> None:
         """A half of its next life was read: it is parked, although its mark was not read yet."""
-        memory = self._finished.first_op_offset
+        memory, identity = self._finished.first_op_offset, transaction.identity
+        resumed_count = transaction.resumed_count
         for index, half_offset in transaction.indexed_halves():
             if self._marks.holder(half_offset) is transaction:
-                # All but late duplicates have a mark, which is still to be read.
-                mark = self._late.copy(transaction.identity, GIVEN_UP, index, half_offset, memory)
+                # All but late ones have a mark, which is still to be read.
+                mark = self._late.copy(identity, GIVEN_UP, index, half_offset, memory)
                 self._marks.hand_over(half_offset, mark)
+                is_known = not resumed_count and self._finished.digest(identity, index)
+                if index and transaction.digest_of(index) and not is_known:
+                    # Unless a mark says that it was: a replay reads those after the halves.
+                    self._late_message(transaction, mark, index, resumed_count)
         self.checks.decided(transaction)
         if transaction.state is State.WRITTEN:
             self._written_count -= 1
@@ -232,7 +258,7 @@ class Accounts(Answers):
             if holder is not None and holder.identity == event.identity:
                 holder.move(Trigger.DONE_READ)  # a late copy: the present life is not named
                 self._marks.half_done(half_offset)
-        self._late.done_read(event.identity)
+        self._late.done_read(event)
 
     def _decided_too_late(self, event: DoneRead) -> None:
         """It ended without its halves being seen here; so did what was decided too late for it."""

@@ -94,6 +94,13 @@ class Finished:
             found.append(digest)
         return tuple(found)
 
+    def was_parked(self, identity: Identity, index: int) -> bool:
+        """Whether this message was parked when its transaction was given up, as the marks tell.
+
+        Without digests they do not: an older release took it, and then it counts as parked.
+        """
+        return not self.digest(identity, 0) or self.digest(identity, index) != 0
+
     def forget(self, identity: Identity) -> None:
         """It lives again: it was parked, and is put back."""
         for generation in self._generations:

@@ -45,6 +45,7 @@ from halfhitch.core.transaction import State, Transaction, Trigger
 from halfhitch.errors import invariant
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
 _PARK: Final = Resolution.PARK
 _AWAITING: Final = State.AWAITING
 _PENDING: Final = State.PENDING
@@ -80,7 +81,7 @@ class Ledger(Decisions):
         elif event.resumed_count > transaction.resumed_count:
             self._former_life(transaction)
             self._first_half(event)
-        elif event.resumed_count < transaction.resumed_count:
+        elif event.resumed_count < transaction.resumed_count and not _joins(transaction, event):
             self._late_half(event, GIVEN_UP)
         elif transaction.state is _WRITTEN:
             self._late_half(event, transaction.ending)
@@ -136,7 +137,7 @@ class Ledger(Decisions):
                 if holder is not transaction:  # a late half whose own mark this is
                     holder.move(_DONE_READ)
                 self._marks.half_done(half_offset)
-        self._late.done_read(identity)
+        self._late.done_read(event)
         if transaction is None:
             # Its halves lie below where this replay began, or are all marked already.
             self._decided_too_late(event)
@@ -257,7 +258,8 @@ class Ledger(Decisions):
         self._take_back(step)
         for transaction in step.transactions:
             transaction.move(_ABORTED)
-            transaction.parked = transaction.parked and not transaction.is_whole
+            if transaction.resolution is _COMMIT:
+                transaction.parked = transaction.parked and not transaction.is_whole
         for order in reversed(step.copies):
             order.transaction.move(_ABORTED)
             if order.transaction.resolution is None:
@@ -295,7 +297,7 @@ class Ledger(Decisions):
 
     def _further_half(self, transaction: Transaction, event: HalfRead) -> None:
         is_copy = event.first_stored_ms >= 0
-        if is_copy and transaction.missing_count:
+        if event.first_stored_ms > 0 and transaction.missing_count:
             transaction.missing_count -= 1  # our own, read back
             if not transaction.missing_count:
                 self.unread_copies.discard(transaction.identity)
@@ -317,6 +319,16 @@ class Ledger(Decisions):
             self._ready.append(transaction)
         elif transaction.parked and transaction.is_whole:
             transaction.parked = False  # the last message came in the very moment of giving it up
+
+
+def _joins(transaction: Transaction, event: HalfRead) -> bool:
+    """Whether a half of a life before this one is a message of this one.
+
+    It was added when the transaction had been put back already, or is our own copy of such a one.
+    All others are late duplicates of what was put back.
+    """
+    is_known = event.index == 0 or event.index in (transaction.further or ())
+    return event.first_stored_ms > 0 or not is_known
 
 
 def _first_stored_ms(event: HalfRead) -> TimestampMs:

@@ -62,7 +62,8 @@ def assemble(
 ) -> Step:
     """Each transaction has one done mark, and in the same step goes on record what it drops.
 
-    A transaction without a resolution is nothing but a mark: a late copy, or a repeated answer.
+    A transaction without a resolution is nothing but a mark (a late copy, or a repeated answer), or
+    a late message of one that was given up: that is parked.
     """
     forwards: list[list[HalfOffset]] = []
     done: list[DoneMark] = []

@@ -81,7 +81,9 @@ class Transaction(Halves):
         self.decided_op_offset = OpOffset(-1)
         self.decided_ms = TimestampMs(0)  # broker time of the decision
         self.reason: str | None = None  # of the decision, for people
-        self.parked = False  # by the step under way: it goes to the parked topic instead
+        # By the step under way it goes to the parked topic instead; or (late.py) it was added when
+        # its transaction had been given up, and follows it there.
+        self.parked = False
         self.missing_count = 0  # halves that were appended anew and not read back yet
         self.resumed_count = 0
         self.fence = -1
@@ -156,7 +158,7 @@ class Transaction(Halves):
         """How it ends, in the words of a done mark."""
         if self.resolution is _PARK:
             return GIVEN_UP
-        if self.parked:
+        if self.parked and self.resolution is not None:
             return PARKED
         return ROLLED_BACK if self.resolution is _ROLLBACK else self.covered_count
 

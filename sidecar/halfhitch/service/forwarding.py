@@ -26,6 +26,7 @@ from halfhitch.wire.half import Garbage
 from halfhitch.wire.parked import (
     CHECKS_EXHAUSTED,
     INCOMPLETE,
+    LATE,
     TOO_OLD,
     UNDELIVERABLE,
     LateDecision,
@@ -80,7 +81,7 @@ class Forwarder:
         condemned = self._condemned
         for place, transaction in enumerate(step.transactions):
             resolution = transaction.resolution
-            if resolution is not _COMMIT and resolution is not _PARK:
+            if resolution is not _COMMIT and resolution is not _PARK and not transaction.parked:
                 continue
             halves = next(commits)
             why = None
@@ -176,17 +177,18 @@ class Forwarder:
         self, half_offset: int, payload: Payload, why: tuple[str, str], transaction: Transaction
     ) -> TargetRecord:
         answer, asked, last_reason = transaction.answer or (None, None, None)
+        is_committed = transaction.resolution is _COMMIT
         record = Parked(
             *why,
             self._partition,
             half_offset,
-            None if transaction.resolution is _PARK else Resolution.COMMIT.value,
+            Resolution.COMMIT.value if is_committed else None,
             transaction.check_count,
             transaction.stored_at_ms,
             answer,
             asked,
-            0 if transaction.resolution is _PARK else transaction.covered_count,
-            None if transaction.resolution is _PARK else transaction.reason,
+            transaction.covered_count if is_committed else 0,
+            transaction.reason if is_committed else None,
             last_reason,
         )
         headers = parked_headers(payload.headers, record)
@@ -205,13 +207,13 @@ class Forwarder:
         """The step is committed: forget what it has parked, grow again."""
         self._unparkable.difference_update([t.identity for t in step.transactions])
         if self._condemned or any(mark.ending < 0 for mark in step.done):
-            # A late copy's mark ends so too, but parks nothing: it has no resolution.
+            # A late half's mark ends so too, but parks no transaction: it has no resolution.
             parked = [
                 t.identity for t in step.transactions if t.ending < 0 and t.resolution is not None
             ]
             for identity in parked:
                 self._condemned.pop(identity, None)
-            if parked:
+            if self.parked_count:
                 on_parked(len(parked), self.parked_count)
         self.messages_max = min(self.messages_max * 2, self._messages_max)
 
@@ -287,6 +289,8 @@ def _why_given_up(transaction: Transaction, count_max: int) -> tuple[str, str] |
             return None
         missing = transaction.covered_count - transaction.message_count
         return INCOMPLETE, f"it is committed, but {missing} of its messages never arrived"
+    if transaction.resolution is None:
+        return LATE, "it was added when its transaction had been given up, and is parked with it"
     if transaction.check_count < count_max:
         return TOO_OLD, "it is older than the age limit, and nobody has said how it ended"
     answer, asked, _ = transaction.answer or ("none", "nobody", None)

@@ -79,6 +79,8 @@ CHECKS_EXHAUSTED: Final = "checks_exhausted"
 TOO_OLD: Final = "too_old"
 #: The decision covers messages that never arrived.
 INCOMPLETE: Final = "incomplete"
+#: It was added when its transaction had been given up: it belongs to what is parked already.
+LATE: Final = "late"
 
 
 def parked_headers(half_headers: Headers, why: Parked) -> Headers:

@@ -14,7 +14,7 @@ from typing import Final
 
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.wire.half import Garbage, Headers, read_forward, read_identity
-from halfhitch.wire.parked import LateDecision, Parked, Resumed, read_parked
+from halfhitch.wire.parked import LATE, LateDecision, Parked, Resumed, read_parked
 
 #: (partition, offset) on the parked topic.
 Place = tuple[int, int]
@@ -258,13 +258,19 @@ def _target(log_offset: int, headers: Headers) -> tuple[str, int | None]:
 
 
 def _generations(messages: list[ParkedHalf]) -> Iterator[list[ParkedHalf]]:
-    """An id that is used anew gets later halves: where an index comes again, a new life begins."""
+    """An id that is used anew gets later halves: where an index comes again, a new life begins.
+
+    So it does with another reason; but what came late belongs to what it came too late for.
+    """
     life: list[ParkedHalf] = []
     indexes: set[int] = set()
+    reasons: set[str] = set()
     for message in sorted(messages, key=lambda message: (message.why.half_offset, message.place)):
-        if message.index in indexes or (life and message.why.reason != life[0].why.reason):
+        its_reasons = {message.why.reason} - {LATE}
+        if message.index in indexes or (reasons and its_reasons - reasons):
             yield life
-            life, indexes = [], set()
+            life, indexes, reasons = [], set(), set()
         life.append(message)
+        reasons |= its_reasons
         indexes.add(message.index)
     yield life

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.simulation.cluster import Cluster
 
 COMMIT, ROLLBACK = Resolution.COMMIT, Resolution.ROLLBACK
+_NEVER = 1 << 60
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Transaction:
     unknown_answers: int = 0  # so many checks are answered with "cannot say yet"
     answers_twice: bool = False
     grows_slowly: bool = False  # its messages come in several requests
+    grows_late: bool = False  # its last message is added when it has been given up
     reused: list[int] = field(default_factory=list)  # halves of other messages under its id
     waits: bool = False  # its check waits for the local transaction instead of saying "not yet"
     half_offsets: list[int] = field(default_factory=list)
@@ -81,6 +83,7 @@ class Apps:
         self._cluster = cluster
         self._timeline = cluster.timeline
         self._dice = fresh_dice(cluster.timeline.dice)
+        self._late_dice = fresh_dice(self._dice)  # as these came later: other lives stay the same
         self.transactions: dict[Identity, Transaction] = {}
         self.groups = {
             ProducerGroup(name): Group(ProducerGroup(name))
@@ -127,12 +130,15 @@ class Apps:
         if len(messages) > 1 and self._dice.random() < self._cluster.plan.slow_adds:
             transaction.grows_slowly = not transaction.seems_to_fail
             transaction.waits = self._dice.random() < 0.6
+        may_be_late = not (transaction.seems_to_fail or transaction.is_incomplete)
+        if len(messages) > 1 and self._late_dice.random() < self._cluster.plan.late_adds:
+            transaction.grows_late = may_be_late
         return transaction
 
     def _live(self, transaction: Transaction) -> None:
         dice, after = self._timeline.dice, self._timeline.after
         delay_ms = dice.randint(0, 30_000) if transaction.seems_to_fail else 0
-        stored = len(transaction.messages) - transaction.is_incomplete
+        stored = len(transaction.messages) - (transaction.is_incomplete or transaction.grows_late)
         for index in range(stored):
             delay_ms += dice.randint(0, 20)
             if index and transaction.grows_slowly:
@@ -149,6 +155,9 @@ class Apps:
         if transaction.seems_to_fail:
             self.decide(transaction, ROLLBACK, ResolutionSource.PRODUCER)
             return
+        if transaction.grows_late:  # it is at work until it has added that
+            transaction.known_ms = _NEVER
+            return
         if transaction.outcome is None:
             return
         how = dice.choice(["soon", "soon", "late", "very late", "never", "never", "never"])
@@ -161,6 +170,27 @@ class Apps:
             after(end_ms, lambda: self._end(transaction))
             if dice.random() < 0.2:  # said twice
                 after(end_ms + dice.randint(0, 60_000), lambda: self._end(transaction))
+
+    def given_up(self, identity: Identity, resolution: Resolution) -> None:
+        """The policy has decided; nobody tells the application, nor whom it is connected to."""
+        transaction = self.transactions.get(identity)
+        if transaction is None or not transaction.grows_late or transaction.known_ms < _NEVER:
+            return
+        dice = self._late_dice
+        transaction.known_ms = self._timeline.now_ms
+        index = len(transaction.messages) - 1
+        if resolution is not Resolution.PARK:  # it hears of that, and adds nothing any more
+            transaction.messages.pop()
+            return
+        delay_ms = dice.choice([0, 20, 300, 3_000, 40_000, 150_000])
+        transaction.known_ms += delay_ms
+        for _ in range(dice.choice([1, 1, 2])):
+            self._timeline.after(delay_ms, lambda: self._prepare(transaction, index))
+            delay_ms += dice.choice([0, 20, 2_000])
+        self._timeline.count["messages added after the giving up"] += 1
+        if transaction.outcome is not None and dice.random() < 0.5:
+            after_ms = delay_ms + 1 + dice.choice([0, 50, 5_000])
+            self._timeline.after(after_ms, lambda: self._end(transaction))
 
     def _prepare(self, transaction: Transaction, index: int, *, is_late: bool = False) -> None:
         message, dice = transaction.messages[index], self._timeline.dice
@@ -182,7 +212,7 @@ class Apps:
 
     def _digest(self, message: Message) -> int:
         """In a life without reuse records say nothing of themselves, as those of old releases."""
-        if not self._cluster.plan.reuses:
+        if not self._cluster.plan.reuses and not self._cluster.plan.late_adds:
             return UNKNOWN
         return digest_of(message.topic, None, message.key, message.value, message.headers)
 
@@ -209,6 +239,8 @@ class Apps:
     def end_after_all(self, identity: Identity) -> None:
         """The end comes in the very moment in which the policy gives it up."""
         transaction = self.transactions[identity]
+        if transaction.known_ms == _NEVER:
+            return
         if transaction.outcome is not None and self._cluster.is_faulty:
             self._timeline.count["ends in the moment of giving up"] += 1
             self._end(transaction)
@@ -274,6 +306,8 @@ class Apps:
         if timeline.now_ms < transaction.known_ms:
             if not transaction.waits:
                 return "unknown"
+            if transaction.known_ms == _NEVER:
+                return "hangs"
             timeline.count["checks that wait for the local transaction"] += 1
             after_ms = transaction.known_ms - timeline.now_ms + 1
             timeline.after(after_ms, lambda: self._answer(transaction, offsets) and None)

@@ -128,6 +128,7 @@ class Desk:
             if is_race and chance(0.6):
                 self._apps.end_after_all(identity)
             self._apps.append_decision(identity, resolution, source, half_offsets, covered_count)
+            self._apps.given_up(identity, resolution)
             if is_race:
                 self._apps.end_after_all(identity)
 

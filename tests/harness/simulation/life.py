@@ -92,6 +92,7 @@ class Life:
         self.is_ending = False
         self.calm_ms = 0
         self.idle_wait_s = 6.0
+        self._quiet_turns = 0
         self._begin_process()
         self.apps.begin()
         self.operators = Operators(self.cluster, self.apps, self._hasten)
@@ -335,7 +336,11 @@ class Life:
 
     def _is_settled(self) -> bool:
         if not self.is_ending or not self.timeline.is_quiet or self.owner is None:
+            self._quiet_turns = 0
             return False
+        self._quiet_turns += 1
+        if self.plan.late_adds and self._quiet_turns < 20:
+            return False  # the last decision is not read yet
         return not any(self.state().values())
 
     def state(self) -> dict[str, int]:

@@ -54,6 +54,7 @@ class Plan:
     strangers: int = 0  # Kafka transactions of others that stay open for a while
     slow_adds: float = 0.0  # transactions whose messages come in several requests
     reuses: float = 0.0  # transactions whose id is used again, for another message
+    late_adds: float = 0.0  # transactions that are added to when they have been given up
     long_aways: bool = False  # a target that goes away is away for long
     dead_resumes: float = 0.0  # the process of whoever puts parked messages back dies
     sleeps: int = 0  # crashes after which nobody owns the partition for days
@@ -132,6 +133,7 @@ def with_others(plan: _P, dice: Random) -> _P:
     plan.dead_resumes = dice.choice([0.0, 0.3])
     plan.long_aways = dice.random() < 0.5
     plan.reuses = dice.choice([0.0, 0.0, 0.3])
+    plan.late_adds = dice.choice([0.0, 0.0, 0.5])
     plan.sleeps = dice.choice([0, 0, 0, 1])
     plan.jump_ms = dice.choice([HOUR_MS, HOUR_MS, SLEEP_MS])
     return plan

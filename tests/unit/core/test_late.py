@@ -1,11 +1,15 @@
 """What comes after the end: a mark for each copy, one mark for all who ask again."""
 
 from halfhitch.core.late import LateMarks
-from halfhitch.core.model import ROLLED_BACK, HalfOffset, OpOffset
+from halfhitch.core.model import ROLLED_BACK, DoneRead, HalfOffset, OpOffset, TimestampMs
 from halfhitch.core.ready import Ready
 from halfhitch.core.transaction import State, Trigger
 from halfhitch.core.watermarks import Watermarks
 from harness.ledger_script import identity_of
+
+
+def mark_of(name: str, ending: int) -> DoneRead:
+    return DoneRead(OpOffset(50), TimestampMs(0), identity_of(name), ending, ())
 
 
 class World:
@@ -52,7 +56,7 @@ def test_one_mark_answers_all_who_ask_before_it_is_read() -> None:
 def test_whoever_asks_after_the_mark_was_read_gets_another() -> None:
     world = World()
     world.late.repeat(identity_of("T1"), 1, OpOffset(45))
-    world.late.done_read(identity_of("T1"))
+    world.late.done_read(mark_of("T1", 1))
     assert next(iter(world.ready)).state is State.FINISHED
     world.late.repeat(identity_of("T1"), 1, OpOffset(46))
     assert [mark.state for mark in world.ready] == [State.FINISHED, State.READY]
@@ -60,7 +64,7 @@ def test_whoever_asks_after_the_mark_was_read_gets_another() -> None:
 
 def test_a_mark_read_that_nobody_asked_for_changes_nothing() -> None:
     world = World()
-    world.late.done_read(identity_of("T1"))
+    world.late.done_read(mark_of("T1", 1))
     assert not world.ready
 
 
@@ -72,5 +76,5 @@ def test_a_question_is_read_again_by_a_replay_until_it_is_answered() -> None:
         assert world.op_watermark() == 39
         mark.move(trigger)
     assert world.op_watermark() == 39
-    world.late.done_read(identity_of("T1"))
+    world.late.done_read(mark_of("T1", 1))
     assert world.op_watermark() == 40

@@ -12,7 +12,7 @@ from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Resolution, Standing
 from halfhitch.ports import WriteOutcome, WriteResult
 from halfhitch.service.owner import OwnerLimits, StepFailedError
-from halfhitch.wire.parked import LateDecision, read_parked
+from halfhitch.wire.parked import LATE, TOO_OLD, LateDecision, read_parked
 from harness.twin import PARKED, RecordingWriter, Twin, identity, turn_until_idle
 
 if TYPE_CHECKING:
@@ -277,6 +277,37 @@ def test_a_note_beside_what_is_parked_waits_for_the_parked_topic_and_nobody_for_
         (LateDecision, op_offset)
     ]
     assert len(late) == 1
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_message_that_came_after_the_giving_up_waits_for_the_parked_topic(
+    *, is_taken_over: bool
+) -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    twin.half("T1", value=b"0", digest=10)
+    twin.decide(Resolution.PARK, "T1")
+    go_on(owner)
+    away(twin, PARKED)
+    half_offset = twin.half("T1", index=1, value=b"1", digest=11)
+    put(twin, "T2", "orders")
+    go_on(owner)
+    assert twin.values() == [b"T2"]
+    assert owner.waiting_by_topic == {PARKED: 1}
+    pass_time(twin, owner, 30)
+    assert twin.stored()[0] == half_offset, "a replay must find it"
+    if is_taken_over:
+        owner = twin.working_owner()
+    away(twin)
+    pass_time(twin, owner, 40)
+    found = [(r.value(), read_parked(0, r.headers())) for r in twin.kafka.committed(PARKED)]
+    assert sorted((value, why.reason, why.half_offset) for value, why in found) == [  # type: ignore[type-var, union-attr]
+        (b"0", TOO_OLD, half_offset - 1),
+        (b"1", LATE, half_offset),
+    ]
+    assert {why.decision for _, why in found} == {None}  # type: ignore[union-attr]
+    # One transaction, two messages; one of them alone.
+    assert twin.observer.of("parked") == [(1, 1), (0, 1)]
 
 
 def test_a_target_goes_away_twice() -> None:

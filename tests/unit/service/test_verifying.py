@@ -22,6 +22,7 @@ from halfhitch.service.verifying.report import Findings, Kind, Unjudged
 from halfhitch.service.verifying.run import SINCE_MARGIN_MS, Outcome, verify
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.wire.parked import LATE
 from harness.verify_logs import WorldLogs
 from harness.verify_world import (
     BY_BROKER,
@@ -231,6 +232,14 @@ def test_forwarded_and_parked_is_doubled(world: World) -> None:
     life = ended(world, C)
     world.park(life, 0, 0).state = "visible"
     assert "parked as well" in only_violation(world, Kind.DOUBLED, life).detail
+
+
+def test_a_message_that_came_late_may_stay_parked_when_the_others_were_put_back(
+    world: World,
+) -> None:
+    life = ended(world, C)
+    world.park(life, 0, 0, reason=LATE).state = "visible"
+    assert look(world).findings.violation_counts == {}
 
 
 @pytest.mark.parametrize(

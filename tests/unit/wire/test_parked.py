@@ -6,6 +6,7 @@ from halfhitch.wire.half import Garbage, HalfRecord, Headers, read_record, syste
 from halfhitch.wire.parked import (
     CHECKS_EXHAUSTED,
     INCOMPLETE,
+    LATE,
     TOO_OLD,
     UNDELIVERABLE,
     LateDecision,
@@ -49,11 +50,12 @@ def test_what_was_given_up_undecided_keeps_its_counts_and_who_was_asked_last() -
 
 
 def test_the_reasons_are_words_that_never_change() -> None:
-    assert [UNDELIVERABLE, CHECKS_EXHAUSTED, TOO_OLD, INCOMPLETE] == [
+    assert [UNDELIVERABLE, CHECKS_EXHAUSTED, TOO_OLD, INCOMPLETE, LATE] == [
         "undeliverable",
         "checks_exhausted",
         "too_old",
         "incomplete",
+        "late",
     ]
 
 

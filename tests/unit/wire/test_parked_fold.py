@@ -13,6 +13,7 @@ from halfhitch.wire import parked_fold
 from halfhitch.wire.half import HalfRecord, Headers, system_headers
 from halfhitch.wire.parked import (
     CHECKS_EXHAUSTED,
+    LATE,
     UNDELIVERABLE,
     LateDecision,
     Parked,
@@ -101,6 +102,25 @@ def test_an_id_that_was_used_anew_is_two_transactions() -> None:
     assert sorted(lives) == [[10], [10, 11], [50, 51, 52]]
     other = folded(message("T1", 0, (0, 0), 10), message("T1", 1, (0, 1), 11, reason=UNDELIVERABLE))
     assert len(other.parkings()) == 2
+
+
+def test_what_came_late_belongs_to_what_was_given_up_whichever_is_read_first() -> None:
+    records = (
+        message("T1", 0, (0, 0), 10), message("T1", 1, (1, 0), 11),
+        message("T1", 2, (1, 1), 30, reason=LATE), message("T1", 3, (0, 1), 31, reason=LATE),
+    )  # fmt: skip
+    for order in (records, records[::-1]):
+        [parking] = folded(*order).parkings()
+        assert [m.index for m in parking.messages] == [0, 1, 2, 3]
+        assert parking.first.why.reason == CHECKS_EXHAUSTED
+    # It came before the others were put back, and those are parked again: it goes with them.
+    again = message("T1", 0, (0, 3), 50), message("T1", 1, (0, 4), 51)
+    put_back = resumed((0, 2), "T1", (0, 0), (1, 0))
+    [parking] = folded(*records[:3], put_back, *again).parkings()
+    assert [m.why.half_offset for m in parking.messages] == [50, 51, 30]
+    # By itself it can be put back as well.
+    [parking] = folded(*records[:3], put_back).parkings()
+    assert [(m.index, m.why.reason) for m in parking.messages] == [(2, LATE)]
 
 
 def test_the_first_decision_counts_and_that_of_the_parking_before_all() -> None:

@@ -34,7 +34,7 @@ from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.digest import UNKNOWN, digest_of
 from halfhitch.wire.half import INDEX_MAX, Garbage
-from halfhitch.wire.parked import INCOMPLETE, Parked, Resumed, read_parked
+from halfhitch.wire.parked import INCOMPLETE, LATE, Parked, Resumed, read_parked
 
 #: Topic and partition.
 Place = tuple[str, int]
@@ -360,6 +360,7 @@ class Account:
                 (found.half_partition & 0xFFFFFFFF, max(0, found.half_offset)),
                 partition,
                 log_offset,
+                is_late=found.reason == LATE,
             )
             self.facts.add_parked(group.encode(), transaction_id.encode(), part)
         elif isinstance(found, Resumed):

@@ -105,6 +105,13 @@ class Contents(Telling):
         before: set[int] = set()
         missing: set[int] = set()
         for life, there in sorted(lives.items()):
+            first = min(part.half for part in facts.parked if part.life == life)
+            # What was added late is parked by itself, or has joined this life.
+            there |= {
+                part.index
+                for part in facts.parked
+                if part.life < life and (part.is_late or part.half > first)
+            }
             missing |= before - there
             before |= there
             if life == max(lives):

@@ -36,8 +36,9 @@ _DONE_BODY: Final = Struct("<hIQqq?H")
 #: hash of the key or -1, digest of the key
 _HALF_BODY: Final = Struct("<HIQqIiqc8si8s")
 #: messages (below 0: so many were put back), partition, log offset, index, life, messages that
-#: belong together (0: not known), whether it is not what its half said, half partition and offset
-_PARKED_BODY: Final = Struct("<hIQHHH?IQ")
+#: belong together (0: not known), whether it is not what its half said, half partition and offset,
+#: whether it came late
+_PARKED_BODY: Final = Struct("<hIQHHH?IQ?")
 #: messages, half partition, op offset, lowest half offset
 _DROPPED_BODY: Final = Struct("<HIQq")
 #: covered count, half partition, op offset, time, whether it is about all, whether it came second
@@ -142,6 +143,7 @@ class ParkedPart:
     half: tuple[int, int]  # half partition, half offset
     partition: int
     log_offset: int
+    is_late: bool = False  # added when it had been given up: it may stay when others are put back
 
 
 @dataclass(slots=True)
@@ -274,13 +276,14 @@ class FactStore:
             min(part.together_count, 0xFFFF),
             part.is_spoiled,
             *part.half,
+            part.is_late,
         )
         self._add(_PARKED, group, raw_id, body)
 
     def add_resumed(self, group: bytes, raw_id: bytes, message_count: int) -> None:
         """A note that so many parked messages were put back."""
-        count = min(message_count, 0x7FFF)
-        self._add(_PARKED, group, raw_id, _PARKED_BODY.pack(-count, 0, 0, 0, 0, 0, False, 0, 0))
+        body = _PARKED_BODY.pack(-min(message_count, 0x7FFF), 0, 0, 0, 0, 0, False, 0, 0, False)
+        self._add(_PARKED, group, raw_id, body)
 
     def add_dropped(self, group: bytes, raw_id: bytes, dropped: Dropped) -> None:
         """What the op log says was left out of a commit."""
@@ -348,14 +351,14 @@ def _note(facts: Facts, kind: int, fields: tuple[Any, ...]) -> None:
     elif kind == _REUSED:
         facts.reused_count += fields[0]
     else:
-        message_count, partition, log_offset, *said, half_partition, half_offset = fields
+        message_count, partition, log_offset, *said = fields
         if message_count < 0:
             facts.resumed_count -= message_count
         else:
-            half = half_partition, half_offset
-            index, life, together_count, is_spoiled = said
+            index, life, together_count, is_spoiled, *half, is_late = said
+            where = (half[0], half[1]), partition, log_offset
             facts.parked.append(
-                ParkedPart(index, life, together_count, is_spoiled, half, partition, log_offset)
+                ParkedPart(index, life, together_count, is_spoiled, *where, is_late)
             )
 
 

@@ -105,7 +105,8 @@ class _Judge(Excuses, Endings, Contents):
                 hint = "" if same else " (an id that was used for two transactions looks so too)"
                 detail = f"{how}, {len(found)} times{hint}"
                 self._violate(Kind.DOUBLED, facts, (index,), self._at(found), detail)
-        is_parked = len(facts.parked) > facts.resumed_count and not self._parked_is_open
+        parked_count = sum(not part.is_late for part in facts.parked)
+        is_parked = parked_count > facts.resumed_count and not self._parked_is_open
         if facts.forwards and is_parked:
             last = facts.parked[-1]
             parked_at = self._parked_at(last.partition, last.log_offset)
