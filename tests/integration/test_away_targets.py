@@ -13,7 +13,9 @@ from confluent_kafka.admin import NewTopic
 from halfhitch.core.model import Resolution
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.engine import Engine
+from halfhitch.errors import TooManyWaiting
 from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.bounds import IntakeLimits
 from harness.bare_engine import running, until
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 
@@ -121,3 +123,36 @@ async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
     assert found == [b"before"] + [b"%d" % n for n in range(AWAY_COUNT)]
     found = [record.value for record in read_all(brokers.bootstrap, healthy)]
     assert found == [b"before", *values]
+
+
+async def test_what_waits_for_a_broker_that_is_gone_is_bounded_and_comes_when_it_is_back(
+    brokers: EmbeddedKafka,
+) -> None:
+    """It was in no bound, and filled the memory of owner after owner."""
+    starved, healthy = fresh_name("starved"), fresh_name("healthy")
+    async with with_a_victim(brokers) as (engine, victim):
+        create_on(brokers.bootstrap, starved, victim)
+        create_topics(brokers.bootstrap, {healthy: 1})
+        await commit(engine, starved, b"before", wait_visible=True)
+        await commit(engine, healthy, b"before", wait_visible=True)
+        engine.intake._limits = IntakeLimits(undecided_group_max=10)
+        taken = [b"before"]
+        brokers.kill_broker(victim)
+        try:
+            with pytest.raises(TooManyWaiting, match=f"wait for topic {starved} in half") as error:
+                async with asyncio.timeout(DEADLINE_S):
+                    while True:
+                        await commit(engine, starved, b"%d" % len(taken), wait_visible=False)
+                        taken.append(b"%d" % len(taken))
+                        await asyncio.sleep(0.1)
+            assert error.value.retry_after_s == 5
+            assert len(taken) > 10
+            told = f"takes no new transactions for topic {starved}"
+            assert [reason for reason in engine.degraded_reasons() if told in reason]
+            await commit(engine, healthy, b"after", wait_visible=True)
+        finally:
+            brokers.restart_broker(victim)
+        await until(lambda: not engine.intake.troubles(), DEADLINE_S)
+        await commit(engine, starved, b"again", wait_visible=True)
+    found = [record.value for record in read_all(brokers.bootstrap, starved)]
+    assert found == [*taken, b"again"]
