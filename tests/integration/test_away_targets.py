@@ -125,6 +125,16 @@ async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
     assert found == [b"before", *values]
 
 
+async def commit_for_ever(engine: Engine, topic: str, taken: list[bytes]) -> None:
+    """Until it is refused, or for long."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            value = b"%d" % len(taken)
+            await commit(engine, topic, value, wait_visible=False)
+            taken.append(value)
+            await asyncio.sleep(0.1)
+
+
 async def test_what_waits_for_a_broker_that_is_gone_is_bounded_and_comes_when_it_is_back(
     brokers: EmbeddedKafka,
 ) -> None:
@@ -140,11 +150,7 @@ async def test_what_waits_for_a_broker_that_is_gone_is_bounded_and_comes_when_it
         brokers.kill_broker(victim)
         try:
             with pytest.raises(TooManyWaiting, match=f"wait for topic {starved} in half") as error:
-                async with asyncio.timeout(DEADLINE_S):
-                    while True:
-                        await commit(engine, starved, b"%d" % len(taken), wait_visible=False)
-                        taken.append(b"%d" % len(taken))
-                        await asyncio.sleep(0.1)
+                await commit_for_ever(engine, starved, taken)
             assert error.value.retry_after_s == 5
             assert len(taken) > 10
             told = f"takes no new transactions for topic {starved}"
