@@ -325,7 +325,7 @@ def test_a_check_leaves_the_pools_connection_as_it_was(
     before = settings()
     with shop.begin() as local:  # of another connection, for the pool has one
         assert before == settings_of(local, statement)
-    assert shop.check("a", wait_s=3.0) is ROLLBACK
+    assert shop.check("a") is ROLLBACK
     assert settings() == before
     holder = open_shop(way, addresses(way.server))
     with holder.begin() as local:
