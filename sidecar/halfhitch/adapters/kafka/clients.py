@@ -92,8 +92,11 @@ def begin_producing(producer: Producer, topic: str, wait_s: float) -> None:
     looks for a coordinator at once, and if no broker is there yet it looks again after 0.5 s.
     """
     give_up_s = time.monotonic() + wait_s
-    producer.list_topics(topic, wait_s)
-    producer.init_transactions(max(0.1, give_up_s - time.monotonic()))
+    try:
+        producer.list_topics(topic, wait_s)
+        producer.init_transactions(max(0.1, give_up_s - time.monotonic()))
+    finally:
+        del producer  # whoever keeps the error keeps this frame: it would never end
 
 
 class OwnerProducer(Producer):

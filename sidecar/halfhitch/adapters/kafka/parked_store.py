@@ -313,6 +313,7 @@ class KafkaParkedStore:
             begin_producing(producer, self._half_topic, _INIT_S)
         except KafkaException as error:
             let_go(producer)
+            del producer  # the traceback would keep it alive
             raise KafkaUnavailable(
                 f"no Kafka transaction could be begun: {describe(error)}; try again"
             ) from error

@@ -143,6 +143,7 @@ class KafkaPartitionWriter:
             ) from error
         finally:
             let_go(producer)
+            del producer
 
     def idle(self) -> bool:
         """See ports.PartitionWriter."""

@@ -5,6 +5,7 @@ That it writes what it should is promised by the contract tests on a real broker
 
 from __future__ import annotations
 
+import traceback
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -538,3 +539,16 @@ def test_every_crash_point_of_the_writer_is_reached_in_order(
     wanted = "before_fence after_fence before_begin after_begin after_produce after_send_offsets"
     assert seen == [*wanted.split(), "after_commit"]
     assert set(seen) <= set(crash_points.NAMES)
+
+
+def test_whoever_keeps_the_error_of_a_failed_takeover_keeps_no_producer() -> None:
+    """Its threads went on, and it gathered statistics of 40 KiB a second that nobody fetched."""
+    bench = Bench()
+    bench.script["init"] = [TIMED_OUT]
+    with pytest.raises(KafkaUnavailable) as kept:
+        bench.writer.fence()
+    (_, made) = bench.producers
+    for error in (kept.value, kept.value.__cause__):
+        for frame, _line in traceback.walk_tb(error.__traceback__):
+            if "halfhitch" in frame.f_globals["__name__"]:
+                assert not any(value is made for value in frame.f_locals.values()), frame
