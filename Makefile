@@ -36,7 +36,7 @@ demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to thr
 test: $(STAMP) servers ## all tests on real servers, with coverage; the native way's too where Rust is installed
 	$(if $(RUST),@$(MAKE) --no-print-directory native)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/python tests/side_by_side.py --coverage
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100

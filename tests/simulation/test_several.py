@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Fewer than lives of one instance (test_simulation.py), for each of these takes longer.
-LIVES = Lives(lived_together, variable="HALFHITCH_SEVERAL_SEEDS", seed_count=500, telling_count=500)
+LIVES = Lives(lived_together, variable="HALFHITCH_SEVERAL_SEEDS", seed_count=125, telling_count=125)
 
 REGRESSIONS = {
     209: "one message and three of another transaction were halved for ever, and nobody left",
