@@ -1,6 +1,7 @@
 """Whole lives of one half partition, hundreds of them: every invariant, whatever goes wrong.
 
-`make simulate` lives 2,000, `make simulate SEEDS=20000` more of them, `make simulate SEED=17` for one with its trace.
+`make simulate` lives 2,000, `make simulate SEEDS=20000` more of them; `make simulate SEED=17` for
+one with its trace.
 A seed that shows what was wrong once is kept in REGRESSIONS, with what it was.
 """
 
