@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from halfhitch.adapters.kafka.clients import base, begin_producing, owner_producer
 from halfhitch.adapters.kafka.letting_go import let_go
+from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.embedded import EmbeddedKafka
-from harness.kafka import create_topics, fresh_name
+from halfhitch.ports import TargetRecord, WriteOutcome
+from harness.kafka import admin_client, create_topics, fresh_name
 
 pytestmark = pytest.mark.kafka
 
@@ -49,3 +54,42 @@ def test_nothing_is_under_way_when_a_producer_ends_although_kafka_hangs() -> Non
             cluster.resume_broker()
     assert len(reported) == COUNT
     assert set(reported) <= {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+
+
+def test_a_producer_that_was_fenced_is_gone_when_its_writer_has_let_go(kafka: Any) -> None:
+    """Its threads went on, and it gathered statistics that nobody fetched, 40 KiB a second."""
+    half, op, orders = (fresh_name(kind) for kind in ("half", "op", "orders"))
+    create_topics(kafka.bootstrap, {half: 1, op: 1, orders: 2})
+    transactional_id = fresh_name("id")
+    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": fresh_name("group")})
+    made: list[weakref.ref[Any]] = []
+
+    def make() -> Any:
+        common = base(kafka.bootstrap, "owner", {})
+        producer = owner_producer(
+            common, transactional_id=transactional_id, transaction_timeout_ms=15_000
+        )
+        made.append(weakref.ref(producer))
+        return producer
+
+    writer = KafkaPartitionWriter(
+        make,
+        make_resumer=make,
+        admin=admin_client(kafka.bootstrap),
+        group_metadata=member.consumer_group_metadata,
+        half_topic=half,
+        op_topic=op,
+        partition=0,
+        transaction_timeout_ms=15_000,
+    )
+    writer.fence()
+    stranger = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id}
+    )
+    stranger.init_transactions(30.0)
+    targets = [TargetRecord(orders, n % 2, None, b"v", []) for n in range(COUNT)]
+    written = writer.write(targets, [(b"1,", [], None)], 1, 1)
+    assert written.outcome is not WriteOutcome.OK
+    assert "fenced" in written.reason
+    member.close()
+    assert made[0]() is None
