@@ -244,6 +244,9 @@ async def test_8_without_the_generation_a_zombie_doubles(
             async with site.engine(working=None, owner_enabled=False) as door:
                 await until(lambda: not door.unready_reasons(), "readiness")
                 await watch.run(door, "R", Fate.ROLLED_BACK)
+                # The process must not stand still in the middle of another half partition's step:
+                # its heir would wait for that Kafka transaction to time out.
+                await watch.until_carried_out()
                 await watch.run(door, "T", Fate.COMMITTED)
                 await until(lambda: _is_stopped(process.pid), "the owner's standing still")
                 async with site.engine():
