@@ -31,10 +31,12 @@ class World:
         self.parked: list[tuple[str, int]] = []
         self._number = 0
 
-    def prepare(self, letter: str, count: int = 2) -> str:
+    def prepare(self, letter: str, count: int = 2, *, acked: bool = True) -> str:
         self._number += 1
         transaction_id = f"f-1-app0.1.0.{self._number}.{letter}"
-        self.history.begin("prepare", (GROUP, transaction_id), [None] * count).ok()
+        call = self.history.begin("prepare", (GROUP, transaction_id), [None] * count)
+        if acked:
+            call.ok()
         return transaction_id
 
     def commit(self, transaction_id: str, *, acked: bool = True) -> None:
@@ -104,6 +106,16 @@ def test_what_is_lawful_is_green(world: World) -> None:
         "rolled_back": 2,
         "parked": 2,
     }
+
+
+def test_a_part_of_what_nobody_was_told_of_may_be_parked(world: World) -> None:
+    """The application was killed in its prepare, or in an add: what was stored is asked about."""
+    world.park(world.prepare("N", acked=False), 0)
+    adding = world.prepare("N", 1)
+    world.history.begin("add", (GROUP, adding), [None])
+    world.park(adding, 0, 1)
+    judge = world.judge()
+    assert not judge.found_counts, judge.examples
 
 
 def _lost(world: World) -> None:

@@ -122,9 +122,12 @@ class SoakJudge:
     def _judge(self, transaction_id: str, slot: bytes, seen: set[int], parked: int) -> None:
         stored, fate = slot[STORED], slot[FATE]
         whole = set(range(stored))
-        parked_whole = stored > 0 and parked == (1 << stored) - 1
+        # More than was acknowledged may lie there: an application that is killed in a prepare or an
+        # add never hears of what has been stored.
+        acknowledged = (1 << stored) - 1
+        parked_whole = stored > 0 and parked & acknowledged == acknowledged
         may_be_seen = slot[COMMITTED] > 0 if slot[LETTER] == _CONTESTED else fate == FATE_COMMIT
-        if parked and not parked_whole:
+        if parked and parked & acknowledged != acknowledged:
             self._say("torn", f"{transaction_id}: parked in part, {stored} were stored")
         elif seen and parked:
             self._say("doubled", f"{transaction_id} is visible, and parked as well")
