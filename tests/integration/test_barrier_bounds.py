@@ -160,6 +160,44 @@ async def test_a_silent_server_holds_up_no_task(
     await engine.dispose()
 
 
+def test_a_program_ends_although_a_check_on_its_sqlite_file_still_runs(tmp_path: Path) -> None:
+    """`asyncio.run` cancels what it finds, and waits for it."""
+    go_on = threading.Event()
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'shop.db'}")
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def be_held_up(connection: Any, _: Any) -> None:
+        connection.run_async(
+            lambda driver: driver.set_trace_callback(
+                lambda text: "SELECT outcome" in text and go_on.wait(_END_S / 3)
+            )
+        )
+
+    async def let_go_at_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await several_turns()
+            go_on.set()
+
+    async def program() -> LocalTransactionState:
+        await AsyncBarrier(engine, GROUP).create()
+        at_the_end = asyncio.create_task(let_go_at_the_end())
+        state = await AsyncBarrier(engine, GROUP, wait_s=0.5).check(asked("pending"))
+        await several_turns()
+        assert not at_the_end.done()
+        assert not go_on.is_set()
+        return state
+
+    assert in_time(lambda: asyncio.run(program())) is UNKNOWN
+
+
+async def several_turns() -> None:
+    """What was cancelled has done all it can do without waiting."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 def test_a_host_that_never_answers_blocks_no_check_worker_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

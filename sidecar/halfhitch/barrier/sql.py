@@ -216,7 +216,8 @@ class Barrier:
             return self._rules.decide(notes, question)
         finally:
             watch.release()
-            if watch.is_cut:
+            # A file's connection was not cut off, and is as good as before (see `sql_aio`, too).
+            if watch.is_cut and connection.dialect.name != "sqlite":
                 connection.invalidate()
 
     def _look_again(self, connection: Connection, pooled: Any, key: tuple[str, str]) -> str | None:

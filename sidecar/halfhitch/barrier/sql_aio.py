@@ -49,7 +49,10 @@ class AsyncBarrier:
                 " Barrier)"
             )
         self._made_of = engine
-        self._deadline = AsyncDeadline(wait_s)
+        # SQLite's waits end by themselves. Cancelled, its connection would be closed in a task of
+        # SQLAlchemy's; cancelled again with that one, as `asyncio.run` ends, both tell aiosqlite's
+        # thread to stop, and one of them waits for its answer for ever.
+        self._deadline = AsyncDeadline(wait_s, cancels=engine.dialect.name != "sqlite")
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
         self._barrier = Barrier(
             engine.sync_engine,

@@ -90,6 +90,27 @@ async def test_tasks_that_hang_are_bounded_too() -> None:
     assert await deadline.run_task(answers) == "answered"
 
 
+async def test_a_check_that_ends_by_itself_is_not_cancelled_but_counted() -> None:
+    deadline = AsyncDeadline(0.05, cancels=False)
+    may_end = asyncio.Event()
+    endings: list[bool] = []
+
+    async def patient(watch: Watch) -> None:
+        await may_end.wait()
+        endings.append(watch.is_cut)
+
+    for _ in range(LEFT_BEHIND_MAX):
+        with pytest.raises(Overdue, match="no answer within"):
+            await deadline.run_task(patient)
+    with pytest.raises(Overdue, match="earlier checks still hang"):
+        await deadline.run_task(patient)
+    may_end.set()
+    while deadline._running:
+        await asyncio.sleep(0)
+    assert endings == [True] * LEFT_BEHIND_MAX
+    assert not deadline._tasks
+
+
 def test_what_hangs_on_a_socket_is_cut_off() -> None:
     ours, theirs = socket.socketpair()
     seen: list[bytes] = []
