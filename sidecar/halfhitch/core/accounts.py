@@ -149,6 +149,8 @@ class Accounts(Answers):
         if ending == GIVEN_UP and index and not self._was_parked(identity, index):
             mark.stored_at_ms, mark.size_bytes = event.stored_at_ms, event.size_bytes
             says_the_same = self._late.park(mark, index, event.digest, event.resumed_count)
+        else:
+            self._late_first(mark, index, event.digest)
         if not says_the_same:
             self._conflicts.reused(identity, half_offset)
         self._marks.half_read(half_offset, mark)
@@ -167,6 +169,28 @@ class Accounts(Answers):
         mark.stored_at_ms = transaction.stored_at_ms
         mark.size_bytes = transaction.size_bytes // transaction.message_count
         self._late.park(mark, index, transaction.digest_of(index), resumed_count)
+
+    def _late_first(self, mark: Transaction, index: int, digest: int) -> None:
+        """A half that the end did not know: what comes next under its index is compared with it.
+
+        An end that says nothing of any message is an older release's: this may be but a copy.
+        """
+        if not digest or not any(mark.digests) or mark.digest_of(index):
+            return
+        self._late.first(mark, index, digest)
+        transaction = self._by_identity.get(mark.identity)
+        if transaction is not None:
+            transaction.learn(index, digest)
+        self._finished.learn(mark.identity, index, digest)
+
+    def _late_read(self, event: DoneRead) -> None:
+        """A mark was read, and tells more of what came late than was known."""
+        if others := self._late.done_read(event):
+            self._conflicts.same_after_all(event.identity)
+            for half_offset in others:
+                self._conflicts.reused(event.identity, half_offset)
+        for index, mark in self._late.firsts(event.identity).items():
+            self._finished.learn(event.identity, index, mark.digest_of(index))
 
     def _late_decision(self, event: DecisionRead, ending: int) -> None:
         self._late.repeat(event.identity, ending, event.op_offset, self._digests(event.identity))
@@ -204,6 +228,8 @@ class Accounts(Answers):
                 self._marks.hand_over(half_offset, mark)
                 if ending == GIVEN_UP and index and not self._finished.was_parked(identity, index):
                     self._late_message(transaction, mark, index, 0)
+                elif firsts.get(index) == half_offset:
+                    self._late_first(mark, index, transaction.digest_of(index))
                 if index in wrong and firsts.get(index) == half_offset:
                     self._conflicts.reused(identity, half_offset)
 
@@ -258,7 +284,7 @@ class Accounts(Answers):
             if holder is not None and holder.identity == event.identity:
                 holder.move(Trigger.DONE_READ)  # a late copy: the present life is not named
                 self._marks.half_done(half_offset)
-        self._late.done_read(event)
+        self._late_read(event)
 
     def _decided_too_late(self, event: DoneRead) -> None:
         """It ended without its halves being seen here; so did what was decided too late for it."""

@@ -88,11 +88,33 @@ class Finished:
         return 0
 
     def digests(self, identity: Identity) -> tuple[int, ...]:
-        """Of its messages by index, as far as they are known."""
+        """Of its messages by index, those that are not known as 0."""
         found: list[int] = []
-        while digest := self.digest(identity, len(found)):
-            found.append(digest)
+        while self._has(identity, len(found)):
+            found.append(self.digest(identity, len(found)))
+        while found and not found[-1]:
+            found.pop()
         return tuple(found)
+
+    def _has(self, identity: Identity, index: int) -> bool:
+        place = place_of(identity, index)
+        return any(g.entries.find(place, identity) >= 0 for g in self._generations)
+
+    def learn(self, identity: Identity, index: int, digest: int) -> None:
+        """A message that came when its transaction had ended, and that the end did not know."""
+        ending = self.ending(identity)
+        if ending is None:
+            return
+        # What lies between has its places, too: `digests` counts them.
+        for before in range(1, index):
+            if not self._has(identity, before):
+                self._generations[-1].put(place_of(identity, before), identity, ending, 0)
+        place = place_of(identity, index)
+        for generation in reversed(self._generations):
+            if generation.entries.find(place, identity) >= 0:
+                generation.put(place, identity, ending, digest)
+                return
+        self._generations[-1].put(place, identity, ending, digest)
 
     def was_parked(self, identity: Identity, index: int) -> bool:
         """Whether this message was parked when its transaction was given up, as the marks tell.

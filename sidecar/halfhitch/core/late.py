@@ -34,6 +34,8 @@ class LateMarks:
         self._repeats: dict[Identity, Transaction] = {}
         # Those that are to be parked, by index; bounded by what is unfinished.
         self._parked: dict[Identity, dict[int, Transaction]] = {}
+        # The first messages of indexes that the end did not know; bounded in the same way.
+        self._firsts: dict[Identity, dict[int, Transaction]] = {}
 
     def copy(
         self,
@@ -68,6 +70,18 @@ class LateMarks:
         late[index] = mark
         return True
 
+    def first(self, mark: Transaction, index: int, digest: int) -> None:
+        """The end did not know this message: its mark says what the index stands for from now on.
+
+        As far as is known. A replay may still read the mark of one that was before it.
+        """
+        mark.learn(index, digest)
+        self._firsts.setdefault(mark.identity, {})[index] = mark
+
+    def firsts(self, identity: Identity) -> dict[int, Transaction]:
+        """Those whose own mark was not read yet, by index."""
+        return self._firsts.get(identity, {})
+
     def repeat(
         self, identity: Identity, ending: int, op_offset: OpOffset, digests: Sequence[int] = ()
     ) -> None:
@@ -77,16 +91,28 @@ class LateMarks:
             self._watermarks.decided(mark)
             self._repeats[identity] = mark
 
-    def done_read(self, event: DoneRead) -> None:
-        """A mark of this transaction was read: it answers a repeated decision too."""
+    def done_read(self, event: DoneRead) -> list[HalfOffset]:
+        """A mark of this transaction was read: it answers a repeated decision too.
+
+        Gives the halves that are no first messages of their index, as this mark tells.
+        """
+        others: list[HalfOffset] = []
         mark = self._repeats.pop(event.identity, None)
         if mark is not None:
             mark.move(Trigger.DONE_READ)
         late = self._parked.pop(event.identity, None)
         if late is not None:
             left = {i: half for i, half in late.items() if not _is_settled(half, i, event)}
+            others += _others({i: half for i, half in late.items() if i not in left}, event)
             if left:
                 self._parked[event.identity] = left
+        firsts = self._firsts.pop(event.identity, None)
+        if firsts is not None:
+            others += _others(firsts, event)
+            left = {i: half for i, half in firsts.items() if not _is_known(half, i, event)}
+            if left:
+                self._firsts[event.identity] = left
+        return others
 
     def _mark(
         self, identity: Identity, ending: int, op_offset: OpOffset, digests: Sequence[int]
@@ -113,3 +139,22 @@ def _is_settled(late: Transaction, index: int, event: DoneRead) -> bool:
         return False
     late.parked = False  # a copy after all, or dropped with the others: it needs but a mark
     return True
+
+
+def _known(event: DoneRead, index: int) -> int:
+    return event.digests[index] if index < len(event.digests) else 0
+
+
+def _is_known(first: Transaction, index: int, event: DoneRead) -> bool:
+    return first.state is State.FINISHED or bool(_known(event, index))
+
+
+def _others(halves: dict[int, Transaction], event: DoneRead) -> list[HalfOffset]:
+    """Those that say something else than this mark, which was written before theirs."""
+    others: list[HalfOffset] = []
+    for index, half in halves.items():
+        known = _known(event, index)
+        if half.state is not State.FINISHED and known and not half.says(index, known):
+            half.learn(index, known)
+            others += half.half_offsets()
+    return others

@@ -137,7 +137,7 @@ class Ledger(Decisions):
                 if holder is not transaction:  # a late half whose own mark this is
                     holder.move(_DONE_READ)
                 self._marks.half_done(half_offset)
-        self._late.done_read(event)
+        self._late_read(event)
         if transaction is None:
             # Its halves lie below where this replay began, or are all marked already.
             self._decided_too_late(event)

@@ -184,6 +184,112 @@ def test_a_successor_that_sees_both_messages_and_then_the_first_ones_mark_forget
     assert [mark.half_offsets for mark in step.done] == [[other]]
 
 
+# -- what the end did not know ---------------------------------------------------------------------
+
+
+def end_without_the_first(it: LedgerScript) -> None:
+    """A retry of its second message comes first, long after it was rolled back."""
+    it.roll_back("T1")
+    it.half("T1", 1, digest=THIRD)
+    assert it.carried_out().done[0].digests == (0, THIRD)
+
+
+@pytest.mark.parametrize("how", ["at once", "written", "read back"])
+def test_a_message_that_the_end_did_not_know_stands_against_another_one(how: str) -> None:
+    """It was swallowed in silence: the late message was marked, and what it said was forgotten."""
+    it = LedgerScript()
+    end_without_the_first(it)
+    first = it.half("T1", digest=FIRST)
+    if how == "written":
+        step = it.written()
+    elif how == "read back":
+        step = it.carried_out()
+    other = it.half("T1", digest=OTHER)
+    it.half("T1", digest=FIRST)
+    if how == "written":
+        it.read_back(step)
+    step = it.carried_out()
+    assert on_record(step) == [("T1", 0, (other,))]
+    assert not it.ledger.is_reused([first])
+    assert {mark.digests for mark in step.done} == {(FIRST, THIRD)}
+    assert it.ledger.differs(identity_of("T1"), 0, (OTHER,)), "a door knows it, too"
+
+
+def test_a_further_message_that_the_end_did_not_know_stands_against_another_one() -> None:
+    it = LedgerScript()
+    it.half("T1", digest=FIRST)
+    it.roll_back("T1")
+    step = it.written()
+    it.half("T1", 2, digest=THIRD)
+    one = it.half("T1", 2, digest=OTHER)
+    it.read_back(step)
+    two = it.half("T1", 2, digest=OTHER)
+    it.half("T1", 2, digest=THIRD)
+    step = it.carried_out()
+    assert on_record(step) == [("T1", 0, (one,)), ("T1", 0, (two,))]
+    another = it.half("T1", 2, digest=OTHER)
+    assert on_record(it.carried_out()) == [("T1", 0, (another,))]
+
+
+def test_a_successor_learns_from_the_late_ones_mark_what_the_end_did_not_know() -> None:
+    it = LedgerScript()
+    end_without_the_first(it)
+    it.half("T1", digest=FIRST)
+    it.carried_out()
+    heir = it.heir((0, 0))
+    other = heir.half("T1", digest=OTHER)
+    assert on_record(heir.carried_out()) == [("T1", 0, (other,))]
+
+
+def test_a_successor_that_finds_the_late_one_unmarked_learns_from_it() -> None:
+    it = LedgerScript()
+    end_without_the_first(it)
+    it.half("T1", digest=FIRST)
+    heir = it.heir((0, 0))
+    other = heir.half("T1", digest=OTHER)
+    step = heir.carried_out()
+    assert on_record(step) == [("T1", 0, (other,))]
+    assert {mark.digests for mark in step.done} == {(FIRST, THIRD)}
+
+
+def test_a_successor_that_finds_only_the_other_one_unmarked_puts_it_on_record() -> None:
+    """The late one is marked, and deleted: of two marks only the second one knows it."""
+    it = LedgerScript()
+    end_without_the_first(it)
+    it.half("T1", digest=FIRST)
+    it.carried_out()
+    other, repeat = it.half("T1", digest=OTHER), it.half("T1", digest=FIRST)
+    heir = it.heir((2, 0))
+    step = heir.carried_out()
+    assert on_record(step) == [("T1", 0, (other,))]
+    assert not heir.ledger.is_reused([repeat])
+    assert OTHER not in {digest for mark in step.done for digest in mark.digests}
+    again = heir.half("T1", digest=OTHER)
+    assert on_record(heir.carried_out()) == [("T1", 0, (again,))]
+
+
+def test_a_successor_puts_on_record_what_seemed_to_be_added_to_a_given_up_one() -> None:
+    it = LedgerScript()
+    it.half("T1", digest=FIRST)
+    it.give_up("T1")
+    it.carried_out()
+    it.half("T1", 1, digest=THIRD)
+    assert it.carried_out().forwards == [[1]]
+    other = it.half("T1", 1, digest=OTHER)
+    step = it.heir((2, 0)).carried_out()
+    assert on_record(step) == [("T1", 0, (other,))]
+    assert step.forwards == []
+
+
+def test_nothing_is_learned_where_an_older_release_wrote_the_end() -> None:
+    it = LedgerScript()
+    it.done("T1", ROLLED_BACK, 0)
+    it.half("T1", digest=OTHER)
+    it.half("T1", digest=FIRST)
+    step = it.carried_out()
+    assert (on_record(step), {mark.digests for mark in step.done}) == ([], {()})
+
+
 # -- copies ----------------------------------------------------------------------------------------
 
 
