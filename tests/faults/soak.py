@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -52,6 +53,8 @@ _QUIET_S = (4.0, 10.0)
 _STANDSTILL_S = 180.0
 _DECIDED_S = 300.0
 _READ_S = 1_200.0
+#: Ctrl-C or SIGTERM: no more faults and no more load; what there is by then is judged.
+_is_enough = threading.Event()
 _FDS_SLACK = 24.0
 _RSS_SLACK_MIB = 12.0
 _RSS_RATIO = 1.15
@@ -161,9 +164,15 @@ FAULTS: tuple[tuple[str, Callable[[Scene], None]], ...] = (
 
 
 def soak(count: int, seed: int) -> Soaked:
-    """Run it and judge it. Never raises what a fault has caused."""
+    """Run it and judge it. Never raises what a fault has caused.
+
+    SIGINT and SIGTERM end the load: what there is by then is judged.
+    """
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     result = Soaked(at, seed, count)
+    _is_enough.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _is_enough.set())
     began_s = time.monotonic()
     options = {
         "settings": _SETTINGS,
@@ -236,7 +245,7 @@ def _disturb(
     """Fault after fault, each of them once before any comes again, until the load is through."""
     left: list[tuple[str, Callable[[Scene], None]]] = []
     reached, moved_s = 0, time.monotonic()
-    while (so_far := books.count()) < count:
+    while (so_far := books.count()) < count and not _is_enough.is_set():
         if so_far > reached:
             reached, moved_s = so_far, time.monotonic()
         elif time.monotonic() - moved_s > _STANDSTILL_S:

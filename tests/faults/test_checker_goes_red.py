@@ -62,7 +62,7 @@ pytestmark = pytest.mark.kafka
 
 _TESTS = Path(__file__).resolve().parents[1]
 Patch = pytest.MonkeyPatch
-LOAD_S, LOAD_S_MAX, LATE_MS = 2.0, 20.0, 1_500
+LOAD_S, LOAD_S_MAX, LATE_MS = 2.0, 20.0, 3_000
 twice = pytest.mark.parametrize("broken", [False, True], ids=["as it is", "broken"])
 
 
