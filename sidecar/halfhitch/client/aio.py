@@ -376,11 +376,10 @@ class AsyncTransaction:
         async with self._lock:
             call = self._talk.next_send(messages)
             try:
-                prepared = await self._producer.perform(call)
-            except BaseException as error:
+                self._talk.sent(await self._producer.perform(call))
+            except BaseException as error:  # of a signal's handler too, when all is stored
                 self._talk.send_failed(error)
                 raise
-            self._talk.sent(prepared)
 
     async def _commit(self, *, wait_visible: bool) -> Ended:
         self._require_usable()

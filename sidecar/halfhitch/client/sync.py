@@ -336,11 +336,10 @@ class Transaction:
         with self._lock:
             call = self._talk.next_send(messages)
             try:
-                prepared = self._producer.perform(call)
-            except BaseException as error:
+                self._talk.sent(self._producer.perform(call))
+            except BaseException as error:  # of a signal's handler too, when all is stored
                 self._talk.send_failed(error)
                 raise
-            self._talk.sent(prepared)
 
     def assert_can_commit(self) -> None:
         """Call it right before the local commit: raises if the messages cannot follow.

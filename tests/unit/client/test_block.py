@@ -345,3 +345,22 @@ def test_a_commit_that_was_not_answered_is_raised_and_nothing_follows(checked):
     with pytest.raises(DecisionUnknown), world.producer.transaction() as tx:
         tx.prepare([Message("orders", b"one")])
     assert set(world.ends()) == {"commit"}
+
+
+def test_a_signal_behind_the_answer_let_a_commit_leave_its_message_out(given, monkeypatch):
+    """The message was stored and its handle lost; whoever swallowed that committed without it."""
+    world = given()
+    tx = world.producer.transaction()
+
+    def interrupted(*_):
+        raise TimeoutError("a signal's handler")
+
+    def swallow():
+        with monkeypatch.context() as patch:
+            patch.setattr("halfhitch.client.conversation.Conversation.sent", interrupted)
+            with pytest.raises(TimeoutError):
+                tx.send("points", b"two")
+
+    with pytest.raises(TransactionDoomed):
+        run_block(tx, between=swallow)
+    assert "commit" not in world.ends()
