@@ -37,6 +37,10 @@ from halfhitch.client.values import LocalTransactionState
 class LocalWork(Protocol):
     """The database's side of a block."""
 
+    @property
+    def is_inherited(self) -> bool:
+        """This is a forked child, and the local transaction is its parent's."""
+
     def record(self) -> None:
         """As the last statement of the local transaction."""
 
@@ -103,8 +107,13 @@ def finish(local: LocalWork, messages: Messages, *, is_new: bool) -> None:
 def fail(local: LocalWork, messages: Messages, error: BaseException, failure: Failure) -> bool:
     """Settle it; True when the block's own work is committed after all, so that nothing failed.
 
+    A forked child that leaves its parent's block settles nothing: a word to the database would go
+    over the parent's connection, and end the parent's local transaction.
+
     Raises LocalOutcomeUnknown.
     """
+    if local.is_inherited:
+        return False
     try:
         local.drop()
     except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server

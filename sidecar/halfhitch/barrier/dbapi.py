@@ -349,6 +349,7 @@ class _ConnectionWork:
     def __init__(self, barrier: DbapiBarrier, transaction_id: str) -> None:
         self._barrier = barrier
         self._id = transaction_id
+        self._home = guards.Home()
         self._lease = ExitStack()
         self.connection = self._lease.enter_context(barrier.lease())
         try:
@@ -356,6 +357,11 @@ class _ConnectionWork:
         except BaseException:
             self._let_go()
             raise
+
+    @property
+    def is_inherited(self) -> bool:
+        """In a forked child."""
+        return self._home.is_left(self._lease)
 
     def record(self) -> None:
         """After all the work."""

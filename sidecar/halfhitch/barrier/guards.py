@@ -9,6 +9,8 @@
 Works on drivers' connections; knows no statement of the table's.
 """
 
+import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -17,6 +19,8 @@ from halfhitch.barrier.table import UnfitConnection
 from halfhitch.errors import InvalidRequest
 
 _PSYCOPG_IDLE: Final = 0
+#: psycopg's INERROR: a statement has failed, and PostgreSQL takes no other one before the end.
+_PSYCOPG_FAILED: Final = 3
 #: MySQL's SERVER_STATUS_IN_TRANS.
 _MYSQL_IN_TRANSACTION: Final = 1
 #: Where drivers keep what a connection is read from: attributes, one inside the other.
@@ -108,6 +112,40 @@ def require_no_transaction(driver_connection: Any) -> None:
             " committed in this block would wait for, or be lost with, somebody else's. Let"
             " `connect` give a connection that nobody is using"
         )
+
+
+def has_failed(connection: Any) -> bool | None:
+    """Whether PostgreSQL would take a COMMIT for a ROLLBACK; None when the driver does not say."""
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    return None if status is None else int(status) == _PSYCOPG_FAILED
+
+
+def silent_rollback() -> InvalidRequest:
+    """To be raised when a COMMIT would commit nothing and say nothing."""
+    return InvalidRequest(
+        "a statement of this local transaction has failed after the record, and its exception was"
+        " swallowed: PostgreSQL would roll all of it back at the COMMIT, and say nothing. Let the"
+        " exception out, or run what may fail in a savepoint (begin_nested)"
+    )
+
+
+class Home:
+    """The process that a block was begun in."""
+
+    def __init__(self) -> None:
+        self._process_id = os.getpid()
+
+    def is_left(self, held: object) -> bool:
+        """Whether this is a forked child; then what the block holds is never let go of.
+
+        It is the parent's connection: to close it, to roll back, even to forget it would be said to
+        the server over the parent's socket, in the middle of the parent's local transaction.
+        """
+        if os.getpid() == self._process_id:
+            return False
+        # Not a list of ours: that is emptied when the child ends, and pools' generators close then.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        return True
 
 
 def descriptor_of(driver_connection: Any) -> int | None:

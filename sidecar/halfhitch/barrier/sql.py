@@ -6,7 +6,7 @@ the child's own.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, TextClause, bindparam, text
@@ -97,6 +97,7 @@ class Barrier:
         pooled = connection.connection
         try:
             connection.execute(self._statements.record, _key_values(connection, key))
+            sql_guards.watch_commit(connection)
         except IntegrityError as error:
             outcome = self._look_again(connection, pooled, key)
             _roll_back_all(session)
@@ -141,14 +142,20 @@ class Barrier:
         if session is not None:
             sql_guards.require_own_commit(session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        with Session(self.engine) if session is None else nullcontext(session) as found:
-            local = _SessionWork(self, found, tx.id)
-            try:
-                yield tx, found
-            except BaseException as error:
-                fail(local, tx, error, before_commit(error, is_new=is_new))
-                raise
-            finish(local, tx, is_new=is_new)
+        found = Session(self.engine) if session is None else session
+        home = guards.Home()
+        local = _SessionWork(self, found, tx.id, home)
+        try:
+            with sql_guards.in_block(found):
+                try:
+                    yield tx, found
+                except BaseException as error:
+                    fail(local, tx, error, before_commit(error, is_new=is_new))
+                    raise
+                finish(local, tx, is_new=is_new)
+        finally:
+            if session is None and not home.is_left(found):
+                found.close()
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -302,10 +309,18 @@ class _Notes:
 class _SessionWork:
     """A block's session, as `block` wants it."""
 
-    def __init__(self, barrier: Barrier, session: Session, transaction_id: str) -> None:
+    def __init__(
+        self, barrier: Barrier, session: Session, transaction_id: str, home: guards.Home
+    ) -> None:
         self._barrier = barrier
         self._session = session
         self._id = transaction_id
+        self._home = home
+
+    @property
+    def is_inherited(self) -> bool:
+        """In a forked child."""
+        return self._home.is_left(self._session)
 
     def record(self) -> None:
         """All the work first: what the database refuses shows before the note is made."""

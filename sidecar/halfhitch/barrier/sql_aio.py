@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
-from halfhitch.barrier import sql_guards, table
+from halfhitch.barrier import guards, sql_guards, table
 from halfhitch.barrier.block import (
     Failure,
     before_commit,
@@ -115,15 +115,20 @@ class AsyncBarrier:
             sql_guards.require_own_commit(session.sync_session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         found = AsyncSession(self._engine) if session is None else session
+        home = guards.Home()
         try:
-            try:
-                yield tx, found
-            except BaseException as error:
-                await self._fail(tx, found, error, before_commit(error, is_new=is_new))
-                raise
-            await self._finish(tx, found, is_new=is_new)
+            with sql_guards.in_block(found.sync_session):
+                try:
+                    yield tx, found
+                except BaseException as error:
+                    if not home.is_left(found):  # see `block.fail`
+                        await self._fail(tx, found, error, before_commit(error, is_new=is_new))
+                    raise
+                if home.is_left(found):
+                    tx.assert_can_commit()  # raises
+                await self._finish(tx, found, is_new=is_new)
         finally:
-            if session is None:
+            if session is None and not home.is_left(found):
                 await found.close()
 
     async def purge(

@@ -4,13 +4,19 @@ It runs no statement of the table's.
 """
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
+from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from halfhitch.barrier import guards
 from halfhitch.errors import InvalidRequest
+
+_IN_BLOCK: Final = "halfhitch.barrier.block"
 
 
 def require_transaction(connection: Connection) -> None:
@@ -35,7 +41,13 @@ def require_transaction(connection: Connection) -> None:
 
 
 def require_own_commit(session: Session) -> None:
-    """Raises InvalidRequest for a session whose `commit` would leave the database's to others."""
+    """Raises InvalidRequest for a session whose `commit` is not this block's alone."""
+    if _IN_BLOCK in session.info:
+        raise InvalidRequest(
+            "this session is in another block of a barrier: this one would commit what that one has"
+            " done, or roll it back, and that one's messages would not know. Send the messages of"
+            " both in one block, or give this one another session"
+        )
     if session.in_nested_transaction():
         raise guards.in_savepoint()
     bind = session.bind
@@ -50,6 +62,43 @@ def require_committed(session: Session) -> None:
     bind = session.bind
     if isinstance(bind, Connection) and not bind.closed and bind.in_transaction():
         raise joined()
+
+
+@contextmanager
+def in_block(session: Session) -> Iterator[None]:
+    """No other block may take this session: it would end what this one has begun."""
+    session.info[_IN_BLOCK] = True
+    try:
+        yield
+    finally:
+        session.info.pop(_IN_BLOCK, None)
+
+
+def watch_commit(connection: Connection) -> None:
+    """After a record: the commit that follows raises InvalidRequest if it would commit nothing.
+
+    A statement that fails, in somebody's hook before the commit too, spoils all of a transaction
+    of PostgreSQL's. Whoever swallows its exception is told nothing more: the COMMIT is answered
+    with a ROLLBACK that drivers take for a success, and the messages would follow.
+    """
+    if connection.dialect.name == "postgresql" and not event.contains(
+        connection, "commit", _require_sound
+    ):
+        event.listen(connection, "commit", _require_sound)
+
+
+def _require_sound(connection: Connection) -> None:
+    pooled = connection.connection
+    cause = None
+    has_failed = guards.has_failed(pooled.driver_connection)
+    if has_failed is None:
+        try:
+            connection.exec_driver_sql("SELECT 1")
+        except DBAPIError as error:
+            has_failed, cause = True, error
+    if has_failed:
+        pooled.rollback()  # SQLAlchemy does not, when what raises is no statement
+        raise guards.silent_rollback() from cause
 
 
 def joined() -> InvalidRequest:

@@ -29,6 +29,7 @@ class Local:
         self.says = says
         self.errors = errors
         self.calls: list[str] = []
+        self.is_inherited = False
 
     def _do(self, name: str) -> None:
         self.calls.append(name)
@@ -159,3 +160,13 @@ def test_a_real_transaction_takes_it() -> None:
         assert not fail(Local(), tx, error, Failure.CERTAIN)
         with pytest.raises(TransactionEnded):
             tx.send("orders", "late")
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_a_forked_child_that_leaves_a_block_says_nothing_to_anybody(failure: Failure) -> None:
+    """Its parent's rows were rolled back over the connection that both hold."""
+    local = Local(COMMIT)
+    local.is_inherited = True
+    messages = RecordingTransaction("a")
+    assert not fail(local, messages, SystemExit(0), failure)
+    assert (local.calls, messages.ends) == ([], [])
