@@ -125,7 +125,7 @@ class DbapiBarrier:
         Do not commit or roll back inside.
         """
         is_new = transaction_id is None
-        self._rules.require_group(producer)
+        self._rules.require_producer(producer, is_awaited=False)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         local = _ConnectionWork(self, tx.id)
         try:

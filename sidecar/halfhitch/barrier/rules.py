@@ -95,8 +95,17 @@ class Rules:
         """Nothing that is so old is fenced: its row may have been purged."""
         return math.floor((self.keep_s - _BEGAN_EARLIER_S) * 1000)
 
-    def require_group(self, producer: object) -> None:
-        """Raises ConfigurationError for a producer of another group."""
+    def require_producer(self, producer: object, *, is_awaited: bool) -> None:
+        """Raises ConfigurationError for one of another group, or that is not awaited as this is.
+
+        A blocking block would commit the rows, and the coroutine of the messages' commit not run.
+        """
+        if hasattr(type(producer), "__enter__" if is_awaited else "__aenter__"):
+            wanted = "an AsyncTransactionProducer" if is_awaited else "a TransactionProducer"
+            other = "Barrier or DbapiBarrier" if is_awaited else "AsyncBarrier"
+            raise ConfigurationError(
+                f"this barrier takes {wanted}, not {type(producer).__name__} (for that use {other})"
+            )
         group = getattr(producer, "group", self.group)
         if group != self.group:
             raise ConfigurationError(

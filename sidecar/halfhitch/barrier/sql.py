@@ -125,7 +125,7 @@ class Barrier:
         producer: "TransactionProducer",
         transaction_id: str | None = None,
         *,
-        session: Session | None = None,
+        session: Session | scoped_session[Any] | None = None,
         immunity_s: int | None = None,
     ) -> Iterator[tuple["Transaction", Session]]:
         """Messages and rows that end together: leaving commits both, an exception neither.
@@ -138,11 +138,12 @@ class Barrier:
         `transaction_id` the table is also asked when the block raises, for an earlier attempt.
         """
         is_new = transaction_id is None
-        self._rules.require_group(producer)
-        if session is not None:
-            sql_guards.require_own_commit(session)
+        self._rules.require_producer(producer, is_awaited=False)
+        given = None if session is None else sql_guards.session_of(session)
+        if given is not None:
+            sql_guards.require_own_commit(given)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        found = Session(self.engine) if session is None else session
+        found = Session(self.engine) if given is None else given
         home = guards.Home()
         local = _SessionWork(self, found, tx.id, home)
         try:
@@ -154,7 +155,7 @@ class Barrier:
                     raise
                 finish(local, tx, is_new=is_new)
         finally:
-            if session is None and not home.is_left(found):
+            if given is None and not home.is_left(found):
                 found.close()
 
     def purge(

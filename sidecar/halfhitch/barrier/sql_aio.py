@@ -110,8 +110,10 @@ class AsyncBarrier:
     ) -> AsyncIterator[tuple["AsyncTransaction", AsyncSession]]:
         """See `Barrier.transaction`."""
         is_new = transaction_id is None
-        self._rules.require_group(producer)
+        self._rules.require_producer(producer, is_awaited=True)
         if session is not None:
+            if not isinstance(session, AsyncSession):
+                raise sql_guards.no_session("an AsyncSession", session)
             sql_guards.require_own_commit(session.sync_session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         found = AsyncSession(self._engine) if session is None else session

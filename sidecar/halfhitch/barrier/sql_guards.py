@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from halfhitch.barrier import guards
 from halfhitch.errors import InvalidRequest
@@ -38,6 +38,22 @@ def require_transaction(connection: Connection) -> None:
         )
         if first != second:
             raise guards.commits_alone()
+
+
+def session_of(session: Session | scoped_session[Any]) -> Session:
+    """The one that a registry of threads stands for. Raises InvalidRequest for what is none."""
+    found = session() if isinstance(session, scoped_session) else session
+    if not isinstance(found, Session):
+        raise no_session("a Session", session)
+    return found
+
+
+def no_session(wanted: str, given: object) -> InvalidRequest:
+    """To be raised when a block was given something else."""
+    return InvalidRequest(
+        f"session= takes {wanted}, not {type(given).__name__}. Of a sessionmaker give what it"
+        " makes; give none, and the block makes its own and yields it"
+    )
 
 
 def require_own_commit(session: Session) -> None:

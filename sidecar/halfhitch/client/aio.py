@@ -19,6 +19,7 @@ from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     Leaving,
+    check_check,
     check_limits,
     check_on_error,
     failed_result,
@@ -82,6 +83,7 @@ class AsyncTransactionProducer:
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
+        check_check(check)
         found = find_address(address)
         self.group = group
         self.address = found.text
@@ -409,6 +411,7 @@ class AsyncTransaction:
             talk.awaited(mark)
             return await work()
 
+        counted.__qualname__ = what  # in Python's own warning, when it was never awaited
         promise = counted()
         mark = talk.called(f"{what} ({place})", promise.close)
         return promise

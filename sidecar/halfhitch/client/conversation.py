@@ -264,6 +264,15 @@ def check_limits(deadline_s: float, connections_max: int, check_workers: int) ->
         )
 
 
+def check_check(check: object) -> None:
+    """Of a new producer: the first check-back is late to notice. Raises ConfigurationError."""
+    if check is not None and not callable(check):
+        raise ConfigurationError(
+            f"check is {type(check).__name__}, which cannot be called: give a function of a Check,"
+            " for example check=barrier.check (without brackets), or a listener=..."
+        )
+
+
 def require_listener(listener: L | None) -> L:
     """Raises InvalidRequest."""
     if listener is None:

@@ -17,6 +17,7 @@ from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     Leaving,
+    check_check,
     check_limits,
     check_on_error,
     failed_result,
@@ -91,6 +92,7 @@ class TransactionProducer:
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
+        check_check(check)
         found = find_address(address)
         self.group = group
         self.address = found.text

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import StaticPool, create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import halfhitch.barrier
 from halfhitch.barrier import (
@@ -23,10 +24,14 @@ from halfhitch.barrier import (
     guards,
 )
 from halfhitch.barrier.table import UnfitConnection
-from halfhitch.client import LocalTransactionState
+from halfhitch.client import (
+    AsyncTransactionProducer,
+    LocalTransactionState,
+    TransactionProducer,
+)
 from halfhitch.client.checks import answer_of
 from halfhitch.errors import ConfigurationError, InvalidRequest, OutcomeUnknown
-from harness.barriers import asked
+from harness.barriers import RecordingProducer, asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +61,68 @@ def test_a_session_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     barrier = Barrier(create_engine(f"sqlite:///{tmp_path / 'a.db'}"), "shop")
     with pytest.raises(InvalidRequest, match="local transaction, not object"):
         barrier.record(object(), "a")
+
+
+async def test_a_block_of_the_other_kind_of_producer_committed_rows_without_messages(
+    tmp_path: Path,
+) -> None:
+    """Nobody awaited the commit of the messages: the rows stood, and Python gave a warning."""
+    blocking = Barrier(create_engine(f"sqlite:///{tmp_path / 'a.db'}"), "shop")
+    plain = DbapiBarrier(lambda: sqlite3.connect(tmp_path / "a.db"), "shop")
+    awaited = AsyncBarrier(create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'a.db'}"), "shop")
+    async with AsyncTransactionProducer("shop") as producer:
+        for barrier in (blocking, plain):
+            with (
+                pytest.raises(ConfigurationError, match="for that use AsyncBarrier"),
+                barrier.transaction(producer),  # type: ignore[arg-type]
+            ):
+                pass
+    other: Any = TransactionProducer("shop")
+    with pytest.raises(ConfigurationError, match="for that use Barrier"):
+        async with awaited.transaction(other):
+            pass
+    other.close()
+
+
+async def test_a_block_that_was_given_no_session_said_what_attribute_it_has_not(
+    tmp_path: Path,
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    awaited = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'a.db'}")
+    producer: Any = RecordingProducer(group="shop")
+    for wrong in (sessionmaker(engine), engine, AsyncSession(awaited)):
+        with (
+            pytest.raises(InvalidRequest, match=f"takes a Session, not {type(wrong).__name__}"),
+            Barrier(engine, "shop").transaction(producer, session=wrong),  # type: ignore[arg-type]
+        ):
+            pass
+    strangers: tuple[Any, ...] = (async_sessionmaker(awaited), Session(engine))
+    for given in strangers:
+        with pytest.raises(InvalidRequest, match="takes an AsyncSession, not"):
+            async with AsyncBarrier(awaited, "shop").transaction(producer, session=given):
+                pass
+    assert producer.made == []  # refused before anything could be sent
+
+
+def test_a_frameworks_scoped_session_was_refused_by_the_block_and_taken_by_record(
+    tmp_path: Path,
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    barrier = Barrier(engine, "shop")
+    barrier.create()
+    producer: Any = RecordingProducer(new_id="a", group="shop")
+    sessions = scoped_session(sessionmaker(engine))
+    with barrier.transaction(producer, session=sessions) as (_, session):
+        assert session is sessions()
+    assert barrier.check(asked("a", group="shop")) is LocalTransactionState.COMMIT
+    with engine.connect() as connection, connection.begin():
+        inner = scoped_session(sessionmaker(connection))
+        with (
+            pytest.raises(InvalidRequest, match="transaction that was begun on its connection"),
+            barrier.transaction(producer, session=inner),
+        ):
+            pass
+    assert len(producer.made) == 1
 
 
 def test_the_group_is_told() -> None:

@@ -268,6 +268,14 @@ async def test_a_forgotten_await_committed_without_the_message(word, forget):
         gc.collect()  # warnings are errors: Python's own of a coroutine would fail this
 
 
+async def test_pythons_warning_of_a_forgotten_await_named_a_function_of_ours():
+    """Where no block's end tells it, `coroutine 'tx.send' was never awaited` is all there is."""
+    async with AsyncTransactionProducer("orders") as producer:
+        forgotten = producer.transaction().send("orders", b"one")
+        assert forgotten.__qualname__ == "tx.send"
+        forgotten.close()
+
+
 async def test_a_forgotten_await_without_a_check_rolls_back():
     with ScriptedServer() as server:
         _, ends = await forgetful(server, lambda tx: tx.send("orders", b"two"))

@@ -181,6 +181,11 @@ def test_another_on_error_is_refused_with_the_two_that_are(given):
         given(on_error="raise")
 
 
+def test_a_check_that_cannot_be_called_was_noticed_only_at_the_first_check_back(given):
+    with pytest.raises(errors.ConfigurationError, match=r"check is object.*check=barrier\.check"):
+        given(check=object())
+
+
 def test_who_knows_that_nothing_was_committed_says_so_inside_the_block(checked):
     world = checked()
     tx = world.producer.transaction()

@@ -25,7 +25,8 @@ _NOT_FOUND: Final = (
     "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
     "/v1/config, /v1/transactions and /v1/parked, POST /v1/transactions/{group}/{id}/commit, "
     "/rollback and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
-    "Percent-encode group and id."
+    "Percent-encode group and id. This is the admin door: applications go to the data door "
+    "(http.port, 8340 unless set)."
 )
 #: Scrapers and probes keep a few connections; more is somebody who means no good. Requests at work
 #: are half as many: the other half of the connections can always be closed for a newcomer.

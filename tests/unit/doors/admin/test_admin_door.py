@@ -227,6 +227,13 @@ async def test_unknown_routes_say_which_there_are() -> None:
         assert "/v1/status" in error_of(body)["message"]
 
 
+async def test_an_application_at_the_admin_door_was_not_told_that_there_is_another() -> None:
+    async with opened(FakeSystem()) as ask:
+        status, _, body = await ask("/v1/transactions/handle/commit/more")
+        assert status == 404
+        assert "applications go to the data door" in error_of(body)["message"]
+
+
 async def test_pages_in_a_browser_get_nothing() -> None:
     async with opened(FakeSystem(), allowed_hosts=["halfhitch.shop.svc"]) as ask:
         status, _, body = await ask("/v1/status", Origin="http://evil.example")
