@@ -100,6 +100,11 @@ class History:
         return max((decision.covered_count for decision in self.commits), default=0)
 
     @property
+    def message_count(self) -> int:
+        """As the memory of the finished may count them, for it counts messages; one at least."""
+        return 1 + max((half.index for half in self.halves), default=0)
+
+    @property
     def parked_indexes(self) -> list[int]:
         """Messages that are kept, in the order in which they got there.
 
@@ -349,7 +354,7 @@ class Judge:
         newest_ms = max(r.stored_at_ms for offset, r in records if offset >= last.op_offset)
         end = self.world.op_log.end if before is None else before
         others = sum(
-            max(1, len(history.parked_indexes))
+            history.message_count
             for history in self.histories.values()
             for mark in history.ends
             if last.op_offset <= mark.op_offset < end and mark.identity != identity

@@ -385,7 +385,7 @@ async def test_garbage_under_every_key_is_replaced(redis: RealRedis, kind: str) 
 async def test_garbage_values_count_as_absent(redis: RealRedis, rng: random.Random) -> None:
     owner = await owning(redis)
     fields = [field.decode() for field in redis.client.hkeys("hh:test:tx:0:orders:first")]
-    assert len(fields) == 13
+    assert len(fields) == 14
     texts = [
         b"",
         b"-1x",

@@ -9,6 +9,7 @@ One rule is kept by the machine because the contract says so: an id is not used 
 memory may be gone.
 """
 
+import pytest
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -373,5 +374,5 @@ class CheckBackMachine(LedgerMachine):
         self.world.append_step()
 
 
-TestLedger = LedgerMachine.TestCase
-TestCheckBack = CheckBackMachine.TestCase
+TestLedger = pytest.mark.timeout(900)(LedgerMachine.TestCase)
+TestCheckBack = pytest.mark.timeout(900)(CheckBackMachine.TestCase)
