@@ -1,4 +1,4 @@
-"""All tests in three processes side by side, over one Kafka: `make test`.
+"""All tests in two processes side by side, over one Kafka: `make test`.
 
 Much of what tests on real servers take is waiting: for sessions of Kafka that end, for virtual
 machines that start. While one process waits, another works. A group is a list of test folders; one
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 TESTS: Final = Path(__file__).parent
 
-#: About as long as each other. Only the second one's folders share the Kafka of the run; the third
-#: one's start and break servers of their own.
+#: About as long as each other. Not more than two: a third one makes tests late on two processors.
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "pure": ("unit", "property", "scenarios", "simulation", "tidy"),
-    "kafka": ("contract", "integration"),
-    "whole": ("faults", "conformance", "acceptance", "spark"),
+    "pure": (
+        *("unit", "property", "scenarios", "simulation", "tidy"),
+        *("acceptance", "conformance", "spark"),
+    ),
+    "kafka": ("contract", "integration", "faults"),
 }
 #: They have no tests of their own.
 KITS: Final = frozenset({"harness", "benchmarks", "fuzz"})

@@ -59,12 +59,12 @@ def test_a_group_that_is_not_green_makes_the_sum_red(closing_line: str, status: 
 
 def test_a_process_is_heard_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     script = f"print('FAILED a::b - why'); print({PASSED!r}); raise SystemExit(3)"
-    group = Group("whole", [sys.executable, "-c", script])
+    group = Group("kafka", [sys.executable, "-c", script])
     group.run({})
     assert group.status == 3
     assert group.failures == ["FAILED a::b - why"]
     assert group.counts["passed"] == 12
-    assert "whole | FAILED a::b - why" in capsys.readouterr().out
+    assert "kafka | FAILED a::b - why" in capsys.readouterr().out
 
 
 def test_a_run_that_leaves_a_folder_out_does_not_begin(
