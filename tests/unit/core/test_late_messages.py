@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import pytest
 
+from halfhitch.core import late as late_module
 from halfhitch.core.model import (
     COPIED,
     GIVEN_UP,
     PARKED,
     ConflictKind,
     DoneMark,
+    DoneRead,
     HalfOffset,
+    OpOffset,
     Resolution,
     Standing,
+    TimestampMs,
 )
+from halfhitch.core.transaction import State
 from harness.ledger_script import LedgerScript, identity_of
 
 D0, D1, D2 = 10, 11, 12  # digests of three messages
@@ -254,3 +259,23 @@ def test_a_decision_that_came_late_is_noted_and_the_message_parked() -> None:
     step = script.carried_out()
     assert step.forwards == [[late]]
     assert [note.resolution for note in step.notes] == [Resolution.COMMIT]
+
+
+class _Late:
+    """As much of a transaction as is asked here."""
+
+    state, resumed_count, covered_count, parked = State.READY, 0, 0, True
+
+    def half_offsets(self) -> list[HalfOffset]:
+        return [HalfOffset(5)]
+
+
+@pytest.mark.parametrize(("first", "is_settled"), [(9, False), (4, True)])
+def test_the_mark_of_another_life_leaves_what_was_added_before_it_to_be_parked(
+    first: int, is_settled: bool
+) -> None:
+    """Put back behind it, the others have been committed: it was added to what was given up."""
+    mark = DoneRead(OpOffset(1), TimestampMs(1), identity_of("T"), 1, (HalfOffset(first),))
+    late = _Late()
+    assert late_module._is_settled(late, 2, mark) is is_settled  # type: ignore[arg-type]
+    assert late.parked is not is_settled
