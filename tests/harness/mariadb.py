@@ -5,26 +5,22 @@ Nothing it writes is worth keeping: no fsync, small files, and a temporary folde
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pymysql
 
-from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess
+from harness.private_server import PrivateServer
 from harness.unprivileged import as_user, give, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DATABASE = "shop"
-_START_S = 60.0
-_STOP_S = 20.0
 _QUICK = (
     "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=8M",
@@ -36,14 +32,10 @@ _QUICK = (
 )
 
 
-class EmbeddedMariaDb:
+class EmbeddedMariaDb(PrivateServer):
     """One MariaDB on loopback; the user is root without a password, the database `shop`."""
 
-    def __init__(self) -> None:
-        self._ports = HeldPorts()
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self.port = 0
+    start_s_max = 60.0
 
     @property
     def url(self) -> str:
@@ -97,15 +89,6 @@ class EmbeddedMariaDb:
         assert self._process is not None
         self._process.kill()
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate(grace_s=_STOP_S)
-            self._process = None
-        self._ports.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
     @contextmanager
     def connection(self, **others: Any) -> Iterator[Any]:
         """Closed at the end; `others` go to `pymysql.connect`."""
@@ -114,16 +97,6 @@ class EmbeddedMariaDb:
             yield made
         finally:
             made.close()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _used_folder(self) -> Path:
-        assert self._folder is not None, "the embedded MariaDB has not been started"
-        return self._folder
 
     def _make_data(self, install: str) -> None:
         folder = self._used_folder()
@@ -136,14 +109,6 @@ class EmbeddedMariaDb:
             as_user(command), capture_output=True, text=True, timeout=120, check=False, cwd="/"
         )
         assert done.returncode == 0, f"mariadb-install-db failed:\n{done.stdout}\n{done.stderr}"
-
-    def _await_answer(self) -> None:
-        assert self._process is not None
-        end_s = time.monotonic() + _START_S
-        while not self._answers():
-            assert self._process.is_running, f"it ended:\n{self._process.log_tail()}"
-            assert time.monotonic() < end_s, f"it does not answer:\n{self._process.log_tail()}"
-            self._process.wait(at_most_s=0.05)
 
     def _answers(self) -> bool:
         try:

@@ -6,23 +6,19 @@ has set for its session stays behind on a connection that others use.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psycopg
 
-from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess
+from harness.private_server import PrivateServer
 from harness.unprivileged import as_user, give, program
 
 if TYPE_CHECKING:
     from harness.postgres import EmbeddedPostgres
 
-_START_S = 30.0
-_STOP_S = 10.0
 _SETTINGS = """\
 [databases]
 * = host=127.0.0.1 port={server_port} user=postgres
@@ -42,7 +38,7 @@ pidfile =
 """
 
 
-class EmbeddedPgBouncer:
+class EmbeddedPgBouncer(PrivateServer):
     """One pgbouncer on loopback; the user is `postgres`, no password, the databases the server's.
 
     `pool_count` is how many server connections all clients of a database share.
@@ -51,10 +47,7 @@ class EmbeddedPgBouncer:
     def __init__(self, server: EmbeddedPostgres, *, pool_count: int = 10) -> None:
         self._server = server
         self._pool_count = pool_count
-        self._ports = HeldPorts()
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self.port = 0
+        super().__init__()
 
     @property
     def dsn(self) -> str:
@@ -94,29 +87,6 @@ class EmbeddedPgBouncer:
             self.stop()
             raise
         return self
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate(grace_s=_STOP_S)
-            self._process = None
-        self._ports.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _await_answer(self) -> None:
-        assert self._process is not None
-        end_s = time.monotonic() + _START_S
-        while not self._answers():
-            assert self._process.is_running, f"it ended:\n{self._process.log_tail()}"
-            assert time.monotonic() < end_s, f"it does not answer:\n{self._process.log_tail()}"
-            self._process.wait(at_most_s=0.05)
 
     def _answers(self) -> bool:
         try:

