@@ -4,15 +4,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-COMPILED_TESTS := $(addprefix tests/,unit/core unit/wire unit/service unit/doors property scenarios simulation/test_simulation.py)
+COMPILED_TESTS := $(addprefix tests/,unit/core unit/wire unit/service property scenarios simulation/test_simulation.py)
 # As native/Cargo.toml wants it; an older one is as good as none.
 RUST_MINOR := 88
 RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1] > 1 || v[2] >= $(RUST_MINOR)) print "yes"}')
-STAMP := $(VENV)/.installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
+C_COMPILER := $(shell command -v cc)
+STAMP := $(VENV)/.installed-$(shell cat requirements.lock build.lock | cksum | cut -d' ' -f1)
+TOOLS := build/tools/bin
+TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -f1)
+IS_LINUX := $(filter Linux,$(shell uname))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-compiled compiled test-compiled native lock clean
+.PHONY: help audit browser fuzz setup servers demo test test-all mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
+	bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	check-wheels test-wheels sbom lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -22,24 +27,39 @@ setup: $(STAMP) servers ## virtual environment with everything, from requirement
 servers: # MariaDB and pgbouncer, from Debian, unless they are there
 	@tests/harness/packages.sh
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Half Hitch needs Python 3.11 or newer; say which one with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r build.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to three minutes)
 	$(BIN)/halfhitch demo
 
-test: $(STAMP) servers ## all tests on real servers, with coverage; the native way's too where Rust is installed
+test: $(STAMP) servers ## tests on real servers, with coverage; the native way's too where Rust is installed (ten minutes)
 	$(if $(RUST),@$(MAKE) --no-print-directory native)
 	$(BIN)/coverage erase
-	$(BIN)/python tests/side_by_side.py --coverage
+	$(BIN)/python tests/side_by_side.py --coverage $(if $(ALL),--all)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100
+
+# What is compiled is tried where there is a compiler, as the native way is where there is Rust.
+test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ's clients, all lives, a soak, compiled, wheels (45 minutes)
+	@$(MAKE) --no-print-directory test ALL=yes
+	$(BIN)/python chaos --soak 100000 --unrecorded
+	$(if $(C_COMPILER),@$(MAKE) --no-print-directory $(if $(RUST),wheels test-wheels,compiled) test-compiled,\
+		@echo "no C compiler: the compiled hot path was not tried")
+
+fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR=600 seconds, SEED=, ONLY=http,op)
+	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+browser: $(STAMP) ## can a page in a real browser become a producer? (BROWSER=chromium, which must be there)
+	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/browser.py --browser $(or $(BROWSER),chromium)
 
 mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the mistakes (ten minutes)
 	$(BIN)/python -m pytest -m mutation tests/property tests/simulation
@@ -50,13 +70,13 @@ simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=
 		$(BIN)/python -m pytest -q -rP $(or $(LIVES),tests/simulation) -k every_invariant
 
 faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=)
-	$(BIN)/python tests/faults $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
+	$(BIN)/python chaos $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
 
 soak: $(STAMP) ## N transactions (a million) under one fault after the other, judged; docs/reliability.md anew
-	$(BIN)/python tests/faults --soak $(or $(N),1000000) --seed $(or $(SEED),1)
+	$(BIN)/python chaos --soak $(or $(N),1000000) --seed $(or $(SEED),1)
 
 crash-matrix: $(STAMP) ## programs struck at every step, on three databases (hours; SHARE=24 steps of each class, SEED=)
-	$(BIN)/python tests/faults --crashes $(or $(SHARE),0) --seed $(or $(SEED),1)
+	$(BIN)/python chaos --crashes $(or $(SHARE),0) --seed $(or $(SEED),1)
 
 check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -64,51 +84,101 @@ check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(if $(RUST),@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path native/Cargo.toml)
-	$(if $(RUST),@! cargo clippy --version >/dev/null 2>&1 || \
-		cargo clippy --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo -- -D warnings)
+	$(if $(RUST),@! cargo clippy --version >/dev/null 2>&1 || { $(BIN)/python native/crates.py && \
+		cargo clippy --locked --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo -- -D warnings; })
 
-format: $(STAMP) ## put the code into its form
+format: $(STAMP) ## put the code into its form; make the blocking twins anew
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python tools/blocking.py
 	$(if $(RUST),@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path native/Cargo.toml)
 
 conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, then docs/conformance.md (needs mvn, javac)
-	$(BIN)/python tests/conformance
+	$(BIN)/python conformance
 
 bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, beside raw Kafka
-	$(BIN)/python tests/benchmarks
+	$(BIN)/python bench
 
 bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternately
-	$(BIN)/python tests/benchmarks --only engine,http --before $(REV)
+	$(BIN)/python bench --only engine,http --before $(REV)
 
 bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
-	$(BIN)/python tests/benchmarks/rocketmq $(ARGS)
+	$(BIN)/python bench/rocketmq $(ARGS)
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
-	$(BIN)/python tests/benchmarks/twins $(ARGS)
+	$(BIN)/python bench/twins $(ARGS)
 
 # Into a folder of its own: what is not asked for is not found, and everything runs without it.
 native: ## the hot requests of RocketMQ's clients on native threads, in build/native (a minute; needs Rust)
 	@test -n "$(RUST)" || { echo "make native needs Rust 1.$(RUST_MINOR) or newer (cargo; see rustup.rs)"; exit 1; }
-	cargo build --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo
+	@$(PYTHON) native/crates.py
+	cargo build --locked --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo
 	mkdir -p build/native
 	cp build/cargo/release/libhalfhitch_native.$(if $(filter Darwin,$(shell uname)),dylib,so) build/native/halfhitch_native.abi3.so
 
-# Not with pip, which would build the wheel twice, the first time for its metadata.
-compiled: $(STAMP) ## the hot path in C, ready to run, in build/compiled (mypyc; minutes; needs a C compiler)
-	test -x build/tools/bin/pyproject-build || { $(PYTHON) -m venv build/tools && \
-		build/tools/bin/python -m pip install --quiet --disable-pip-version-check build; }
-	rm -rf build/compiled build/compiled-wheel
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 build/tools/bin/pyproject-build --wheel --outdir build/compiled-wheel .
-	$(BIN)/python -m zipfile -e build/compiled-wheel/*.whl build/compiled
+compiled: wheel-compiled ## the hot path in C, ready to run, in build/compiled (mypyc; minutes; needs a C compiler)
 
 test-compiled: $(STAMP) ## what the tests say of the compiled hot path (after `make compiled`)
 	PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m pytest -q --compiled $(COMPILED_TESTS)
 
-lock: ## newest versions into requirements.lock (needs uv)
+# What a release has. Each part is built with the tools of release.lock, and with nothing else: no
+# isolated environment is filled with whatever is newest on that day.
+wheels: ## what a release has, into dist/, and looked at (minutes; needs Rust and a C compiler)
+	rm -rf dist
+	@$(MAKE) --no-print-directory wheel wheel-native wheel-compiled
+	cp build/compiled-wheel/*.whl dist
+	@$(MAKE) --no-print-directory check-wheels
+
+$(TOOLS_STAMP): release.lock
+	$(PYTHON) -m venv build/tools
+	$(TOOLS)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r release.lock
+	@touch $@
+
+wheel: $(TOOLS_STAMP) # source distribution, and of that the wheel for every Python
+	$(TOOLS)/python -m build --no-isolation --outdir dist .
+
+wheel-native: $(TOOLS_STAMP) # halfhitch-native, one wheel for all Pythons of this platform
+	@test -n "$(RUST)" || { echo "$@ needs Rust 1.$(RUST_MINOR) or newer (cargo; see rustup.rs)"; exit 1; }
+	$(TOOLS)/python native/crates.py
+	$(TOOLS)/maturin build --quiet --release --strip --manifest-path native/Cargo.toml --target-dir build/cargo --out dist
+	$(TOOLS)/maturin sdist --manifest-path native/Cargo.toml --out dist
+
+wheel-compiled: $(TOOLS_STAMP) # the core in C, for this Python and platform; unpacked beside it
+	rm -rf build/compiled-wheel build/compiled-here
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(TOOLS)/python -m build --no-isolation --wheel --outdir build/compiled-here .
+	$(if $(IS_LINUX),PATH=$(CURDIR)/$(TOOLS):$$PATH $(TOOLS)/auditwheel repair --wheel-dir build/compiled-wheel build/compiled-here/*.whl,\
+		mv build/compiled-here build/compiled-wheel)
+	rm -rf build/compiled
+	$(TOOLS)/python -m zipfile -e build/compiled-wheel/*.whl build/compiled
+
+check-wheels: $(TOOLS_STAMP) # do they say what they are, and will they run where they say?
+	$(TOOLS)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(TOOLS)/abi3audit --strict --report dist/halfhitch_native-*.whl
+	$(if $(IS_LINUX),for wheel in dist/*linux*.whl; do $(TOOLS)/auditwheel show $$wheel || exit 1; done)
+
+test-wheels: $(STAMP) ## install what is in dist/ into bare environments and run it (after `make wheels`)
+	$(BIN)/python -m pytest -q -m wheels tests/acceptance/test_wheels.py
+
+sbom: $(TOOLS_STAMP) # what the sidecar with all extras is made of, as CycloneDX, into dist/
+	mkdir -p dist
+	$(TOOLS)/cyclonedx-py requirements --of JSON --output-reproducible -o dist/halfhitch.cdx.json requirements.lock
+
+audit: $(TOOLS_STAMP) ## is anything known against what the lock files name? (needs the network; cargo-audit for Rust)
+	for lock in requirements.lock build.lock release.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
+	$(PYTHON) native/crates.py
+	cargo audit --file native/Cargo.lock
+
+lock: ## newest versions into the lock files (needs uv and Rust)
+	$(PYTHON) native/crates.py --renew
 	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file requirements.lock
+	uv pip compile --group pyproject.toml:release --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --upgrade --quiet --output-file release.lock
+	uv pip compile --group pyproject.toml:build --universal --python-version 3.11 --constraint release.lock \
+		--generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --upgrade --quiet --output-file build.lock
 
 clean: ## everything that was made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

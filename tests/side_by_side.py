@@ -1,10 +1,16 @@
-"""All tests in two processes side by side, over one Kafka: `make test`.
+"""The tests in several processes side by side, over one Kafka: `make test`, `make test-all`.
 
 Much of what tests on real servers take is waiting: for sessions of Kafka that end, for virtual
-machines that start. While one process waits, another works. A group is a list of test folders; one
-that stands in no group makes the run end before it begins.
+machines that start. While one process waits, another works. Each process, a lane, takes the next
+file that nobody has taken (harness/lanes.py); the first lane begins with what thinks, the others
+begin with what waits. So two processors are busy from beginning to end with no more than one lane
+that never waits.
 
-Lines come as they are written, each with its group before it. What failed is told again at the end,
+A folder of tests that stands in no list makes the run end before it begins. Each layer has a
+budget of processor time; one that is over it has failed. What a test waits for is not in it, nor
+what the Kafka takes that all share: those seconds say more of the machine than of the tests.
+
+Lines come as they are written, each with its lane before it. What failed is told again at the end,
 and the last line sums up: `7200 passed, 0 failed`.
 """
 
@@ -13,8 +19,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -23,29 +31,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from halfhitch.embedded import EmbeddedKafka
+from harness.lanes import FOLDER_VARIABLE, Spent, all_spent, over_budget
+from harness.places import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-TESTS: Final = Path(__file__).parent
+#: Whose folders hold tests.
+TOPS: Final = ("tests", "bench", "chaos", "conformance")
 
-#: About as long as each other. Not more than two: a third one makes tests late on two processors.
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "pure": (
-        *("unit", "property", "scenarios", "simulation", "tidy"),
-        *("acceptance", "conformance", "spark"),
-    ),
-    "kafka": ("contract", "integration", "faults"),
+#: What thinks, and how many seconds of a quiet processor it may take: two or three times what it
+#: took when this was written, so that a busy machine is not blamed and a layer that swells is.
+SHORT: Final[Mapping[str, float]] = {
+    "tests/unit": 300,
+    "tests/scenarios": 40,
+    "tests/tidy": 60,
+    "bench/tests": 40,
+    "chaos/tests": 200,
+    "conformance/tests": 20,
 }
-#: They have no tests of their own.
-KITS: Final = frozenset({"harness", "benchmarks", "fuzz"})
+#: What thinks long: few tests.
+LIVES: Final[Mapping[str, float]] = {
+    "tests/simulation": 400,
+    "tests/property": 300,
+}
+#: What waits for servers.
+WAITING: Final[Mapping[str, float]] = {
+    "tests/acceptance": 300,
+    "tests/integration": 650,
+    "tests/contract": 60,
+    "tests/spark": 200,
+}
+#: What `make test-all` adds: servers that are hurt, other people's clients.
+MORE: Final[Mapping[str, float]] = {
+    "chaos/promises": 600,
+    "conformance/promises": 300,
+}
+#: More whole lives and stories, for `make test-all`. Their layers may take more.
+ALL_LIVES: Final[Mapping[str, str]] = {
+    "HALFHITCH_SEEDS": "2000",
+    "HALFHITCH_SEVERAL_SEEDS": "500",
+    "HALFHITCH_DETOUR_SEEDS": "80",
+}
+_LIVES_RATIO: Final = 5
+#: With one more a test was late now and then on two processors.
+LANES: Final = 3
 
 _COUNTED: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 _TOLD_AGAIN: Final = ("FAILED ", "ERROR ")
 
 
 @dataclass(slots=True)
-class Group:
+class Lane:
     """One process: its name, what it runs, and what came of it."""
 
     name: str
@@ -54,6 +91,7 @@ class Group:
     status: int = 1
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    _process: subprocess.Popen[str] | None = None
 
     def run(self, environment: Mapping[str, str]) -> None:
         """To its end, its lines on our output. A process that did not end well has failed."""
@@ -61,22 +99,28 @@ class Group:
         with subprocess.Popen(
             self.command,
             env={**environment},
-            cwd=TESTS.parent,
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         ) as process:
+            self._process = process
             assert process.stdout is not None
             for line in process.stdout:
                 self.hear(line.rstrip("\n"))
         self.status = process.returncode
         self.seconds = time.monotonic() - began_s
 
+    def interrupt(self) -> None:
+        """As Ctrl-C does, for a signal that has reached nobody but us."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
     def hear(self, line: str) -> None:
         """One line of pytest's: shown, and kept if it has to be told at the end."""
-        print(f"{self.name:>5} | {line}", flush=True)
+        print(f"{self.name} | {line}", flush=True)
         if line.startswith(_TOLD_AGAIN):
             self.failures.append(line)
         elif " in " in line and line.startswith("=") and line.endswith("="):
@@ -84,8 +128,8 @@ class Group:
 
     @property
     def is_green(self) -> bool:
-        """Ended well, and something ran: a group that found no test is no success."""
-        return self.status == 0 and self.counts["passed"] > 0
+        """Ended well. It may have found that the others had taken everything."""
+        return self.status == 0
 
 
 def counted(closing_line: str) -> Counter[str]:
@@ -96,52 +140,102 @@ def counted(closing_line: str) -> Counter[str]:
     return counts
 
 
-def left_out(groups: Mapping[str, Sequence[str]], folders: Sequence[str]) -> list[str]:
-    """Of the test `folders`, those that no group runs."""
-    run = {folder for group in groups.values() for folder in group}
-    return sorted(set(folders) - run - KITS)
+def test_folders() -> set[str]:
+    """Where there are tests, in `tests` and in the kits: two names deep."""
+    places = (place for top in TOPS for place in (ROOT / top).glob("*/"))
+    return {f"{it.parent.name}/{it.name}" for it in places if any(it.rglob("test_*.py"))}
 
 
-def summed_up(groups: Sequence[Group]) -> tuple[str, bool]:
-    """The closing line, and whether all is well."""
-    counts = sum((group.counts for group in groups), Counter[str]())
+def left_out(listed: Collection[str], folders: Collection[str]) -> list[str]:
+    """Of the test `folders`, those that stand in no list."""
+    return sorted(set(folders).difference(listed))
+
+
+def orders(is_all: bool) -> list[list[str]]:
+    """The folders of each lane, in the order in which it takes them.
+
+    Only the first has all of them: to collect thousands of short tests takes half a minute.
+    """
+    waiting = [*(MORE if is_all else ()), *WAITING]
+    return [[*SHORT, *LIVES, *waiting], *[[*waiting, *LIVES]] * (LANES - 1)]
+
+
+def budgets(is_all: bool) -> dict[str, float]:
+    """Seconds of a quiet processor, by layer."""
+    ratio = dict.fromkeys(LIVES if is_all else (), _LIVES_RATIO)
+    listed = {**SHORT, **LIVES, **WAITING, **MORE}
+    return {layer: budget_s * ratio.get(layer, 1) for layer, budget_s in listed.items()}
+
+
+def layer_lines(spent: Mapping[str, Spent], allowed: Mapping[str, float]) -> list[str]:
+    """What each layer took, the longest first."""
+    rows = sorted(spent.items(), key=lambda row: -row[1].wall_s)
+    return [
+        f"{layer:21} {one.count:6,d} tests {one.wall_s:6.0f} s, processor {one.cpu_s:5.0f} s"
+        f" of {allowed[layer]:.0f} s"
+        for layer, one in rows
+    ]
+
+
+def summed_up(lanes: Sequence[Lane], too_long: Sequence[str] = ()) -> tuple[str, bool]:
+    """The closing line, and whether all is well: if nothing ran, it is not."""
+    counts = sum((lane.counts for lane in lanes), Counter[str]())
     # A process that broke off has failed even if no test of it has.
-    failed = counts["failed"] + sum(
-        1 for group in groups if not group.is_green and not group.counts["failed"]
-    )
+    broken_off = sum(1 for lane in lanes if not lane.is_green and not lane.counts["failed"])
+    failed = counts["failed"] + broken_off + len(too_long) + (not counts["passed"])
     line = f"{counts['passed']} passed, {failed} failed"
     if counts["skipped"]:
         line += f", {counts['skipped']} skipped"
     return line, failed == 0
 
 
+def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spent]:
+    """All of them to their ends; what their layers took."""
+    with (
+        tempfile.TemporaryDirectory(prefix="halfhitch-lanes-") as folder,
+        EmbeddedKafka(short_lived=True) as kafka,
+    ):
+        told = {**environment, "HALFHITCH_TEST_KAFKA": kafka.bootstrap, FOLDER_VARIABLE: folder}
+        threads = [threading.Thread(target=lane.run, args=(told,)) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        finally:
+            for lane, thread in zip(lanes, threads, strict=True):
+                lane.interrupt()
+                thread.join()
+        return all_spent(Path(folder))
+
+
 def main() -> int:
     """Run them. The rest of the command line goes to each pytest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--coverage", action="store_true", help="each under coverage")
+    parser.add_argument("--all", action="store_true", help="promises of the kits, all lives")
     options, more = parser.parse_known_args()
-    folders = [each.name for each in TESTS.iterdir() if each.is_dir() and each.name[0] not in "._"]
-    if missing := left_out(GROUPS, folders):
-        print(f"no group runs {', '.join(missing)}: name them in {Path(__file__).name}")
+    if missing := left_out([*SHORT, *LIVES, *WAITING, *MORE], test_folders()):
+        print(f"no lane runs {', '.join(missing)}: name them in {Path(__file__).name}")
         return 2
     runner = ["-m", "coverage", "run", "-m", "pytest"] if options.coverage else ["-m", "pytest"]
-    groups = [
-        Group(name, [sys.executable, *runner, *(f"tests/{each}" for each in folders), *more])
-        for name, folders in GROUPS.items()
+    lanes = [
+        Lane(str(number), [sys.executable, *runner, *folders, *more])
+        for number, folders in enumerate(orders(options.all), 1)
     ]
-    with EmbeddedKafka(short_lived=True) as kafka:
-        environment = {**os.environ, "HALFHITCH_TEST_KAFKA": kafka.bootstrap}
-        threads = [threading.Thread(target=each.run, args=(environment,)) for each in groups]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for group in groups:
-        for failure in group.failures:
-            print(f"{group.name:>5} | {failure}")
-    for group in groups:
-        print(f"{group.name:>5} | {group.seconds:.0f} s, ended with status {group.status}")
-    line, is_well = summed_up(groups)
+    began_s = time.monotonic()
+    spent = run(lanes, os.environ | (ALL_LIVES if options.all else {}))
+    for lane in lanes:
+        for failure in lane.failures:
+            print(f"{lane.name} | {failure}")
+    for lane in lanes:
+        print(f"{lane.name} | {lane.seconds:.0f} s, ended with status {lane.status}")
+    allowed = budgets(options.all)
+    print(*layer_lines(spent, allowed), sep="\n")
+    too_long = over_budget(spent.items(), allowed)
+    print(*too_long, sep="\n", end="\n" if too_long else "")
+    print(f"{time.monotonic() - began_s:.0f} s in all")
+    line, is_well = summed_up(lanes, too_long)
     print(line)
     return 0 if is_well else 1
 

@@ -1,6 +1,6 @@
-"""Where the command line begins: the list of commands, and what an error looks like.
+"""Where the command line begins, and what an error looks like.
 
-Owns COMMANDS and `main`. Invariants: nothing is imported here that the list of commands can do
+Owns `main`. Invariants: nothing is imported here that the list of commands can do
 without, typer included (`halfhitch --help` must answer at once); an error a person can act on is
 one line on stderr that begins with "halfhitch:" and no traceback; exit codes are 0 ok, 1 error,
 2 usage, 3 unhealthy; 4 is `verify`'s: nothing wrong was found, and too little was looked at.
@@ -10,33 +10,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from halfhitch_cli.table import CommandRow, root_help
+from halfhitch_cli.table import COMMANDS, root_help
 
 OK, ERROR, USAGE, UNHEALTHY, NOT_JUDGED = 0, 1, 2, 3, 4
 
-_RUN = "Run"
-_LOOK = "Look"
-_OPERATE = "Operate"
-_PREPARE = "Prepare"
 
-COMMANDS = (
-    CommandRow("dev", "halfhitch_cli.commands.dev", "Kafka, Redis and a sidecar, here, now.", _RUN),
-    CommandRow("demo", "halfhitch_cli.commands.demo", "Watch the main job, disturbed.", _RUN),
-    CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
-    CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
-    CommandRow(
-        "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
-    ),
-    CommandRow("verify", "halfhitch_cli.commands.verify", "Is anything lost or doubled?", _LOOK),
-    CommandRow("tx", "halfhitch_cli.commands.tx", "What is undecided, and deciding it.", _OPERATE),
-    CommandRow(
-        "parked", "halfhitch_cli.commands.parked", "What was given up: show, put back.", _OPERATE
-    ),
-    CommandRow(
-        "topics", "halfhitch_cli.commands.topics", "Create or verify the internal topics.", _PREPARE
-    ),
-    CommandRow("keygen", "halfhitch_cli.commands.keygen", "Print a good key or token.", _PREPARE),
-)
+#: These need more than the sidecar: an install that names it alone would not be the last one.
+_WANTED = {"dev": "embedded", "demo": "demo"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,34 +27,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(root_help(COMMANDS))
         return OK
     if given == ["--version"]:
-        sys.stdout.write(version_line() + "\n")
-        return OK
-    from halfhitch_cli import root
+        from halfhitch_cli.speed import version_text
 
+        sys.stdout.write(version_text() + "\n")
+        return OK
     try:
+        from halfhitch_cli import root
+
         result: Any = root.app(args=given, prog_name="halfhitch", standalone_mode=False)
     except Exception as error:
-        code = _explain(error)
+        code = _explain(error, given)
         if code is None:
             raise
         return code
     return result if isinstance(result, int) else OK
 
 
-def version_line() -> str:
-    """What --version shows."""
-    from halfhitch import __version__, is_compiled, is_native
-
-    extras = ["compiled"] * is_compiled() + ["native"] * is_native()
-    return f"halfhitch {__version__}" + (f" ({', '.join(extras)})" if extras else "")
-
-
-def _explain(error: Exception) -> int | None:
+def _explain(error: Exception, given: Sequence[str]) -> int | None:
     """Print an expected error; None for a bug, whose traceback is wanted."""
+    if isinstance(error, ImportError):  # typer itself may be what is missing
+        return _explain_missing(error, given)
     import typer
 
     if isinstance(error, typer.Abort):
-        return _complain("stopped.", 130)
+        return _complain(str(error) or "stopped.", 130)
     # typer offers no public name for the base of its usage errors; this is what they have.
     if callable(getattr(error, "format_message", None)):
         text = error.format_message()  # type: ignore[attr-defined]
@@ -91,13 +67,26 @@ def _explain(error: Exception) -> int | None:
     return None
 
 
+def _explain_missing(error: ImportError, given: Sequence[str]) -> int | None:
+    from halfhitch.extras import MissingExtra, missing
+
+    if not isinstance(error, MissingExtra):
+        names = [row.name for row in COMMANDS]
+        name = given[0] if given and given[0] in names else ""
+        told = missing(f"`{f'halfhitch {name}'.strip()}`", error, wanted=_WANTED.get(name))
+        return None if told is None else _complain(told.message, USAGE)
+    return _complain(error.message, USAGE)
+
+
 def _complain(text: str, code: int, usage_error: Any = None) -> int:
     if text.startswith("Usage:"):  # a group without a command: typer's message is the whole help
         sys.stderr.write(text.rstrip() + "\n")
         return code
     command = getattr(getattr(usage_error, "ctx", None), "command_path", None)
     hint = f" See `{command} --help`." if command and "--help" not in text else ""
-    line = " ".join(text.split())
+    from halfhitch.wire.plain import shown
+
+    line = shown(" ".join(text.split()))
     if hint and not line.endswith((".", "?")):
         line += "."
     sys.stderr.write(f"halfhitch: {line}{hint}\n")

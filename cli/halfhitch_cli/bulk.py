@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.errors import BackendError, HalfHitchError
+from halfhitch.wire.plain import shown
 from halfhitch_cli.app import ERROR, OK
 from halfhitch_cli.client import AdminClient, Refusal, path_of
 from halfhitch_cli.output import OutputForm, Table, emit, say
@@ -29,7 +30,10 @@ _PROGRESS_S = 5.0
 Reason = Annotated[
     str,
     typer.Option(
-        "--reason", metavar="TEXT", help="Why; kept for those who look later.", show_default=False
+        "--reason",
+        metavar="TEXT",
+        help="The reason; it is kept for those who look later.",
+        show_default=False,
     ),
 ]
 OptionalReason = Annotated[
@@ -38,7 +42,7 @@ OptionalReason = Annotated[
 Operator = Annotated[
     str | None,
     typer.Option(
-        "--operator", metavar="TEXT", help="Who. [default: user@host]", show_default=False
+        "--operator", metavar="TEXT", help="Who decides. [default: user@host]", show_default=False
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
@@ -70,7 +74,7 @@ def carry_out(
     output: OutputForm,
 ) -> int:
     """Show, ask, do, account. The exit code."""
-    _check(action)
+    check_texts(action.reason, action.operator or "x", needs_reason=action.needs_reason)
     if not rows:
         say("Nothing matches: nothing to do.")
         _account(output, action, [], [], dry_run=dry_run)
@@ -80,7 +84,7 @@ def carry_out(
         return OK
     if action.asks and not yes:
         _confirm(action, rows)
-    order = {"reason": action.reason, "operator": action.operator or _operator()}
+    order = {"reason": action.reason, "operator": action.operator or operator_here()}
 
     def do(row: dict[str, Any]) -> None:
         path = path_of(action.kind, row["producer_group"], row["transaction_id"], action.name)
@@ -91,16 +95,18 @@ def carry_out(
     return ERROR if failed else OK
 
 
-def _check(action: Action) -> None:
-    for flag, text in (("--reason", action.reason), ("--operator", action.operator or "x")):
+def check_texts(reason: str, operator: str, *, needs_reason: bool) -> None:
+    """Raises BadParameter unless people can read both in one line."""
+    for flag, text in (("--reason", reason), ("--operator", operator)):
         is_good = text.isprintable() and len(text) <= _REASON_CHARS_MAX
-        if not is_good or (not text.strip() and (action.needs_reason or flag == "--operator")):
+        if not is_good or (not text.strip() and (needs_reason or flag == "--operator")):
             raise typer.BadParameter(
                 f"{flag} takes 1 to {_REASON_CHARS_MAX} printable characters in one line."
             )
 
 
-def _operator() -> str:
+def operator_here() -> str:
+    """Who is at this terminal, when it is not said."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in many containers
@@ -122,7 +128,13 @@ def _confirm(action: Action, rows: Sequence[dict[str, Any]]) -> None:
         say(f"  {row['producer_group']}  {row['transaction_id']}{note}")
     if len(rows) > _SHOWN_MAX:
         say(f"  and {len(rows) - _SHOWN_MAX} more")
-    typer.confirm(f"{action.verb} {count} of {whose}?", abort=True, err=True)
+    confirm(f"{action.verb} {count} of {shown(whose)}?")
+
+
+def confirm(question: str) -> None:
+    """Raises Abort, with what to say, unless the answer is yes."""
+    if not typer.confirm(question, err=True):
+        raise typer.Abort("Nothing was changed.")
 
 
 def _each(

@@ -6,12 +6,16 @@ is BackendError; it says nothing about the transactions. Standard library only.
 
 import http.client
 import json
+import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from halfhitch.config import Settings
 from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
+
+if TYPE_CHECKING:
+    from halfhitch.client.tls import ClientTls, Trust
 
 _WAIT_S = 5.0
 #: For what the sidecar has to ask Kafka for, and perhaps read a whole topic.
@@ -19,6 +23,10 @@ SLOW_S = 90.0
 #: 32 MiB of payload as base64 in JSON, and some more.
 _BODY_BYTES_MAX = 64 * 1_048_576
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server binds
+
+
+class TokenAsked(RequestError):
+    """The sidecar knows none of our tokens, or was given none."""
 
 
 class Refusal(RequestError):
@@ -30,13 +38,28 @@ class Refusal(RequestError):
         self.reason = reason
 
 
+class _Encrypted(http.client.HTTPConnection):
+    """Verifies the certificate for the name that is expected, not for the one that is called."""
+
+    def __init__(self, host: str, port: int, *, wait_s: float, trust: "Trust") -> None:
+        super().__init__(host, port, timeout=wait_s)
+        self._trust = trust
+
+    def connect(self) -> None:
+        connected = socket.create_connection((self.host, self.port), self.timeout)
+        self.sock = self._trust.encrypted(connected)
+
+
 class AdminClient:
     """One admin door. Several threads may use it."""
 
-    def __init__(self, host: str, port: int, token: str | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, token: str | None = None, tls: "ClientTls | None" = None
+    ) -> None:
         # A server binds "every address"; nobody can connect to that.
-        self._host = _ANY_ADDRESS.get(host, host)
+        self._host = _ANY_ADDRESS.get(host, host).strip("[]")
         self._port = port
+        self._trust = None if tls is None else _trust(tls, self._host)
         self._headers = {"Half-Token": token} if token is not None else {}
 
     @classmethod
@@ -44,13 +67,13 @@ class AdminClient:
         """The door of the sidecar that has these settings."""
         tokens = settings.auth.tokens
         token = tokens[0].reveal() if tokens else None
-        return cls(settings.admin.host, settings.admin.port, token)
+        return cls(settings.admin.host, settings.admin.port, token, _tls_of(settings))
 
     @property
     def address(self) -> str:
-        """http://host:port"""
+        """http://host:port, or https://"""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"{'http' if self._trust is None else 'https'}://{host}:{self._port}"
 
     def get(self, path: str, *, wait_s: float = _WAIT_S) -> tuple[int, Any]:
         """Status and decoded body (None when empty). Raises BackendError, Refusal."""
@@ -69,7 +92,7 @@ class AdminClient:
     def _ask(
         self, method: str, path: str, body: Mapping[str, object] | None, wait_s: float
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=wait_s)
+        connection = self._connection(wait_s)
         try:
             self._connect(connection)
             headers, encoded = dict(self._headers), None
@@ -80,24 +103,43 @@ class AdminClient:
             response = connection.getresponse()
             raw = response.read(_BODY_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
+            self._explain(error)
             raise self._no_answer(method, error) from error
         finally:
             connection.close()
         return response.status, self._decoded(path, response.status, raw)
 
+    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
+        if self._trust is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=wait_s)
+        return _Encrypted(self._host, self._port, wait_s=wait_s, trust=self._trust)
+
+    def _explain(self, error: Exception) -> None:
+        """Raise BackendError if the encryption is at fault: then nothing of ours was read."""
+        trouble = None if self._trust is None else self._trust.trouble_with(error)
+        if trouble is not None:
+            raise BackendError(f"The sidecar on {self.address}: {trouble}.") from error
+
     def _connect(self, connection: http.client.HTTPConnection) -> None:
         try:
             connection.connect()
         except OSError as error:
+            self._explain(error)
             raise BackendError(
                 f"No sidecar answers on {self.address} ({error}): start one with `halfhitch serve` "
                 "or `halfhitch dev`, or name its door with --admin-host and --admin-port."
             ) from error
 
     def _no_answer(self, method: str, error: Exception) -> BackendError:
-        if method == "GET":
+        if method == "GET" and isinstance(error, TimeoutError):
             return BackendError(
                 f"The sidecar on {self.address} did not answer ({error}): see its log, try again."
+            )
+        if method == "GET":
+            return BackendError(
+                f"What listens on {self.address} gave no HTTP answer ({error}): it may be no "
+                "sidecar (Kafka and Redis answer so). The admin port is 8341 unless set; "
+                "`halfhitch dev` and `serve` say theirs."
             )
         return OutcomeUnknown(
             f"The sidecar on {self.address} did not answer ({error}): whether it was done is not "
@@ -106,7 +148,7 @@ class AdminClient:
 
     def _decoded(self, path: str, status: int, raw: bytes) -> Any:
         if status == http.client.UNAUTHORIZED:
-            raise RequestError(
+            raise TokenAsked(
                 f"The sidecar on {self.address} asks for a token: set HALFHITCH_AUTH_TOKENS or "
                 "--auth-token-file to one it accepts."
             )
@@ -122,8 +164,13 @@ class AdminClient:
                 f"What answers on {self.address} is no sidecar's admin door: "
                 "check --admin-host and --admin-port."
             ) from None
+        detail = decoded.get("error") if isinstance(decoded, dict) else None
+        if isinstance(detail, dict) and detail.get("code") == "tls_expected":
+            raise BackendError(
+                f"The sidecar on {self.address} speaks TLS: give --client-tls true, and "
+                "--client-ca-file with its authority (HALFHITCH_CLIENT_TLS, ..._CA_FILE)."
+            )
         if status >= http.client.BAD_REQUEST and path not in ("/readyz", "/livez"):
-            detail = decoded.get("error") if isinstance(decoded, dict) else None
             found = detail.get("message") if isinstance(detail, dict) else None
             reason = str(found or "no reason given")
             raise Refusal(
@@ -133,6 +180,21 @@ class AdminClient:
                 reason=reason,
             )
         return decoded
+
+
+def _tls_of(settings: Settings) -> "ClientTls | None":
+    given = settings.client
+    if not (given.tls or settings.admin.tls_cert is not None or given.ca_file is not None):
+        return None
+    from halfhitch.client.tls import ClientTls
+
+    return ClientTls(given.ca_file, given.cert_file, given.key_file, given.server_name)
+
+
+def _trust(tls: "ClientTls", host: str) -> "Trust":
+    from halfhitch.client.tls import Trust
+
+    return Trust(tls, host)
 
 
 def path_of(kind: str, group: str, transaction_id: str, action: str = "") -> str:

@@ -60,7 +60,7 @@ def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str
         )
     else:
         lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
-    name = _name(shown)
+    name = name_of(shown)
     lines.append(
         f"To ask now: halfhitch tx check {name}. To decide: halfhitch tx commit {name} --reason "
         "'...', or tx rollback."
@@ -116,7 +116,7 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
             "To send what is there: halfhitch parked export, and a producer of your own."
         )
     lines.append(
-        f"To put it back: halfhitch parked resume {_name(shown)} --reason '...'. To see or keep "
+        f"To put it back: halfhitch parked resume {name_of(shown)} --reason '...'. To see or keep "
         f"its messages: halfhitch parked show, or parked export."
     )
     return lines
@@ -140,7 +140,8 @@ def _what(shown: Mapping[str, Any]) -> str:
     )
 
 
-def _name(shown: Mapping[str, Any]) -> str:
+def name_of(shown: Mapping[str, Any]) -> str:
+    """As `halfhitch tx` and `halfhitch parked` take it."""
     transaction_id = quote(shown["transaction_id"])
     dashes = "-- " if transaction_id.startswith("-") else ""
     return f"--group {quote(shown['producer_group'])} {dashes}{transaction_id}"

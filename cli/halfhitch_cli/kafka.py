@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import brokers
+from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.config import Settings
 from halfhitch.errors import KafkaUnavailable
@@ -63,8 +64,14 @@ class KafkaAdmin:
         """What the group has stored."""
         config = {**self._consumer_options, **self._common, "group.id": group}
         # Only what is final counts: not what an open Kafka transaction may still take back.
-        config |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+        config |= JUDGING
         return StoredOffsets(lambda: Consumer(config))
+
+    def reader(self, group: str) -> Consumer:
+        """For records, by hand-made assignment."""
+        config = {**self._consumer_options, **self._common, "group.id": group}
+        config |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+        return Consumer({**config, "enable.partition.eof": True})
 
     def _remember(self, error: Any) -> None:
         text = error.str()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 
 from halfhitch.config import SETTINGS, Purpose, Setting, Settings, load
 from halfhitch.config.secret import Secret
@@ -64,15 +65,19 @@ def warn_of_secrets(given: Given, settings: Settings) -> None:
 
 
 def settings_command(
-    function: Callable[..., int], *, only: Sequence[str] | None = None
+    function: Callable[..., int],
+    *,
+    only: Sequence[str] | None = None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Callable[..., int]:
     """A command that calls `function(given, **own)` and takes a flag for every setting.
 
-    `only` limits the flags to some groups or settings ("kafka", "http.port"). The function's own
+    `only` limits the flags to some groups or settings ("kafka", "http.port"); `defaults` are those
+    that the command itself has otherwise, for its help. The function's own
     parameters besides `given` stay flags of the command.
     """
     rows = [
-        row
+        structs.replace(row, default=(defaults or {}).get(row.key, row.default))
         for row in SETTINGS
         if only is None or row.key in only or row.key.partition(".")[0] in only
     ]

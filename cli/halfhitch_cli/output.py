@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from halfhitch.wire.plain import shown, shown_json
+
 _PIPED_WIDTH = 1_000  # columns: wide enough that no line of ours is folded
 
 
@@ -45,7 +47,7 @@ class Table:
 def emit(form: OutputForm, data: Any, tables: Sequence[Table]) -> None:
     """Show one result: `data` to programs, `tables` to people."""
     if form is OutputForm.JSON:
-        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(shown_json(data, indent=2) + "\n")
     elif form is OutputForm.YAML:
         sys.stdout.write(to_yaml(data))
     else:
@@ -55,12 +57,12 @@ def emit(form: OutputForm, data: Any, tables: Sequence[Table]) -> None:
 
 def say(text: str) -> None:
     """A line about what is going on, to stderr."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 def printable(text: str) -> str:
-    """Text of unknown origin: codes for the terminal are shown, not sent."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Text of unknown origin: codes for the terminal are shown, not sent. Our line breaks stay."""
+    return "\n".join(shown(line) for line in text.split("\n"))
 
 
 def _draw(tables: Sequence[Table]) -> None:
@@ -83,9 +85,7 @@ def _draw(tables: Sequence[Table]) -> None:
             drawn.add_column(column, justify="right" if right else "left", overflow="fold")
         for row in table.rows:
             # Text, not markup: square brackets in a value are only square brackets.
-            drawn.add_row(
-                *(Text(printable(cell), style=table.styles.get(cell, "")) for cell in row)
-            )
+            drawn.add_row(*(Text(shown(cell), style=table.styles.get(cell, "")) for cell in row))
         with console.capture() as capture:
             console.print(drawn)
         lines = [line.rstrip() for line in capture.get().splitlines()]

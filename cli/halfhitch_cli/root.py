@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from halfhitch_cli.app import COMMANDS, version_line
 from halfhitch_cli.lazy import LazyGroup
+from halfhitch_cli.speed import version_text
+from halfhitch_cli.table import COMMANDS
 
 
 class _Root(LazyGroup):
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
     if wanted:
-        typer.echo(version_line())
+        typer.echo(version_text())
         raise typer.Exit
 
 

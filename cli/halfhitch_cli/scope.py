@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from halfhitch.adapters.kafka.verify_targets import Wanted
+from halfhitch.audit.bounds import Rules
+from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Settings
 from halfhitch.errors import BackendError, RequestError
-from halfhitch.service.verifying.bounds import Rules
 from halfhitch_cli.client import AdminClient
 
 _WAIT_S = 2.0

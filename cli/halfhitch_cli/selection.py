@@ -27,12 +27,17 @@ Ids = Annotated[
 OneId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Transaction id.")]
 Group = Annotated[
     str | None,
-    typer.Option("--group", metavar="TEXT", help="Of this producer group.", show_default=False),
+    typer.Option(
+        "--group", metavar="TEXT", help="Only those of this producer group.", show_default=False
+    ),
 ]
 Topic = Annotated[
     str | None,
     typer.Option(
-        "--topic", metavar="TEXT", help="With a message for this topic.", show_default=False
+        "--topic",
+        metavar="TEXT",
+        help="Only those with a message for this topic.",
+        show_default=False,
     ),
 ]
 OlderThan = Annotated[
@@ -46,7 +51,7 @@ MinChecks = Annotated[
         min=0,
         max=10_000,
         metavar="N",
-        help="Checked so often or more.",
+        help="Only those that were checked at least this often.",
         show_default=False,
     ),
 ]
@@ -56,11 +61,11 @@ WithId = Annotated[
 Limit = Annotated[
     int,
     typer.Option(
-        "--limit", min=1, max=LIMIT_MAX, metavar="N", help="At most so many, oldest first."
+        "--limit", min=1, max=LIMIT_MAX, metavar="N", help="Show at most this many, oldest first."
     ),
 ]
 AllMatching = Annotated[
-    bool, typer.Option("--all-matching", help="All that the filters select, instead of ids.")
+    bool, typer.Option("--all-matching", help="Take all that the filters select, instead of ids.")
 ]
 
 
@@ -84,6 +89,19 @@ class Filters:
             "min_checks": self.min_checks,
             "limit": limit,
         }
+
+    def none(self, what: str) -> str:
+        """A sentence for an empty answer: that nothing `is undecided`, say."""
+        is_filtered = self.is_any
+        if what == "is undecided" and is_filtered:
+            return "No undecided transaction matches the filters."
+        return f"Nothing {what}{' and matches the filters' if is_filtered else ''}."
+
+    @property
+    def is_any(self) -> bool:
+        """Whether one was given."""
+        given = (self.group, self.topic, self.older_than, self.min_checks, self.transaction_id)
+        return any(value is not None for value in given)
 
 
 def seconds(text: str) -> float:
@@ -109,7 +127,13 @@ def age(age_s: float) -> str:
 
 
 def select(
-    client: AdminClient, kind: str, ids: list[str] | None, filters: Filters, *, all_matching: bool
+    client: AdminClient,
+    kind: str,
+    ids: list[str] | None,
+    filters: Filters,
+    *,
+    all_matching: bool,
+    wants_filter: bool = False,
 ) -> list[dict[str, Any]]:
     """What ids or filters name, as the sidecar shows it; `kind` is "transactions" or "parked".
 
@@ -120,6 +144,11 @@ def select(
             "Name transactions by their ids, or say --all-matching (with filters), but not both."
         )
     if all_matching:
+        if wants_filter and not filters.is_any:
+            raise typer.BadParameter(
+                "--all-matching without a filter would take all groups: name one with --group, or "
+                "all of them with --older-than 0s."
+            )
         answer = client.find(f"/v1/{kind}", filters.query(LIMIT_MAX))
         rows: list[dict[str, Any]] = answer["transactions"]
         return rows

@@ -13,6 +13,33 @@ class CommandRow(NamedTuple):
     panel: str
 
 
+_RUN = "Run"
+_LOOK = "Look"
+_OPERATE = "Operate"
+_PREPARE = "Prepare"
+
+COMMANDS = (
+    CommandRow("dev", "halfhitch_cli.commands.dev", "Kafka, Redis and a sidecar, here, now.", _RUN),
+    CommandRow("demo", "halfhitch_cli.commands.demo", "Watch the main job, disturbed.", _RUN),
+    CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
+    CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
+    CommandRow(
+        "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
+    ),
+    CommandRow("verify", "halfhitch_cli.commands.verify", "Is anything lost or doubled?", _LOOK),
+    CommandRow("tx", "halfhitch_cli.commands.tx", "What is undecided, and deciding it.", _OPERATE),
+    CommandRow(
+        "parked", "halfhitch_cli.commands.parked", "What was given up: show, put back.", _OPERATE
+    ),
+    CommandRow(
+        "topics", "halfhitch_cli.commands.topics", "Create or verify the internal topics.", _PREPARE
+    ),
+    CommandRow("keygen", "halfhitch_cli.commands.keygen", "Print a good key or token.", _PREPARE),
+    CommandRow(
+        "token", "halfhitch_cli.commands.token", "Make an identity's token and its hash.", _PREPARE
+    ),
+)
+
 #: The root's own options, as they are in root.py.
 ROOT_OPTIONS = (
     ("--version", "Show the version."),

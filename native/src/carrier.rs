@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::events::{Counts, Failed, Line, Told};
 use crate::frame::Form;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
 use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
@@ -27,28 +28,24 @@ enum Pending {
     Ends(Box<EndBatch>),
 }
 
-/// A request that could not be carried out: code, connection, opaque, whether its header is JSON,
-/// librdkafka's error.
-pub type Failure = (i32, u64, i32, bool, c_int);
-
 #[derive(Default)]
 pub struct Results {
     pub connections: HashMap<u64, Outbox>,
     /// Those with something to be told.
     pub ready: Vec<u64>,
-    /// What came over adopted sockets and is the twin's.
-    pub given: Vec<(u64, Vec<u8>)>,
-    /// Adopted sockets that the loop should take back.
-    pub leaving: Vec<u64>,
+    /// What came over lent sockets and is the loop's.
+    pub unread: Vec<(u64, Vec<u8>)>,
+    /// Lent sockets that the loop should take back.
+    pub due: Vec<u64>,
     /// Since when only counts wait to be told.
     quiet: Option<Instant>,
-    /// Requests of adopted connections.
+    /// Requests of connections whose sockets are lent.
     pub under_way: usize,
-    pub failures: Vec<Failure>,
+    pub failures: Vec<Failed>,
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
-    pub lines: Vec<(i32, String, String)>,
+    pub lines: Vec<Line>,
 }
 
 #[derive(Default)]
@@ -377,9 +374,13 @@ impl Listener for Carrier {
                 } else {
                     // An earlier try was stored, and the broker does not remember where.
                     let err = if err == 0 { ERR_UNKNOWN } else { err };
-                    let is_json = item.form == Form::Json;
-                    let failure = (read::SEND_V2, item.connection, item.opaque, is_json, err);
-                    results.fail(failure);
+                    results.fail(Failed {
+                        connection: item.connection,
+                        request_code: read::SEND_V2,
+                        opaque: item.opaque,
+                        is_json: item.form == Form::Json,
+                        error_number: err,
+                    });
                 }
             }
             Pending::Ends(batch) => {
@@ -390,28 +391,28 @@ impl Listener for Carrier {
         }
     }
 
-    fn logged(&self, level: i32, facility: String, line: String) {
+    fn logged(&self, level: i32, facility: String, text: String) {
         let mut results = lock(&self.results);
         if results.lines.len() < LINES_MAX {
-            results.lines.push((level, facility, line));
+            results.lines.push(Line { level, facility, text });
         }
     }
 }
 
 impl Results {
-    /// Whether the loop must be woken. Of an adopted connection it need not hear of every answer.
+    /// Whether the loop must be woken. Of a lent socket it need not hear of every answer.
     fn has_news(&mut self, now: Instant) -> bool {
         let mut is_urgent = !(self.failures.is_empty() && self.lines.is_empty());
         for connection in &self.ready {
             if let Some(outbox) = self.connections.get_mut(connection) {
                 match outbox.flush() {
                     Flushed::Sent => {}
-                    Flushed::Stalled => self.leaving.push(*connection),
+                    Flushed::Stalled => self.due.push(*connection),
                     Flushed::NotOurs => is_urgent = true,
                 }
             }
         }
-        is_urgent |= !(self.given.is_empty() && self.leaving.is_empty());
+        is_urgent |= !(self.unread.is_empty() && self.due.is_empty());
         if !is_urgent {
             if self.ready.is_empty() {
                 return false;
@@ -423,6 +424,44 @@ impl Results {
         }
         self.quiet = None;
         true
+    }
+
+    /// All that the loop has not heard of.
+    pub fn tell_all(&mut self) -> Told {
+        let mut progress = Vec::with_capacity(self.ready.len());
+        for connection in self.ready.drain(..) {
+            let Some(outbox) = self.connections.get_mut(&connection) else {
+                continue;
+            };
+            outbox.is_ready = false;
+            // Of a lent socket it is written from here, and nobody else would: it is not ready any
+            // more.
+            let answers = match outbox.flush() {
+                Flushed::NotOurs => std::mem::take(&mut outbox.out),
+                Flushed::Sent => Vec::new(),
+                Flushed::Stalled => {
+                    self.due.push(connection);
+                    Vec::new()
+                }
+            };
+            outbox.unread_bytes = 0;
+            progress.push(Counts {
+                connection,
+                begun_count: std::mem::take(&mut outbox.begun),
+                done_count: std::mem::take(&mut outbox.finished),
+                answers,
+            });
+        }
+        Told {
+            progress,
+            failures: std::mem::take(&mut self.failures),
+            prepared_s: std::mem::take(&mut self.prepared_s),
+            committed_s: std::mem::take(&mut self.committed_s),
+            rolled_back_s: std::mem::take(&mut self.rolled_back_s),
+            lines: std::mem::take(&mut self.lines),
+            unread: std::mem::take(&mut self.unread),
+            due: std::mem::take(&mut self.due),
+        }
     }
 
     /// The loop is to hear of this connection.
@@ -451,8 +490,8 @@ impl Results {
         Some(found)
     }
 
-    fn fail(&mut self, failure: Failure) {
-        self.landed(failure.1);
+    fn fail(&mut self, failure: Failed) {
+        self.landed(failure.connection);
         self.failures.push(failure);
     }
 
@@ -476,8 +515,13 @@ impl Results {
     fn ended(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
         for item in &batch.items {
             if err != 0 {
-                let is_json = item.form == Form::Json;
-                self.fail((read::END, item.connection, item.opaque, is_json, err));
+                self.fail(Failed {
+                    connection: item.connection,
+                    request_code: read::END,
+                    opaque: item.opaque,
+                    is_json: item.form == Form::Json,
+                    error_number: err,
+                });
                 continue;
             }
             let passed_s = now.duration_since(item.began).as_secs_f64();

@@ -53,7 +53,7 @@ pub fn cut(data: &[u8], frame_bytes_max: usize) -> Cut {
     if data.len() < size { Cut::Partial(size) } else { Cut::Whole(size) }
 }
 
-/// The parts of one whole frame; None for what the twin has to look at.
+/// The parts of one whole frame; None for what the loop has to look at.
 pub fn read(whole: &[u8]) -> Option<Frame<'_>> {
     let mark = int(whole.get(..8)?, 4) as u32;
     let header_bytes = (mark & 0x00ff_ffff) as usize;

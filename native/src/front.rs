@@ -13,14 +13,14 @@ use crate::outbox::Outbox;
 use crate::taken::Taken;
 use crate::{read, write};
 
-/// Rolled back through here, and perhaps prepared again: the twin asks the ledger.
+/// Rolled back through here, and perhaps prepared again: the loop asks the ledger.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
 /// Of these, twice; then the oldest are forgotten earlier.
 const ROLLED_BACK_MAX: usize = 100_000;
-/// Of a frame that came over an adopted socket; larger ones are the loop's to wait for.
-const ADOPTED_HELD_MAX: usize = 65_536;
+/// Of a frame that came over a lent socket; larger ones are the loop's to wait for.
+const LENT_HELD_MAX: usize = 65_536;
 /// Of what such a socket brought and the loop has not read yet.
-const GIVEN_MAX: usize = 262_144;
+const UNREAD_MAX: usize = 262_144;
 /// So long may a frame be unfinished before the loop looks after it.
 const LINGERING: Duration = Duration::from_secs(1);
 
@@ -99,7 +99,7 @@ pub struct Front {
     bounds: Bounds,
 }
 
-/// What `feed` gives: what is the twin's, how many are carried out here, bytes that wait for more.
+/// What `feed` gives: what is the loop's, how many are carried out here, bytes that wait for more.
 pub type Fed = (Vec<u8>, usize, usize);
 
 impl Front {
@@ -183,11 +183,11 @@ impl Front {
         (found.rest, found.taken, held)
     }
 
-    /// From an adopted socket. False: the loop is to take it back.
+    /// From a lent socket. False: the loop is to take it back.
     pub fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
         let Some(producer) = self.carrier.taking() else {
             let rest = self.give_back(connection, data);
-            lock(&self.carrier.results).given.push((connection, rest));
+            lock(&self.carrier.results).unread.push((connection, rest));
             return false;
         };
         let room = {
@@ -197,30 +197,30 @@ impl Front {
             all.min(rooms.connection.saturating_sub(own))
         };
         let (found, held) = self.read(connection, data, room, takes_ends, &producer);
-        let is_given = !found.rest.is_empty();
+        let has_unread = !found.rest.is_empty();
         // Else it would be read faster than the loop can follow.
-        let mut is_full = found.is_broken || (is_given && found.taken == room);
+        let mut is_full = found.is_broken || (has_unread && found.taken == room);
         {
             // Before they can end: the loop counts them up first.
             let mut results = lock(&self.carrier.results);
             if let Some(outbox) = results.tell(connection) {
-                outbox.taken += found.taken as u32;
+                outbox.begun += found.taken as u32;
                 outbox.under_way += found.taken;
-                outbox.given_bytes += found.rest.len();
-                is_full |= outbox.given_bytes > GIVEN_MAX;
+                outbox.unread_bytes += found.rest.len();
+                is_full |= outbox.unread_bytes > UNREAD_MAX;
                 results.under_way += found.taken;
             }
-            if is_given {
-                results.given.push((connection, found.rest));
+            if has_unread {
+                results.unread.push((connection, found.rest));
             }
         }
         if found.taken > 0 {
             self.carrier.append(&producer, found.halves, found.ends);
         }
-        if is_given {
+        if has_unread {
             self.carrier.wake();
         }
-        !is_full && held <= ADOPTED_HELD_MAX
+        !is_full && held <= LENT_HELD_MAX
     }
 
     /// What began here ends there.

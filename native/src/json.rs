@@ -75,7 +75,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// None for what the twin has to look at: a remark, values that are no texts, what does not parse.
+/// None for what the loop has to look at: a remark, values that are no texts, what does not parse.
 pub fn read<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
     let found: Header<'a> = serde_json::from_str(std::str::from_utf8(header).ok()?).ok()?;
     let Header { code, opaque, flag, remark, fields } = found;

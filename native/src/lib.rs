@@ -1,10 +1,11 @@
 //! The two requests of a RocketMQ transaction, carried out without the interpreter.
 //!
 //! A door gives what its connections receive, or lends their sockets. Requests of the usual kind, of groups and topics that
-//! the interpreted twin has taken a moment ago, are carried out here; everything else is given back.
+//! the interpreted door has taken a moment ago, are carried out here; everything else is given back.
 
 mod carrier;
 mod digest;
+mod events;
 mod frame;
 mod front;
 mod json;
@@ -23,10 +24,10 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use pyo3::wrap_pyfunction;
 
-use carrier::{Carrier, Config, Failure, lock};
+use carrier::{Carrier, Config, lock};
+use events::{Events, Failed, Fed, FirstDecision, Line, Progress, TakenBack, Unread};
 use frame::Form;
 use front::{Bounds, Front, Rooms, Topic};
 use lanes::EndItem;
@@ -41,17 +42,6 @@ struct Native {
     front: Arc<Front>,
     sockets: Arc<Sockets>,
 }
-
-type Taken<'py> = (
-    Vec<(u64, u32, u32, Bound<'py, PyBytes>)>,
-    Vec<Failure>,
-    Vec<f64>,
-    Vec<f64>,
-    Vec<f64>,
-    Vec<(i32, String, String)>,
-    Vec<(u64, Bound<'py, PyBytes>)>,
-    Vec<u64>,
-);
 
 #[pymethods]
 impl Native {
@@ -103,7 +93,7 @@ impl Native {
         self.front.disconnect(connection);
     }
 
-    /// The twin has just stored a half of this group for this topic, asked over this connection.
+    /// The loop has just stored a half of this group for this topic, asked over this connection.
     fn allow(
         &self,
         connection: u64,
@@ -117,41 +107,38 @@ impl Native {
         self.front.allow(connection, [group, topic, group_name], found);
     }
 
-    /// What was allowed is asked of the twin again.
+    /// What was allowed is asked of the loop again.
     fn forget(&self) {
         self.front.forget();
     }
 
-    /// Bytes as they came. Gives back what is the twin's (whole frames, or what cannot be one), how
-    /// many requests are carried out here, at most `room`, and how many bytes wait for more.
-    fn feed<'py>(
+    /// Bytes as they came; at most `room` requests are carried out here.
+    fn feed(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         connection: u64,
         data: &[u8],
         room: usize,
         takes_ends: bool,
-    ) -> (Option<Bound<'py, PyBytes>>, usize, usize) {
-        let (rest, taken, held_bytes) = self.front.feed(connection, data, room, takes_ends);
-        let rest = if rest.is_empty() { None } else { Some(PyBytes::new(py, &rest)) };
-        (rest, taken, held_bytes)
+    ) -> Fed {
+        let (rest, begun_count, held_bytes) = self.front.feed(connection, data, room, takes_ends);
+        Fed::new(py, &rest, begun_count, held_bytes)
     }
 
     /// Read and write the socket of this connection from now on; false: it cannot be. `rooms`:
     /// requests in flight of the connection, and of all.
-    fn adopt(&self, connection: u64, socket: i32, rooms: (usize, usize)) -> bool {
+    fn lend(&self, connection: u64, socket: i32, rooms: (usize, usize)) -> bool {
         let rooms = Rooms { connection: rooms.0, all: rooms.1 };
-        self.sockets.adopt(connection, socket, rooms)
+        self.sockets.lend(connection, socket, rooms)
     }
 
-    /// No more of that: what is still to be written, how many requests were taken that `take` has
-    /// not told of, and how many bytes wait for more.
-    fn release<'py>(&self, py: Python<'py>, connection: u64) -> (Bound<'py, PyBytes>, u32, usize) {
-        let (unsent, taken) = self.sockets.release(connection);
-        (PyBytes::new(py, &unsent), taken, self.front.held(connection))
+    /// No more of that.
+    fn take_back(&self, py: Python<'_>, connection: u64) -> TakenBack {
+        let (unsent, begun_count) = self.sockets.take_back(connection);
+        TakenBack::new(py, &unsent, begun_count, self.front.held(connection))
     }
 
-    /// Of the twin, over a connection whose socket was adopted.
+    /// Of the loop, over a connection whose socket is lent.
     fn write(&self, connection: u64, content: &[u8]) {
         {
             let mut results = lock(&self.front.carrier.results);
@@ -162,12 +149,12 @@ impl Native {
             if !matches!(outbox.flush(), Flushed::Stalled) {
                 return;
             }
-            results.leaving.push(connection);
+            results.due.push(connection);
         }
         self.front.carrier.wake();
     }
 
-    /// Whether ends that come over adopted sockets are carried out here.
+    /// Whether ends that come over lent sockets are carried out here.
     fn take_ends(&self, yes: bool) {
         self.sockets.takes_ends.store(yes, Ordering::Relaxed);
     }
@@ -177,57 +164,21 @@ impl Native {
         self.front.lingering()
     }
 
-    /// Since the last time: by connection how many requests came over its adopted socket, how many
-    /// ended, and what the loop is to write; failures; seconds of prepares, commits and rollbacks;
-    /// librdkafka's log lines; what came over adopted sockets and is the twin's; sockets that the
-    /// loop should take back.
-    fn take<'py>(&self, py: Python<'py>) -> Taken<'py> {
+    /// All since the last time.
+    fn events(&self, py: Python<'_>) -> PyResult<Events> {
         self.front.carrier.awake();
-        let mut guard = lock(&self.front.carrier.results);
-        let results = &mut *guard;
-        let mut finished = Vec::with_capacity(results.ready.len());
-        for connection in results.ready.drain(..) {
-            if let Some(outbox) = results.connections.get_mut(&connection) {
-                outbox.is_ready = false;
-                // Of a lent socket it is written from here, and nobody else would: it is not ready
-                // any more.
-                let flushed = outbox.flush();
-                let content = match flushed {
-                    Flushed::NotOurs => PyBytes::new(py, &std::mem::take(&mut outbox.out)),
-                    _ => PyBytes::new(py, b""),
-                };
-                if matches!(flushed, Flushed::Stalled) {
-                    results.leaving.push(connection);
-                }
-                let counts =
-                    (std::mem::take(&mut outbox.taken), std::mem::take(&mut outbox.finished));
-                outbox.given_bytes = 0;
-                finished.push((connection, counts.0, counts.1, content));
-            }
-        }
-        (
-            finished,
-            std::mem::take(&mut results.failures),
-            std::mem::take(&mut results.prepared_s),
-            std::mem::take(&mut results.committed_s),
-            std::mem::take(&mut results.rolled_back_s),
-            std::mem::take(&mut results.lines),
-            results
-                .given
-                .drain(..)
-                .map(|(number, data)| (number, PyBytes::new(py, &data)))
-                .collect(),
-            std::mem::take(&mut results.leaving),
-        )
+        let told = lock(&self.front.carrier.results).tell_all();
+        // Without the lock: to make an object may run any finalizer.
+        Events::new(py, told)
     }
 
-    /// The first decision of the last moments: whether it commits, and whether it is stored.
-    fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<(bool, bool)> {
+    /// The first decision of the last moments.
+    fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<FirstDecision> {
         let known = self.front.carrier.first_decision(partition, group, id)?;
-        Some((known.is_commit, known.is_stored))
+        Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
     }
 
-    /// The twin is about to store this message; false: another was taken under this id.
+    /// The loop is about to store this message; false: another was taken under this id.
     fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> bool {
         self.front.claim(group, transaction_id, digest)
     }
@@ -245,7 +196,7 @@ impl Native {
 type ReadHalf = (Option<Vec<u8>>, Vec<u8>, Headers, i32, String, usize);
 type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// For tests that compare the twins: key, value and headers of the half record, queue id and
+/// For tests that compare both ways: key, value and headers of the half record, queue id and
 /// transaction id of a whole frame; None for a frame that is not carried out here.
 #[pyfunction]
 fn read_half(
@@ -329,6 +280,14 @@ fn partition(transaction_id: &str, partition_count: u32) -> u32 {
 #[pymodule]
 fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Native>()?;
+    module.add_class::<Fed>()?;
+    module.add_class::<TakenBack>()?;
+    module.add_class::<Progress>()?;
+    module.add_class::<Failed>()?;
+    module.add_class::<Unread>()?;
+    module.add_class::<Line>()?;
+    module.add_class::<Events>()?;
+    module.add_class::<FirstDecision>()?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;
     module.add_function(wrap_pyfunction!(stored_reply, module)?)?;

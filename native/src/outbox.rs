@@ -1,4 +1,4 @@
-//! What one connection is to be told, and its socket while that is adopted.
+//! What one connection is to be told, and its socket while that is lent.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ pub struct Outbox {
     pub out: Vec<u8>,
     /// Requests that ended since the loop was told.
     pub finished: u32,
-    /// Requests that came over the adopted socket since the loop was told.
-    pub taken: u32,
-    /// What came so and was given back, and the loop has not taken.
-    pub given_bytes: usize,
+    /// Requests that came over the lent socket since the loop was told.
+    pub begun: u32,
+    /// What came so and is the loop's, and the loop has not read.
+    pub unread_bytes: usize,
     /// Of all those that came so, how many have not ended.
     pub under_way: usize,
     /// Among those with something to be told.
@@ -35,8 +35,8 @@ impl Outbox {
             id_prefix,
             out: Vec::new(),
             finished: 0,
-            taken: 0,
-            given_bytes: 0,
+            begun: 0,
+            unread_bytes: 0,
             under_way: 0,
             is_ready: false,
             socket: None,
@@ -44,7 +44,7 @@ impl Outbox {
         }
     }
 
-    pub fn adopt(&mut self, socket: Arc<TcpStream>) {
+    pub fn lend(&mut self, socket: Arc<TcpStream>) {
         self.socket = Some(socket);
         self.is_stalled = false;
     }

@@ -1,5 +1,5 @@
-//! The two requests of a transaction, read as the interpreted twin reads them; None sends a
-//! request to the twin, which knows every form, every option and every error.
+//! The two requests of a transaction, read as the interpreted door reads them; None sends a
+//! request to that door, which knows every form, every option and every error.
 
 use crate::frame::Frame;
 
@@ -125,7 +125,7 @@ fn read_properties<'a>(
     })
 }
 
-/// Names that mean something to Half Hitch, or that it refuses, are the twin's.
+/// Names that mean something to Half Hitch, or that it refuses, are for that door.
 fn is_header(name: &[u8]) -> bool {
     const TWINS: [&[u8]; 12] = [
         b"DELAY",

@@ -53,7 +53,7 @@ impl Sockets {
     }
 
     /// Read and write this socket from now on; false: it cannot be.
-    pub fn adopt(&self, connection: u64, fd: c_int, rooms: Rooms) -> bool {
+    pub fn lend(&self, connection: u64, fd: c_int, rooms: Rooms) -> bool {
         if fd < 0 {
             return false; // closed: nothing to borrow
         }
@@ -67,7 +67,7 @@ impl Sockets {
         }
         let lent = Arc::new(Mutex::new(Lent { socket: socket.clone(), rooms, is_read: true }));
         lock(&self.lent).insert(connection, lent);
-        // Left by `release`, before the socket is closed.
+        // Left by `take_back`, before the socket is closed.
         let readable = Event::readable(connection as usize);
         let watched = unsafe { self.poller.add_with_mode(&*socket, readable, PollMode::Level) };
         if watched.is_err() {
@@ -75,14 +75,14 @@ impl Sockets {
             return false;
         }
         if let Some(outbox) = lock(&self.front.carrier.results).connections.get_mut(&connection) {
-            outbox.adopt(socket);
+            outbox.lend(socket);
         }
         true
     }
 
     /// Back to the loop: what is still to be written, and how many requests it has not been told
     /// of. When this returns, nothing more is read or written here.
-    pub fn release(&self, connection: u64) -> (Vec<u8>, u32) {
+    pub fn take_back(&self, connection: u64) -> (Vec<u8>, u32) {
         let lent = lock(&self.lent).remove(&connection);
         if let Some(lent) = lent {
             let mut lent = lock(&lent); // waits for what is being read
@@ -96,7 +96,7 @@ impl Sockets {
             return (Vec::new(), 0);
         };
         outbox.socket = None;
-        (std::mem::take(&mut outbox.out), std::mem::take(&mut outbox.taken))
+        (std::mem::take(&mut outbox.out), std::mem::take(&mut outbox.begun))
     }
 
     fn run(&self) {
@@ -115,13 +115,13 @@ impl Sockets {
 
     fn look(&self, connection: u64, room: &mut [u8]) {
         let Some(lent) = lock(&self.lent).get(&connection).cloned() else {
-            return; // released meanwhile
+            return; // taken back meanwhile
         };
         let mut lent = lock(&lent);
         if lent.is_read && !self.receive(connection, &lent, room) {
             lent.is_read = false;
             let _ = self.poller.delete(&*lent.socket);
-            lock(&self.front.carrier.results).leaving.push(connection);
+            lock(&self.front.carrier.results).due.push(connection);
             self.front.carrier.wake();
         }
     }

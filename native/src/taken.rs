@@ -1,11 +1,11 @@
-//! Which messages stand under which ids: what was taken here or by the twin a moment ago.
+//! Which messages stand under which ids: what was taken here or by the loop a moment ago.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use blake2b_simd::Params;
 
-/// As in `service/taken.py`, which see.
+/// As in `service/transactions/taken.py`, which see.
 const RECENT: Duration = Duration::from_secs(60);
 const COUNT_MAX: usize = 200_000;
 

@@ -1,4 +1,4 @@
-//! Bytes that the interpreted twin would write too: answers, op records, ids.
+//! Bytes that the interpreted door would write too: answers, op records, ids.
 
 use std::io::Write;
 

@@ -10,17 +10,33 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from halfhitch.client import (
         AsyncTransactionProducer,
+        Check,
+        DecisionUnknown,
         LocalTransactionState,
         Message,
+        PrepareUnknown,
+        ProducerClosed,
+        TransactionDoomed,
+        TransactionEnded,
         TransactionListener,
+        TransactionMisused,
         TransactionProducer,
     )
+    from halfhitch.errors import ContraryDecision
 
 __all__ = [
     "AsyncTransactionProducer",
+    "Check",
+    "ContraryDecision",
+    "DecisionUnknown",
     "LocalTransactionState",
     "Message",
+    "PrepareUnknown",
+    "ProducerClosed",
+    "TransactionDoomed",
+    "TransactionEnded",
     "TransactionListener",
+    "TransactionMisused",
     "TransactionProducer",
     "__version__",
 ]
@@ -42,6 +58,10 @@ def is_native() -> bool:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ContraryDecision":
+        from halfhitch.errors import ContraryDecision
+
+        return ContraryDecision
     if name in __all__:
         import halfhitch.client
 

@@ -7,6 +7,8 @@
     │   │   ├── UnknownTopic, ForbiddenTopic, InvalidPartition
     │   │   ├── InvalidHandle         broken, forged, or signed with a key that is not known here
     │   │   └── WrongGroup
+    │   ├── Unauthorized              whoever asks does not say who he is
+    │   ├── Forbidden                 who asks is known, and has no right to this
     │   ├── TransactionNotFound
     │   ├── TransactionGone           it ended so long ago that how is no longer known
     │   ├── ContraryDecision          it ended the other way first
@@ -116,6 +118,22 @@ class WrongGroup(InvalidRequest):
     """The producer group named in the request is not the one that prepared."""
 
     code = "wrong_group"
+
+
+class Unauthorized(RequestError):
+    """Who asks is not known: no token, access key or certificate that is known here."""
+
+    code = "unauthorized"
+
+    def __init__(self, message: str, *, schemes: str = "Half-Token") -> None:
+        super().__init__(message)
+        self.schemes = schemes
+
+
+class Forbidden(RequestError):
+    """The identity that asks lacks a right; the sentence names it, and the group or topic."""
+
+    code = "forbidden"
 
 
 class TransactionNotFound(RequestError):
@@ -257,6 +275,12 @@ class TopologyError(ConfigurationError):
     """The internal topics are missing or set up so that a promise would break."""
 
     code = "topology"
+
+
+class BelowLogError(TopologyError):
+    """A stored watermark lies below its log: records were deleted up to a newer one, or from
+    outside. No position lies beyond its log's end.
+    """
 
 
 class InvariantViolation(HalfHitchError):

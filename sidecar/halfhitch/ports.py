@@ -125,6 +125,9 @@ class Observer(Protocol):
     def producer_recycled(self, partition: int) -> None:
         """The owner's producer was replaced: a request of it might still be on its way."""
 
+    def producer_left(self, partition: int, is_left: bool) -> None:  # noqa: FBT001 - one fact
+        """The owner's producer was left in a call that hangs, or has come out of it and is gone."""
+
     def target_away(self, topic: str, is_away: bool) -> None:  # noqa: FBT001 - one fact
         """A target takes no messages for the time being, or takes them again."""
 
@@ -136,6 +139,9 @@ class Observer(Protocol):
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over: fenced, both logs read to their ends."""
+
+    def old_watermarks(self, partition: int) -> None:
+        """Kafka gave a takeover watermarks below the logs; the newest proven pair was taken."""
 
     def check_sent(self, producer_group: str, lag_s: float) -> None:
         """A check was handed to a producer, this long after it was due."""
@@ -215,7 +221,8 @@ class PartitionReader(Protocol):
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
         """Start reading both logs there (None: at the log's start); gives the real start positions.
 
-        The op log is held until `release_op`.
+        The op log is held until `release_op`. Raises BelowLogError when a position lies below its
+        log and none beyond; TopologyError when one lies beyond its log's end.
         """
 
     def hold_op(self) -> None:
@@ -313,11 +320,9 @@ class PartitionWriter(Protocol):
 
         Raises KafkaUnavailable.
         """
-        ...
 
     def end_resume(self) -> None:
         """End what whoever puts parked messages back has open here. Raises KafkaUnavailable."""
-        ...
 
     def write(
         self,
@@ -330,29 +335,24 @@ class PartitionWriter(Protocol):
 
         After anything but a plain OK the writer must be fenced again before it is used.
         """
-        ...
 
     def idle(self) -> bool:
         """Nothing is to be written now: hear what Kafka's client has to say. Never raises.
 
         True: the producer has become suspect; fence before the next write.
         """
-        ...
 
     def leaderless(self, topics: Collection[str]) -> frozenset[str]:
         """Those that surely have a partition without a leader now; asked before a probe. Quick.
 
         Never raises; what cannot be known is not among them.
         """
-        ...
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """Let the broker delete records below; failures are only logged."""
-        ...
 
     def close(self) -> None:
         """Let go of everything; never raises. An open Kafka transaction is aborted if possible."""
-        ...
 
 
 @dataclass(slots=True)

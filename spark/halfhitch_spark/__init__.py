@@ -11,10 +11,10 @@ Spark's own SQL functions, so no Python worker runs beside the executors.
 
 try:
     import pyspark as _pyspark  # noqa: F401
-except ImportError as problem:
-    raise ImportError(
-        "halfhitch_spark needs PySpark 4: install it with `pip install 'halfhitch[spark]'`"
-    ) from problem
+except ImportError as _error:
+    from halfhitch.extras import missing as _missing
+
+    raise _missing("halfhitch_spark", _error) or _error from None
 
 from halfhitch_spark.columns import message_columns
 from halfhitch_spark.reader import dangerously_read_uncommitted, read_committed

@@ -187,12 +187,14 @@ def test_what_dev_prints_works_and_what_was_prepared_outlives_a_restart(tmp_path
         code, out = cli("status", "--admin-port", admin_port, "-o", "json")
         assert code == 0
         assert sum(p["pending_count"] for p in json.loads(out)["partitions"]) == 1
-        code, out = cli(
-            *("doctor", "--kafka-bootstrap", kafka, "--redis-url", dev.named("Redis")),
-            *("--admin-port", admin_port, "-o", "json"),
-        )
+        doctor, verify = re.findall(r"^  halfhitch ((?:doctor|verify) .*)$", dev.text, re.MULTILINE)
+        code, out = cli(*verify.split(), "-o", "json")
         assert code == 0, out
-        assert {row["severity"] for row in json.loads(out)["findings"]} <= {"ok", "warn"}
+        assert json.loads(out)["transactions"]["committed"] == 1
+        code, out = cli(*doctor.split(), "-o", "json")
+        assert code == 0, out
+        # The very line that it prints was answered with four warnings of what is right here.
+        assert {row["severity"] for row in json.loads(out)["findings"]} == {"ok"}, out
         assert "max.message.bytes" not in out  # what the sidecar created suits the commands too
         assert (folder / "handle.key").stat().st_mode & 0o077 == 0
 
@@ -237,3 +239,42 @@ def test_topics_can_be_named(tmp_path: Path) -> None:
         assert len(known["bills"].partitions) == 1
         assert "orders" not in known
         assert dev.interrupt() == 0
+
+
+@pytest.mark.parametrize("server", ["Kafka", "Redis"])
+def test_dev_went_on_without_a_server_that_had_died(tmp_path: Path, server: str) -> None:
+    folder = tmp_path / "data"
+    with Dev(folder) as dev:
+        dev.wait_until_ready()
+        other = subprocess.run(
+            [sys.executable, "-m", "halfhitch_cli", "dev", "--data", str(folder)],
+            capture_output=True, text=True, timeout=START_S, check=False,
+        )  # fmt: skip
+        assert other.returncode == 1
+        assert f"process {dev.process.pid}" in other.stderr
+        _kill(folder, "server.properties" if server == "Kafka" else "redis.conf")
+        wait_until(
+            lambda: any(f"halfhitch: {server} was killed" in line for line in dev.errors),
+            VISIBLE_S,
+            what=f"what dev says of the dead {server}",
+        )
+        assert dev.process.wait(STOP_S) == 1
+        told = "".join(dev.errors)
+        assert "Traceback" not in told
+        assert str(folder / server.lower()) in told  # where the log is
+        assert processes_of(folder) == []
+
+
+def _kill(folder: Path, configuration: str) -> None:
+    """SIGKILL to the server that was started with this file: its supervisor's only child."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if all(word in command for word in ("supervise.py", str(folder), configuration)):
+            pid = path.parent.name
+            (server,) = (path.parent / "task" / pid / "children").read_text().split()
+            os.kill(int(server), signal.SIGKILL)
+            return
+    raise AssertionError(f"no server was started with {configuration}")

@@ -14,7 +14,7 @@ import pytest
 
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, wait_until
 from harness.sidecar import Sidecar
-from harness.snippets import ROOT
+from harness.snippets import ROOT, replaced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +49,12 @@ def _make_topics(bootstrap: str) -> None:
 
 
 def test_readmes_first_examples_leave_a_row_and_its_messages(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, by_hand = _examples()
+    first, to_see, by_hand = _examples()
     _make_topics(kafka.bootstrap)
     monkeypatch.chdir(tmp_path)  # where the first example makes its database
     prefix = fresh_name("readme") + "-"
@@ -63,6 +66,11 @@ def test_readmes_first_examples_leave_a_row_and_its_messages(
         exec(compile(first, "README.md, the first example", "exec"), names)
         names["engine"].dispose()
         _check(kafka.bootstrap, names["tx"].id, names["tx"].id)
+
+        to_see = replaced(to_see, "127.0.0.1:9092", kafka.bootstrap)
+        to_see = replaced(to_see, "a-look", f"{prefix}look")
+        exec(compile(to_see, "README.md, the example that reads", "exec"), {})
+        assert len(capsys.readouterr().out.splitlines()) == 2
 
         order_id = f"{prefix}order"
         names = {

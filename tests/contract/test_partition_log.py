@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.adapters.system import SystemClock
+from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.ports import TargetRecord, WriteOutcome
+from halfhitch.service.owner.proven_pair import newest_proven_pair
 from halfhitch.wire.op import StepRecord
+from halfhitch.wire.proof import write_proof
 from harness.partitioning import java_partition
 from harness.worlds import (
     DEADLINE_S,
@@ -158,10 +161,9 @@ def test_a_position_below_the_start_of_a_log_is_refused(world: World) -> None:
     world.put(world.op_topic, numbered(5))
     world.writer().delete_below(3, 4)
     reader = world.reader()
-    with pytest.raises(TopologyError):
-        reader.begin(2, 4)
-    with pytest.raises(TopologyError):
-        reader.begin(3, 3)
+    for below in [(2, 4), (3, 3), (2, 3), (2, None)]:
+        with pytest.raises(BelowLogError):
+            reader.begin(*below)
     assert reader.begin(3, 4) == (3, 4)
     assert reader.begin(None, None) == (3, 4)
 
@@ -172,6 +174,43 @@ def test_a_position_beyond_the_end_of_a_log_is_refused(world: World) -> None:
     with pytest.raises(TopologyError):
         reader.begin(6, None)
     assert reader.begin(5, None) == (5, 0)
+
+
+def test_a_position_beyond_one_log_is_not_hidden_by_one_below_the_other(world: World) -> None:
+    world.put(world.half_topic, numbered(5))
+    world.put(world.op_topic, numbered(5))
+    world.writer().delete_below(3, 4)
+    reader = world.reader()
+    for outside in [(2, 6), (6, 3)]:
+        with pytest.raises(TopologyError) as raised:
+            reader.begin(*outside)
+        assert not isinstance(raised.value, BelowLogError)
+
+
+def test_the_newest_proven_pair_is_found_behind_what_is_no_proof_and_what_was_aborted(
+    world: World,
+) -> None:
+    world.put(world.half_topic, numbered(5))
+    reader = world.reader()
+
+    def found() -> tuple[int, int] | None:
+        return newest_proven_pair(reader, clock=SystemClock(), partition=0, on_held=lambda _: None)
+
+    assert found() is None
+    writer = world.writer()
+    writer.fence()
+    done = StepRecord(b"1,", [("TAGS", b"d"), ("HALFHITCH", b"1[]")])
+    for pair in [(1, 0), (3, 2)]:
+        assert writer.write([], [done, write_proof(*pair)], *pair).outcome is WriteOutcome.OK
+    world.put(world.op_topic, numbered(3))
+    nowhere = TargetRecord(world.targets[0] + "-gone", None, None, b"nowhere", [])
+    failed = writer.write([nowhere], [write_proof(4, 3)], 4, 3)
+    assert failed.outcome is WriteOutcome.FAIL
+    writer.fence()
+    assert found() == reader.committed_positions() == (3, 2)
+    writer.delete_below(3, 2)
+    assert found() == (3, 2), "its proof lies above what is deleted with it"
+    assert reader.begin(3, 2) == (3, 2)
 
 
 def test_the_end_of_the_half_log_is_asked_of_kafka_and_markers_do_not_hide_it(
@@ -414,7 +453,7 @@ def test_the_fence_ends_what_the_writer_before_left_open(world: World) -> None:
 def test_watermarks_that_may_still_change_are_not_given_out_before_the_fence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("halfhitch.adapters.kafka.partition_reader._ANSWER_S", 1.0)
+    monkeypatch.setattr("halfhitch.adapters.kafka.partition_reader.ANSWER_S", 1.0)
     world.put(world.half_topic, numbered(5))
     writer = world.writer()
     writer.fence()

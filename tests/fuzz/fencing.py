@@ -19,7 +19,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from halfhitch.adapters.kafka.clients import base, owner_producer
+from halfhitch.adapters.kafka.clients import OwnerProducer, base, owner_producer
 from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.embedded import EmbeddedKafka
 from harness.kafka import create_topics, fresh_name
@@ -96,7 +96,7 @@ def own(
         member.close()
 
 
-def end(producer: Producer) -> None:
+def end(producer: OwnerProducer) -> None:
     """As an owner does."""
     if ARGUMENTS.careless:
         producer.purge()

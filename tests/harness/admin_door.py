@@ -13,6 +13,7 @@ from halfhitch.observability.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from halfhitch.doors.tls import ServerTls
     from harness.fake_operations import FakeOperations
 
 
@@ -42,11 +43,19 @@ def admin_door(
     *,
     info: Mapping[str, Any] | None = None,
     tokens: Sequence[str] = (),
+    tls: ServerTls | None = None,
 ) -> Iterator[int]:
     """The port. `settings` are what /v1/config shows, `info` is part of /v1/status."""
     view = [{"key": key, "value": value} for key, value in settings.items()]
     door = AdminDoor(
-        QuietSystem(info), Metrics(), view, "127.0.0.1", 0, tuple(tokens), operations=operations
+        QuietSystem(info),
+        Metrics(),
+        view,
+        "127.0.0.1",
+        0,
+        tuple(tokens),
+        operations=operations,
+        tls=tls,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

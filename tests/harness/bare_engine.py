@@ -6,9 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from halfhitch.engine import Engine, EngineOptions
+from halfhitch.engine import Engine
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import PartitionPhase
+from harness.defaults import engine_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 async def running(bootstrap: str, prefix: str, *, deadline_s: float) -> AsyncIterator[Engine]:
     """Started and working; stopped at the end."""
     engine = Engine(
-        EngineOptions(
+        engine_options(
             bootstrap=bootstrap,
             handle_keys=(b"k" * 32,),
             topic_prefix=prefix,

@@ -7,19 +7,24 @@ committed. That is the truth which a barrier's answers are held against.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
+import pymysql
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from halfhitch.barrier import Barrier, DbapiBarrier
+from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.client import LocalTransactionState
+from harness.producers import Blocking, loop_in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 GROUP = "shop"
@@ -38,9 +43,16 @@ def asked(
     )
 
 
+class _Done:
+    """What may be awaited, and need not be: the same transaction goes to both barriers."""
+
+    def __await__(self) -> Iterator[None]:
+        yield from ()
+
+
 @dataclass
 class RecordingTransaction:
-    """A producer's transaction that only remembers how it was ended."""
+    """A producer's transaction, blocking or asyncio's, that only remembers how it was ended."""
 
     id: str
     ends: list[str] = field(default_factory=list)
@@ -50,16 +62,22 @@ class RecordingTransaction:
     def prepare(self, messages: Any) -> None:
         assert self.ends == []
 
-    def commit(self) -> None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        yield
+
+    def follow(self) -> Any:
         self.ends.append("commit")
+        return _Done()
 
     def assert_can_commit(self) -> None:
         assert self.ends == []
         if self.doomed is not None:
             raise self.doomed
 
-    def drop(self, error: BaseException) -> None:
+    def drop(self, error: BaseException) -> Any:
         self.ends.append("rollback")
+        return _Done()
 
 
 class RecordingProducer:
@@ -99,7 +117,7 @@ class AlchemyShop:
                 connection.execute(text(statement))
 
     def begin(self) -> LocalTransaction:
-        session = Session(self.engine)
+        session = self._session()
         return LocalTransaction(
             lambda statement: session.execute(text(statement)),
             lambda transaction_id: self.barrier.record(session, transaction_id),
@@ -108,6 +126,9 @@ class AlchemyShop:
             session.close,
         )
 
+    def _session(self) -> Any:
+        return Session(self.engine)
+
     def query(self, statement: str) -> list[Any]:
         with self.engine.begin() as connection:
             result = connection.execute(text(statement))
@@ -115,6 +136,30 @@ class AlchemyShop:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+class AsyncShop(AlchemyShop):
+    """Over SQLAlchemy's asyncio, on a loop in a thread; the truth is read past that."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._running = ExitStack()
+        self._loop = self._running.enter_context(loop_in_thread())
+        async_url = url.replace("sqlite:", "sqlite+aiosqlite:")
+        self.async_engine = create_async_engine(async_url, **options)
+        self.barrier = self.with_barrier()
+
+    def with_barrier(self, **options: Any) -> Any:
+        made = AsyncBarrier(self.async_engine, GROUP, **{"wait_s": ENOUGH_S, **options})
+        return Blocking(made, self._loop)
+
+    def _session(self) -> Any:
+        return Blocking(AsyncSession(self.async_engine), self._loop)
+
+    def close(self) -> None:
+        with self._running:
+            Blocking(self.async_engine, self._loop).dispose()
+        super().close()
 
 
 class DbapiShop:
@@ -164,6 +209,42 @@ class DbapiShop:
 Shop = AlchemyShop | DbapiShop
 
 
+def open_shop(kind: str, fixture: Callable[[str], Any], folder: Path) -> Shop:
+    """`style-database`, or the name of a plain driver; `fixture` gives the servers."""
+    style, _, database = kind.rpartition("-")
+    if style:
+        made = {"sqlalchemy": AlchemyShop, "asyncio": AsyncShop}[style]
+        if database == "sqlite":
+            patient = {"timeout": 60}
+            return made(f"sqlite:///{folder / 'shop.db'}", pool_size=12, connect_args=patient)
+        return made(fixture(database).url, pool_size=12)
+    if kind == "psycopg":
+        dsn = fixture("postgres").dsn
+        return DbapiShop(lambda: psycopg.connect(dsn))
+    if kind == "pymysql":
+        arguments = fixture("mariadb").arguments()
+        return DbapiShop(lambda: pymysql.connect(**arguments))
+    return DbapiShop(sqlite_connect(folder / "shop.db"))
+
+
+@contextmanager
+def ready_shop(kind: str, fixture: Callable[[str], Any], folder: Path) -> Iterator[Any]:
+    """With empty tables; closed at the end."""
+    made = open_shop(kind, fixture, folder)
+    made.set_up()
+    yield made
+    made.close()
+
+
+def insert(local: Any, transaction_id: str) -> None:
+    """An order, in what a block yields."""
+    statement = f"INSERT INTO shop_orders (id) VALUES ('{transaction_id}')"
+    if isinstance(local, Session | Blocking):
+        local.execute(text(statement))
+    else:
+        local.cursor().execute(statement)
+
+
 @dataclass
 class LocalTransaction:
     """One of the application's, as its statements."""
@@ -176,6 +257,12 @@ class LocalTransaction:
 
     def order(self, transaction_id: str) -> None:
         self.execute(f"INSERT INTO shop_orders (id) VALUES ('{transaction_id}')")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def orders(shop: Shop) -> set[str]:

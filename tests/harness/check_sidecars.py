@@ -192,7 +192,8 @@ class Mute:
         self._witness, self._name = witness, name
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(sidecar.socket))
-        head = f"GET /v1/checks?producer_group={quote(group)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        head = f"GET /v1/checks?producer_group={quote(group)} HTTP/1.1\r\nHost: localhost\r\n"
+        head += "Half-Producer-Name: by-hand\r\n\r\n"
         self._socket.sendall(head.encode())
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()

@@ -17,12 +17,12 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.service.api import Filter
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.checking.limits import DeskLimits
-from halfhitch.service.owner import OwnerLimits
-from halfhitch.wire.handle import HandleCodec
+from halfhitch.wire import handle as handle_wire
 from halfhitch.wire.parked import Parked, read_parked
 from harness.check_witness import Answer, Plan, Witness, fate_of
 from harness.checkers import Fate, Truth
-from harness.engines import GROUP, HANDLE_KEY, Site, until
+from harness.defaults import check_rules, desk_limits, owner_limits
+from harness.engines import GROUP, Site, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from harness.kafka import ReadRecord
 
 #: Quick, and without the jitter that only blurs what is measured.
-RULES = CheckRules(
+RULES = check_rules(
     immunity_ms=400, interval_ms=600, jitter=0.0, count_max=3, doubt_ms=200, again_ms=300,
     answer_ms=12_000,
 )  # fmt: skip
-DESK_LIMITS = DeskLimits(answer_s=0.7)
-HANDLES = HandleCodec([HANDLE_KEY])
+DESK_LIMITS = desk_limits(answer_s=0.7)
 RESOLUTIONS = {Answer.COMMIT: Resolution.COMMIT, Answer.ROLLBACK: Resolution.ROLLBACK}
 
 
@@ -119,7 +118,7 @@ class CheckSite(Site):
 
     def options(self, **changes: Any) -> Any:
         values = {
-            "owner_limits": OwnerLimits(check_rules=self.rules),
+            "owner_limits": owner_limits(check_rules=self.rules),
             "desk_limits": self.desk_limits,
             "redis_url": self.redis_url,
             **changes,
@@ -163,7 +162,7 @@ class CheckSite(Site):
             immunity_s=immunity_s,
         )
         self.note(transaction_id, messages, fate_of(plan))
-        known = HANDLES.decode(prepared.handle)
+        known = handle_wire._parse(handle_wire._from_text(prepared.handle)[:-16])
         newest = max(self._newest.get(known.partition, -1), *known.half_offsets)
         self._newest[known.partition] = newest
         return prepared
@@ -230,7 +229,8 @@ class CheckSite(Site):
         """Wait until the engine knows which other instances have producers of the group."""
         await until(
             lambda: (
-                engine._index is not None and set(engine._index.instances(group)) == set(instances)
+                engine._parts.index is not None
+                and set(engine._parts.index.instances(group)) == set(instances)
             ),
             f"{instances} seen",
         )
@@ -273,7 +273,7 @@ class CheckSite(Site):
         """Check counts of what the engines' ledgers hold as undecided."""
         found: dict[Identity, int] = {}
         for engine in engines:
-            pending, _ = await engine._ownership.undecided(Filter(count_max=1_000_000))
+            pending, _ = await engine._parts.ownership.undecided(Filter(count_max=1_000_000))
             for one in pending:
                 identity = ProducerGroup(one.producer_group), one.transaction_id
                 found[identity] = one.check_count  # type: ignore[index]

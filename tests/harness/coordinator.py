@@ -6,33 +6,35 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.adapters.memory import MemoryMarkers, MemoryRecordLog, MemoryTopicCatalog
-from halfhitch.core.model import DecisionRead, Identity, Resolution, Standing
+from halfhitch.core.model import DecisionRead, Identity, Resolution
+from halfhitch.core.standing import Standing
 from halfhitch.errors import HalfHitchError
-from halfhitch.service.admission import Admission
 from halfhitch.service.api import OutgoingMessage
-from halfhitch.service.decisions import DecisionLog
-from halfhitch.service.intake import Intake
-from halfhitch.service.parts import Parts
-from halfhitch.service.sizes import TransactionSizes
-from halfhitch.service.transactions import TransactionService
-from halfhitch.service.visibility import Visibility
+from halfhitch.service.transactions.admission import Admission
+from halfhitch.service.transactions.dependencies import Dependencies
+from halfhitch.service.transactions.intake import Intake
+from halfhitch.service.transactions.op_appends import DecisionLog
+from halfhitch.service.transactions.service import TransactionService
+from halfhitch.service.transactions.sizes import TransactionSizes
+from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, HalfRecord, read_record
 from halfhitch.wire.handle import HandleCodec
+from harness.defaults import intake_limits
 from harness.twin import GROUP, Twin, turn_until_idle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from halfhitch.adapters.memory import MemoryRecord
-    from halfhitch.service.owner import PartitionOwner
+    from halfhitch.service.owner.turn import PartitionOwner
 
 PARTITION_COUNT = 2
 KEYS = (b"k" * 32,)
 
 
 class Coordinator:
-    """service.parts.Owners, Inquiry and OpTail, and the service over them.
+    """service.transactions.dependencies.Owners, Inquiry and OpTail, and the service over them.
 
     Owners turn only when the test lets them (`carry_out`), all in one thread.
     """
@@ -61,7 +63,7 @@ class Coordinator:
         log = MemoryRecordLog(self.kafka)
         self.decisions = DecisionLog(log)
         self.service = TransactionService(
-            Parts(
+            Dependencies(
                 log=log,
                 decisions=self.decisions,
                 admission=Admission(
@@ -81,7 +83,7 @@ class Coordinator:
                 visible_wait_s=visible_wait_s,
                 on_decided=lambda *told: self.told.append(told),
                 on_group=lambda _: None,
-                intake=intake or Intake(),
+                intake=intake or Intake(intake_limits()),
                 sizes=TransactionSizes(transaction_bytes_max),
             )
         )

@@ -9,11 +9,10 @@ only if its local transaction has committed.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import aiomysql
@@ -27,11 +26,12 @@ from sqlalchemy.orm import Session
 
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.barrier.table import ddl_statements
-from harness.barriers import GROUP, RecordingProducer, asked
+from harness.barriers import GROUP, LocalTransaction, RecordingProducer, asked
 from harness.kafka import wait_until
+from harness.producers import Blocking, loop_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from halfhitch.client import LocalTransactionState
 
@@ -171,26 +171,6 @@ class Truth:
             self._kept = None
 
 
-@dataclass
-class Local:
-    """One local transaction of the application's, as its statements."""
-
-    execute: Any
-    record: Any
-    commit: Any
-    rollback: Any
-    close: Any
-
-    def order(self, transaction_id: str) -> None:
-        self.execute(f"INSERT INTO shop_orders (id) VALUES ('{transaction_id}')")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 class AlchemyShop:
     """Over SQLAlchemy."""
 
@@ -204,9 +184,12 @@ class AlchemyShop:
     def check(self, transaction_id: str, **options: Any) -> LocalTransactionState:
         return self.barrier(**options).check(asked(transaction_id))
 
-    def begin(self) -> Local:
-        session = Session(self.engine)
-        return Local(
+    def session(self) -> Any:
+        return Session(self.engine)
+
+    def begin(self) -> LocalTransaction:
+        session = self.session()
+        return LocalTransaction(
             lambda statement: session.execute(text(statement)),
             lambda transaction_id: self.barrier().record(session, transaction_id),
             session.commit,
@@ -242,9 +225,9 @@ class PlainShop:
     def check(self, transaction_id: str, **options: Any) -> LocalTransactionState:
         return self.barrier(**options).check(asked(transaction_id))
 
-    def begin(self) -> Local:
+    def begin(self) -> LocalTransaction:
         connection = self.connect()
-        return Local(
+        return LocalTransaction(
             lambda statement: connection.cursor().execute(statement),
             lambda transaction_id: self.barrier().record(connection, transaction_id),
             connection.commit,
@@ -268,64 +251,29 @@ class PlainShop:
         """Every connection was closed after its use."""
 
 
-class AsyncShop:
+class AsyncShop(AlchemyShop):
     """Over SQLAlchemy's asyncio."""
 
     def __init__(self, way: Way, address: object, **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._running = ExitStack()
+        self._loop = self._running.enter_context(loop_in_thread())
         url = _URLS[way.driver].format(address)
-        self.engine = create_async_engine(url, **_options(way), **options)
-        _set_up(self.engine.sync_engine, way)
+        self.async_engine = create_async_engine(url, **_options(way), **options)
+        _set_up(self.async_engine.sync_engine, way)
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(2 * ENOUGH_S)
+    def barrier(self, **options: Any) -> Any:
+        made = AsyncBarrier(self.async_engine, GROUP, **{"wait_s": ENOUGH_S, **options})
+        return Blocking(made, self._loop)
 
-    def barrier(self, **options: Any) -> AsyncBarrier:
-        return AsyncBarrier(self.engine, GROUP, **{"wait_s": ENOUGH_S, **options})
-
-    def check(self, transaction_id: str, **options: Any) -> LocalTransactionState:
-        state: LocalTransactionState = self.run(
-            self.barrier(**options).check(asked(transaction_id))
-        )
-        return state
-
-    def begin(self) -> Local:
-        session = AsyncSession(self.engine)
-        return Local(
-            lambda statement: self.run(session.execute(text(statement))),
-            lambda transaction_id: self.run(self.barrier().record(session, transaction_id)),
-            lambda: self.run(session.commit()),
-            lambda: self.run(session.rollback()),
-            lambda: self.run(session.close()),
-        )
-
-    def block(self, transaction_id: str, **options: Any) -> AsyncProducer:
-        producer = AsyncProducer(transaction_id)
-        self.run(self._block(producer, options))
-        return producer
-
-    async def _block(self, producer: Any, options: dict[str, Any]) -> None:
-        async with self.barrier(**options).transaction(producer) as (tx, session):
-            await session.execute(text(f"INSERT INTO shop_orders (id) VALUES ('{tx.id}')"))
-
-    def purge(self, **options: Any) -> int:
-        return int(self.run(self.barrier().purge(**options)))
-
-    def create(self) -> None:
-        self.run(self.barrier().create())
+    def session(self) -> Any:
+        return Blocking(AsyncSession(self.async_engine), self._loop)
 
     def close(self) -> None:
-        try:
-            self.run(self.engine.dispose())
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(ENOUGH_S)
-            self._loop.close()
+        with self._running:
+            Blocking(self.async_engine, self._loop).dispose()
 
 
-Shop = AlchemyShop | PlainShop | AsyncShop
+Shop = AlchemyShop | PlainShop
 
 
 def open_shop(way: Way, address: object, **options: Any) -> Shop:
@@ -333,25 +281,6 @@ def open_shop(way: Way, address: object, **options: Any) -> Shop:
     kinds: dict[str, Any] = {"sqlalchemy": AlchemyShop, "plain": PlainShop, "asyncio": AsyncShop}
     shop: Shop = kinds[way.style](way, address, **options)
     return shop
-
-
-class AsyncProducer(RecordingProducer):
-    """Its transactions are awaited; they remember how they were ended."""
-
-    def transaction(self, transaction_id: str | None = None, **_: Any) -> Any:
-        inner = super().transaction(transaction_id)
-
-        class Awaited:
-            id = inner.id
-            assert_can_commit = staticmethod(inner.assert_can_commit)
-
-            async def commit(self) -> None:
-                inner.commit()
-
-            async def drop(self, error: BaseException) -> None:
-                inner.drop(error)
-
-        return Awaited()
 
 
 def _options(way: Way) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Desks of several instances, with links, presence and inboxes in memory, and a clock of our own.
 
-What it simplifies: presence is known at once everywhere, and an inbox message arrives when the test
-says so (`World.deliver`), in order, unless the test loses it.
+What it simplifies: presence is known at once everywhere, an inbox message arrives when the test
+says so (`World.deliver`), in order, unless the test loses it, and the half log is read at once,
+unless the test holds the reading (`World.readings`) or says that it cannot be (`World.unread`).
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from halfhitch.adapters.memory import MemoryClock, MemoryKafka, MemoryRecordLog
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.limits import DeskLimits
-from halfhitch.service.decisions import DecisionLog
+from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.wire.check import Check, CheckMessage
+from harness.defaults import desk_limits
 from harness.twin import RecordingObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from halfhitch.service.checking.api import CheckOutcome, CheckReport
+    from halfhitch.service.checking.halves import Filled
 
 GROUP = ProducerGroup("orders")
 OWN = "instance-1"
@@ -50,6 +53,7 @@ def check(
         [CheckMessage("orders", b"key", b"value", [])],
         is_repeat,
         lag_ms,
+        (7,),
     )
 
 
@@ -152,6 +156,25 @@ class FakePresence:
         return True
 
 
+class FakeHalves:
+    """halves.AskedHalves: every question is about the message that `check` speaks of."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def fill(self, check: Check, filled: Filled) -> None:
+        assert not check.messages, "no message travels"
+        assert check.handle == "", "no handle travels"
+        world = self._world
+        messages = [CheckMessage("orders", b"key", b"value", [])]
+        whole = replace(check, handle="handle", messages=messages)
+        answer = None if check.identity[1] in world.unread else whole
+        if world.readings is None:
+            filled(answer)
+        else:
+            world.readings.append(lambda: filled(answer))
+
+
 class World:
     """Desks that share a clock and a Redis."""
 
@@ -162,6 +185,8 @@ class World:
         self.is_redis_away = False
         self.is_redis_broken = False
         self.desks: dict[str, OneDesk] = {}
+        self.unread: set[str] = set()  # transaction ids
+        self.readings: list[Callable[[], object]] | None = None
 
     def desk(
         self,
@@ -172,7 +197,7 @@ class World:
         dice: Callable[[], float] = lambda: 0.0,
     ) -> OneDesk:
         """Start one more instance. Needs a running loop."""
-        one = OneDesk(self, instance, limits or DeskLimits(), has_redis, dice)
+        one = OneDesk(self, instance, limits or desk_limits(), has_redis, dice)
         self.desks[instance] = one
         return one
 
@@ -227,6 +252,7 @@ class OneDesk:
             clock=world.clock,
             reports=self.sink,
             limits=limits,
+            halves=FakeHalves(world),
             check_now=lambda partition, identity: self.checked_now.append((partition, identity)),
             dice=dice,
         )

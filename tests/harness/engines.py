@@ -18,6 +18,7 @@ from halfhitch.service.api import OutgoingMessage, PartitionPhase
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
 from harness.checkers import Fate, Truth, faults
+from harness.defaults import engine_options
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 from harness.twin import RecordingObserver
 
@@ -99,7 +100,7 @@ class Site:
             "session_timeout_ms": SESSION_MS,
             **changes,
         }
-        return EngineOptions(**values)
+        return engine_options(**values)
 
     @asynccontextmanager
     async def engine(self, *, working: int | None = PARTITION_COUNT, **changes: Any) -> Any:

@@ -129,7 +129,7 @@ class FakeOperations:
 
 def _matches(wanted: Filter, shown: Undecided | ParkedTransaction) -> bool:
     return (
-        wanted.producer_group in (None, shown.producer_group)
+        wanted.takes_group(shown.producer_group)
         and wanted.transaction_id in (None, shown.transaction_id)
         and (wanted.topic is None or wanted.topic in shown.topics)
     )

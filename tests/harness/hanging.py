@@ -43,7 +43,7 @@ async def hanging_engine(site: Site, hang: Hang, **changes: Any) -> AsyncIterato
     """Works on all partitions."""
     engine = Engine(site.options(**changes), site.observer)
     await engine.start()
-    membership: Any = engine._membership
+    membership: Any = engine._parts.membership
     # Before the first owner is made: it takes the method along.
     membership.metadata = hang.around(membership.metadata)
     try:

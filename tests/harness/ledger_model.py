@@ -23,9 +23,9 @@ from halfhitch.core.model import (
     ProducerGroup,
     Resolution,
     ResolutionSource,
-    Standing,
     TransactionId,
 )
+from halfhitch.core.standing import Standing
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage

@@ -26,10 +26,11 @@ from halfhitch.core.model import (
     TimestampMs,
     TransactionId,
 )
+from harness.defaults import check_rules
 
 if TYPE_CHECKING:
     from halfhitch.core.check_rules import CheckRules
-    from halfhitch.core.model import Standing
+    from halfhitch.core.standing import Standing
     from halfhitch.core.transaction import Transaction
 
 OpEvent = DecisionRead | DoneRead | ConflictRead
@@ -56,6 +57,7 @@ class LedgerScript:
         finished_max: int = 30_000,
         rules: CheckRules | None = None,
     ) -> None:
+        rules = rules or check_rules()
         self.ledger = Ledger(
             half_position=half_position,
             op_position=op_position,

@@ -31,6 +31,7 @@ from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire import parked as parked_wire
 from halfhitch.wire.half import Garbage, HalfRecord, Headers
+from harness.defaults import check_rules
 from harness.logs import ABORTED, COMMITTED, OPEN, KafkaTransaction, Log, Record
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class LedgerWorld:
         self.horizon_ms = horizon_ms
         self.finished_max = finished_max
         self.op_clock_ahead_ms = op_clock_ahead_ms
-        self.rules = rules or CheckRules()
+        self.rules = rules or check_rules()
         self.is_checked = rules is not None  # else time is never brought
         self.now_ms = 1_000_000
         self.half_log = Log()
@@ -188,7 +189,7 @@ class LedgerWorld:
         self._aside.clear()
 
     def take_over(self) -> None:
-        """As service.owner does: from the committed watermarks, half log to its end first."""
+        """As service.owner.turn does: from the committed watermarks, half log to its end first."""
         self.half_position, self.op_position = self.watermarks
         self._ledger = ledger_module.Ledger(
             half_position=self.half_position,

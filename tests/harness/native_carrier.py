@@ -17,6 +17,8 @@ from harness.native import native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from halfhitch.doors.rocketmq.native import Events, Failed
+
 DEADLINE_S = 15.0
 PREFIX = "0A00000100002694"
 REPLY_START = (
@@ -61,10 +63,10 @@ class Carried:
             body_bytes_max=1_000,
             message_bytes_max=10_000,
         )
-        self.failures: list[tuple[int, int, int, bool, int]] = []
-        self.taken: dict[int, int] = {}
-        self.given: dict[int, bytes] = {}
-        self.leaving: list[int] = []
+        self.failures: list[Failed] = []
+        self.begun: dict[int, int] = {}  # that came over lent sockets
+        self.unread: dict[int, bytes] = {}
+        self.due: list[int] = []
         self.it.open(PARTITIONS)
 
     def join(self, connection: int, *, group: str = "p", topic: str = "t") -> None:
@@ -72,19 +74,23 @@ class Carried:
         self.it.allow(connection, group, topic, group, topic, 3)
 
     def feed(self, connection: int, data: bytes, room: int = 1_000) -> tuple[bytes, int, int]:
-        rest, taken, held_bytes = self.it.feed(connection, data, room, True)
-        return rest or b"", taken, held_bytes
+        fed = self.it.feed(connection, data, room, True)
+        return fed.rest, fed.begun_count, fed.held_bytes
 
-    def take(self) -> None:
-        finished, failures, *seconds, _, given, leaving = self.it.take()
-        for connection, taken, count, content in finished:
-            assert (count, content) == (0, b"")
-            self.taken[connection] = self.taken.get(connection, 0) + taken
-        assert seconds == [[], [], []]
-        self.failures += failures
-        for connection, data in given:
-            self.given[connection] = self.given.get(connection, b"") + data
-        self.leaving += leaving
+    def take_back(self, connection: int) -> tuple[bytes, int, int]:
+        back = self.it.take_back(connection)
+        return back.unsent, back.begun_count, back.held_bytes
+
+    def catch_up(self) -> None:
+        events: Events = self.it.events()
+        for one in events.progress:
+            assert (one.done_count, one.answers) == (0, b"")
+            self.begun[one.connection] = self.begun.get(one.connection, 0) + one.begun_count
+        assert [*events.prepared_s, *events.committed_s, *events.rolled_back_s] == []
+        self.failures += events.failures
+        for unread in events.unread:
+            self.unread[unread.connection] = self.unread.get(unread.connection, b"") + unread.data
+        self.due += events.due
 
     def until_failed(self, count: int) -> None:
         self.until(lambda: len(self.failures) >= count, f"{count} failures")
@@ -95,7 +101,7 @@ class Carried:
             left_s = give_up_s - time.monotonic()
             assert left_s > 0, f"not in time: {what}; {len(self.failures)} failures"
             select.select([self.pipe[0]], [], [], left_s)
-            self.take()
+            self.catch_up()
 
     def close(self) -> None:
         self.it.stop(0)

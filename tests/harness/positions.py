@@ -15,12 +15,13 @@ from confluent_kafka.admin import (
 )
 
 from halfhitch.adapters.kafka import topics
+from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from harness.engines import DEADLINE_S, PARTITION_COUNT, until
 from harness.kafka import admin_client, bounds, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness.engines import Site
 
@@ -64,15 +65,25 @@ def stored_offsets(site: Site) -> StoredOffsets:
     config = {
         "bootstrap.servers": site.bootstrap,
         "group.id": site.names.owner_group,
-        "isolation.level": "read_committed",
+        **JUDGING,
         "log_level": 0,
     }
     return StoredOffsets(lambda: Consumer(config))
 
 
-async def store(site: Site, watermarks: Mapping[Log, int]) -> None:
-    """Set watermarks, as kafka-consumer-groups --reset-offsets does; no owner may be there."""
+async def store(
+    site: Site,
+    watermarks: Mapping[Log, int],
+    *,
+    given: Sequence[TopicPartition] | None = None,
+) -> None:
+    """Set watermarks, as kafka-consumer-groups --reset-offsets does; no owner may be there.
+
+    `given`: these instead, with what lies beside them.
+    """
     places = [TopicPartition(*log, place) for log, place in watermarks.items()]
+    if given is not None:
+        places = [TopicPartition(p.topic, p.partition, p.offset, p.metadata) for p in given]
     request = [ConsumerGroupTopicPartitions(site.names.owner_group, places)]
 
     admin = admin_client(site.bootstrap)

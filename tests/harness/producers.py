@@ -1,4 +1,4 @@
-"""Both producers behind one blocking face, so that each promise is tested once for both.
+"""Both producers (and barriers) behind one blocking face: each promise is tested once for both.
 
 `driven("sync", ...)` gives a TransactionProducer; `driven("aio", ...)` an AsyncTransactionProducer
 whose loop runs in a thread of its own. What is awaited or entered there is awaited or entered here.
@@ -10,15 +10,15 @@ import asyncio
 import inspect
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from halfhitch.client import AsyncTransaction, AsyncTransactionProducer, TransactionProducer
+from halfhitch.client import AsyncTransactionProducer, TransactionProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHELLS = ("sync", "aio")
-_DEADLINE_S = 30
+_DEADLINE_S = 60
 
 
 @contextmanager
@@ -28,12 +28,21 @@ def driven(shell: str, group: str, address: str, **options: Any) -> Iterator[Any
         with TransactionProducer(group, address, **options) as producer:
             yield producer
         return
+    with (
+        loop_in_thread() as loop,
+        Blocking(AsyncTransactionProducer(group, address, **options), loop) as producer,
+    ):
+        yield producer
+
+
+@contextmanager
+def loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    """Runs until the end of the block."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        with _Blocking(AsyncTransactionProducer(group, address, **options), loop) as producer:
-            yield producer
+        yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_DEADLINE_S)
@@ -46,28 +55,36 @@ async def _result(found: Any, args: Any, options: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-class _Blocking:
+class Blocking:
+    """What is awaited or entered of `inner`, and of what it gives, is awaited in the loop."""
+
     def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._inner = inner
+        self.inner = inner
         self._loop = loop
 
     def _wait(self, awaitable: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result(_DEADLINE_S)
 
+    def _face(self, found: Any) -> Any:
+        if isinstance(found, tuple) and type(found) is tuple:
+            return tuple(self._face(one) for one in found)
+        if found is self.inner:
+            return self
+        return Blocking(found, self._loop) if hasattr(found, "__aenter__") else found
+
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        found = getattr(self.inner, name)
         if not callable(found):
             return found
 
         def call(*args: Any, **options: Any) -> Any:
-            result = self._wait(_result(found, args, options))
-            return _Blocking(result, self._loop) if isinstance(result, AsyncTransaction) else result
+            plain = [one.inner if isinstance(one, Blocking) else one for one in args]
+            return self._face(self._wait(_result(found, plain, options)))
 
         return call
 
-    def __enter__(self) -> Self:
-        self._wait(self._inner.__aenter__())
-        return self
+    def __enter__(self) -> Any:
+        return self._face(self._wait(self.inner.__aenter__()))
 
-    def __exit__(self, *error: object) -> object:
-        return self._wait(self._inner.__aexit__(*error))
+    def __exit__(self, *error: object) -> Any:
+        return self._wait(self.inner.__aexit__(*error))

@@ -64,8 +64,8 @@ class _Indexes:
         self.all: list[Any] = []
         self.seen: dict[str, SeenByObserver] = {}
 
-    async def started(self, instance: str, index: Any) -> Any:
-        index.start()
+    async def started(self, instance: str, index: Any, *cluster: str) -> Any:
+        index.start(*cluster)
         self.all.append(index)
         return index
 
@@ -122,7 +122,7 @@ class RealRedis(_Indexes):
     ) -> Any:
         taken: list[tuple[str, bytes]] = [] if inbox is None else inbox
         seen: Any = self.seen.setdefault(instance, SeenByObserver())
-        settings = {"url": self.url, "cluster": CLUSTER, **options}
+        settings = {"url": self.url, **options}
         index = RedisIndex(
             settings.pop("url"),
             instance=instance,
@@ -130,7 +130,7 @@ class RealRedis(_Indexes):
             on_post=settings.pop("on_post", lambda kind, body, _: taken.append((kind, body))),
             **settings,
         )
-        started = await self.started(instance, index)
+        started = await self.started(instance, index, CLUSTER)
         if self.server.is_running:
             await eventually(lambda: index.healthy)
         return started
@@ -165,8 +165,8 @@ class RealRedis(_Indexes):
         return [name for name in names if ":canary:" not in name]
 
 
-async def eventually(condition: Callable[[], Any], within_s: float = 5.0) -> Any:
-    """The first true answer."""
+async def eventually(condition: Callable[[], Any], within_s: float = 30.0) -> Any:
+    """The first true answer. The deadline is for what never comes, not for a busy machine."""
     deadline_s = time.monotonic() + within_s
     while True:
         answer = condition()

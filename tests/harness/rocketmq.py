@@ -3,7 +3,7 @@
     with RocketMQ(transaction_timeout_ms=3_000, check_interval_ms=2_000, check_max=5) as rocketmq:
         producer.setNamesrvAddr(rocketmq.name_server)
 
-Owns the jars' class path (tests/conformance/broker/pom.xml says which; Maven fetches them into its
+Owns the jars' class path (conformance/broker/pom.xml says which; Maven fetches them into its
 own repository and is asked once per machine), the two processes, their configuration and their
 ports. Everything lies in one folder, logs included. Both end with the process that started them.
 
@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Self
 from halfhitch.embedded import EmbeddedError, ServerProcess, cache_root, find_java
 from halfhitch.embedded.ports import HeldPorts
 from harness.kafka import wait_until
+from harness.places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 VERSION = "5.5.0"
-_POM = Path(__file__).parents[1] / "conformance" / "broker" / "pom.xml"
+_POM = ROOT / "conformance" / "broker" / "pom.xml"
 _FETCH_S = 400.0
 _START_S = 120.0
 _STOP_S = 20.0

@@ -73,9 +73,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import ConflictKind, ProducerGroup, ResolutionSource, Standing
+from halfhitch.core.model import ConflictKind, ProducerGroup, ResolutionSource
+from halfhitch.core.standing import Standing
+from harness.defaults import check_rules
 from harness.scenario_text import (
     ENDINGS,
     RULE,
@@ -186,7 +187,7 @@ class Scenario(World):
             words, immunity="6s", interval="60s", checks="15", age="72h", renew="1h",
             incomplete="900s", policy="park",
         )  # fmt: skip
-        self._rules = CheckRules(
+        self._rules = check_rules(
             immunity_ms=duration_ms(options["immunity"]),
             interval_ms=duration_ms(options["interval"]),
             jitter=0.0,

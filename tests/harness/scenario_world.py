@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import (
     ConflictRead,
     DecisionRead,
@@ -23,6 +22,7 @@ from halfhitch.core.model import (
     TimestampMs,
     TransactionId,
 )
+from harness.defaults import check_rules
 from harness.ledger_script import first_offset_of
 from harness.scenario_text import (
     RESOLUTIONS,
@@ -82,7 +82,7 @@ class World:
         self._lives: dict[str, Life] = {}
         self._parkings: dict[str, Parking] = {}
         self._noted: dict[str, dict[int, Resolution]] = {}  # beside what is parked, by op offset
-        self._rules = CheckRules(jitter=0.0)
+        self._rules = check_rules(jitter=0.0)
         self._asking: list[tuple[str, int]] = []  # by the step that is committed
         self._printed: list[str] = []
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from halfhitch.core.model import Identity, ProducerGroup, Resolution
-    from halfhitch.service.checkback import CheckBack
+    from halfhitch.service.owner.checkback import CheckBack
     from halfhitch.wire.check import Check
 
 

@@ -139,7 +139,10 @@ class ScriptedServer:
         *script: Step,
         unix: bool = False,
         otherwise: Callable[[Received], Step] = like_the_door,
+        greets: bool = True,
     ) -> None:
+        #: A client's greeting is answered, and is no step of the script.
+        self.greets = greets
         self.requests: list[Received] = []
         self.connection_count = 0
         self._script = deque(script)
@@ -244,6 +247,9 @@ class ScriptedServer:
         request = self._read(reader, number)
         if request is None:
             return False
+        if request.method == "OPTIONS" and self.greets:
+            connection.sendall(Answer(204).render())
+            return True
         with self._lock:
             self.requests.append(request)
             self._lock.notify_all()

@@ -14,13 +14,11 @@ from urllib.request import urlopen
 from harness.kafka import wait_until
 
 
-def python_path(first: Path) -> str:
-    """For a child process: where it looks for modules first, then as this process was told."""
-    return os.pathsep.join(filter(None, [str(first), os.environ.get("PYTHONPATH")]))
-
-
 class Sidecar:
     """Start it, ask it, end it. `folder` takes its socket and its log."""
+
+    #: Whose packages it is made of; another one has its own alone.
+    python = sys.executable
 
     def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -47,7 +45,7 @@ class Sidecar:
     def start(self) -> Self:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "halfhitch_cli", "serve"],
+                [self.python, "-m", "halfhitch_cli", "serve"],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -7,9 +7,8 @@ what a block is about.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from harness.places import ROOT
 
 
 def fences(document: str, language: str = "python") -> list[str]:

@@ -15,14 +15,15 @@ from halfhitch.adapters.memory import (
     MemoryPartitionWriter,
 )
 from halfhitch.core.model import DoneRead, Identity, ProducerGroup, Resolution, TransactionId
-from halfhitch.service.asking import Asking
-from halfhitch.service.checkback import CheckBack
 from halfhitch.service.checking.policy import GiveUpPolicy
-from halfhitch.service.owner import OwnerLimits, PartitionOwner
-from halfhitch.service.topics import TopicPolicy
+from halfhitch.service.owner.checkback import CheckBack
+from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.turn import OwnerLimits, PartitionOwner
+from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, HalfRecord, system_headers
 from halfhitch.wire.handle import HandleCodec
+from harness.defaults import owner_limits
 from harness.scripted_gate import ScriptedGate
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Twin:
 
     clock: MemoryClock = field(default_factory=MemoryClock)
     partition_count: int = 1
-    limits: OwnerLimits = field(default_factory=OwnerLimits)
+    limits: OwnerLimits = field(default_factory=owner_limits)
     allow: tuple[str, ...] = ("*",)
 
     def __post_init__(self) -> None:
@@ -302,7 +303,7 @@ class Twin:
                 gate=self.gate,
                 index=None,
                 policy=self.give_up,
-                asking=Asking(
+                questions=CheckQuestions(
                     partition,
                     half_topic=self.kafka.half_topic,
                     sign=HANDLES.encode,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from halfhitch.audit.account import Place
 from halfhitch.core.model import (
     COPIED,
     GIVEN_UP,
@@ -23,7 +24,6 @@ from halfhitch.core.model import (
     ResolutionSource,
     TransactionId,
 )
-from halfhitch.service.verifying.account import Place
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.digest import digest_of

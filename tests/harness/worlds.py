@@ -395,7 +395,8 @@ class KafkaWorld:
         is_resume: bool = False,
     ) -> Unfinished:
         producer: Any
-        producer = self._resume_producer(0) if is_resume else self._transactional_producer(0)
+        # Kafka's own client: an owner's shell has no `flush`.
+        producer = self._resume_producer(0) if is_resume else self._transactional_producer(0).client
         producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for value in values:

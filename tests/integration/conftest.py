@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from harness.databases import Truth
+from harness.databases import Truth, open_shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from harness.databases import Shop, Way
     from harness.mariadb import EmbeddedMariaDb
     from harness.postgres import EmbeddedPostgres
 
@@ -53,6 +54,20 @@ def truths(
     yield truth
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def truth(way: Way, truths: Callable[[str], Truth]) -> Truth:
+    """About the server of the module's `way`."""
+    return truths(way.server)
+
+
+@pytest.fixture
+def shop(way: Way, truth: Truth, addresses: Callable[[str], Any]) -> Iterator[Shop]:
+    """Reached by the module's `way`."""
+    made = open_shop(way, addresses(way.server))
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

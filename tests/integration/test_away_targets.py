@@ -15,8 +15,8 @@ from halfhitch.embedded import EmbeddedKafka
 from halfhitch.engine import Engine
 from halfhitch.errors import TooManyWaiting
 from halfhitch.service.api import OutgoingMessage
-from halfhitch.service.bounds import IntakeLimits
 from harness.bare_engine import running, until
+from harness.defaults import intake_limits
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def pick_victim(brokers: EmbeddedKafka, prefix: str) -> int | None:
     """A broker that leads nothing which the coordinator itself needs, if there is one.
 
     Neither are the coordinators of its group and its Kafka transactions such: without them
-    everybody waits, which is another matter (tests/faults).
+    everybody waits, which is another matter (chaos).
     """
     ours = [prefix + name for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")]
     needed = leaders(brokers, *ours, "__consumer_offsets", "__transaction_state")
@@ -145,7 +145,7 @@ async def test_what_waits_for_a_broker_that_is_gone_is_bounded_and_comes_when_it
         create_topics(brokers.bootstrap, {healthy: 1})
         await commit(engine, starved, b"before", wait_visible=True)
         await commit(engine, healthy, b"before", wait_visible=True)
-        engine.intake._limits = IntakeLimits(undecided_group_max=10)
+        engine.intake._limits = intake_limits(undecided_group_max=10)
         taken = [b"before"]
         brokers.kill_broker(victim)
         try:

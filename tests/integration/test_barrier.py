@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from halfhitch.barrier import (
@@ -37,9 +37,10 @@ from harness.barriers import (
     DbapiShop,
     RecordingProducer,
     asked,
+    insert,
     orders,
+    ready_shop,
     rows,
-    sqlite_connect,
     wrong_answers,
 )
 from harness.kafka import wait_until
@@ -58,42 +59,28 @@ UNKNOWN = LocalTransactionState.UNKNOWN
 _SERVER_S = 10.0
 
 
-@pytest.fixture(params=["sqlalchemy-postgres", "sqlalchemy-sqlite", "psycopg", "sqlite3"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+PLAIN = ("psycopg", "sqlite3")
+BLOCKING = ("sqlalchemy-postgres", "sqlalchemy-sqlite")
+ASYNCIO = ("asyncio-postgres", "asyncio-sqlite")
+
+
+@pytest.fixture(params=[*BLOCKING, *PLAIN])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A shop on each database and driver."""
-    yield from _opened(request.param, request, tmp_path)
+    with ready_shop(request.param, request.getfixturevalue, tmp_path) as made:
+        yield made
 
 
-@pytest.fixture(params=["sqlalchemy-postgres", "psycopg"])
-def postgres_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    yield from _opened(request.param, request, tmp_path)
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """On these shops instead."""
+    return pytest.mark.parametrize("shop", kinds, indirect=True)
 
 
-@pytest.fixture(params=["sqlalchemy-sqlite", "sqlite3"])
-def sqlite_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    yield from _opened(request.param, request, tmp_path)
-
-
-@pytest.fixture(params=["sqlalchemy-postgres", "sqlalchemy-sqlite"])
-def alchemy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    yield from _opened(request.param, request, tmp_path)
-
-
-def _opened(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Shop]:
-    made: Shop
-    if name == "sqlalchemy-postgres":
-        made = AlchemyShop(request.getfixturevalue("postgres").url, pool_size=12)
-    elif name == "sqlalchemy-sqlite":
-        options = {"timeout": 60, "check_same_thread": False}
-        made = AlchemyShop(f"sqlite:///{folder / 'shop.db'}", connect_args=options, pool_size=12)
-    elif name == "psycopg":
-        dsn = request.getfixturevalue("postgres").dsn
-        made = DbapiShop(lambda: psycopg.connect(dsn))
-    else:
-        made = DbapiShop(sqlite_connect(folder / "shop.db"))
-    made.set_up()
-    yield made
-    made.close()
+ON_POSTGRES = on("sqlalchemy-postgres", "psycopg")
+ON_SQLITE = on("sqlalchemy-sqlite", "sqlite3")
+#: What is said of blocks is said of both faces.
+ON_ALL = on(*BLOCKING, *ASYNCIO, *PLAIN)
+ON_SESSIONS = on(*BLOCKING, *ASYNCIO)
 
 
 @contextmanager
@@ -132,9 +119,9 @@ def waiting_check(shop: Shop, transaction_id: str) -> Iterator[Any]:
 
 def barrier_notes(barrier: Any) -> Any:
     """Of the class through which this barrier's checks see the table."""
-    from halfhitch.barrier import dbapi, sql
+    from halfhitch.barrier import dbapi, sql_rows
 
-    module = dbapi if type(barrier).__name__ == "DbapiBarrier" else sql
+    module = dbapi if type(barrier).__name__ == "DbapiBarrier" else sql_rows
     return module._Notes.__new__(module._Notes)
 
 
@@ -246,12 +233,13 @@ def test_two_checks_at_once_agree_and_leave_one_fence(shop: Shop) -> None:
     assert rows(shop) == {"a": "fenced"}
 
 
+@ON_SQLITE
 def test_a_sqlite_check_bounces_off_any_writer_and_waits_no_longer_than_it_may(
-    sqlite_shop: Shop,
+    shop: Shop,
 ) -> None:
-    with open_order(sqlite_shop, "another"):
-        assert sqlite_shop.with_barrier(wait_s=0.1).check(asked("a")) is UNKNOWN
-    assert sqlite_shop.barrier.check(asked("a")) is ROLLBACK
+    with open_order(shop, "another"):
+        assert shop.with_barrier(wait_s=0.1).check(asked("a")) is UNKNOWN
+    assert shop.barrier.check(asked("a")) is ROLLBACK
 
 
 def test_the_application_keeps_its_own_waiting_time(tmp_path: Path) -> None:
@@ -262,32 +250,37 @@ def test_the_application_keeps_its_own_waiting_time(tmp_path: Path) -> None:
     made.close()
 
 
-def test_a_check_that_is_cut_off_while_it_waits_is_answered_unknown(postgres_shop: Shop) -> None:
-    with open_order(postgres_shop, "a") as local, waiting_check(postgres_shop, "a") as answer:
-        postgres_shop.query("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted")
+@ON_POSTGRES
+def test_a_check_that_is_cut_off_while_it_waits_is_answered_unknown(shop: Shop) -> None:
+    with open_order(shop, "a") as local, waiting_check(shop, "a") as answer:
+        shop.query("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted")
         assert answer.result(_SERVER_S) is UNKNOWN
         local.commit()
-    assert postgres_shop.barrier.check(asked("a")) is COMMIT
+    assert shop.barrier.check(asked("a")) is COMMIT
 
 
-def test_a_locked_table_is_answered_unknown_in_time(postgres_shop: Shop) -> None:
-    local = postgres_shop.begin()
+@ON_POSTGRES
+def test_a_locked_table_is_answered_unknown_in_time(shop: Shop) -> None:
+    local = shop.begin()
     local.execute("LOCK TABLE halfhitch_barrier IN ACCESS EXCLUSIVE MODE")
-    assert postgres_shop.with_barrier(wait_s=0.1).check(asked("a")) is UNKNOWN
+    assert shop.with_barrier(wait_s=0.1).check(asked("a")) is UNKNOWN
     local.rollback()
     local.close()
-    assert postgres_shop.barrier.check(asked("a")) is ROLLBACK
+    assert shop.barrier.check(asked("a")) is ROLLBACK
 
 
 def test_a_pool_s_autocommit_connections_wait_no_longer_and_stay_as_they_were(
-    postgres: EmbeddedPostgres,
+    postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = psycopg.connect(postgres.dsn, autocommit=True, row_factory=dict_row)
     shop = DbapiShop(lambda: psycopg.connect(postgres.dsn))
     shop.set_up()
-    barrier = DbapiBarrier(lambda: nullcontext(connection), GROUP, wait_s=0.1)
+    barrier = DbapiBarrier(lambda: nullcontext(connection), GROUP, wait_s=_SERVER_S)
     with open_order(shop, "a") as local:
-        assert barrier.check(asked("a")) is UNKNOWN
+        with monkeypatch.context() as hurried:
+            # The server gives up long before the deadline, which would close the pool's connection.
+            hurried.setattr("halfhitch.barrier.deadline._PATIENCE", 0.1 / _SERVER_S)
+            assert barrier.check(asked("a")) is UNKNOWN
         local.commit()
     assert barrier.check(asked("a")) is COMMIT
     assert barrier.check(asked("b")) is ROLLBACK
@@ -297,18 +290,19 @@ def test_a_pool_s_autocommit_connections_wait_no_longer_and_stay_as_they_were(
     connection.close()
 
 
+@ON_POSTGRES
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_snapshot_older_than_the_fence_does_not_slip_by(postgres_shop: Shop, level: str) -> None:
-    local = postgres_shop.begin()
+def test_a_snapshot_older_than_the_fence_does_not_slip_by(shop: Shop, level: str) -> None:
+    local = shop.begin()
     local.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
     local.execute("SELECT * FROM halfhitch_barrier")
     local.order("a")
-    assert postgres_shop.barrier.check(asked("a")) is ROLLBACK
+    assert shop.barrier.check(asked("a")) is ROLLBACK
     with pytest.raises(TransactionFenced):
         local.record("a")
     local.commit()
     local.close()
-    assert orders(postgres_shop) == set()
+    assert orders(shop) == set()
 
 
 # -- truth under fire ----------------------------------------------------------------------------
@@ -385,7 +379,7 @@ def test_no_answer_ever_differs_from_the_truth(shop: Shop, rng: random.Random) -
     assert rows(shop) == wanted
 
 
-@pytest.mark.parametrize("shop", ["sqlalchemy-postgres"], indirect=True)
+@on("sqlalchemy-postgres")
 def test_a_check_without_a_fence_would_be_found_out(
     shop: Shop, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,45 +446,44 @@ def test_several_processes_may_create_the_table_at_once(shop: Shop) -> None:
     shop.query("DROP TABLE made_at_once")
 
 
+@ON_POSTGRES
 def test_a_database_that_is_down_is_answered_unknown_and_asked_again_later(
-    postgres_shop: Shop, postgres: EmbeddedPostgres
+    shop: Shop, postgres: EmbeddedPostgres
 ) -> None:
-    with open_order(postgres_shop, "a") as local:
+    with open_order(shop, "a") as local:
         local.commit()
     postgres.kill()
     try:
-        assert postgres_shop.barrier.check(asked("a")) is UNKNOWN
-        assert postgres_shop.barrier.check(asked("b")) is UNKNOWN
+        assert shop.barrier.check(asked("a")) is UNKNOWN
+        assert shop.barrier.check(asked("b")) is UNKNOWN
     finally:
         postgres.restart()
     # A pool may still hand out a connection of before.
-    wait_until(lambda: postgres_shop.barrier.check(asked("a")) is COMMIT, _SERVER_S)
-    assert postgres_shop.barrier.check(asked("b")) is ROLLBACK
+    wait_until(lambda: shop.barrier.check(asked("a")) is COMMIT, _SERVER_S)
+    assert shop.barrier.check(asked("b")) is ROLLBACK
 
 
 def test_a_file_that_is_gone_is_answered_unknown(tmp_path: Path) -> None:
     nowhere = tmp_path / "gone" / "shop.db"
-    for made in (
-        AlchemyShop(f"sqlite:///{nowhere}"),
-        AlchemyShop("sqlite://"),  # each connection its own: no table
-    ):
-        assert made.barrier.check(asked("a")) is UNKNOWN
-        made.close()
+    made = AlchemyShop(f"sqlite:///{nowhere}")
+    assert made.barrier.check(asked("a")) is UNKNOWN
+    made.close()
 
 
-def test_a_read_only_replica_never_decides_rollback(postgres_shop: Shop) -> None:
-    with open_order(postgres_shop, "a") as local:
+@ON_POSTGRES
+def test_a_read_only_replica_never_decides_rollback(shop: Shop) -> None:
+    with open_order(shop, "a") as local:
         local.commit()
-    postgres_shop.query("ALTER ROLE postgres SET default_transaction_read_only = on")
+    shop.query("ALTER ROLE postgres SET default_transaction_read_only = on")
     try:
-        postgres_shop.close()  # pooled connections know nothing of it
-        assert postgres_shop.barrier.check(asked("a")) is COMMIT
-        assert postgres_shop.barrier.check(asked("b")) is UNKNOWN
+        shop.close()  # pooled connections know nothing of it
+        assert shop.barrier.check(asked("a")) is COMMIT
+        assert shop.barrier.check(asked("b")) is UNKNOWN
     finally:
-        postgres_shop.query(
+        shop.query(
             "BEGIN READ WRITE; ALTER ROLE postgres RESET default_transaction_read_only; COMMIT"
         )
-        postgres_shop.close()
+        shop.close()
 
 
 # -- what a record refuses -----------------------------------------------------------------------
@@ -539,26 +532,22 @@ def test_a_second_record_of_an_id_is_refused_and_says_what_stands(shop: Shop) ->
     assert orders(shop) == {"a"}
 
 
-def test_what_is_fenced_cannot_be_committed_by_not_caring(alchemy: AlchemyShop) -> None:
-    assert alchemy.barrier.check(asked("a")) is ROLLBACK
-    with Session(alchemy.engine) as session:
+@on(*BLOCKING)
+def test_what_is_fenced_cannot_be_committed_by_not_caring(shop: AlchemyShop) -> None:
+    assert shop.barrier.check(asked("a")) is ROLLBACK
+    with Session(shop.engine) as session:
         session.execute(text("INSERT INTO shop_orders (id) VALUES ('a')"))
         with pytest.raises(TransactionFenced):
-            alchemy.barrier.record(session, "a")
+            shop.barrier.record(session, "a")
         session.commit()
-    with alchemy.engine.begin() as connection:
+    with shop.engine.begin() as connection:
         connection.execute(text("INSERT INTO shop_orders (id) VALUES ('a')"))
         with pytest.raises(TransactionFenced):
-            alchemy.barrier.record(connection, "a")
-    assert orders(alchemy) == set()
+            shop.barrier.record(connection, "a")
+    assert orders(shop) == set()
 
 
 # -- messages and rows end together --------------------------------------------------------------
-
-
-def insert(local: Any, transaction_id: str) -> None:
-    statement = f"INSERT INTO shop_orders (id) VALUES ('{transaction_id}')"
-    local.execute(text(statement) if isinstance(local, Session) else statement)
 
 
 def run_block(
@@ -581,6 +570,7 @@ def ends_in(caught: Any) -> str:
     return caught.value.__notes__[-1].removeprefix("ends: ")
 
 
+@ON_ALL
 def test_a_block_commits_rows_and_messages(shop: Shop) -> None:
     producer = RecordingProducer()
     with shop.barrier.transaction(producer, "a") as (tx, local):
@@ -590,6 +580,7 @@ def test_a_block_commits_rows_and_messages(shop: Shop) -> None:
     assert (orders(shop), rows(shop)) == ({"a"}, {"a": "committed"})
 
 
+@ON_ALL
 def test_a_block_that_raises_commits_neither(shop: Shop) -> None:
     def fail(_: Any) -> None:
         raise KeyError
@@ -600,13 +591,15 @@ def test_a_block_that_raises_commits_neither(shop: Shop) -> None:
     assert (orders(shop), rows(shop)) == (set(), {})
 
 
-def test_a_block_that_was_fenced_commits_neither(postgres_shop: Shop) -> None:
+@ON_POSTGRES
+def test_a_block_that_was_fenced_commits_neither(shop: Shop) -> None:
     with pytest.raises(TransactionFenced) as caught:
-        run_block(postgres_shop.barrier, lambda _: postgres_shop.barrier.check(asked("a")))
+        run_block(shop.barrier, lambda _: shop.barrier.check(asked("a")))
     assert ends_in(caught) == "['rollback']"
-    assert orders(postgres_shop) == set()
+    assert orders(shop) == set()
 
 
+@ON_ALL
 @pytest.mark.parametrize("order", ["a", "b"])
 def test_a_repeated_block_leaves_the_messages_of_the_first_to_the_check_back(
     shop: Shop, order: str
@@ -623,6 +616,7 @@ def test_a_repeated_block_leaves_the_messages_of_the_first_to_the_check_back(
     assert orders(shop) == {"a"}
 
 
+@ON_ALL
 def test_a_repeated_block_that_fails_is_fenced_before_the_rollback(shop: Shop) -> None:
     def fail(_: Any) -> None:
         raise KeyError
@@ -637,62 +631,63 @@ class LostError(Exception):
     """The connection broke while the answer was on its way."""
 
 
-def breaks(*, after: bool) -> Any:
+def breaks(*, after: bool, error: type[BaseException] = LostError) -> Any:
     """A commit that fails, after it has taken place or before."""
 
-    def patch(session: Session) -> None:
-        real = session.commit
+    def lose(_: Session) -> None:
+        raise error
 
-        def commit() -> None:
-            if after:
-                real()
-            raise LostError
-
-        session.commit = commit
+    def patch(session: Any) -> None:
+        session = getattr(session, "sync_session", session)
+        event.listen(session, "after_commit" if after else "before_commit", lose)
 
     return patch
 
 
-def test_a_commit_that_failed_but_took_place_commits_the_messages(alchemy: AlchemyShop) -> None:
-    producer = run_block(alchemy.barrier, breaks(after=True))
+@ON_SESSIONS
+def test_a_commit_that_failed_but_took_place_commits_the_messages(shop: AlchemyShop) -> None:
+    producer = run_block(shop.barrier, breaks(after=True))
     assert producer.made[0].ends == ["commit"]
-    assert orders(alchemy) == {"a"}
+    assert orders(shop) == {"a"}
 
 
+@ON_SESSIONS
 def test_a_commit_that_did_not_take_place_is_fenced_before_the_rollback(
-    alchemy: AlchemyShop,
+    shop: AlchemyShop,
 ) -> None:
     # Patience is for checks: this process knows that nobody else is at it.
-    patient = alchemy.with_barrier(fence_after_s=60.0)
+    patient = shop.with_barrier(fence_after_s=60.0)
     with pytest.raises(LostError) as caught:
         run_block(patient, breaks(after=False))
     assert ends_in(caught) == "['rollback']"
-    assert (orders(alchemy), rows(alchemy)) == (set(), {"a": "fenced"})
+    assert (orders(shop), rows(shop)) == (set(), {"a": "fenced"})
 
 
+@ON_SESSIONS
 def test_a_commit_of_which_nobody_knows_decides_nothing(
-    alchemy: AlchemyShop, monkeypatch: pytest.MonkeyPatch
+    shop: AlchemyShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alchemy.barrier, "ask", lambda _: UNKNOWN)
+    monkeypatch.setattr(shop.barrier._rows, "decide", None)  # so nothing that could be asked
     with pytest.raises(LocalOutcomeUnknown, match="neither committed nor") as caught:
-        run_block(alchemy.barrier, breaks(after=True))
+        run_block(shop.barrier, breaks(after=True))
     assert ends_in(caught) == "[]"
     monkeypatch.undo()
-    assert alchemy.barrier.check(asked("a")) is COMMIT
+    assert shop.barrier.check(asked("a")) is COMMIT
 
 
+@ON_POSTGRES
 @pytest.mark.parametrize("is_retry", [False, True])
 def test_a_server_that_dies_before_the_commit(
-    postgres_shop: Shop, postgres: EmbeddedPostgres, *, is_retry: bool
+    shop: Shop, postgres: EmbeddedPostgres, *, is_retry: bool
 ) -> None:
     try:
         with pytest.raises(DATABASE_ERRORS) as caught:
-            run_block(postgres_shop.barrier, lambda _: postgres.kill(), is_retry=is_retry)
+            run_block(shop.barrier, lambda _: postgres.kill(), is_retry=is_retry)
     finally:
         postgres.restart()
     # A new id was surely not committed. Of an old one, nobody could be asked.
     assert ends_in(caught) == ("[]" if is_retry else "['rollback']")
-    wait_until(lambda: postgres_shop.barrier.check(asked("a")) is ROLLBACK, _SERVER_S)
+    wait_until(lambda: shop.barrier.check(asked("a")) is ROLLBACK, _SERVER_S)
 
 
 # -- age -----------------------------------------------------------------------------------------

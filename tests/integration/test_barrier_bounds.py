@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -232,13 +232,13 @@ class AskingProducer(RecordingProducer):
 
     def transaction(self, transaction_id: str | None = None, **options: Any) -> Any:
         made = super().transaction(transaction_id, **options)
-        real = made.commit
+        real = made.follow
 
-        def commit() -> None:
+        def follow() -> None:
             self.answers.append(self.ask())
             real()
 
-        made.commit = commit
+        made.follow = follow
         return made
 
 
@@ -380,3 +380,43 @@ def test_many_checks_at_once_do_not_wait_for_one_another(
     with ThreadPoolExecutor(count) as pool:
         answers = [pool.submit(barrier.check, asked("committed")) for _ in range(count)]
         assert {answer.result(_END_S) for answer in answers} == {COMMIT}
+
+
+# -- a lock that SQLite does not wait for ---------------------------------------------------------
+
+
+class LockedAtFirst:
+    """A file whose first connection meets a lock, as where two switch it to WAL at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def __call__(self) -> sqlite3.Connection:
+        self.count += 1
+        made = sqlite3.connect(self.path, timeout=0, check_same_thread=False)
+        if self.count > 1:
+            return made
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            try:
+                made.execute("PRAGMA journal_mode=WAL")
+            finally:
+                made.close()
+        raise AssertionError("no lock was met")
+
+
+@pytest.mark.parametrize("kind", ["plain", "sqlalchemy"])
+def test_a_lock_that_sqlite_did_not_wait_for_made_a_check_unknown(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "shop.db"
+    DbapiBarrier(lambda: sqlite3.connect(path), GROUP).create()
+    connect = LockedAtFirst(path)
+    if kind == "plain":
+        barrier: Any = DbapiBarrier(connect, GROUP, wait_s=ENOUGH_S)
+    else:
+        engine = create_engine(f"sqlite:///{path}", creator=connect)
+        barrier = Barrier(engine, GROUP, wait_s=ENOUGH_S)
+    assert barrier.check(asked("a")) is ROLLBACK
+    assert connect.count == 2

@@ -42,19 +42,6 @@ def way(request: pytest.FixtureRequest) -> Way:
     return found
 
 
-@pytest.fixture
-def truth(way: Way, truths: Any) -> Truth:
-    found: Truth = truths(way.server)
-    return found
-
-
-@pytest.fixture
-def shop(way: Way, truth: Truth, addresses: Any) -> Iterator[Shop]:
-    made = open_shop(way, addresses(way.server))
-    yield made
-    made.close()
-
-
 def each(*ways: Way) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("way", ways, ids=str, indirect=True)
 

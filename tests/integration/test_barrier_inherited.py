@@ -12,6 +12,7 @@ from harness.barriers import AlchemyShop, orders, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from harness.postgres import EmbeddedPostgres
 
@@ -94,3 +95,52 @@ def test_a_child_that_left_the_block_rolled_its_parents_rows_back(
     assert done.stdout.splitlines() == told, done.stderr
     assert orders(shop) == {"of the parent"}
     assert list(rows(shop).values()) == ["committed"]
+
+
+_LATE_BARRIER = """\
+import os, sys, time
+from sqlalchemy import create_engine, event, text
+
+engine = create_engine(sys.argv[1])
+opened = []
+event.listen(engine, "connect", lambda *_: opened.append(os.getpid()))
+with engine.connect() as connection:  # the pool keeps it
+    connection.execute(text("SELECT 1"))
+began_s = time.time()
+while time.time() < began_s + 0.1:  # a fork's time is told in hundredths
+    pass
+if sys.argv[2] == "imported":
+    import halfhitch.barrier.sql
+child = os.fork()
+if not child:
+    from halfhitch.barrier import Barrier
+    Barrier(engine, "shop").create()
+    with engine.connect() as connection:  # the application's own, too
+        connection.execute(text("SELECT 1"))
+    print("opened by the child:", opened.count(os.getpid()), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+with engine.connect() as connection:
+    connection.execute(text("SELECT 1"))
+print("opened by the parent:", opened.count(os.getpid()), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("when", ["imported", "later"])
+def test_a_barrier_made_in_a_child_used_a_connection_of_the_parent(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, when: str
+) -> None:
+    """Both spoke over one socket, and each read what the other had asked."""
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres").url
+    done = subprocess.run(
+        [sys.executable, "-c", _LATE_BARRIER, url, when],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    told = ["opened by the child: 1", "opened by the parent: 1"]
+    assert done.stdout.splitlines() == told, done.stderr

@@ -207,3 +207,54 @@ def test_a_purge_looks_rows_up_by_their_key(truth: Truth) -> None:
         )
         *_, (_, _, name, kind, _, key, *_) = truth.run("EXPLAIN " + statement)[:2]
         assert (name, kind, key) == ("row", "eq_ref", "PRIMARY")
+
+
+# -- time zones ----------------------------------------------------------------------------------
+
+_ZONE = "Half/Hitch"
+#: When its clocks go forward by an hour, and when they go back.
+_FORWARD_S, _BACK_S = 1_774_746_000, 1_792_890_000
+_WEEK_S = 7 * 86_400
+
+
+@pytest.fixture
+def zone(truth: Truth) -> str:
+    """A time zone with summer time, as the server's tables have them."""
+    number = 424_242
+    for table, values in (
+        ("time_zone", f"({number}, 'N')"),
+        ("time_zone_name", f"('{_ZONE}', {number})"),
+        ("time_zone_transition_type", f"({number}, 0, 3600, 0, 'W'), ({number}, 1, 7200, 1, 'S')"),
+        ("time_zone_transition", f"({number}, {_FORWARD_S}, 1), ({number}, {_BACK_S}, 0)"),
+    ):
+        truth.run(f"INSERT IGNORE INTO mysql.{table} VALUES {values}")
+    return _ZONE
+
+
+@pytest.mark.parametrize("change_s", [_FORWARD_S, _BACK_S], ids=["forward", "back"])
+@pytest.mark.parametrize("later_s", [1_200, 5_000, 86_400, _WEEK_S - 60, _WEEK_S + 4_800])
+def test_a_purge_in_the_week_after_the_clocks_were_put_took_rows_an_hour_early_or_late(
+    way: Way, truth: Truth, mariadb: EmbeddedMariaDb, zone: str, change_s: int, later_s: int
+) -> None:
+    """A check of such a transaction would have fenced what had committed."""
+    now_s = change_s + later_s
+    for name, age_s in {
+        "young": _WEEK_S - 1_500,
+        "just young": _WEEK_S - 1,
+        "old": _WEEK_S + 1,
+        "older": _WEEK_S + 1_500,
+    }.items():
+        truth.run(f"SET timestamp = {now_s - age_s}")
+        truth.run(
+            "INSERT INTO halfhitch_barrier (producer_group, transaction_id, outcome)"
+            f" VALUES ('{GROUP}', '{name}', 'committed')"
+        )
+    truth.run("SET timestamp = DEFAULT")
+    told = {"init_command": f"SET time_zone = '{zone}', timestamp = {now_s}"}
+    options = told if way.style == "plain" else {"connect_args": told}
+    shop = open_shop(way, mariadb.port, **options)
+    try:
+        assert shop.purge() == 2
+    finally:
+        shop.close()
+    assert set(truth.rows()) == {"young", "just young"}

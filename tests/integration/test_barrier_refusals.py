@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,20 +19,31 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier, LocalOutcomeUnknown
-from halfhitch.client import LocalTransactionState
+from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
+from halfhitch.client import (
+    AsyncTransactionProducer,
+    LocalTransactionState,
+    TransactionDoomed,
+    TransactionMisused,
+    TransactionProducer,
+)
 from halfhitch.errors import ConfigurationError, InvalidRequest
 from harness.barriers import (
     ENOUGH_S,
     GROUP,
     AlchemyShop,
+    AsyncShop,
     DbapiShop,
     RecordingProducer,
     asked,
+    insert,
+    open_shop,
     orders,
+    ready_shop,
     rows,
-    sqlite_connect,
 )
+from harness.producers import Blocking
+from harness.scripted_http import ScriptedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,34 +70,19 @@ KINDS = (
 )
 
 
+ASYNCIO = ("asyncio-postgres", "asyncio-sqlite")
+
+
 @pytest.fixture(params=KINDS)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    made = opened(request.param, request, tmp_path)
-    made.set_up()
-    yield made
-    made.close()
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    with ready_shop(request.param, request.getfixturevalue, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(params=[kind for kind in KINDS if kind.startswith("sqlalchemy")])
-def alchemy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AlchemyShop]:
-    made = opened(request.param, request, tmp_path)
-    made.set_up()
-    yield made
-    made.close()
-
-
-def opened(name: str, request: pytest.FixtureRequest, folder: Path) -> Any:
-    give: dict[str, Callable[[], Any]] = {
-        "sqlalchemy-postgres": lambda: AlchemyShop(request.getfixturevalue("postgres").url),
-        "sqlalchemy-mariadb": lambda: AlchemyShop(request.getfixturevalue("mariadb").url),
-        "sqlalchemy-sqlite": lambda: AlchemyShop(f"sqlite:///{folder / 'shop.db'}"),
-        "psycopg": lambda: DbapiShop(_connects(psycopg, request.getfixturevalue("postgres").dsn)),
-        "pymysql": lambda: DbapiShop(
-            _connects(pymysql, **request.getfixturevalue("mariadb").arguments())
-        ),
-        "sqlite3": lambda: DbapiShop(sqlite_connect(folder / "shop.db")),
-    }
-    return give[name]()
+def alchemy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    with ready_shop(request.param, request.getfixturevalue, tmp_path) as made:
+        yield made
 
 
 def _connects(driver: Any, *arguments: Any, **options: Any) -> Callable[[], Any]:
@@ -242,7 +238,7 @@ def test_a_record_in_a_savepoint_is_refused(alchemy: AlchemyShop) -> None:
         session.execute(text("INSERT INTO shop_orders (id) VALUES ('kept')"))
         with pytest.raises(InvalidRequest, match="inside a savepoint"), session.begin_nested():
             alchemy.barrier.record(session, "a")
-        with session.begin_nested(), pytest.raises(InvalidRequest, match="inside a savepoint"):
+        with session.begin_nested(), pytest.raises(InvalidRequest, match="Begin the block first"):
             alchemy.barrier.transaction(producer, session=session).__enter__()
         session.commit()
     assert producer.made == []
@@ -279,17 +275,15 @@ def test_a_session_inside_somebodys_transaction_is_refused(alchemy: AlchemyShop,
     assert producer.made == []
 
 
-def test_a_transaction_that_is_begun_around_the_session_later_is_noticed_after_its_commit(
+def test_a_transaction_that_is_begun_around_the_session_later_is_noticed(
     alchemy: AlchemyShop,
 ) -> None:
     producer = RecordingProducer("a")
-    barrier = alchemy.with_barrier(wait_s=0.5)
     with alchemy.engine.connect() as connection:
-        with pytest.raises(LocalOutcomeUnknown) as caught:
-            order_in_a_later_transaction(barrier, producer, connection)
+        with pytest.raises(InvalidRequest, match="begun on its connection"):
+            order_in_a_later_transaction(alchemy.barrier, producer, connection)
         connection.rollback()  # by whoever has begun it
-    assert "begun on its connection" in str(caught.value.__cause__)
-    assert producer.made[0].ends == []
+    assert producer.made[0].ends == ["rollback"]
     assert alchemy.barrier.check(asked("a")) is ROLLBACK
     assert orders(alchemy) == set()
 
@@ -321,7 +315,7 @@ def test_a_session_that_ends_the_transaction_of_its_connection_is_fine(
 def test_a_plain_connection_with_an_open_transaction_is_refused(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    shop = opened(kind, request, tmp_path)
+    shop = open_shop(kind, request.getfixturevalue, tmp_path)
     shop.set_up()
     shared = shop.connect()
     shared.cursor().execute("INSERT INTO shop_orders (id) VALUES ('somebody')")
@@ -356,6 +350,7 @@ async def test_an_asyncio_session_inside_somebodys_transaction_is_refused(tmp_pa
 # -- groups, messages ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shop", [*KINDS, *ASYNCIO], indirect=True)
 def test_a_producer_of_another_group_is_refused(shop: Shop) -> None:
     """The record would stand under one group, and the other one's checks would fence it."""
     producer = RecordingProducer("a", group="another")
@@ -364,6 +359,7 @@ def test_a_producer_of_another_group_is_refused(shop: Shop) -> None:
     assert producer.made == []
 
 
+@pytest.mark.parametrize("shop", [*KINDS, *ASYNCIO], indirect=True)
 def test_rows_are_not_committed_when_a_message_could_not_be_sent(shop: Shop) -> None:
     producer = RecordingProducer("a")
     with pytest.raises(OSError, match="not sent"):
@@ -374,11 +370,7 @@ def test_rows_are_not_committed_when_a_message_could_not_be_sent(shop: Shop) -> 
 
 def order_unsent(shop: Shop, producer: RecordingProducer) -> None:
     with shop.barrier.transaction(producer) as (_, local):
-        statement = "INSERT INTO shop_orders (id) VALUES ('a')"
-        if isinstance(shop, AlchemyShop):
-            local.execute(text(statement))
-        else:
-            local.cursor().execute(statement)
+        insert(local, "a")
         producer.made[0].doomed = OSError("a message was not sent")
 
 
@@ -407,3 +399,103 @@ def test_a_check_reads_nothing_uncommitted_whatever_a_connection_is_set_to(
     local.rollback()
     local.close()
     assert DbapiBarrier(connect, GROUP, wait_s=ENOUGH_S).check(asked("a")) is ROLLBACK
+
+
+# -- who ends the messages -----------------------------------------------------------------------
+
+#: What a program may have learned from the producer's own block.
+ENDS: dict[str, Callable[[Any, Any], object]] = {
+    "tx.commit()": lambda tx, _: tx.commit(),
+    "tx.rollback()": lambda tx, _: tx.rollback(),
+    "with tx": lambda tx, _: tx.__enter__(),
+    "producer.commit(tx.handle)": lambda tx, producer: producer.commit(tx.handle),
+    "producer.rollback(tx.handle)": lambda tx, producer: producer.rollback(tx.handle),
+}
+
+
+@pytest.fixture
+def talking(shop: Any) -> Iterator[tuple[Any, ScriptedServer]]:
+    """A real producer of the shop's kind, and the server that hears it."""
+    with ScriptedServer() as server, ExitStack() as opened:
+        options = {"answers_checks": False}
+        made: Any = TransactionProducer(GROUP, server.address, **options)
+        if isinstance(shop, AsyncShop):
+            made = Blocking(AsyncTransactionProducer(GROUP, server.address, **options), shop._loop)
+        yield opened.enter_context(made), server
+
+
+def ends_of(server: ScriptedServer) -> list[str]:
+    said = [target.partition("?")[0].rpartition("/")[2] for target in server.targets()]
+    return [word for word in said if word in ("commit", "rollback")]
+
+
+def order_and_end(shop: Shop, producer: Any, end: Callable[[Any, Any], object]) -> None:
+    with shop.barrier.transaction(producer, "a") as (tx, local):
+        insert(local, "a")
+        tx.send("orders", b"a")
+        end(tx, producer)
+
+
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "sqlite3", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("end", ENDS)
+def test_messages_that_were_ended_inside_the_block_parted_from_its_rows(
+    shop: Shop, talking: tuple[Any, ScriptedServer], end: str
+) -> None:
+    """They became visible, and then the rows were rolled back."""
+    producer, server = talking
+    with pytest.raises(TransactionMisused, match=r"Nothing was sent\. Leave the block") as refused:
+        order_and_end(shop, producer, ENDS[end])
+    assert str(refused.value).startswith(f"{end} inside a barrier's block")
+    assert (ends_of(server), orders(shop)) == (["rollback"], set())  # the barrier's own, of both
+    with shop.barrier.transaction(producer, "b") as (tx, local):
+        insert(local, "b")
+        tx.send("orders", b"b")
+    assert (ends_of(server), orders(shop)) == (["rollback", "commit"], {"b"})
+    assert tx.commit().state == "committed"  # afterwards it may be repeated
+    assert producer.commit(tx.handle).state == "committed"
+
+
+def swallowed(shop: Shop, producer: Any, end: str) -> Any:
+    """As a helper does that logs whatever comes."""
+    with shop.barrier.transaction(producer, "b") as (tx, local):
+        insert(local, "b")
+        tx.send("orders", b"b")
+        with pytest.raises(TransactionMisused):
+            ENDS[end](tx, producer)
+    return tx
+
+
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "sqlite3", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_rollback_of_the_messages_that_was_refused_and_swallowed_committed_both(
+    shop: Shop, talking: tuple[Any, ScriptedServer], end: str
+) -> None:
+    """Who wants a rollback gets one; a refused commit changes nothing: the block commits both."""
+    producer, server = talking
+    if "rollback" in end:
+        with pytest.raises(TransactionDoomed, match="both rolled back"):
+            swallowed(shop, producer, end)
+        assert (ends_of(server), orders(shop)) == (["rollback"], set())
+    else:
+        swallowed(shop, producer, end)
+        assert (ends_of(server), orders(shop)) == (["commit"], {"b"})
+
+
+@pytest.mark.parametrize("shop", ["sqlite3", "asyncio-sqlite"], indirect=True)
+def test_a_handle_of_an_earlier_send_ended_the_messages_inside_the_block(
+    shop: Shop, talking: tuple[Any, ScriptedServer]
+) -> None:
+    producer, server = talking
+    with pytest.raises(TransactionMisused, match="Nothing was sent"):
+        end_by_older_handle(shop, producer)
+    assert (ends_of(server), orders(shop)) == (["rollback"], set())
+
+
+def end_by_older_handle(shop: Shop, producer: Any) -> None:
+    with shop.barrier.transaction(producer, "a") as (tx, local):
+        insert(local, "a")
+        tx.send("orders", b"a")
+        older = tx.handle
+        tx.send("orders", b"b")
+        assert tx.handle != older
+        producer.commit(older)

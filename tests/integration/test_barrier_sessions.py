@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from halfhitch.barrier import AsyncBarrier
 from halfhitch.client import LocalTransactionState
@@ -18,7 +18,6 @@ from harness.barriers import (
     GROUP,
     AlchemyShop,
     RecordingProducer,
-    RecordingTransaction,
     asked,
     orders,
     rows,
@@ -27,6 +26,8 @@ from harness.barriers import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from sqlalchemy.engine import Connection
 
     from harness.postgres import EmbeddedPostgres
 
@@ -117,24 +118,6 @@ def test_an_error_that_was_swallowed_after_an_early_record_is_raised_by_the_comm
     assert rows(shop) == {"a": "fenced", "b": "committed", "c": "committed"}
 
 
-class AwaitedTransaction(RecordingTransaction):
-    """As asyncio's."""
-
-    async def commit(self) -> None:  # type: ignore[override]
-        self.ends.append("commit")
-
-    async def drop(self, error: BaseException) -> None:  # type: ignore[override]
-        self.ends.append("rollback")
-
-
-class AwaitedProducer(RecordingProducer):
-    """Of those."""
-
-    def transaction(self, transaction_id: str | None = None, **_: Any) -> Any:
-        self.made.append(AwaitedTransaction(transaction_id or self.new_id))
-        return self.made[-1]
-
-
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_asyncio_s_drivers_are_asked_too(
     postgres: EmbeddedPostgres, postgres_shop: AlchemyShop, driver: str
@@ -143,7 +126,7 @@ async def test_asyncio_s_drivers_are_asked_too(
     url = postgres.url.partition("?")[0].replace("+psycopg", f"+{driver}")
     engine = create_async_engine(url)
     barrier = AsyncBarrier(engine, GROUP, wait_s=ENOUGH_S)
-    producer: Any = AwaitedProducer("a")
+    producer: Any = RecordingProducer("a")
     async with AsyncSession(engine) as session:
         event.listen(session.sync_session, "before_commit", best_effort)
         block = barrier.transaction(producer, session=session)
@@ -180,3 +163,73 @@ def test_a_block_over_the_session_of_another_one_committed_its_rows(
             with shop.barrier.transaction(inner, session=given):
                 order_in(given, "inner")
             assert orders(shop) == {"outer", "inner"}
+
+
+# -- a session that is another one, or commits nothing -------------------------------------------
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_scoped_session_that_was_removed_inside_the_block_left_its_rows_behind(
+    sqlite_shop: AlchemyShop, *, is_used: bool
+) -> None:
+    """They were in the registry's next session, and the record was committed alone."""
+    shop = sqlite_shop
+    producer = RecordingProducer("a")
+    registry = scoped_session(sessionmaker(shop.engine))
+
+    def work() -> None:
+        with shop.barrier.transaction(producer, session=registry):
+            if is_used:
+                registry.execute(text("INSERT INTO shop_orders (id) VALUES ('before')"))
+            registry.remove()
+            registry.execute(text("INSERT INTO shop_orders (id) VALUES ('after')"))
+            registry.rollback()
+
+    with pytest.raises(InvalidRequest, match=r"its remove\(\) was called inside"):
+        work()
+    registry.remove()
+    assert producer.made[0].ends == ["rollback"]
+    assert (orders(shop), rows(shop)) == (set(), {})
+    with shop.barrier.transaction(producer, session=registry):
+        registry.execute(text("INSERT INTO shop_orders (id) VALUES ('next')"))
+    registry.remove()
+    assert orders(shop) == {"next"}
+
+
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "rollback_only", "create_savepoint"])
+def test_a_transaction_that_was_begun_around_a_session_inside_the_block_was_told_too_late(
+    sqlite_shop: AlchemyShop, mode: Any
+) -> None:
+    """Its commit committed nothing; nobody could say what would become of the rows."""
+    shop = sqlite_shop
+    producer = RecordingProducer("a")
+
+    def work(connection: Connection) -> None:
+        session = Session(bind=connection, join_transaction_mode=mode)
+        with shop.barrier.transaction(producer, session=session):
+            connection.begin()
+            order_in(session, "a")
+
+    with shop.engine.connect() as connection:
+        with pytest.raises(InvalidRequest, match="begun on its connection"):
+            work(connection)
+        connection.rollback()
+    assert producer.made[0].ends == ["rollback"]
+    assert (orders(shop), rows(shop)) == (set(), {})
+
+
+@pytest.mark.parametrize("is_scoped", [True, False])
+def test_a_record_by_hand_inside_the_block_was_told_at_its_end_only(
+    sqlite_shop: AlchemyShop, *, is_scoped: bool
+) -> None:
+    shop = sqlite_shop
+    producer = RecordingProducer("a")
+    session: Any = scoped_session(sessionmaker(shop.engine)) if is_scoped else Session(shop.engine)
+    with shop.barrier.transaction(producer, session=session) as (tx, _):
+        order_in(session, "a")
+        with pytest.raises(InvalidRequest, match="the block records at its end"):
+            shop.barrier.record(session, tx.id)
+        shop.barrier.record(session, "another")  # whose messages follow the same rows
+    session.close()
+    assert producer.made[0].ends == ["commit"]
+    assert rows(shop) == {"a": "committed", "another": "committed"}

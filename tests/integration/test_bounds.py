@@ -19,12 +19,11 @@ from halfhitch.core.partitioning import half_partition
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import BackendError, OwnerLags, TooManyUndecided
 from halfhitch.service.api import Filter
-from halfhitch.service.bounds import IntakeLimits
-from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.burden import Burden, Over
 from harness.check_site import CheckSite
 from harness.check_witness import PLANS
 from harness.checkers import Fate
+from harness.defaults import intake_limits, owner_limits
 from harness.engines import PARTITION_COUNT, until
 from harness.kafka import create_topics, fresh_name, wait_until
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 GROUP_MAX = 100
-LIMITS = IntakeLimits(undecided_max=250, undecided_group_max=GROUP_MAX)
+LIMITS = intake_limits(undecided_max=250, undecided_group_max=GROUP_MAX)
 HOG, SHOP = "hog", "shop"
 #: So many a second, at most: what arrives before a refusal is heard is bounded by it.
 PACE = 50
@@ -153,9 +152,9 @@ async def test_an_owner_that_cannot_keep_up_is_given_less(
         return write(self, *values)
 
     monkeypatch.setattr(KafkaPartitionWriter, "write", slowly)
-    limits = OwnerLimits(batch_count_max=1, check_rules=site.rules)
-    intake_limits = IntakeLimits(lag_s_max=1.5)
-    async with site.engine(owner_limits=limits, intake_limits=intake_limits) as engine:
+    limits = owner_limits(batch_count_max=1, check_rules=site.rules)
+    intake = intake_limits(lag_s_max=1.5)
+    async with site.engine(owner_limits=limits, intake_limits=intake) as engine:
         keys = {half_partition(key, None, PARTITION_COUNT): key for key in (b"a", b"b", b"c", b"d")}
 
         async def taken(key: bytes | None) -> bool:

@@ -18,10 +18,10 @@ from halfhitch.errors import (
     WrongGroup,
 )
 from halfhitch.service.api import TransactionState
-from halfhitch.service.checking.limits import DeskLimits
 from harness.check_site import RULES, CheckSite
 from harness.check_witness import COMMIT, ROLLBACK, SILENT, UNDECIDED
 from harness.checkers import Fate
+from harness.defaults import desk_limits
 from harness.engines import GROUP, until
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def until_decision(engine: Any, transaction_id: str, wanted: str) -> None:
 
 async def test_a_producers_late_commit_frees_the_check_that_is_out(site: CheckSite) -> None:
     """There is room for one check in all: the next is asked when the first is needless."""
-    site.desk_limits = DeskLimits(answer_s=60.0, in_flight_max=1)
+    site.desk_limits = desk_limits(answer_s=60.0, in_flight_max=1)
     async with site.engine() as engine:
         site.link(engine)
         handles = {
@@ -176,7 +176,7 @@ async def test_an_answer_to_an_earlier_check_of_a_resumed_one_still_counts(
         await site.until_pending(engine)
         await site.judged()
         site.witness.plans["t"] = SILENT
-        site.desk_limits = DeskLimits(answer_s=30.0)
+        site.desk_limits = desk_limits(answer_s=30.0)
         await engine.operations.resume(GROUP, "t", reason="its producer is back", operator="me")
         await until(lambda: site.witness.numbers("t") == [1, 1], "it is asked anew")
         await site.end(engine, prepared.handle, C, source=Source.CHECK)

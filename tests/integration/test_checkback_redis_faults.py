@@ -174,7 +174,8 @@ async def test_an_outage_holds_up_neither_transactions_nor_checks_at_the_owner(
         f" {', '.join(f'{rate:.0f}' for rate in rates)}; {len(meanwhile)} orphans of the outage,"
         f" all asked during it; healthy {up_again_s:.1f} s after"
     )
-    assert rates[1] > rates[0] / 2
+    # Whoever waited for Redis would end a few in a second; a busy machine alone halves a rate.
+    assert rates[1] > rates[0] / 5
     assert len(meanwhile) > 10
     assert meanwhile <= asked
     assert (status, body) == (200, {"ready": True, "degraded": body["degraded"]})

@@ -8,11 +8,12 @@ import pytest
 from halfhitch.client import LocalTransactionState, Message, checks
 from halfhitch.client.checks import CheckStream
 from halfhitch.core.model import ProducerGroup, ResolutionSource, TransactionId
-from halfhitch.doors.http import HttpDoor, Limits
+from halfhitch.doors.http import HttpDoor
 from halfhitch.doors.http.replies import STREAM_HEAD
 from halfhitch.service.api import TransactionState
 from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.wire.check import Check, CheckMessage, encode
+from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
 from harness.producers import SHELLS, driven
@@ -75,7 +76,12 @@ class RunningDoor:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._options = {"checks": self.desk, "tokens": [TOKEN], **options}
+        self._options = {
+            "checks": self.desk,
+            "tokens": [TOKEN],
+            "limits": http_limits(),
+            **options,
+        }
         self._port = 0
         self._path = folder / "s"
         self.start()
@@ -261,7 +267,7 @@ def test_a_quiet_stream_lives_by_the_heartbeats_of_both_sides(tmp_path, monkeypa
     # A second stands for the contract's three: the door then ends a silent stream after 3 s.
     monkeypatch.setattr(checks, "HEARTBEAT_S", 1)
     monkeypatch.setattr(checks, "SILENCE_S", 1.5)
-    door = RunningDoor(tmp_path, limits=Limits(heartbeat_s=0.5))
+    door = RunningDoor(tmp_path, limits=http_limits(heartbeat_s=0.5))
     application = Application()
     options = {"token": TOKEN, "check": application.check}
     try:

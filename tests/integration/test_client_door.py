@@ -9,8 +9,9 @@ import pytest
 from halfhitch import errors
 from halfhitch.client import BadAnswer, Message, PrepareUnknown
 from halfhitch.core.model import ResolutionSource
-from halfhitch.doors.http import HttpDoor, Limits
+from halfhitch.doors.http import HttpDoor
 from halfhitch.service.api import TransactionState
+from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
 from harness.producers import SHELLS, driven
 
@@ -25,7 +26,10 @@ class RunningDoor:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._door = HttpDoor(self.service, port=0, unix_path=folder / "s", **options)
+        self._door = HttpDoor(
+            self.service,
+            **{"port": 0, "unix_path": folder / "s", "limits": http_limits(), **options},
+        )
         self.run(self._door.start())
         self.addresses = {
             "tcp": f"http://127.0.0.1:{self._door.port}",
@@ -165,7 +169,7 @@ def test_another_groups_transaction_is_not_ended(door, producer):
 def test_a_wrong_token_is_told(door):
     with (
         driven("sync", "orders", door.addresses["tcp"], token="wrong") as producer,
-        pytest.raises(errors.RequestError, match="unauthorized"),
+        pytest.raises(errors.Unauthorized, match="token is not valid here"),
     ):
         producer.prepare([Message("orders", b"one")])
     assert door.service.calls == []
@@ -224,7 +228,7 @@ def test_a_restart_of_the_sidecar_goes_unnoticed(tmp_path):
 
 
 def test_the_doors_limits_are_told(tmp_path):
-    running = RunningDoor(tmp_path, limits=Limits(connection_count_max=1))
+    running = RunningDoor(tmp_path, limits=http_limits(connection_count_max=1))
     address = running.addresses["tcp"]
     with (
         driven("sync", "orders", address) as first,

@@ -16,7 +16,13 @@ from halfhitch.core.model import (
     Resolution,
     ResolutionSource,
 )
-from halfhitch.errors import ContraryDecision, InvalidHandle, KafkaUnavailable, TransactionParked
+from halfhitch.errors import (
+    ContraryDecision,
+    InvalidHandle,
+    KafkaUnavailable,
+    TransactionParked,
+    TransactionReused,
+)
 from halfhitch.service.api import Ended, TransactionState
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.parked import Parked, read_parked
@@ -463,6 +469,34 @@ async def test_an_instance_that_owns_nothing_takes_waits_for_and_shows_transacti
         with pytest.raises(ContraryDecision):
             await other.transactions.end(handle, contrary, wait_visible=True)
         await site.until_faultless()
+
+
+async def test_an_id_that_is_used_again_is_told_by_the_owner_and_by_who_does_not_own_it(
+    site: Site,
+) -> None:
+    """The owner's instance refuses it at once; another one takes it, and tells it at the end."""
+    first, second = ([site.message(site.orders, b"k", value)] for value in (b"first", b"second"))
+    async with (
+        site.engine() as owner,
+        site.engine(owner_enabled=False, working=None) as other,
+    ):
+        await until(lambda: not other.unready_reasons(), "ready")
+        prepared = await site.prepare(owner, first, "R")
+        with pytest.raises(TransactionReused) as refused:
+            await site.prepare(owner, second, "R")
+        assert refused.value.code == "transaction_id_reused"
+        unknowing = await site.prepare(other, second, "R")
+        with pytest.raises(TransactionReused):
+            await other.transactions.end(unknowing.handle, C, wait_visible=True)
+        # The decision is about the id, under which the first message stands.
+        site.note("R", first, Fate.COMMITTED)
+        await site.until_faultless()
+        ended = await owner.transactions.end(prepared.handle, C, wait_visible=True)
+        assert ended.visible
+        await until_idle(owner)
+    reused = [entry for entry in site.ops() if isinstance(entry, ConflictRead)]
+    assert {entry.kind for entry in reused} == {ConflictKind.REUSED}
+    assert values(site.records("read_uncommitted")[site.orders]) == [b"first"]
 
 
 async def test_an_instance_that_leaves_hands_its_partitions_over_at_once(site: Site) -> None:

@@ -19,6 +19,7 @@ from halfhitch.core.model import Resolution
 from harness.checkers import Fate
 from harness.engine_process import FATES
 from harness.engines import DEADLINE_S, Site, until_idle
+from harness.hearing import said_before_its_end
 
 if TYPE_CHECKING:
     import random
@@ -100,12 +101,9 @@ async def test_what_was_acknowledged_before_a_kill_is_carried_out_by_the_next_en
             if len(story.ended) >= kill_after:
                 process.send_signal(signal.SIGKILL)
                 break
-        # What it had said before it died still counts.
-        rest, _ = await asyncio.to_thread(process.communicate, None, DEADLINE_S)
-        for text in rest.splitlines():
-            if text.endswith("]"):
-                story.line(text)
-    assert process.returncode == -signal.SIGKILL
+        for text in await asyncio.to_thread(said_before_its_end, process):
+            story.line(text)
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == -signal.SIGKILL
     assert story.is_working
     assert not story.is_finished
     for n, (transaction_id, _) in story.handles.items():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from halfhitch.adapters.kafka.clients import base, begin_producing, owner_producer
 from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.ports import TargetRecord, WriteOutcome
-from harness.kafka import admin_client, create_topics, fresh_name
+from harness.kafka import admin_client, create_topics, fresh_name, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -69,7 +70,7 @@ def test_a_producer_that_was_fenced_is_gone_when_its_writer_has_let_go(kafka: An
         producer = owner_producer(
             common, transactional_id=transactional_id, transaction_timeout_ms=15_000
         )
-        made.append(weakref.ref(producer))
+        made.append(weakref.ref(producer.client))
         return producer
 
     writer = KafkaPartitionWriter(
@@ -93,3 +94,47 @@ def test_a_producer_that_was_fenced_is_gone_when_its_writer_has_let_go(kafka: An
     assert "fenced" in written.reason
     member.close()
     assert made[0]() is None
+
+
+def clients_alive() -> int:
+    """Each client of librdkafka has one such thread for as long as it lives."""
+    alive = 0
+    for name in Path("/proc/self/task").glob("*/comm"):
+        try:
+            alive += name.read_text().startswith("rdk:main")
+        except OSError:  # it has just ended
+            continue
+    return alive
+
+
+def test_a_producer_ends_although_an_exception_of_its_is_kept() -> None:
+    """Kept exceptions keep frames, and these kept clients: never served, never ended, they filled
+    the memory with statistics and log lines."""
+    kept: list[BaseException] = []
+    before = clients_alive()
+
+    def fail() -> None:
+        producer = owner_producer(
+            base("127.0.0.1:1", "owner", {"log_level": 0}),
+            transactional_id="id",
+            transaction_timeout_ms=15_000,
+        )
+        try:
+            try:
+                producer.commit_transaction(1.0)
+            except KafkaException as error:
+                kept.append(error)
+            with pytest.raises(KafkaException) as raised:
+                begin_producing(producer, "orders", 0.1)
+            kept.append(raised.value)
+            assert clients_alive() == before + 1
+        finally:
+            let_go(producer)
+        assert len(producer) == 0
+        with pytest.raises(RuntimeError, match="let go"):
+            producer.begin_transaction()
+        let_go(producer)  # harmless when repeated
+
+    fail()
+    assert len(kept) == 2
+    wait_until(lambda: clients_alive() == before, 30.0, what="the end of the client")

@@ -50,14 +50,14 @@ def test_halves_over_a_lent_socket_are_answered_over_it(
     carried: Carried, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     own, far = ends
-    assert carried.it.adopt(1, own.fileno(), ROOMS)
+    assert carried.it.lend(1, own.fileno(), ROOMS)
     for n in range(200):
         far.sendall(half(n, f"U{n}"))
     assert sorted(answered(far, 200)) == list(range(200))
-    unsent, taken, held = carried.it.release(1)
-    finished, *_ = carried.it.take()
-    told = [(count, content) for _, _, count, content in finished]
-    assert (unsent, taken, held, told) == (b"", 200, 0, [(200, b"")])
+    back = carried.it.take_back(1)
+    assert (back.unsent, back.begun_count, back.held_bytes) == (b"", 200, 0)
+    (progress,) = carried.it.events().progress
+    assert (progress.done_count, progress.answers) == (200, b"")
 
 
 def test_an_answer_that_was_ready_when_the_socket_was_lent_is_not_forgotten(
@@ -66,7 +66,8 @@ def test_an_answer_that_was_ready_when_the_socket_was_lent_is_not_forgotten(
     own, far = ends
     assert carried.feed(1, half(5, "U5")) == (b"", 1, 0)
     assert select.select([carried.pipe[0]], [], [], DEADLINE_S)[0], "the answer is ready"
-    assert carried.it.adopt(1, own.fileno(), ROOMS)
-    ((connection, taken, finished, content),), *_ = carried.it.take()
-    assert (connection, taken, finished, content) == (1, 0, 1, b"")
+    assert carried.it.lend(1, own.fileno(), ROOMS)
+    (progress,) = carried.it.events().progress
+    told = (progress.connection, progress.begun_count, progress.done_count, progress.answers)
+    assert told == (1, 0, 1, b"")
     assert answered(far, 1) == [5]

@@ -60,7 +60,7 @@ def half(world: KafkaWorld, name: str, partition: int = 0) -> None:
 
 
 class Waiting:
-    """Stands for service.visibility.Visibility: somebody waits until told otherwise."""
+    """Stands for transactions.visibility.Visibility: somebody waits until told otherwise."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, str, int]] = []

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Resolution
-from halfhitch.engine import Engine, EngineOptions
+from halfhitch.engine import Engine
 from halfhitch.errors import ContraryDecision, TransactionNotFound, TransactionParked
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import Filter, OutgoingMessage, PartitionPhase
-from halfhitch.service.owner import OwnerLimits
+from harness.defaults import check_rules, engine_options, owner_limits
 from harness.kafka import create_topics, fresh_name, read_all
 
 if TYPE_CHECKING:
@@ -58,10 +57,10 @@ async def running(
     bootstrap: str, topic: str, prefix: str, *, age_ms_max: int = 3_600_000, owner: bool = True
 ) -> AsyncIterator[Running]:
     engine = Engine(
-        EngineOptions(
+        engine_options(
             bootstrap=bootstrap, handle_keys=(b"k" * 32,), topic_prefix=prefix, partition_count=2,
             create_topics=True, owner_enabled=owner,
-            owner_limits=OwnerLimits(check_rules=CheckRules(age_ms_max=age_ms_max)),
+            owner_limits=owner_limits(check_rules=check_rules(age_ms_max=age_ms_max)),
         ),
         Metrics(),
     )  # fmt: skip

@@ -40,7 +40,7 @@ def site(kafka: Any) -> Site:
 
 def workers(engine: Engine) -> dict[int, Any]:
     """The very workers: who stays is not made anew."""
-    return dict(engine._ownership._workers)
+    return dict(engine._parts.ownership._workers)
 
 
 def owned(engine: Engine) -> set[int]:

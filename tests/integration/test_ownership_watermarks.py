@@ -8,18 +8,19 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.positions import inspect_positions
 from halfhitch.adapters.kafka.topic_checks import Severity
 from halfhitch.core.model import Resolution
 from halfhitch.errors import TransactionGone
-from halfhitch.service import trimming
 from halfhitch.service.api import PartitionPhase
-from halfhitch.service.owner import OwnerLimits
+from halfhitch.service.owner import trimming
 from harness import positions
 from harness.checkers import Fate
-from harness.engines import PARTITION_COUNT, Site, until, until_idle
+from harness.defaults import owner_limits
+from harness.engines import DEADLINE_S, PARTITION_COUNT, Site, until, until_idle
 from harness.kafka import admin_client
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 #: Remembers few, so that the op watermark follows at once.
-FORGETFUL = OwnerLimits(finished_max=2)
+FORGETFUL = owner_limits(finished_max=2)
 
 
 @pytest.fixture
@@ -86,6 +87,36 @@ async def test_a_group_that_was_deleted_is_replayed_from_what_is_left_of_trimmed
     await positions.forget_the_group(site)
     async with site.engine(owner_limits=FORGETFUL) as engine:
         await finish(site, engine, pending)
+
+
+async def test_old_watermarks_below_the_logs_stop_nobody_and_doctor_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka gave them when a group's coordinator had been killed, seven minutes old."""
+    monkeypatch.setattr(trimming, "_PAUSE_S", 0.0)
+    offsets = positions.stored_offsets(site)
+    places = [TopicPartition(*log) for log in positions.logs(site)]
+    async with site.engine(owner_limits=FORGETFUL) as engine:
+        for n in range(8):  # by both half partitions
+            await site.run(engine, site.pair(f"E{n}"), Fate.COMMITTED, wait_visible=True)
+        await until_idle(engine)
+        old = offsets.of(places, DEADLINE_S, "read the watermarks")
+        assert all(place.offset >= 0 and place.metadata for place in old)
+        pending = await fill(site, engine)
+    begins = positions.begins(site)
+    assert all(begins[place.topic, place.partition] > place.offset for place in old)
+    await positions.store(site, {}, given=old)
+    admin = admin_client(site.bootstrap)
+    found = inspect_positions(admin, offsets, site.names, PARTITION_COUNT)
+    assert [finding.severity for finding in found] == [Severity.WARN] * PARTITION_COUNT
+    assert "newer ones were committed" in found[0].sentence
+    assert "Do not reset" in found[0].remedy
+    async with site.engine(owner_limits=FORGETFUL) as engine:
+        assert sorted(site.observer.of("old_watermarks")) == [(0,), (1,)]
+        assert sum("gave old watermarks" in r.getMessage() for r in caplog.records) >= 2
+        await finish(site, engine, pending)
+    found = inspect_positions(admin, offsets, site.names, PARTITION_COUNT)
+    assert [finding.severity for finding in found] == [Severity.OK]
 
 
 async def test_watermarks_that_were_set_back_to_the_earliest_do_not_double(site: Site) -> None:

@@ -18,7 +18,7 @@ from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.topics import InternalTopics, ensure
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.errors import InvalidRequest, KafkaUnavailable, OutcomeUnknown, TransactionNotFound
-from halfhitch.service.operations import FoundHalves
+from halfhitch.service.operators.operations import FoundHalves
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, read_record, system_headers
 from halfhitch.wire.parked import (

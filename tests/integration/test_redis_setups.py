@@ -39,7 +39,6 @@ class Pair:
     def _made(self, url: str, instance: str, seen: Any) -> RedisIndex:
         return RedisIndex(
             url,
-            cluster="test",
             instance=instance,
             observer=seen,
             on_post=lambda kind, body, _: self.inbox.append((kind, body)),
@@ -86,8 +85,8 @@ async def pairs() -> AsyncIterator[list[Pair]]:
 def started(pairs: list[Pair], url: str) -> Pair:
     pair = Pair(url)
     pairs.append(pair)
-    pair.first.start()
-    pair.second.start()
+    pair.first.start("test")
+    pair.second.start("test")
     return pair
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from halfhitch.ports import Doubt
 
-QUICK_S = 0.1
+QUICK_S = 0.4  # whoever waited for an answer would wait half a second at least
 
 
 PULSE = "halfhitch.adapters.redis.writer.PULSE_S"
@@ -140,11 +140,11 @@ async def test_a_question_to_a_paused_redis_is_given_up_soon_and_the_next_at_onc
     redis.go_away()
     begin_s = time.monotonic()
     assert await owner.index.delivered(0, identity("first"), OFFSETS) == 0
-    assert time.monotonic() - begin_s < 0.8
+    assert time.monotonic() - begin_s < 10, "it would wait as long as Redis is paused"
     begin_s = time.monotonic()
     for _ in range(1_000):
         assert await owner.index.delivered(0, identity("first"), OFFSETS) == 0
-    assert time.monotonic() - begin_s < 1.5
+    assert time.monotonic() - begin_s < 50, "half a second each, if each waited"
 
 
 async def test_thousands_of_questions_at_once_are_all_answered(
@@ -168,7 +168,7 @@ async def test_without_a_redis_a_stop_takes_a_second(redis: RealRedis) -> None:
     await asyncio.sleep(0)
     begin_s = time.monotonic()
     await owner.index.stop()
-    assert time.monotonic() - begin_s < 1.5
+    assert time.monotonic() - begin_s < 10, "it would wait as long as Redis is paused"
     redis.come_back()
 
 
@@ -307,12 +307,11 @@ async def _started(redis: RealRedis, instance: str, **options: Any) -> Any:
     seen_by: Any = redis.seen.setdefault(instance, SeenByObserver())
     index = RedisIndex(
         options["url"],
-        cluster="test",
         instance=instance,
         observer=seen_by,
         on_post=lambda kind, body: None,
     )
-    return await redis.started(instance, index)
+    return await redis.started(instance, index, "test")
 
 
 async def test_missing_rights_are_told_and_the_named_ones_suffice(redis: RealRedis) -> None:
@@ -417,7 +416,9 @@ async def test_garbage_values_count_as_absent(redis: RealRedis, rng: random.Rand
 # -- what is left there ----------------------------------------------------------------------------
 
 
-async def test_every_key_expires_and_a_stop_takes_its_own_away(redis: RealRedis) -> None:
+async def test_every_key_expires_and_a_stop_takes_its_own_away(
+    redis: RealRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index, other = await redis.index("a{b}:%"), await redis.index("b")
     index.owns(0, is_owned=True)
     index.doubtful(0, [doubt("t{1}", group="orders/ü")])
@@ -434,9 +435,10 @@ async def test_every_key_expires_and_a_stop_takes_its_own_away(redis: RealRedis)
     await eventually(lambda: expected <= set(redis.names()))
     lives = {key: redis.client.pttl(key) for key in redis.client.keys("*")}
     assert all(0 < life <= 73 * 3_600_000 for life in lives.values()), lives
+    monkeypatch.setattr("halfhitch.adapters.redis.index._STOP_S", 60.0)
     begin_s = time.monotonic()
     await index.stop()
-    assert time.monotonic() - begin_s < 1.0
+    assert time.monotonic() - begin_s < 30, "it waited to its deadline"
     left = {key.decode() for key in redis.client.keys("*")}
     assert left == {
         "hh:test:due:0",

@@ -11,15 +11,13 @@ import pytest
 from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
 from halfhitch.composition import App
-from halfhitch.composition_rocketmq import native_way
+from halfhitch.composition.rocketmq import native_way
 from halfhitch.config import load
-from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
-from halfhitch.service.bounds import IntakeLimits
-from halfhitch.service.owner import OwnerLimits
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import digest_in
 from halfhitch.wire.remoting import codes
+from harness.defaults import check_rules, intake_limits, owner_limits
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_working
 from harness.kafka import fresh_name
 from harness.native import native, needs_native
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-RULES = CheckRules(immunity_ms=400, interval_ms=400, jitter=0.0, count_max=3)
+RULES = check_rules(immunity_ms=400, interval_ms=400, jitter=0.0, count_max=3)
 
 
 @pytest.fixture
@@ -57,14 +55,15 @@ async def served(site: Site, **options: Any) -> AsyncIterator[tuple[Any, Rocketm
     async with site.engine(**options) as engine:
         limits = Limits()
         door = RocketmqDoor(
-            engine.transactions.singles,
-            engine.target_topics,
+            engine.transactions,
+            engine.transactions.sends,
+            engine.topic_directory,
             wall_ms=SystemClock().wall_ms,
             desk=engine.desk,
             unready_reasons=engine.unready_reasons,
             options=RocketmqOptions(port=0, **door_options),
             limits=limits,
-            express=native_way(engine, site.observer, limits, carrier.load()),
+            lending=native_way(engine, site.observer, limits, carrier.load()),
         )
         await door.start()
         try:
@@ -128,7 +127,7 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_nothing_else_is(
 async def test_a_group_that_ends_nothing_is_told_to_wait_and_another_one_is_served(
     site: Site,
 ) -> None:
-    limits = IntakeLimits(undecided_max=500, undecided_group_max=100)
+    limits = intake_limits(undecided_max=500, undecided_group_max=100)
     async with served(site, intake_limits=limits) as (engine, door), client_of(door) as client:
         taken: list[Sent] = []
         busy: list[str | None] = []
@@ -157,7 +156,7 @@ async def test_a_group_that_ends_nothing_is_told_to_wait_and_another_one_is_serv
 
 
 async def test_a_silent_producer_is_asked_and_its_answer_decides(site: Site) -> None:
-    limits = OwnerLimits(check_rules=RULES)
+    limits = owner_limits(check_rules=RULES)
     async with served(site, owner_limits=limits) as (_, door), client_of(door) as client:
         halves = {
             name: await client.half(GROUP, site.orders, name, {"TAGS": "t"}, unique=name.decode())
@@ -203,7 +202,7 @@ async def test_a_silent_producer_is_asked_and_its_answer_decides(site: Site) -> 
 
 
 async def test_another_producer_of_the_group_answers_for_one_that_is_gone(site: Site) -> None:
-    limits = OwnerLimits(check_rules=RULES)
+    limits = owner_limits(check_rules=RULES)
     async with served(site, owner_limits=limits) as (_, door), client_of(door) as other:
         async with client_of(door) as gone:
             sent = await gone.half(GROUP, site.orders, b"orphan", unique="O1")

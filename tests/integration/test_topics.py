@@ -203,6 +203,23 @@ def test_a_setting_that_breaks_a_promise_is_a_failure_and_can_be_repaired(
     assert topics.repair(admin, names, wait_s=WAIT_S) == ()
 
 
+def test_a_parked_topic_that_takes_less_than_the_half_topic_is_repaired_to_as_much(
+    admin: AdminClient, names: InternalTopics
+) -> None:
+    """The half topic was widened alone; what is required of both is less."""
+    ensure(admin, names)
+    set_config(admin, names.half, max_message_bytes="5000000")
+    (failure,) = failures(topics.verify(admin, names, wait_s=WAIT_S))
+    assert failure.check == names.parked
+    with pytest.raises(TopologyError, match="could not be parked"):
+        ensure(admin, names)
+    assert topics.repair(admin, names, wait_s=WAIT_S) == (
+        f"{names.parked}: max.message.bytes=5000000",
+    )
+    assert failures(topics.verify(admin, names, wait_s=WAIT_S)) == []
+    assert topics.repair(admin, names, wait_s=WAIT_S) == ()
+
+
 def test_a_small_message_limit_and_unclean_elections_are_warnings(
     admin: AdminClient, names: InternalTopics
 ) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from halfhitch.core.model import Resolution
-from halfhitch.engine import Engine, EngineOptions
+from halfhitch.engine import Engine
 from halfhitch.errors import TransactionParked
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import OutgoingMessage, PartitionPhase, TransactionState
 from halfhitch.wire.parked import UNDELIVERABLE, Parked, read_parked
+from harness.defaults import engine_options
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 
 pytestmark = pytest.mark.kafka
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.kafka
 @asynccontextmanager
 async def running(bootstrap: str, prefix: str, **more: Any) -> AsyncIterator[Engine]:
     engine = Engine(
-        EngineOptions(
+        engine_options(
             bootstrap=bootstrap,
             handle_keys=(b"k" * 32,),
             topic_prefix=prefix,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.adapters.kafka.verify_targets import TargetFinder, Wanted
+from halfhitch.audit.kafka_targets import TargetFinder, Wanted
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import ConfigurationError
 from halfhitch_cli.app import main

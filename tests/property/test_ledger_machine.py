@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Identity, ProducerGroup, Resolution, ResolutionSource
+from harness.defaults import check_rules
 from harness.ledger_model import Judge
 from harness.ledger_world import LedgerWorld, identity_of
 
@@ -35,7 +36,7 @@ RESOLUTIONS = st.sampled_from([Resolution.COMMIT, Resolution.ROLLBACK])
 MEMORY_LARGE = 1_000
 MEMORIES = st.sampled_from([3, 9, MEMORY_LARGE])
 #: Everything happens within what the machine lets pass.
-RULES = CheckRules(
+RULES = check_rules(
     immunity_ms=30_000,
     interval_ms=60_000,
     count_max=2,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from halfhitch.core import decisions, early, late, ledger, step, watermarks
+from halfhitch.core import early, late, ledger, step, watermarks
 from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.early import EarlyDecisions
@@ -247,7 +247,7 @@ def early_decisions_are_dropped_at_once(patch: Patch) -> None:
 
 def early_decisions_run_out_by_the_reading_clock(patch: Patch) -> None:
     """Live it is forgotten, on replay it wins: what was answered in between turns around."""
-    patch.setattr(decisions, "is_meant_for", lambda *_: True)
+    patch.setattr(ledger, "is_meant_for", lambda *_: True)
 
 
 def early_decisions_are_forgotten_too_soon(patch: Patch) -> None:

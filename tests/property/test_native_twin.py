@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq import messages, names
 from halfhitch.doors.rocketmq.offsets import commit_log_offset, handle_of
-from halfhitch.service.admission import HEADERS_MAX, _check_name, _header_name_bytes
-from halfhitch.service.preparing import digest
+from halfhitch.service.transactions.admission import (
+    HEADERS_MAX,
+    _check_name,
+    _header_name_bytes,
+)
+from halfhitch.service.transactions.prepare import digest
 from halfhitch.wire import op
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.remoting import codes

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from halfhitch.adapters.memory import MemoryTopicCatalog
 from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
-from halfhitch.service.admission import Admission
-from halfhitch.service.target_topics import TargetTopics
+from halfhitch.service.transactions.admission import Admission
+from halfhitch.service.transactions.topic_directory import TopicDirectory
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.requests import Form
@@ -88,8 +88,9 @@ async def answers_to(pieces: list[bytes]) -> tuple[int, list[int]]:
     policy, catalog = it.twin.policy, MemoryTopicCatalog(it.kafka)
     admission = Admission(policy=policy, catalog=catalog, message_bytes_max=10_000)
     door = RocketmqDoor(
-        it.service.singles,
-        TargetTopics(policy, catalog, admission),
+        it.service,
+        it.service.sends,
+        TopicDirectory(policy, catalog, admission),
         wall_ms=it.twin.clock.wall_ms,
         desk=FakeDesk(),
         options=RocketmqOptions(port=0),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.core import decisions, early
+from halfhitch.core import early, ledger
 from halfhitch.core.age_limit import AgeLimit
 from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
@@ -25,9 +25,9 @@ from halfhitch.core.notes import LateNotes
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction
 from halfhitch.core.watermarks import Watermarks
-from halfhitch.service import payloads
-from halfhitch.service.calendar import Calendar
-from halfhitch.service.checkback import CheckBack
+from halfhitch.service.owner import payloads
+from halfhitch.service.owner.calendar import Calendar
+from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.parked_fold import ParkedFold
@@ -270,7 +270,7 @@ def decisions_are_told_apart_by_time_alone(patch: Patch) -> None:
     def is_meant_for(decision, began_at, began_ms):
         return began_ms <= decision.stored_at_ms + early.EARLY_MS
 
-    patch.setattr(decisions, "is_meant_for", is_meant_for)
+    patch.setattr(ledger, "is_meant_for", is_meant_for)
 
 
 def the_next_number_follows_at_once(patch: Patch) -> None:
@@ -441,6 +441,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", RULES, ids=lambda mutation: mutation.__name__)
 def test_a_rule_is_broken(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)
@@ -450,6 +451,7 @@ def test_a_rule_is_broken(mutation: Callable[[Patch], None], monkeypatch: Patch)
 
 
 @pytest.mark.mutation
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", OTHERS, ids=lambda mutation: mutation.__name__)
 def test_the_simulation_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

@@ -7,6 +7,7 @@ of the invariants that it names red within so many lives.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ import pytest
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.ports import WriteOutcome, WriteResult
-from halfhitch.service.copying import Copying
-from halfhitch.service.forwarding import Forwarder
-from halfhitch.service.owner import PartitionOwner
-from halfhitch.service.topics import TopicPolicy
-from halfhitch.service.worker import PartitionWorker
+from halfhitch.service.owner import proven_pair, turn
+from halfhitch.service.owner.copying import Copying
+from halfhitch.service.owner.forwarding import Forwarder
+from halfhitch.service.owner.takeover import replay
+from halfhitch.service.owner.turn import PartitionOwner
+from halfhitch.service.owner.worker import PartitionWorker
+from halfhitch.service.topic_policy import TopicPolicy
+from halfhitch.wire.proof import read_proof, write_proof
 from harness.simulation.several.broker import Brokers
 from harness.simulation.several.judge import lived_together
 from harness.simulation.several.ports import SeveralReader, SeveralWriter
@@ -325,6 +329,56 @@ def half_log_is_read_uncommitted(patch: Patch) -> None:
     patch.setattr(SeveralReader, "_committed", committed)
 
 
+# -- watermarks that Kafka has forgotten ----------------------------------------------------------
+
+
+def old_watermarks_stop_the_partition(patch: Patch) -> None:
+    patch.setattr(proven_pair, "newest_proven_pair", lambda *_, **__: None)
+
+
+def an_older_proven_pair_is_taken(patch: Patch) -> None:
+    """What the oldest proof names has been deleted since."""
+
+    def oldest_proven_pair(reader, **options):
+        found = []
+
+        def look(batch):
+            proofs = [read_proof(r.offset(), r.headers(), r.key()) for r in batch.op]
+            found.extend(proof for proof in proofs if proof)
+
+        reader.begin(reader.half_end(), None)
+        replay(reader, look, is_fed_to=lambda _: True, **options)
+        return found[0] if found else None
+
+    patch.setattr(proven_pair, "newest_proven_pair", oldest_proven_pair)
+
+
+def what_no_op_record_proves_is_deleted(patch: Patch) -> None:
+    """As releases without proofs do it: every second step is of one."""
+    count = itertools.count()
+
+    def write(half_watermark, op_watermark):
+        proof = write_proof(half_watermark, op_watermark)
+        return proof if next(count) % 2 else proof._replace(key=b"")
+
+    patch.setattr(turn, "write_proof", write)
+
+
+def the_proof_is_not_in_the_step_that_it_proves(patch: Patch) -> None:
+    """It is written before: should the step be aborted, it names watermarks that never were."""
+    original = SeveralWriter.write
+
+    def write(self, targets, ops, half_watermark, op_watermark):
+        kept = [op for op in ops if not read_proof(op_watermark, op.headers, op.key)]
+        for value, headers, key in ops[len(kept) :]:
+            place = self._op
+            log_offset = self._world.kafka.append(*place, key, value, headers)
+            self._world.stored(place, log_offset)
+        return original(self, targets, kept, half_watermark, op_watermark)
+
+    patch.setattr(SeveralWriter, "write", write)
+
+
 #: What each must turn red. First the ones that every run tries, then those of `make mutations`.
 RED = {
     guard_is_off: ("I1", "I3: parked twice"),
@@ -340,6 +394,9 @@ RED = {
     owners_forward_to_what_their_own_doors_allow: ("I1: parked without need",),
     what_the_parked_topic_refuses_is_tried_at_once_again: ("I11",),
     a_copy_that_is_refused_fails_the_steps_of_all: ("I11",),
+    old_watermarks_stop_the_partition: ("I11",),
+    an_older_proven_pair_is_taken: ("I11",),
+    what_no_op_record_proves_is_deleted: ("I11",),
 }
 MORE_RED = {
     the_guard_goes_deaf: ("I1", "I3: parked twice"),
@@ -354,6 +411,7 @@ MORE_RED = {
     op_position_instead_of_watermark: ("I8",),
     half_log_is_read_uncommitted: ("I3",),
     marks_of_others_are_no_sign: ("a bug",),
+    the_proof_is_not_in_the_step_that_it_proves: ("I8", "I1", "I11"),
 }
 #: Each is held by something else as well: alone it must change nothing, and says so when it does.
 HELD_TWICE = [
@@ -377,21 +435,21 @@ def check_red(mutation: Callable[[Patch], None], invariants: tuple[str, ...], pa
     assert seed >= 0, f"not found in {SEEDS_MAX} lives"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", RED, ids=lambda mutation: mutation.__name__)
 def test_it_is_red_without(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     check_red(mutation, RED[mutation], monkeypatch)
 
 
 @pytest.mark.mutation
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", MORE_RED, ids=lambda mutation: mutation.__name__)
 def test_the_simulation_finds(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     check_red(mutation, MORE_RED[mutation], monkeypatch)
 
 
 @pytest.mark.mutation
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", HELD_TWICE, ids=lambda mutation: mutation.__name__)
 def test_one_of_two_is_enough(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

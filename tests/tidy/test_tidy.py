@@ -36,8 +36,12 @@ COLUMNS_MAX = 100
 #: path -> (its own ceiling, why)
 LONG_MODULES = {
     "sidecar/halfhitch/core/ledger.py": (
-        340,
-        "one class; what feeds it, plan and confirm are only understood together",
+        750,
+        "one class; what feeds it, plan, confirm and what is asked are only understood together",
+    ),
+    "sidecar/halfhitch/config/settings.py": (
+        830,
+        "a table: every setting, its default and its reason in one place",
     ),
     "sidecar/halfhitch/core/checks.py": (
         380,
@@ -57,7 +61,11 @@ FORCED_NAMES = {
 
 #: (path, top folder, next) -> why an absolute path may stand there
 FORCED_PATHS = {
-    ("tests/unit/cli/test_commands.py", "home", "somebody"): "an invented home, given as $HOME",
+    (
+        "tests/unit/cli/commands/test_serve.py",
+        "home",
+        "somebody",
+    ): "an invented home, given as $HOME",
 }
 
 
@@ -403,7 +411,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (long_module, "cli/x.py", "\n" * (MODULE_LINES_MAX + 1)),
         (long_module, _CORE, "\n" * (CORE_LINES_MAX + 1)),
         (long_module, "tests/unit/test_x.py", "\n" * (TEST_LINES_MAX + 1)),
-        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 341),
+        (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * 751),
         (long_module, "sidecar/halfhitch/core/ledger.py", "\n" * CORE_LINES_MAX),
         (long_lines, "x.py", "#" * (COLUMNS_MAX + 1)),
         (long_lines, "x.py", "x" * (COLUMNS_MAX + 1) + "  # noqa: E501"),
@@ -425,7 +433,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (leftovers, "x.sh", "X" + "XX"),
         (own_paths, "x.md", "see /ho" + "me/me/notes"),
         (own_paths, "x.py", 'Path("/wo' + 'rk/main")'),
-        (own_paths, "tests/unit/cli/test_commands.py", "/ho" + "me/somebodyelse"),
+        (own_paths, "tests/unit/cli/commands/test_serve.py", "/ho" + "me/somebodyelse"),
         (index_hosts, "x.md", "from py" + "pi.org"),
         (index_hosts, "x.toml", "url = 'https" + "://registry.example/simple'"),
         (index_hosts, "requirements.lock", "--index-url https://example/simple"),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch import crash_points
-from halfhitch.core.check_rules import CheckRules
-from halfhitch.service.owner import OwnerLimits
+from harness.defaults import check_rules, owner_limits
 from harness.twin import Twin, turn_until_idle
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ def a_life(twin: Twin) -> None:
 
 
 def twin_with_a_producer() -> Twin:
-    rules = CheckRules(immunity_ms=6_000, interval_ms=60_000, jitter=0.0)
-    twin = Twin(limits=OwnerLimits(check_rules=rules))
+    rules = check_rules(immunity_ms=6_000, interval_ms=60_000, jitter=0.0)
+    twin = Twin(limits=owner_limits(check_rules=rules))
     twin.gate.room = 10
     return twin
 

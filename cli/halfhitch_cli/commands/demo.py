@@ -1,7 +1,7 @@
 """halfhitch demo: the main job on real servers, disturbed on purpose, with the books at the end."""
 
+import importlib.util
 import shutil
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from halfhitch import extras
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.output import say
 
@@ -22,14 +23,24 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _LOOK_EVERY_S = 0.25
 _SHOPS = 3
+#: What the shop, the stream and the servers are made of.
+_NEEDED = ("confluent_kafka", "pyspark", "sqlalchemy", "jgo")
 
 
 def demo(
     orders: Annotated[int, typer.Option(min=100, max=1_000_000, help="Orders to take.")] = 5_000,
-    deaths: Annotated[int, typer.Option(min=0, max=40, help="Shop processes that die.")] = 8,
-    seed: Annotated[int, typer.Option(help="Decides which orders fail and who dies.")] = 7,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with all logs.")] = False,
-    stay: Annotated[bool, typer.Option("--stay", help="Leave the servers up, to look at.")] = False,
+    deaths: Annotated[
+        int, typer.Option(min=0, max=40, help="How many shop processes are killed.")
+    ] = 8,
+    seed: Annotated[
+        int, typer.Option(help="Decides which orders fail and which processes die.")
+    ] = 7,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the folder that has all logs.")
+    ] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Leave the servers up, to look around.")
+    ] = False,
 ) -> int:
     """Watch the main job: orders in a database, messages on Kafka, sums in Spark.
 
@@ -39,12 +50,8 @@ def demo(
     balance: exit code 1 if a message was lost, doubled, invented or is undecided. Takes two to
     three minutes.
     """
-    missing = _missing()
-    if missing:
-        sys.stderr.write(
-            f"halfhitch: the demo needs {' and '.join(missing)}: pip install 'halfhitch[demo]'\n"
-        )
-        return 1
+    if any(importlib.util.find_spec(module) is None for module in _NEEDED):
+        raise extras.MissingExtra(extras.sentence("`halfhitch demo`", extras.DEMO))
     from halfhitch_cli.demo.stage import Plan
 
     folder = Path(tempfile.mkdtemp(prefix="halfhitch-demo-"))
@@ -58,13 +65,6 @@ def demo(
         else:
             say(f"Logs and data of this run: {folder}")
     return 0 if verdict.is_right else 1
-
-
-def _missing() -> list[str]:
-    import importlib.util
-
-    needed = {"pyspark": "PySpark", "sqlalchemy": "SQLAlchemy", "jgo": "jgo"}
-    return [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
 
 
 def _perform(plan: "Plan", *, stays: bool) -> "Verdict":

@@ -6,19 +6,25 @@ key included, so that a transaction prepared before a restart can be ended after
 """
 
 import asyncio
+import fcntl
 import os
 import re
 import shlex
+import signal
 import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from halfhitch.config import Purpose, Settings
+from halfhitch_cli.app import ERROR
+from halfhitch_cli.findings import DEV_INSTANCE
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command, warn_of_secrets
 from halfhitch_cli.output import say
@@ -35,10 +41,11 @@ _ROCKETMQ_PORT = 9876
 _TOPIC = re.compile(r"([A-Za-z0-9._-]{1,249})(?::([0-9]{1,4}))?")
 _CREATE_WAIT_S = 30.0
 _ASK_READY_S = 0.1
+_WATCH_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Running:
     """Where everything of one `dev` is."""
 
     kafka: "EmbeddedKafka"
@@ -80,6 +87,7 @@ def dev(
     from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm
 
     with ExitStack() as stack:
+        stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
         say("Starting Kafka and Redis ...")
         kafka = stack.enter_context(
@@ -93,15 +101,64 @@ def dev(
         )
         settings = _settings(given, key, bootstrap=kafka.bootstrap, redis_url=redis.url)
         _create(kafka.bootstrap, topics)
-        place = _Place(kafka, redis, folder, topics)
+        running = _Running(kafka, redis, folder, topics)
         waiting: list[asyncio.Task[None]] = []  # a task that nobody holds may vanish
+        ended: list[str] = []
 
         def announce(app: "App") -> None:
-            waiting.append(asyncio.ensure_future(_announce(app, settings, place)))
+            waiting.append(asyncio.ensure_future(_announce(app, settings, running)))
+            endings = {"Kafka": kafka.broker_ending, "Redis": lambda: redis.ending}
+            waiting.append(asyncio.ensure_future(watch(endings, ended, folder)))
 
         code = run(settings, create_topics=True, on_ready=announce)
         say("Stopping Kafka and Redis ...")
-    return code
+    return ERROR if ended else code
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """One `dev` in a folder. Its servers keep it some seconds longer, if it is killed.
+
+    Raises EmbeddedError at once: whoever starts a second one has forgotten the first.
+    """
+    from halfhitch.embedded import EmbeddedError
+
+    with (folder / "dev.lock").open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise EmbeddedError(
+                f"another `halfhitch dev` (process {lock.read().strip() or 'unknown'}) works in "
+                f"the folder {folder}. Use that one, end it with Ctrl-C in its terminal, or run a "
+                "second one beside it: `halfhitch dev --data FOLDER --http-port 0 --admin-port 0`."
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+async def watch(
+    endings: Mapping[str, Callable[[], str | None]], ended: list[str], folder: Path
+) -> None:
+    """End all when one of the servers has ended, and say so.
+
+    It is not started again: what ended it (a full disk, too little memory) would end it again, and
+    Redis would come back empty. The data is there for the next `dev`.
+    """
+    while True:
+        for name, ending in endings.items():
+            how = ending()
+            if how is not None:
+                ended.append(name)
+                say(
+                    f"halfhitch: {name} {how}. `halfhitch dev` runs all its servers or none, so "
+                    f"this ends too. The data stays in {folder}: run `halfhitch dev` again."
+                )
+                signal.raise_signal(signal.SIGTERM)  # the way that the whole program stops
+                return
+        await asyncio.sleep(_WATCH_S)
 
 
 def _topics(texts: list[str]) -> dict[str, int]:
@@ -128,7 +185,11 @@ def _handle_key(folder: Path) -> str:
 
     path = folder / "handle.key"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+        elif path.exists():  # ours, perhaps of an earlier release; any other keeps its mode
+            folder.chmod(0o700)
         if not path.exists():
             path.touch(mode=0o600)
             path.write_text(secrets.token_urlsafe(32) + "\n")
@@ -144,24 +205,28 @@ def _settings(given: Given, key: str, *, bootstrap: str, redis_url: str) -> Sett
     # A broker that has just started makes its clients warn of what passes in a moment.
     is_told = "log.level" in given.flags or "HALFHITCH_LOG_LEVEL" in os.environ
     quiet = {} if is_told else {"log__level": "error"}
-    return given.load(
-        Purpose.SERVE,
+    more: dict[str, object] = dict(
         kafka__bootstrap=bootstrap,
         kafka__options={},  # what the environment says of the real Kafka is not for this one
         redis__url=redis_url,
         handle__key=[key],
-        instance__id="dev",
+        instance__id=DEV_INSTANCE,
         topics__replication_factor=1,
         **quiet,
-        **_rocketmq(given),
     )
+    # Looked at without the door first: how it is locked decides whether it opens by itself.
+    plain = given.load(Purpose.SERVE, **more, **_rocketmq(given, opens=False))
+    auth = plain.auth
+    is_locked = bool(auth.tokens) or auth.identities_file is not None
+    opens = not is_locked or bool(plain.rocketmq.access_keys)
+    return given.load(Purpose.SERVE, **more, **_rocketmq(given, opens=opens))
 
 
-def _rocketmq(given: Given) -> dict[str, object]:
-    """On unless it was said otherwise; the usual port, if nobody has it."""
+def _rocketmq(given: Given, *, opens: bool) -> dict[str, object]:
+    """As `opens` says unless it was said otherwise; the usual port, if nobody has it."""
     chosen: dict[str, object] = {}
     for key, value in (
-        ("enabled", True),
+        ("enabled", opens),
         ("port", _ROCKETMQ_PORT if _free(_ROCKETMQ_PORT) else 0),
         ("create_topics", True),
     ):
@@ -193,6 +258,19 @@ def _create(bootstrap: str, topics: dict[str, int]) -> None:
     futures = admin.create_topics(wanted, operation_timeout=_CREATE_WAIT_S)
     for name, future in futures.items():
         answer(future, _CREATE_WAIT_S, f"create the topic {name}", KafkaError.TOPIC_ALREADY_EXISTS)
+    there = admin.list_topics(timeout=_CREATE_WAIT_S).topics
+    for line in fewer(topics, {name: len(found.partitions) for name, found in there.items()}):
+        say(line)
+
+
+def fewer(wanted: Mapping[str, int], there: Mapping[str, int]) -> list[str]:
+    """What to say of topics that were there before, with fewer partitions than were asked for."""
+    return [
+        f"The topic {name} was there, with {there[name]} partition{'s' * (there[name] != 1)}, not "
+        f"{count}. Name another topic, or another folder with --data."
+        for name, count in wanted.items()
+        if 0 < there.get(name, 0) < count
+    ]
 
 
 def show_fetch_progress(progress: "FetchProgress") -> None:
@@ -204,17 +282,17 @@ def show_fetch_progress(progress: "FetchProgress") -> None:
     sys.stderr.flush()
 
 
-async def _announce(app: "App", settings: Settings, place: _Place) -> None:
+async def _announce(app: "App", settings: Settings, running: _Running) -> None:
     while app.engine.unready_reasons():  # noqa: ASYNC110 - readiness is asked for, not told
         await asyncio.sleep(_ASK_READY_S)
     assert app.http is not None
     assert app.admin is not None
     sys.stdout.write(
         banner(
-            data_door=_url(settings.http.host, app.http.port),
-            admin_door=_url(settings.admin.host, app.admin.port),
-            needs_token=bool(settings.auth.tokens),
-            place=place,
+            data_door=_url(settings.http.host, app.http.port, settings.http.tls_cert),
+            admin_door=_url(settings.admin.host, app.admin.port, settings.admin.tls_cert),
+            needs_token=app.access.asks_for_tokens,
+            running=running,
             rocketmq=None
             if app.rocketmq is None
             else f"{settings.rocketmq.host}:{app.rocketmq.port}",
@@ -223,9 +301,10 @@ async def _announce(app: "App", settings: Settings, place: _Place) -> None:
     sys.stdout.flush()
 
 
-def _url(host: str, port: int | None) -> str:
+def _url(host: str, port: int | None, certificate: Path | None = None) -> str:
+    scheme = "http" if certificate is None else "https"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def banner(
@@ -233,11 +312,11 @@ def banner(
     data_door: str,
     admin_door: str,
     needs_token: bool,
-    place: _Place,
+    running: _Running,
     rocketmq: str | None = None,
 ) -> str:
     """What a person needs to know, with commands that can be pasted as they are."""
-    topic = next(iter(place.topics))
+    topic = next(iter(running.topics))
     token = '-H "Half-Token: $TOKEN" ' if needs_token else ""
     body = (
         f'{{"producer_group":"shop","messages":[{{"topic":"{topic}","key":"42","value":"one"}}]}}'
@@ -248,27 +327,60 @@ def banner(
         "",
         f"  data door   {data_door}",
         f"  admin door  {admin_door}  (/readyz, /metrics)",
-        *([f"  RocketMQ    {rocketmq}  (name server of RocketMQ producers)"] if rocketmq else []),
-        f"  Kafka       {place.kafka.bootstrap}  (topics {', '.join(place.topics)})",
-        f"  Redis       {place.redis.url}",
-        f"  data        {place.folder}",
+        f"  RocketMQ    {rocketmq}  (name server of RocketMQ producers)"
+        if rocketmq
+        else "  RocketMQ    off"
+        + ("; it asks for no token: rocketmq.access_keys opens it" if needs_token else ""),
+        f"  Kafka       {running.kafka.bootstrap}  (topics {', '.join(running.topics)})",
+        f"  Redis       {running.redis.url}",
+        f"  data        {running.folder}",
+        "",
+        "To see whether all is well, and later whether anything was lost or doubled:",
+        "",
+        *(f"  {command}" for command in _looks(running, admin_door)),
         "",
         "Prepare a message (stored, invisible), then commit it, in another terminal:",
         "",
-        *(["  TOKEN=...  # one of auth.tokens"] if token else []),
+        *(["  TOKEN=...  # yours, or one of auth.tokens"] if token else []),
         f"  HANDLE=$(curl -sS {token}-H 'Content-Type: application/json' \\",
         f"    -d {shlex.quote(body)} \\",
         f'    {data_door}/v1/transactions | sed \'s/.*"handle":"\\([^"]*\\)".*/\\1/\')',
         f'  curl -sS {token}-X POST "{data_door}/v1/transactions/$HANDLE/commit?wait=visible"',
         "",
+        *(
+            []
+            if token
+            else [
+                "Anyone who reaches these addresses may do everything: they are one trust domain.",
+                "",
+            ]
+        ),
         "Ctrl-C stops everything; the data stays.",
+        "Every user of this machine can use these servers: Kafka and Redis ask for no password.",
         "",
     ]
     return "\n".join(lines)
 
 
+def _looks(running: _Running, admin_door: str) -> tuple[str, str]:
+    """The commands that look at it, with its addresses. A token is read from where it always is."""
+    where = urlsplit(admin_door)
+    admin = f"--admin-host {where.hostname} --admin-port {where.port}"
+    kafka = f"--kafka-bootstrap {running.kafka.bootstrap}"
+    return (
+        f"halfhitch doctor {kafka} --redis-url {running.redis.url} {admin}",
+        f"halfhitch verify {kafka} {admin}",
+    )
+
+
 app.command(cls=PlainCommand)(
     settings_command(
-        dev, only=("http", "rocketmq", "admin", "auth", "log", "owner", "topics.partitions")
+        dev,
+        only=("http", "rocketmq", "admin", "auth", "log", "owner", "topics.partitions"),
+        defaults={
+            "rocketmq.enabled": True,
+            "rocketmq.create_topics": True,
+            "log.level": "error",
+        },
     )
 )

@@ -16,11 +16,12 @@ from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
 from halfhitch_cli import findings
 from halfhitch_cli.app import OK, UNHEALTHY
-from halfhitch_cli.client import AdminClient
+from halfhitch_cli.client import AdminClient, TokenAsked
 from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm
+from halfhitch_cli.speed import fast_parts
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -45,20 +46,48 @@ def doctor(
     except ConfigurationError as error:
         found = [Finding("settings", Severity.FAIL, error.message, "Correct it and run again.")]
     else:
+        instance, asks_token = _instance(settings)
         found = [
-            _settings(settings),
+            _settings(settings, sidecar_runs=instance is not None, asks_token=asks_token),
+            _speed(),
             *_kafka(settings, wait_s),
             _redis(settings),
             _sidecar(settings),
         ]
+        if instance == findings.DEV_INSTANCE:
+            found = findings.as_dev_has_it(found)
     findings.show(output, found)
     return OK if findings.is_healthy(found) else UNHEALTHY
 
 
-def _settings(settings: Settings) -> Finding:
+def _instance(settings: Settings) -> tuple[str | None, bool]:
+    """The name of the sidecar that answers (None: none does, or it does not say).
+
+    And whether one asks for a token that it was not given.
+    """
+    try:
+        _, status = AdminClient.of(settings).get("/v1/status")
+        return str(status["info"]["instance"]), False
+    except TokenAsked:
+        return None, True
+    except (HalfHitchError, KeyError, TypeError):
+        return None, False
+
+
+def _settings(settings: Settings, *, sidecar_runs: bool, asks_token: bool) -> Finding:
     try:
         rules.check(settings, rules.SERVE_RULES)
     except ConfigurationError as error:
+        if sidecar_runs:
+            text = "Enough to look at the running sidecar, which has settings of its own."
+            return Finding("settings", Severity.OK, text)
+        if asks_token:
+            return Finding(
+                "settings",
+                Severity.WARN,
+                f"The sidecar on {AdminClient.of(settings).address} asks for a token.",
+                "Set HALFHITCH_AUTH_TOKENS, and more can be told.",
+            )
         return Finding(
             "settings",
             Severity.WARN,
@@ -67,6 +96,22 @@ def _settings(settings: Settings) -> Finding:
         )
     given = len(settings.sources)
     return Finding("settings", Severity.OK, f"Complete; {given} given, the rest are defaults.")
+
+
+def _speed() -> Finding:
+    """Nothing is wrong without them: this is no warning. One that does not fit is a mistake."""
+    parts = fast_parts()
+    trouble = next((part.trouble for part in parts if part.trouble), None)
+    if trouble is not None:
+        return Finding("fast parts", Severity.WARN, f"{trouble}.", "")
+    here = ", ".join(part.what for part in parts if part.is_here)
+    remedy = " ".join(f"To get {part.what}: {part.way}." for part in parts if not part.is_here)
+    text = f"In use where they fit: {here}." if here else "Everything runs in plain Python."
+    return Finding("fast parts", Severity.OK, text, remedy)
+
+
+def _brokers(count: int) -> str:
+    return "1 broker" if count == 1 else f"{count} brokers"
 
 
 def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
@@ -79,7 +124,7 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
             Finding(
                 "Kafka",
                 Severity.OK,
-                f"Cluster {cluster.cluster_id} answers, {cluster.broker_count} broker(s).",
+                f"Cluster {cluster.cluster_id} answers, {_brokers(cluster.broker_count)}.",
             )
         ]
         try:

@@ -1,6 +1,5 @@
 """halfhitch parked: what was given up, its messages, and putting it back."""
 
-import json
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ import typer
 
 from halfhitch.config import Purpose
 from halfhitch.errors import HalfHitchError, RequestError
+from halfhitch.wire.plain import shown, shown_json
 from halfhitch_cli import bulk, explain
 from halfhitch_cli import selection as chosen
 from halfhitch_cli.app import ERROR, OK
@@ -19,7 +19,7 @@ from halfhitch_cli.bulk import Action, DryRun, Operator, Reason, Yes
 from halfhitch_cli.client import SLOW_S, AdminClient, path_of
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
-from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
+from halfhitch_cli.output import Output, OutputForm, Table, emit, say
 from halfhitch_cli.selection import (
     AllMatching,
     Filters,
@@ -41,7 +41,7 @@ app = typer.Typer(
     help="Transactions that were given up; their messages are kept.",
 )
 
-_SETTINGS = ("admin", "auth")
+_SETTINGS = ("admin", "client", "auth")
 _KIND = "parked"
 _SHOWN_CHARS_MAX = 200
 #: So many in a row without an answer, and an export gives up.
@@ -69,9 +69,12 @@ def list_(
     )  # fmt: skip
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     emit(output, answer, [_table(answer["transactions"])])
-    shown = len(answer["transactions"])
-    if answer["total_count"] > shown:
-        say(f"{shown} of {answer['total_count']} shown; more with --limit, fewer with filters.")
+    shown_count = len(answer["transactions"])
+    if not answer["total_count"] and output is OutputForm.TABLE:
+        say(f"{filters.none('is parked')} What nobody has decided yet: halfhitch tx list.")
+    total_count = answer["total_count"]
+    if total_count > shown_count:
+        say(f"{shown_count} of {total_count} shown; more with --limit, fewer with filters.")
     if answer["left_out_count"]:
         say(
             f"{answer['left_out_count']} more parked messages were not looked at, there are too "
@@ -90,7 +93,8 @@ def show(
     if output is not OutputForm.TABLE:
         emit(output, answer, [])
         return OK
-    sys.stdout.write("\n".join(explain.parked(answer["transaction"])) + "\n\n")
+    lines = [shown(line) for line in explain.parked(answer["transaction"])]
+    sys.stdout.write("\n".join(lines) + "\n\n")
     emit(output, answer, [_message_table(answer["messages"])])
     return OK
 
@@ -136,7 +140,7 @@ def export(
         typer.Option(
             "--to",
             metavar="FILE",
-            help="A new file, for your eyes only. [default: stdout]",
+            help="A new file that only you can read. [default: stdout]",
             show_default=False,
         ),
     ] = None,
@@ -185,7 +189,7 @@ def _write(
             if outages > _OUTAGES_MAX:
                 raise
             continue
-        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        file.write(shown_json(answer) + "\n")
     return failed
 
 
@@ -247,8 +251,8 @@ def _header(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    shown = printable(text[:_SHOWN_CHARS_MAX])
-    return shown if len(text) <= _SHOWN_CHARS_MAX else f"{shown}… ({len(text)} characters)"
+    told = shown(text[:_SHOWN_CHARS_MAX])
+    return told if len(text) <= _SHOWN_CHARS_MAX else f"{told}… ({len(text)} characters)"
 
 
 for _name, _function in (

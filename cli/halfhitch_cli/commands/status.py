@@ -85,4 +85,4 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-app.command(cls=PlainCommand)(settings_command(status, only=("admin", "auth")))
+app.command(cls=PlainCommand)(settings_command(status, only=("admin", "client", "auth")))

@@ -1,17 +1,26 @@
-"""halfhitch topics: create the internal topics, or look whether they are as they must be."""
+"""halfhitch topics: create the internal topics, look at them, pass over a forged record."""
 
+import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from halfhitch.adapters.kafka import topics, topology
+from halfhitch.adapters.kafka.half_fetching import HalfFetcher
+from halfhitch.adapters.kafka.skip_orders import SkipOrders
+from halfhitch.adapters.watchdog import resting
 from halfhitch.config import Purpose
-from halfhitch_cli import findings
+from halfhitch.errors import RequestError
+from halfhitch.wire import half as half_wire
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import Garbage
+from halfhitch_cli import bulk, findings
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
-from halfhitch_cli.output import Output, OutputForm, Table, emit
+from halfhitch_cli.output import Output, OutputForm, Table, emit, say
 
 app = typer.Typer(
     add_completion=False,
@@ -23,11 +32,18 @@ app = typer.Typer(
 _SETTINGS = ("kafka", "topics", "messages.bytes_max")
 
 
+class Log(StrEnum):
+    """What lies beside each other in one half partition."""
+
+    HALF = "half"
+    OP = "op"
+
+
 def init(
     given: Given,
     output: Output = OutputForm.TABLE,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Also set wrong settings of existing topics right.")
+        bool, typer.Option("--repair", help="Also correct wrong settings of existing topics.")
     ] = False,
     accept: Annotated[
         bool,
@@ -86,5 +102,67 @@ def verify(given: Given, output: Output = OutputForm.TABLE) -> int:
     return OK if findings.is_healthy(found) else UNHEALTHY
 
 
+def skip(
+    given: Given,
+    log: Annotated[Log, typer.Argument(help="Which log the record lies in.")],
+    partition: Annotated[int, typer.Argument(min=0, help="Half partition.")],
+    offset: Annotated[int, typer.Argument(min=0, help="As the sidecar's log names it.")],
+    reason: bulk.Reason = "",
+    operator: bulk.Operator = None,
+    yes: bulk.Yes = False,
+) -> int:
+    """Let owners pass over one record that says it is of a newer release, and stops them.
+
+    Only if no newer release has ever run on these topics: then somebody has forged it. What a
+    real one says would be lost. Restart the sidecars afterwards: they have left their group.
+    """
+    by = operator or bulk.operator_here()
+    bulk.check_texts(reason, by, needs_reason=True)
+    settings = given.load(Purpose.TOOL)
+    names = topics.InternalTopics(settings.topics.prefix)
+    topic = names.half if log is Log.HALF else names.op
+    with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
+        kafka.reach()
+        what = _newer(kafka, names.skips_group, log, (topic, partition), offset)
+        say(f"{topic}-{partition} {offset}: {what}. Whoever may write there can forge records.")
+        if not yes:
+            if not sys.stdin.isatty():
+                raise typer.BadParameter("Nobody can be asked here: add --yes.")
+            bulk.confirm("Let owners pass over it?")
+        orders = SkipOrders(kafka.stored_offsets(names.skips_group))
+        orders.add(topic, partition, offset, operator=by, reason=reason)
+    say("Owners pass over it from now on. Restart each sidecar that has left its group.")
+    return OK
+
+
+def _newer(kafka: KafkaAdmin, group: str, log: Log, place: tuple[str, int], offset: int) -> str:
+    """Why owners stop at it. Raises RequestError when they do not."""
+    fetcher = HalfFetcher(lambda: kafka.reader(group), place[0])
+    try:
+        record = fetcher.fetch(place[1], [offset]).get(offset)
+    finally:
+        resting()
+        if fetcher.consumer is not None:
+            fetcher.consumer.close()
+    if record is None:
+        raise RequestError(
+            f"{place[0]}-{place[1]} holds no record at offset {offset}: look at the sidecar's log, "
+            "or at `halfhitch status`, for the one that stops it."
+        )
+    headers = record.headers()
+    found = (
+        half_wire.read_identity(offset, 0, 0, headers)
+        if log is Log.HALF
+        else op_wire.read(offset, 0, record.value(), headers, record.key())
+    )
+    if not isinstance(found, Garbage) or not found.is_newer:
+        raise RequestError(
+            f"The record at offset {offset} of {place[0]}-{place[1]} stops nobody: it is of this "
+            "release, or no record of Half Hitch's at all. Nothing was done."
+        )
+    return found.reason
+
+
 app.command(cls=PlainCommand)(settings_command(init, only=_SETTINGS))
 app.command(cls=PlainCommand)(settings_command(verify, only=_SETTINGS))
+app.command(cls=PlainCommand)(settings_command(skip, only=_SETTINGS))

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import sleep
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     help="Transactions that nobody has decided yet.",
 )
 
-_SETTINGS = ("admin", "auth")
+_SETTINGS = ("admin", "client", "auth")
 _KIND = "transactions"
 _NUMBERS = frozenset(("messages", "age", "checks", "next check"))
 
@@ -62,6 +62,11 @@ def list_(
     )  # fmt: skip
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     emit(output, answer, [_table(answer["transactions"])])
+    if not answer["total_count"] and output is OutputForm.TABLE:
+        say(
+            f"{filters.none('is undecided')} What was given up: halfhitch parked list. Whether"
+            " anything was lost or doubled: halfhitch verify."
+        )
     _tell_rest(answer)
     return OK
 
@@ -77,7 +82,7 @@ def watch(
     every_s: Annotated[
         float,
         typer.Option(
-            "--every-s", min=0.1, max=3_600, metavar="S", help="Seconds from look to look."
+            "--every-s", min=0.1, max=3_600, metavar="S", help="Seconds between two looks."
         ),
     ] = 2.0,
     count: Annotated[
@@ -85,7 +90,7 @@ def watch(
         typer.Option("--count", min=1, metavar="N", help="Look so often.", show_default=False),
     ] = None,
 ) -> int:
-    """Look again and again, until ^C."""
+    """Look again and again, until Ctrl-C."""
     client = AdminClient.of(given.load(Purpose.CLIENT))
     filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
     looks = 0
@@ -201,7 +206,33 @@ def check(
         operator=operator, asks=all_matching, needs_reason=False,
     )  # fmt: skip
     filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
-    return _do(given, ids, filters, action, all_matching, output, dry_run=dry_run, yes=yes)
+    return _do(
+        given,
+        ids,
+        filters,
+        action,
+        all_matching,
+        output,
+        dry_run=dry_run,
+        yes=yes,
+        told=_tell_unasked,
+    )
+
+
+def _tell_unasked(rows: Sequence[dict[str, Any]]) -> None:
+    """Of whom nobody can be asked now."""
+    found = [row for row in rows if row.get("next_check_s", 0) is None]
+    for group in sorted({row["producer_group"] for row in found}):
+        of_group = [row for row in found if row["producer_group"] == group]
+        count = (
+            "1 transaction waits" if len(of_group) == 1 else f"{len(of_group)} transactions wait"
+        )
+        say(
+            f"No producer of group {printable(group)} is connected to any instance, so {count}:"
+            " nobody can be asked, and no check is counted. Start a process of the group that has a"
+            " check (or a listener), or decide by hand: halfhitch tx explain"
+            f" {explain.name_of(of_group[0])}"
+        )
 
 
 def _do(
@@ -214,10 +245,17 @@ def _do(
     *,
     dry_run: bool,
     yes: bool,
+    told: Callable[[Sequence[dict[str, Any]]], None] | None = None,
 ) -> int:
     client = AdminClient.of(given.load(Purpose.CLIENT))
-    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
-    return bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+    rows = chosen.select(
+        client, _KIND, ids, filters, all_matching=all_matching,
+        wants_filter=action.name in ("commit", "rollback"),
+    )  # fmt: skip
+    code = bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+    if told is not None:
+        told(rows)
+    return code
 
 
 def _find(

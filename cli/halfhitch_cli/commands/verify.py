@@ -17,10 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.adapters.kafka.verify_reader import KafkaVerifyLogs, verify_consumer
-from halfhitch.config import Purpose, Settings
-from halfhitch.errors import ConfigurationError
-from halfhitch.service.verifying.report import (
+from halfhitch.audit.kafka_logs import KafkaVerifyLogs, verify_consumer
+from halfhitch.audit.report import (
     OPEN_QUESTIONS,
     SENTENCES,
     Findings,
@@ -28,8 +26,10 @@ from halfhitch.service.verifying.report import (
     Verdict,
     Where,
 )
-from halfhitch.service.verifying.run import Outcome
-from halfhitch.service.verifying.run import verify as verify_logs
+from halfhitch.audit.run import Outcome
+from halfhitch.audit.run import verify as verify_logs
+from halfhitch.config import Purpose, Settings
+from halfhitch.errors import ConfigurationError
 from halfhitch_cli import selection
 from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin
@@ -42,7 +42,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _SETTINGS = (
     *("kafka", "topics", "owner.transaction_timeout_ms", "ledger.horizon_s"),
-    *("admin.host", "admin.port", "auth"),
+    *("admin.host", "admin.port", "client", "auth"),
 )
 _DURATION = re.compile(r"(\d+(\.\d+)?[smhd])+")
 _STYLES = {kind.value: "red" for kind in Kind}
@@ -53,6 +53,9 @@ _VERDICTS = {
 }
 _STYLES |= {"clean": "green", "NOT CLEAN": "red", "not judged": "yellow"}
 _SHOWN_PLACES_MAX = 4
+#: What became of records before the first that is left. The owners themselves trim both of their
+#: logs behind what has ended: that is no loss, and a day-old installation has it too.
+_OLDER = {"half": "done, trimmed", "op": "done, trimmed"}
 
 
 def verify(
@@ -94,7 +97,7 @@ def verify(
             min=0,
             max=100,
             metavar="PERCENT",
-            help="Say clean only if so much of what has ended could be judged; 100: all of it.",
+            help="Say clean only if at least this much of what has ended could be judged.",
         ),
     ] = 50.0,
 ) -> int:
@@ -103,9 +106,9 @@ def verify(
     Reports transactions that are lost, torn, doubled, phantom, misrouted or corrupted, and those
     that have not ended. The system may be at work meanwhile, or stopped. Nothing is changed.
 
-    It asks the sidecar at --admin-host and --admin-port for its topics.prefix and topics.allow;
-    where none answers, give them. It reads whole topics (--since shortens that) and takes some 140
-    bytes for each transaction.
+    It asks the sidecar at --admin-host and --admin-port where to look. Where none answers, give
+    --topics-prefix and --topics-allow as the sidecars have them: it reads no other targets. It
+    reads whole topics (--since shortens that) and takes some 140 bytes for each transaction.
 
     Exit code 0: clean. 3: not clean. 4: not judged: nothing wrong was found, and not enough could
     be looked at (see --judged-min). 1: it could not look at all. 2: wrong usage.
@@ -374,7 +377,7 @@ def _summary(data: dict[str, Any]) -> Table:
         ["contrary", f"{transactions['contrary_decisions']} decisions came after another had won"],
         ["reused ids", f"{transactions['messages_of_reused_ids']} other messages were dropped"],
         ["forwarded", f"{data['forwards_judged']} records, each asked for its commit"],
-        ["contents", f"{data['contents_judged']} records, each held against its digest"],
+        ["contents", f"{data['contents_judged']} records, each compared with its digest"],
         ["until", _time(data["window"]["to_ms"])],
         ["read", f"{records} records in {took_s:.1f} s"],
         ["allowed", ", ".join(window["topics_allow"]) + source],
@@ -395,7 +398,7 @@ def _window_table(topics: Sequence[dict[str, Any]]) -> Table:
                 row["role"],
                 *(str(row[name]) for name in numbers),
                 _time(row["from_ms"]),
-                "deleted" if row["trimmed"] else "none",
+                _OLDER.get(row["role"], "deleted") if row["trimmed"] else "none",
             ]
             for row in topics
         ],

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
@@ -208,6 +209,7 @@ class Stage:
 
     def start_spark(self) -> None:
         """The stream that sums points per customer while the orders come in."""
+        require_spark()
         from halfhitch.embedded import spark_connector_jars, spark_java_home
 
         folder = self.plan.folder
@@ -231,6 +233,7 @@ class Stage:
         assert self.spark is not None
         (self.plan.folder / "stop").touch()
         self._await(lambda: self.spark is None or self.spark.poll() is not None, "spark", "end")
+        self.check_alive()  # a dead Spark is no loss of messages
         return self.spark_points()
 
     # -- all -------------------------------------------------------------------------------------
@@ -285,6 +288,18 @@ class Stage:
                     f"see {self.plan.folder / f'{name}.log'}"
                 )
             time.sleep(0.1)
+
+
+def require_spark() -> None:
+    """Raises DemoError for a Spark that the connector was not made for."""
+    from halfhitch.embedded.jars import SPARK_VERSION
+
+    found = version("pyspark")
+    if found != SPARK_VERSION:
+        raise DemoError(
+            f"the demo needs pyspark {SPARK_VERSION}, and pyspark {found} is installed: "
+            f"pip install 'pyspark=={SPARK_VERSION}'"
+        )
 
 
 def create_topics(bootstrap: str) -> None:

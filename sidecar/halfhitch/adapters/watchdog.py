@@ -21,6 +21,8 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
+from types import FrameType
 from typing import Final, TextIO
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,14 @@ def progress() -> None:
 def resting() -> None:
     """This thread ends, or waits for something that may take as long as it wants."""
     _seen.pop(threading.get_ident(), None)
+
+
+def _where(frame: FrameType | None) -> str:
+    """In words, of a thread's innermost frame in Python: it is what called what hangs."""
+    if frame is None:
+        return ""
+    code = frame.f_code
+    return f" (in {code.co_name}, {Path(code.co_filename).name} line {frame.f_lineno})"
 
 
 class Watchdog:
@@ -81,14 +91,15 @@ class Watchdog:
             logger.warning("the watchdog's timer could not be set: %s", error)
 
     def _hung(self) -> list[str]:
-        """Names of the watched threads that have given no sign of life for too long."""
+        """The watched threads that have given no sign of life for too long, and where they are."""
         now_s = time.monotonic()
+        frames = sys._current_frames()  # noqa: SLF001 - the only way there is
         hung = []
         for thread_id, (seen_s, thread) in list(_seen.items()):
             if now_s - seen_s <= self._hung_s:
                 continue
             if thread.is_alive():
-                hung.append(thread.name)
+                hung.append(f"{thread.name}{_where(frames.get(thread_id))}")
             else:
                 _seen.pop(thread_id, None)  # it has ended without a word
         return sorted(hung)
@@ -96,7 +107,8 @@ class Watchdog:
     def _end(self, hung: list[str]) -> None:
         logger.critical(
             "thread %s has been hanging in one call for more than %g s; this process ends now, to "
-            "be restarted; where it hangs stands in the traceback on stderr",
+            "be restarted: look whether all brokers answer; the tracebacks of all threads stand on "
+            "stderr",
             ", ".join(hung),
             self._hung_s,
             extra={"action": "watchdog_ends_process"},

@@ -16,13 +16,18 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
     errors, table       what programs see; the table's form and its statements
     rules               what may be answered when: no I/O
     guards, sql_guards  what a database connection, a session, an engine must be like
+    one_transaction     a block that is not one transaction is found out
+    sql_recorded        and so is a commit that would not commit the record
+    sql_same_database   the record is where checks look for it
     deadline            a check ends in time, whatever becomes of the database
-    block               a local transaction and its messages end together
-    sql, sql_aio, dbapi the shells
+    ends, block         a local transaction and its messages end together
+    sql_rows            the table on SQLAlchemy's connections
+    sql, sql_aio, dbapi the shells; `sql` and `block` are made of `sql_aio` and `block_aio`
 """
 
 from typing import TYPE_CHECKING, Any
 
+from halfhitch import extras
 from halfhitch.barrier.errors import (
     LocalOutcomeUnknown,
     TransactionFenced,
@@ -57,12 +62,11 @@ def __getattr__(name: str) -> Any:
 
     try:
         found = getattr(import_module(f"halfhitch.barrier.{home}"), name)
-    except ModuleNotFoundError as missing:
-        if missing.name != "sqlalchemy":
+    except ModuleNotFoundError as error:
+        missing = extras.missing(f"halfhitch.barrier.{name}", error)
+        if missing is None:
             raise
-        raise ImportError(
-            f"halfhitch.barrier.{name} needs SQLAlchemy: pip install 'halfhitch[barrier]'."
-            " Without it, DbapiBarrier works with a plain database driver"
-        ) from missing
+        missing.add_note("Without it, DbapiBarrier works with a plain database driver.")
+        raise missing from error
     globals()[name] = found
     return found

@@ -11,9 +11,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.barrier import guards, mysql, table
-from halfhitch.barrier.block import before_commit, fail, finish
+from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
+from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.errors import refusal
+from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client.values import LocalTransactionState
@@ -128,12 +130,13 @@ class DbapiBarrier:
         self._rules.require_producer(producer, is_awaited=False)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         local = _ConnectionWork(self, tx.id)
-        try:
-            yield tx, local.connection
-        except BaseException as error:
-            fail(local, tx, error, before_commit(error, is_new=is_new))
-            raise
-        finish(local, tx, is_new=is_new)
+        with tx.held():
+            try:
+                yield tx, local.connection
+            except BaseException as error:
+                fail(local, tx, error, before_commit(error, is_new=is_new))
+                raise
+            finish(local, tx, is_new=is_new)
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -188,6 +191,20 @@ class DbapiBarrier:
             yield given
         finally:
             given.close()
+
+    def one_transaction(self, connection: Any) -> OneTransaction:
+        """For this package: the one that a block begins with, marked."""
+        driver = self._driver(connection)
+        one = OneTransaction(
+            driver.dialect, connection, lambda statement: driver.run(statement, ()), driver.value
+        )
+        one.begin()
+        one.trace()
+        return one
+
+    def require_transaction(self, connection: Any) -> None:
+        """For this package. Raises InvalidRequest when a record would be committed by itself."""
+        self._driver(connection).require_transaction()
 
     def _driver(self, connection: Any) -> "_Driver":
         return _Driver(connection, self._paramstyle, self._dialect)
@@ -246,8 +263,7 @@ class _Driver:
         if self.dialect != "postgresql":
             self.run(statement, values)
             return
-        row = self._one(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values)
-        if not next(iter(row.values())) if isinstance(row, dict) else not row[0]:
+        if not self.value(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values):
             raise guards.in_savepoint()
 
     def run(self, statement: str, values: table.Values) -> int:
@@ -258,6 +274,11 @@ class _Driver:
             return int(cursor.rowcount)
         finally:
             cursor.close()
+
+    def value(self, statement: str, values: table.Values = ()) -> Any:
+        """The first one of its row."""
+        row = self._one(statement, values)
+        return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
     def outcome(self, name: str, key: tuple[str, str]) -> str | None:
         """Of the row, if there is one."""
@@ -354,6 +375,9 @@ class _ConnectionWork:
         self.connection = self._lease.enter_context(barrier.lease())
         try:
             guards.require_no_transaction(self.connection)
+            if guards.commits_at_once(self.connection):  # there is none to be marked
+                raise guards.block_commits_alone()
+            self._one = barrier.one_transaction(self.connection)
         except BaseException:
             self._let_go()
             raise
@@ -365,10 +389,14 @@ class _ConnectionWork:
 
     def record(self) -> None:
         """After all the work."""
+        self._barrier.require_transaction(self.connection)
+        self._one.require()
+        self._one.let_go()
         self._barrier.record(self.connection, self._id)
 
-    def commit(self) -> None:
+    def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""
+        before()
         self.connection.commit()
         guards.require_no_transaction(self.connection)
         self._lease.close()
@@ -376,6 +404,7 @@ class _ConnectionWork:
     def drop(self) -> None:
         """Roll back; the barrier may need the connection."""
         try:
+            self._one.let_go()
             self.connection.rollback()
         finally:
             self._let_go()

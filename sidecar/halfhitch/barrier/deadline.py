@@ -9,6 +9,8 @@ UNKNOWN), and what hangs is cut off from its server, which makes it end.
   a task (`deadline_aio`).
 - So many that hang all the same are left behind, and no more: then checks are not begun at all,
   until one of those ends.
+- SQLite does not wait for every lock: it gives up at once where two want to go on from reading to
+  writing, as when both switch a file to WAL. Such a check begins again.
 - Nobody cuts off a connection that is not the check's any more: what is cut is a copy of its
   socket's descriptor, made and given up by the check itself.
 """
@@ -22,7 +24,7 @@ from contextvars import copy_context
 from threading import Event, Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
-from halfhitch.barrier.guards import descriptor_of
+from halfhitch.barrier.guards import descriptor_of, is_busy_file
 
 T = TypeVar("T")
 
@@ -30,6 +32,9 @@ T = TypeVar("T")
 LEFT_BEHIND_MAX: Final = 8
 #: The database is told to give up a little earlier, for then the connection can be used again.
 _PATIENCE: Final = 0.8
+#: Of a check's time: for so long one that met a lock may begin again, and so long it pauses before.
+_BEGINS_AGAIN: Final = 0.5
+_PAUSE: Final = 0.01
 
 
 class Overdue(Exception):
@@ -53,6 +58,16 @@ class Watch:
         if self.is_cut or left_s <= 0:
             raise self.overdue()
         return max(1, int(left_s * 1000 * _PATIENCE))
+
+    def pause_s(self, error: BaseException) -> float | None:
+        """How long to wait before the check begins again; None if this error is its end.
+
+        One that has waited for its lock has taken more than half of the time.
+        """
+        left_s = self._end_s - time.monotonic()
+        if self.is_cut or not is_busy_file(error) or left_s < self._wait_s * _BEGINS_AGAIN:
+            return None
+        return self._wait_s * _PAUSE
 
     def overdue(self) -> Overdue:
         """To be raised."""
@@ -151,12 +166,22 @@ class _Errand(Generic[T]):
     def run(self) -> None:
         """Raises nothing."""
         try:
-            self._answer.append(self._check(self._watch))
+            self._answer.append(self._persist())
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
         finally:
             self._deadline.ended(self._watch)
             self.done.set()
+
+    def _persist(self) -> T:
+        while True:
+            try:
+                return self._check(self._watch)
+            except Exception as error:
+                pause_s = self._watch.pause_s(error)
+                if pause_s is None:
+                    raise
+            time.sleep(pause_s)
 
     def result(self) -> T:
         """After `done`."""

@@ -23,7 +23,7 @@ class AsyncDeadline(Deadline):
     async def run_task(self, check: Callable[[Watch], Awaitable[T]]) -> T:
         """Raises Overdue, and what `check` raises."""
         watch = self.begin()
-        task = asyncio.ensure_future(check(watch))
+        task = asyncio.ensure_future(_persist(check, watch))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._looked_at(watch, done))
         try:
@@ -43,3 +43,14 @@ class AsyncDeadline(Deadline):
         self.ended(watch)
         if not task.cancelled():
             task.exception()  # nobody may be left to ask for it
+
+
+async def _persist(check: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
+    while True:
+        try:
+            return await check(watch)
+        except Exception as error:
+            pause_s = watch.pause_s(error)
+            if pause_s is None:
+                raise
+        await asyncio.sleep(pause_s)

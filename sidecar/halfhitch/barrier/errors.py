@@ -14,6 +14,8 @@ from halfhitch.errors import OutcomeUnknown, RequestError
 class TransactionFenced(RequestError):
     """A check of this transaction was answered ROLLBACK before its local transaction ended.
 
+    Or an earlier attempt with this id has failed, and the barrier has fenced it.
+
     The whole local transaction is rolled back: its messages will never be seen, so its rows must
     not be either. Begin anew, with a new transaction id.
     """
@@ -22,14 +24,17 @@ class TransactionFenced(RequestError):
 
     def __init__(self, transaction_id: str, *, is_sure: bool = True) -> None:
         reason = (
-            "it was asked about, and answered ROLLBACK, while this local transaction was running"
+            "it was asked about, and answered ROLLBACK, while this local transaction was running,"
+            " or an earlier attempt with this id has failed"
             if is_sure
-            else "it was asked about and answered ROLLBACK meanwhile, or it was recorded before"
+            else "it was asked about and answered ROLLBACK meanwhile, or an earlier attempt with"
+            " this id has failed, or it was recorded before"
         )
         super().__init__(
             f"transaction {transaction_id} is fenced: {reason}. The local transaction has been"
-            " rolled back. Begin again with a new transaction id; if this happens often, prepare"
-            " with a longer immunity (immunity_s) or give the barrier fence_after_s"
+            " rolled back. Begin again with a new transaction id, after a failed attempt too. If"
+            " this happens often to first attempts, prepare with a longer immunity (immunity_s) or"
+            " give the barrier fence_after_s"
         )
         self.transaction_id = transaction_id
 
@@ -45,7 +50,8 @@ class TransactionRecordedTwice(RequestError):
             " and is rolled back. Its messages are never rolled back: leave them to the check-back,"
             " which commits all that were sent under this id"
             if committed_before
-            else "call record once in a local transaction"
+            else "call record once in a local transaction, and not inside a barrier's block, which"
+            " does it at its end"
         )
         super().__init__(f"transaction {transaction_id} was recorded before: {text}")
         self.transaction_id = transaction_id

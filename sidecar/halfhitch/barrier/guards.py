@@ -23,6 +23,7 @@ _PSYCOPG_IDLE: Final = 0
 _PSYCOPG_FAILED: Final = 3
 #: MySQL's SERVER_STATUS_IN_TRANS.
 _MYSQL_IN_TRANSACTION: Final = 1
+_SQLITE_BUSY: Final = 5
 #: Where drivers keep what a connection is read from: attributes, one inside the other.
 _SOCKETS: Final = (
     ("_transport",),  # asyncpg
@@ -49,12 +50,31 @@ def commits_alone() -> InvalidRequest:
     )
 
 
+def block_commits_alone() -> InvalidRequest:
+    """To be raised when the statements of a block would be committed one by one."""
+    return InvalidRequest(
+        "this connection is in autocommit mode: each statement of this block would be committed"
+        " alone, and the end of a transaction that the program begins inside it would not be"
+        " noticed. Give the block a connection that is not in this mode. By hand, `record` in a"
+        " transaction of your own is fine"
+    )
+
+
 def in_savepoint() -> InvalidRequest:
     """To be raised when a record could be rolled back without its local transaction."""
     return InvalidRequest(
         "record was called inside a savepoint (begin_nested, a nested block): were that rolled"
         " back, the record would be gone and the rest committed, and the messages rolled back."
-        " Record outside of it, in the transaction itself"
+        " Call it behind the savepoint's end, as the last statement before the local commit"
+    )
+
+
+def given_in_savepoint() -> InvalidRequest:
+    """To be raised for a block's session that has a savepoint open."""
+    return InvalidRequest(
+        "this session is inside a savepoint (begin_nested): the commit at the block's end would end"
+        " that one, and the rows would stand or fall with what is around it. Begin the block first:"
+        " `with barrier.transaction(...) as (tx, session), session.begin_nested():` is fine"
     )
 
 
@@ -174,6 +194,12 @@ def postgresql_bounds(wait_ms: int) -> str:
         f"SELECT set_config('lock_timeout', '{int(wait_ms)}ms', true),"
         f" set_config('statement_timeout', '{int(wait_ms)}ms', true)"
     )
+
+
+def is_busy_file(error: BaseException) -> bool:
+    """Whether SQLite says that somebody else has locked the file."""
+    code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", None)
+    return isinstance(code, int) and code & 0xFF == _SQLITE_BUSY
 
 
 @contextmanager

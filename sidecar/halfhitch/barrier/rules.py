@@ -38,6 +38,17 @@ class Checked(Protocol):
         """Whose local transaction."""
 
 
+class Undecidable(Exception):
+    """The table tells neither; says why, in a line that `halfhitch tx explain` shows."""
+
+    def __init__(
+        self, said: str, *, action: str = "barrier_unknown", level: int = logging.WARNING
+    ) -> None:
+        super().__init__(said)
+        self.action = action
+        self.level = level
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a check asks of the table."""
@@ -124,6 +135,7 @@ class Rules:
                 type(check).__name__,
                 extra={"action": "barrier_check_invalid"},
             )
+            why.note(Undecidable("the barrier was given a check without a transaction id"))
             return None
         group = getattr(check, "producer_group", None)
         if group is not None and group != self.group:
@@ -134,6 +146,12 @@ class Rules:
                 group,
                 self.group,
                 extra={"action": "barrier_wrong_group"},
+            )
+            why.note(
+                Undecidable(
+                    f"the barrier that was asked belongs to group {self.group}, the transaction to"
+                    f" {group}: give each producer the barrier of its own group"
+                )
             )
             return None
         age_s = getattr(check, "age_s", None)
@@ -146,43 +164,55 @@ class Rules:
         )
 
     def decide(self, notes: Notes, question: Question) -> LocalTransactionState:
-        """Answer from the table, fencing what is not there."""
+        """Answer from the table, fencing what is not there. Raises Undecidable."""
         transaction_id = question.transaction_id
         outcome = notes.read(transaction_id)
-        if outcome is None and self._may_fence(question):
+        if outcome is None:
+            self._require_fenceable(question)
             notes.fence(transaction_id, question.born_ms)
             # From here on a local commit of this id fails, or has come before and is read now.
             outcome = notes.read(transaction_id)
             if outcome is None and question.born_ms is not None:
-                self._warn_too_old(question)
-        return _STATES.get(outcome or "", LocalTransactionState.UNKNOWN)
+                raise self._too_old(question)
+        state = _STATES.get(outcome or "")
+        if state is None:
+            found = "no row, nor a fence that was just written" if outcome is None else "a row"
+            raise Undecidable(
+                f"{self.table} has {found} that is neither {COMMITTED} nor {FENCED}: look for a"
+                " trigger, or for what else writes there"
+            )
+        return state
 
-    def _may_fence(self, question: Question) -> bool:
+    def _require_fenceable(self, question: Question) -> None:
         age_s = question.age_s
         if question.is_own or age_s is None:
-            return True
+            return
         if age_s * 1000 >= self.fence_age_ms_max:
-            self._warn_too_old(question)
-            return False
-        return age_s >= self.fence_after_s
+            raise self._too_old(question)
+        if age_s < self.fence_after_s:
+            raise Undecidable(
+                f"no row in {self.table} yet, and {age_s:.0f} s old: fenced after"
+                f" {self.fence_after_s:g} s (fence_after_s)",
+                action="barrier_patient",
+                level=logging.INFO,
+            )
 
-    def _warn_too_old(self, question: Question) -> None:
-        told = "" if question.age_s is None else f", {question.age_s:.0f} s by the check's account,"
-        log.warning(
-            "transaction %s has no row in %s and%s is so old that its row may have been purged"
-            " (rows are kept for %.0f s): nobody can tell any more whether it committed, so it is"
-            " answered UNKNOWN. Look for its rows and use `halfhitch tx commit` or `halfhitch tx"
-            " rollback`",
-            question.transaction_id,
-            self.table,
-            told,
-            self.keep_s,
-            extra={"action": "barrier_too_old"},
+    def _too_old(self, question: Question) -> "Undecidable":
+        told = "" if question.age_s is None else f", {question.age_s:.0f} s,"
+        return Undecidable(
+            f"no row in {self.table}, and so old{told} that it may have been purged (keep_s:"
+            f" {self.keep_s:.0f} s): look for its rows, then `halfhitch tx commit` or `rollback`",
+            action="barrier_too_old",
         )
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:
-        """The database gave no answer, and that is all that is known."""
+        """The database gave no answer, or none that decides; that is all that is known."""
         why.note(error)
+        if isinstance(error, Undecidable):
+            words = "transaction %s is answered UNKNOWN: %s"
+            extra = {"action": error.action}
+            log.log(error.level, words, question.transaction_id, error, extra=extra)
+            return LocalTransactionState.UNKNOWN
         text = " ".join(str(error).split())
         hint = ""
         if self.is_missing_table(error):

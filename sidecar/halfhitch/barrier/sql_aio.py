@@ -1,36 +1,60 @@
+# sql.py is made of this by tools/blocking.py, which puts in what stands behind `#|`.
+#| """The barrier for SQLAlchemy 2.
+#|
+#| `record` runs on the application's connection and is part of its transaction. Checks, purges and
+#| the creation of the table take connections of their own from the engine; in a forked child they
+#| are the child's own.
+#| """
+# asyncio only
 """The barrier for asyncio: `AsyncBarrier` over SQLAlchemy's AsyncEngine.
 
 It decides nothing: statements, rules and guards are the blocking barrier's, run in SQLAlchemy's
 own way from tasks to blocking code (`run_sync`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
+
+# asyncio only
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
-from halfhitch.barrier import guards, sql_guards, table
-from halfhitch.barrier.block import (
-    Failure,
-    before_commit,
-    commits,
-    is_done,
-    note_undropped,
-)
+from halfhitch.barrier import guards, sql_guards, sql_recorded, table
+from halfhitch.barrier.block_aio import fail, finish
 from halfhitch.barrier.deadline import Watch
+
+# asyncio only
 from halfhitch.barrier.deadline_aio import AsyncDeadline
+from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
-from halfhitch.barrier.sql import Barrier
+from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
+#| from halfhitch.barrier.deadline import Deadline
+#| from sqlalchemy.engine import Connection, Engine
+#| from sqlalchemy.orm import Session, scoped_session
+#| from typing import Any
 if TYPE_CHECKING:
     from halfhitch.client import AsyncTransaction, AsyncTransactionProducer
 
+#| Given: TypeAlias = Session | scoped_session[Any]
+# asyncio only
+Given: TypeAlias = AsyncSession
+
 
 class AsyncBarrier:
+    #| """Records local transactions of one producer group and answers its checks.
+    #|
+    #| fence_after_s: until a transaction is so old, one without a record is answered UNKNOWN; then,
+    #|     by default at once, it is fenced and answered ROLLBACK.
+    #| keep_s: how long rows are kept at least; a transaction of about that age that has none is
+    #|     answered UNKNOWN.
+    #| wait_s: how long a check may take; then it is answered UNKNOWN.
+    #| """
+    # asyncio only
     """`Barrier` for an AsyncEngine: the same arguments, methods and promises, to be awaited."""
 
     def __init__(
@@ -44,24 +68,23 @@ class AsyncBarrier:
         wait_s: float = 2.0,
     ) -> None:
         if not isinstance(engine, AsyncEngine):
+            #| raise ConfigurationError(
+            #|     f"Barrier takes an Engine, not {type(engine).__name__}: a check needs"
+            #|     " connections of its own (for an AsyncEngine use AsyncBarrier)"
+            #| )
+            # asyncio only
             raise ConfigurationError(
                 f"AsyncBarrier takes an AsyncEngine, not {type(engine).__name__} (for an Engine use"
                 " Barrier)"
             )
-        self._made_of = engine
-        # SQLite's waits end by themselves. Cancelled, its connection would be closed in a task of
-        # SQLAlchemy's; cancelled again with that one, as `asyncio.run` ends, both tell aiosqlite's
-        # thread to stop, and one of them waits for its answer for ever.
-        self._deadline = AsyncDeadline(wait_s, cancels=engine.dialect.name != "sqlite")
+        sql_guards.require_pool(engine.pool)
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
-        self._barrier = Barrier(
-            engine.sync_engine,
-            group,
-            table=table,
-            fence_after_s=fence_after_s,
-            keep_s=keep_s,
-            wait_s=wait_s,
-        )
+        self._made_of = engine
+        self._home = sql_guards.HomeEngine(engine.sync_engine)
+        #| self._deadline = Deadline(wait_s)
+        # asyncio only
+        self._deadline = AsyncDeadline(wait_s, cancels=_cancels(engine.dialect.name))
+        self._rows = Rows(self._rules, self._home, engine.dialect.name)
 
     @property
     def group(self) -> str:
@@ -71,33 +94,42 @@ class AsyncBarrier:
     @property
     def _engine(self) -> AsyncEngine:
         """With connections of this process only."""
-        _ = self._barrier.engine
+        self._home.here()
         return self._made_of
 
     async def create(self) -> None:
         """Create the table unless it is there."""
         try:
             async with self._engine.begin() as connection:
-                await connection.run_sync(self._barrier.create_on)
-        except DBAPIError:
+                await connection.run_sync(self._rows.create)
+        except DBAPIError:  # two processes create it at once, and one found it half done
             async with self._engine.begin() as connection:
-                await connection.run_sync(self._barrier.create_on)
+                await connection.run_sync(self._rows.create)
 
-    async def record(self, session: AsyncSession | AsyncConnection, transaction_id: str) -> None:
-        """See `Barrier.record`."""
+    async def record(self, session: Given | AsyncConnection, transaction_id: str) -> None:
+        """Note, as part of the local transaction, that this id has committed.
+
+        Raises TransactionFenced or TransactionRecordedTwice; the local transaction is rolled back
+        then, whatever the caller does with the exception. Raises InvalidRequest inside a savepoint
+        and in autocommit mode.
+        """
+        # asyncio only
         if not isinstance(session, AsyncSession | AsyncConnection):
             raise InvalidRequest(
                 "record takes the AsyncSession or AsyncConnection of the local transaction, not"
                 f" {type(session).__name__}"
             )
-        await session.run_sync(self._barrier.record, transaction_id)
+        await session.run_sync(self._rows.record, transaction_id)
 
     async def check(self, check: Checked) -> LocalTransactionState:
-        """See `Barrier.check`."""
+        """What became of the local transaction; for a producer's `check` or a listener.
+
+        Raises nothing: whatever goes wrong is in the log and the answer is UNKNOWN.
+        """
         question = self._rules.question(check)
         if question is None:
             return LocalTransactionState.UNKNOWN
-        return await self._ask(question)
+        return await self.ask(question)
 
     @asynccontextmanager
     async def transaction(
@@ -105,87 +137,133 @@ class AsyncBarrier:
         producer: "AsyncTransactionProducer",
         transaction_id: str | None = None,
         *,
-        session: AsyncSession | None = None,
+        session: Given | None = None,
         immunity_s: int | None = None,
     ) -> AsyncIterator[tuple["AsyncTransaction", AsyncSession]]:
-        """See `Barrier.transaction`."""
+        """Messages and rows that end together: leaving commits both, an exception neither.
+
+        The id is recorded and the session committed at the end of the block; who commits or rolls
+        back inside is refused (InvalidRequest). A given `session` is left open, for further use.
+
+        When the local commit fails, the table is asked whether it took place after all. If it
+        cannot be asked, LocalOutcomeUnknown is raised and the check-back settles it. With a given
+        `transaction_id` the table is also asked when the block raises, for an earlier attempt.
+        """
         is_new = transaction_id is None
+        #| self._rules.require_producer(producer, is_awaited=False)
+        # asyncio only
         self._rules.require_producer(producer, is_awaited=True)
-        if session is not None:
-            if not isinstance(session, AsyncSession):
-                raise sql_guards.no_session("an AsyncSession", session)
-            sql_guards.require_own_commit(session.sync_session)
+        given = None if session is None else _session_of(session)
+        if given is not None:
+            sql_guards.require_own_commit(given.sync_session)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        found = AsyncSession(self._engine) if session is None else session
-        home = guards.Home()
+        found = AsyncSession(self._engine) if given is None else given
+        key = self._rows.full_key(tx.id)
+        watched = sql_guards.SessionInBlock(found.sync_session, session, key)
+        local = _AsyncSessionWork(self, found, tx.id, watched)
         try:
-            with sql_guards.in_block(found.sync_session):
+            with watched, tx.held():
                 try:
+                    await found.run_sync(watched.begin)
                     yield tx, found
                 except BaseException as error:
-                    if not home.is_left(found):  # see `block.fail`
-                        await self._fail(tx, found, error, before_commit(error, is_new=is_new))
+                    await fail(local, tx, error, before_commit(error, is_new=is_new))
                     raise
-                if home.is_left(found):
-                    tx.assert_can_commit()  # raises
-                await self._finish(tx, found, is_new=is_new)
+                await finish(local, tx, is_new=is_new)
         finally:
-            if session is None and not home.is_left(found):
+            if given is None and not local.is_inherited:
                 await found.close()
 
     async def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
     ) -> int:
-        """See `Barrier.purge`."""
+        """Delete this group's rows that are older than `keep_s`, in batches; how many they were.
+
+        A younger age is refused unless forced: see docs/barrier.md.
+        """
         age_s = self._rules.purge_age_s(older_than_s, batch_count, force=force)
         deleted, batch = 0, batch_count
         while batch >= batch_count:
             async with self._engine.begin() as connection:
-                batch = await connection.run_sync(self._barrier.purge_on, age_s, batch_count)
+                batch = await connection.run_sync(self._rows.purge, age_s, batch_count)
             deleted += batch
         return deleted
 
-    async def _finish(self, tx: "AsyncTransaction", session: AsyncSession, *, is_new: bool) -> None:
-        """`block.finish`, awaited."""
-        try:
-            tx.assert_can_commit()
-            await session.flush()
-            await self.record(session, tx.id)
-        except BaseException as error:
-            await self._fail(tx, session, error, before_commit(error, is_new=is_new))
-            raise
-        try:
-            await session.commit()
-            sql_guards.require_committed(session.sync_session)
-        except BaseException as error:
-            if await self._fail(tx, session, error, Failure.AT_COMMIT):
-                return
-            raise
-        await tx.commit()
+    async def ask(self, question: Question) -> LocalTransactionState:
+        """For this package: on a connection of its own, in time."""
 
-    async def _fail(
-        self, tx: "AsyncTransaction", session: AsyncSession, error: BaseException, failure: Failure
-    ) -> bool:
-        """`block.fail`, awaited."""
-        try:
-            await session.close()
-        except Exception as failed:  # noqa: BLE001 - see there
-            note_undropped(error, failed)
-        state = LocalTransactionState.ROLLBACK
-        if failure is not Failure.CERTAIN:
-            state = await self._ask(Question(tx.id, is_own=True))
-        if state is LocalTransactionState.ROLLBACK:
-            await tx.drop(error)
-        elif commits(state, failure):
-            await tx.commit()
-        return is_done(state, tx.id, error, failure)
-
-    async def _ask(self, question: Question) -> LocalTransactionState:
-        async def ask(watch: Watch) -> LocalTransactionState:
+        async def decide(watch: Watch) -> LocalTransactionState:
             async with self._engine.connect() as connection:
-                return await connection.run_sync(self._barrier.decide_on, question, watch)
+                return await connection.run_sync(self._rows.decide, question, watch)
 
         try:
-            return await self._deadline.run_task(ask)
+            return await self._deadline.run_task(decide)
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)
+
+
+class _AsyncSessionWork:
+    """A block's session, as `block` wants it."""
+
+    def __init__(
+        self,
+        barrier: AsyncBarrier,
+        session: AsyncSession,
+        transaction_id: str,
+        watched: sql_guards.SessionInBlock,
+    ) -> None:
+        self._barrier = barrier
+        self._session = session
+        self._id = transaction_id
+        self._watched = watched
+        self._home = guards.Home()
+
+    @property
+    def is_inherited(self) -> bool:
+        """In a forked child."""
+        return self._home.is_left(self._session)
+
+    async def record(self) -> None:
+        """All the work first: what the database refuses shows before the note is made."""
+        session = self._session
+        await session.flush()
+        await session.run_sync(self._watched.require_one)
+        await self._barrier.record(session, self._id)
+
+    async def commit(self, before: Callable[[], None]) -> None:
+        """Rows and record."""
+        session = self._session
+        await session.run_sync(sql_recorded.call_before_commit, before)
+        await session.commit()
+        sql_guards.require_committed(session.sync_session)
+
+    async def drop(self) -> None:
+        """Its connection goes back to the pool, where the barrier may need it."""
+        session = self._session
+        try:
+            await session.run_sync(self._watched.leave)
+        finally:
+            await session.close()
+
+    async def ask(self) -> LocalTransactionState:
+        """Of the table."""
+        return await self._barrier.ask(Question(self._id, is_own=True))
+
+
+#| _session_of = sql_guards.session_of
+# asyncio only
+def _session_of(session: AsyncSession) -> AsyncSession:
+    if not isinstance(session, AsyncSession):
+        raise sql_guards.no_session("an AsyncSession", session)
+    return session
+
+
+# asyncio only
+def _cancels(dialect: str) -> bool:
+    """Whether to cancel a check whose time is over.
+
+    SQLite's waits end by themselves. Cancelled, its connection would be closed in a task of
+    SQLAlchemy's; cancelled again with that one, as `asyncio.run` ends, both tell aiosqlite's thread
+    to stop, and one of them waits for its answer for ever.
+    """
+    return dialect != "sqlite"

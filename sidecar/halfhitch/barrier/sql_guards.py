@@ -3,34 +3,45 @@
 It runs no statement of the table's.
 """
 
+import inspect
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Self
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.engine import Connection, Engine, NestedTransaction
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+from sqlalchemy.pool import Pool, SingletonThreadPool, StaticPool
+from sqlalchemy.util import await_only
 
 from halfhitch.barrier import guards
-from halfhitch.errors import InvalidRequest
+from halfhitch.barrier.one_transaction import (
+    OneTransaction,
+    begins_again,
+    commits_inside,
+    registry_changed,
+    two_databases,
+)
+from halfhitch.errors import ConfigurationError, InvalidRequest
 
 _IN_BLOCK: Final = "halfhitch.barrier.block"
+#: Where a pooled connection says which process has opened it.
+_OPENED_IN: Final = "halfhitch.barrier.process"
+#: A parent's, never to be closed here: to some servers that would be said over the parent's socket.
+_INHERITED: Final[list[object]] = []
 
 
 def require_transaction(connection: Connection) -> None:
     """Raises InvalidRequest for a record that would be committed, or rolled back, by itself."""
     if connection.in_nested_transaction():
         raise guards.in_savepoint()
-    pooled = connection.connection
-    driver: Any = pooled.driver_connection
-    adapted: Any = pooled.dbapi_connection  # asyncio's drivers wear the face of blocking ones
-    at_once = guards.commits_at_once(adapted)
-    if at_once is None and adapted is not driver:
-        at_once = guards.commits_at_once(driver)
-    is_told = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-    if (at_once or is_told) and not guards.is_in_transaction(driver):
+    at_once = _commits_at_once(connection)
+    if at_once:
         raise guards.commits_alone()
     if at_once is None and connection.dialect.name == "postgresql":
         first, second = (
@@ -38,6 +49,35 @@ def require_transaction(connection: Connection) -> None:
         )
         if first != second:
             raise guards.commits_alone()
+
+
+def _commits_at_once(connection: Connection) -> bool | None:
+    """By what SQLAlchemy was told and the driver says; None when nobody says anything."""
+    pooled = connection.connection
+    driver: Any = pooled.driver_connection
+    adapted: Any = pooled.dbapi_connection  # asyncio's drivers wear the face of blocking ones
+    at_once = guards.commits_at_once(adapted)
+    if at_once is None and adapted is not driver:
+        at_once = guards.commits_at_once(driver)
+    is_told = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    if at_once or is_told:
+        return not guards.is_in_transaction(driver)
+    return at_once
+
+
+def require_pool(pool: Pool) -> None:
+    """Raises ConfigurationError for an engine that has but one connection."""
+    if isinstance(pool, StaticPool):
+        raise ConfigurationError(
+            "this engine has one connection for all (StaticPool): a check on it would read and"
+            " roll back what others are doing. Use a database in a file, or a server"
+        )
+    if isinstance(pool, SingletonThreadPool):
+        raise ConfigurationError(
+            "this engine has a connection for each thread (SingletonThreadPool, as a SQLite"
+            " database in memory has): a check in another thread would look into another database."
+            " Use a database in a file, or a server"
+        )
 
 
 def session_of(session: Session | scoped_session[Any]) -> Session:
@@ -65,7 +105,7 @@ def require_own_commit(session: Session) -> None:
             " both in one block, or give this one another session"
         )
     if session.in_nested_transaction():
-        raise guards.in_savepoint()
+        raise guards.given_in_savepoint()
     bind = session.bind
     if not isinstance(bind, Connection) or session.join_transaction_mode == "control_fully":
         return  # its own transaction, or the connection's that it will really end
@@ -80,41 +120,140 @@ def require_committed(session: Session) -> None:
         raise joined()
 
 
-@contextmanager
-def in_block(session: Session) -> Iterator[None]:
-    """No other block may take this session: it would end what this one has begun."""
-    session.info[_IN_BLOCK] = True
-    try:
-        yield
-    finally:
-        session.info.pop(_IN_BLOCK, None)
+class SessionInBlock:
+    """A block's session: its rows and the record are one transaction of one database.
 
-
-def watch_commit(connection: Connection) -> None:
-    """After a record: the commit that follows raises InvalidRequest if it would commit nothing.
-
-    A statement that fails, in somebody's hook before the commit too, spoils all of a transaction
-    of PostgreSQL's. Whoever swallows its exception is told nothing more: the COMMIT is answered
-    with a ROLLBACK that drivers take for a success, and the messages would follow.
+    Its own commit is refused before it is done. What goes past the session, over its connection, is
+    found out before the record (`one_transaction`).
     """
-    if connection.dialect.name == "postgresql" and not event.contains(
-        connection, "commit", _require_sound
-    ):
-        event.listen(connection, "commit", _require_sound)
+
+    def __init__(self, session: Session, given: object, key: tuple[str, ...]) -> None:
+        self._session = session
+        self._given = given
+        self._key = key
+        self._first: Connection | None = None
+        self._one: OneTransaction | None = None
+        self._is_ending = False
+
+    def __enter__(self) -> Self:
+        """No other block may take this session: it would end what this one has begun."""
+        self._session.info[_IN_BLOCK] = self._key
+        for name, listener in self._listeners():
+            event.listen(self._session, name, listener)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, listener in self._listeners():
+            event.remove(self._session, name, listener)
+        self._session.info.pop(_IN_BLOCK, None)
+
+    def begin(self, session: Session) -> None:
+        """The transaction of a session that was used before. Raises InvalidRequest."""
+        connection = connection_of(session)
+        if connection is not None:
+            self._mark(connection, is_used=True)
+
+    def require_one(self, session: Session) -> None:
+        """Before the record: all that the block did is in one transaction, which is still open."""
+        self._is_ending = True
+        session.info[_IN_BLOCK] = ()
+        given = self._given
+        if isinstance(given, scoped_session):
+            registry = given.registry
+            if not registry.has() or registry() is not session:
+                raise registry_changed()
+        connection = connection_of(session)
+        if self._one is None:
+            return  # nothing was done
+        if connection is not self._first:
+            raise begins_again()
+        assert connection is not None
+        require_transaction(connection)
+        self._one.require()
+        self.leave(session)
+
+    def _listeners(self) -> tuple[tuple[str, Callable[..., None]], ...]:
+        return (("after_begin", self._after_begin), ("before_commit", self._before_commit))
+
+    def _after_begin(
+        self, session: Session, transaction: SessionTransaction, connection: Connection
+    ) -> None:
+        if transaction.nested:
+            return
+        _require_end(transaction, connection)
+        connection_of(session)
+        if self._first is not None:
+            raise begins_again()
+        if not self._is_ending:
+            self._mark(connection, is_used=False)
+
+    def _before_commit(self, session: Session) -> None:
+        if not self._is_ending and not session.in_nested_transaction():
+            raise commits_inside()
+
+    def _mark(self, connection: Connection, *, is_used: bool) -> None:
+        if _commits_at_once(connection):
+            raise guards.block_commits_alone()
+        self._first = connection
+        self._one = OneTransaction(
+            connection.dialect.name,
+            connection.connection.driver_connection,
+            connection.exec_driver_sql,
+            lambda statement: connection.exec_driver_sql(statement).scalar(),
+            _waited,
+        )
+        self._one.begin(is_used=is_used)
+        if connection.dialect.name == "sqlite":
+            self._one.trace()
+            event.listen(connection, "before_cursor_execute", self._look)
+
+    def _look(self, _connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if self._one is not None:
+            self._one.begin_before(statement)
+
+    def leave(self, _: Session) -> None:
+        """The block's connection is watched no more."""
+        if self._one is not None:
+            with suppress(Exception):  # it is closed
+                self._one.let_go()
+        first = self._first
+        if first is not None and event.contains(first, "before_cursor_execute", self._look):
+            event.remove(first, "before_cursor_execute", self._look)
 
 
-def _require_sound(connection: Connection) -> None:
-    pooled = connection.connection
-    cause = None
-    has_failed = guards.has_failed(pooled.driver_connection)
-    if has_failed is None:
-        try:
-            connection.exec_driver_sql("SELECT 1")
-        except DBAPIError as error:
-            has_failed, cause = True, error
-    if has_failed:
-        pooled.rollback()  # SQLAlchemy does not, when what raises is no statement
-        raise guards.silent_rollback() from cause
+def _waited(given: Any) -> Any:
+    """aiosqlite's; what runs here runs in a greenlet of SQLAlchemy's then."""
+    return await_only(given) if inspect.isawaitable(given) else given
+
+
+def _require_end(transaction: SessionTransaction, connection: Connection) -> None:
+    """Raises InvalidRequest when the session's commit will not be one of the database's."""
+    # Not public; without it this is noticed behind the commit, when nobody knows what became of it.
+    entry = getattr(transaction, "_connections", {}).get(connection)
+    if entry is not None and (not entry[2] or isinstance(entry[1], NestedTransaction)):
+        raise joined()
+
+
+def require_unrecorded(session: object, key: tuple[str, ...]) -> None:
+    """Raises InvalidRequest for what the block of this session records by itself, at its end."""
+    if isinstance(session, scoped_session):
+        session = session()
+    if isinstance(session, Session) and session.info.get(_IN_BLOCK) == key:
+        raise InvalidRequest(
+            "record was called inside the barrier's block of this transaction: the block records"
+            " at its end, behind all the work. Leave this call out"
+        )
+
+
+def connection_of(session: Session) -> Connection | None:
+    """The one that its transaction has used, if any. Raises InvalidRequest when there are two."""
+    transaction = session.get_transaction()
+    # Not public; without it a second database would be noticed in a block only.
+    entries = getattr(transaction, "_connections", {}).values()
+    found = list(dict.fromkeys(entry[0] for entry in entries))
+    if len(found) > 1:
+        raise two_databases(*(one.engine.url.render_as_string() for one in found[:2]))
+    return found[0] if found else None
 
 
 def joined() -> InvalidRequest:
@@ -127,12 +266,18 @@ def joined() -> InvalidRequest:
 
 
 class HomeEngine:
-    """An engine that is not used with connections another process has opened."""
+    """An engine that is not used with connections another process has opened.
+
+    It may have been made, and used, before a fork, and this behind it.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._process_id = os.getpid()
         self._inherited: list[object] = []
+        for name, listener in (("connect", _note_process), ("checkout", _require_process)):
+            if not event.contains(engine, name, listener):
+                event.listen(engine, name, listener)
 
     def here(self) -> Engine:
         """In a forked child its pool is another one.
@@ -146,3 +291,30 @@ class HomeEngine:
             self._engine.dispose(close=False)
             self._process_id = process_id  # last: two threads may both do it, none may be early
         return self._engine
+
+
+def _note_process(_: object, record: Any) -> None:
+    record.info[_OPENED_IN] = os.getpid()
+
+
+def _require_process(connection: object, record: Any, pooled: Any) -> None:
+    """Raises DisconnectionError, for which the pool opens another one in its place."""
+    process_id = record.info.get(_OPENED_IN)
+    # Opened before there was a barrier: then by its time.
+    is_own = process_id == os.getpid() if process_id else record.starttime >= _began_s(os.getpid())
+    if not is_own:
+        _INHERITED.append(connection)
+        record.dbapi_connection = pooled.dbapi_connection = None
+        raise DisconnectionError("this connection was opened before a fork, by the parent")
+
+
+@cache
+def _began_s(_process_id: int) -> float:
+    """When this process was forked, by the wall clock; 0 where the system does not tell."""
+    try:
+        told = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        after_boot_s = int(told[19]) / os.sysconf("SC_CLK_TCK")
+        booted_s = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return booted_s + after_boot_s
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0

@@ -26,6 +26,8 @@ FENCED: Final = "fenced"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")  # `_at` still fits into PostgreSQL's 63
 _DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 _MYSQLS: Final = ("mysql", "mariadb")
+#: No zone has ever put its clocks back or forward by more.
+_ZONES_CHANGE_S_MAX: Final = 86_400
 
 #: How a driver wants the n-th parameter marked.
 _MARKERS: Final = {
@@ -189,10 +191,16 @@ def select_old_of_mysql(table: str, older_than_s: int, count_max: int) -> str:
 
     There a DELETE locks all it looks at, and waits for it, running local transactions included;
     reading locks nothing.
+
+    Times of day are those of the connection's time zone, whose days may have 23 hours, or 25: they
+    only tell where to look in the index, and seconds since 1970 which rows are old.
     """
+    age_s = int(older_than_s)
+    nearly_s = age_s - _ZONES_CHANGE_S_MAX
     return (
         f"SELECT HEX(transaction_id) FROM {table} WHERE producer_group = UNHEX(?)"  # noqa: S608
-        f" AND at < CURRENT_TIMESTAMP - INTERVAL {int(older_than_s)} SECOND"
+        f" AND at < CURRENT_TIMESTAMP - INTERVAL {nearly_s} SECOND"
+        f" AND UNIX_TIMESTAMP(at) < UNIX_TIMESTAMP() - {age_s}"
         f" ORDER BY at LIMIT {int(count_max)}"
     )
 

@@ -8,14 +8,18 @@ the blocking producer does not pay for asyncio, nor a program that only makes me
     retries             when to try again, and what may be said after giving up: no I/O
     conversation        the course of one transaction: no I/O
     checks, check_lines the stream of checks, and what an answer may be: no I/O
-    sync, aio           the two shells, each with its connections and, when it answers checks, its
-                        stream (`sync_checks`, `aio_checks`)
+    sync, aio           the two shells, each with its transactions and connections and, when it
+                        answers checks, its stream (`sync_checks`, `aio_checks`)
+
+`sync` and `sync_transactions` are made of `aio` and `aio_transactions` by `tools/blocking.py`. What
+a thread does otherwise than a task stands in connections and checks, each written for itself.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halfhitch.client.aio import AsyncTransaction, AsyncTransactionProducer
+    from halfhitch.client.aio import AsyncTransactionProducer
+    from halfhitch.client.aio_transactions import AsyncTransaction
     from halfhitch.client.errors import (
         BadAnswer,
         DecisionUnknown,
@@ -26,7 +30,9 @@ if TYPE_CHECKING:
         TransactionEnded,
         TransactionMisused,
     )
-    from halfhitch.client.sync import Transaction, TransactionProducer
+    from halfhitch.client.sync import TransactionProducer
+    from halfhitch.client.sync_transactions import Transaction
+    from halfhitch.client.tls import ClientTls
     from halfhitch.client.values import (
         AsyncTransactionListener,
         Check,
@@ -45,6 +51,7 @@ __all__ = [
     "AsyncTransactionProducer",
     "BadAnswer",
     "Check",
+    "ClientTls",
     "DecisionUnknown",
     "Ended",
     "LocalTransactionState",
@@ -64,14 +71,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "AsyncTransaction": "aio",
+    "AsyncTransaction": "aio_transactions",
     "AsyncTransactionProducer": "aio",
     "BadAnswer": "errors",
+    "ClientTls": "tls",
     "DecisionUnknown": "errors",
     "PrepareUnknown": "errors",
     "ProducerClosed": "errors",
     "SidecarUnavailable": "errors",
-    "Transaction": "sync",
+    "Transaction": "sync_transactions",
     "TransactionDoomed": "errors",
     "TransactionEnded": "errors",
     "TransactionMisused": "errors",

@@ -1,12 +1,15 @@
-"""Where the sidecar listens: `http://host:port` or `unix:/path/to/socket`.
+"""Where the sidecar listens: `http://host:port`, `https://host:port` or `unix:/path/to/socket`.
 
 A wrong address is refused when the producer is made, not at the first message.
 """
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from halfhitch.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from halfhitch.client.tls import ClientTls, Trust
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8340"
 ADDRESS_VARIABLE = "HALFHITCH_ADDRESS"
@@ -20,23 +23,28 @@ class Address(NamedTuple):
     port: int
     path: str | None
     host_header: str
+    #: Of `https://`: what its connections are encrypted with.
+    trust: "Trust | None" = None
 
 
-def find_address(given: str | None) -> Address:
+def find_address(given: str | None, tls: "ClientTls | None" = None) -> Address:
     """The given address, else the environment's, else the sidecar's default port on loopback."""
-    return parse_address(given or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS)
+    return parse_address(given or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, tls)
 
 
-def parse_address(text: str) -> Address:
-    """Raises ConfigurationError with a good example."""
+def parse_address(text: str, tls: "ClientTls | None" = None) -> Address:
+    """Raises ConfigurationError with a good example. Without `tls` the environment counts."""
+    is_https = text.startswith("https://")
+    if tls is not None and not is_https:
+        raise _refused(text, "tls=... is given, and is for https:// alone")
     if text.startswith("unix:"):
         path = text.removeprefix("unix:").removeprefix("//")  # unix:///run/x.sock is usual too
         if not path or "\0" in path:
             raise _refused(text, "the path of the socket is missing")
         return Address(text, "", 0, path, "localhost")
-    if not text.startswith("http://"):
-        raise _refused(text, "it must begin with http:// or unix:")
-    authority = text.removeprefix("http://").removesuffix("/")
+    if not text.startswith("http://") and not is_https:
+        raise _refused(text, "it must begin with http://, https:// or unix:")
+    authority = text.partition("://")[2].removesuffix("/")
     host, colon, port_text = authority.rpartition(":")
     if not colon or not (port_text.isascii() and port_text.isdecimal()):
         raise _refused(text, "the port is missing or is not a number")
@@ -48,7 +56,14 @@ def parse_address(text: str) -> Address:
         raise _refused(text, "the host name has characters that cannot be in one")
     if not bare_host or (":" in bare_host and not bracketed):
         raise _refused(text, "the host name is missing, or is an IPv6 address without [brackets]")
-    return Address(text, bare_host, int(port_text), None, authority)
+    trust = _trust(bare_host, tls) if is_https else None
+    return Address(text, bare_host, int(port_text), None, authority, trust)
+
+
+def _trust(host: str, tls: "ClientTls | None") -> "Trust":
+    from halfhitch.client.tls import ClientTls, Trust  # others need no ssl
+
+    return Trust(tls or ClientTls.of_environment(os.environ), host)
 
 
 def _refused(text: str, reason: str) -> ConfigurationError:

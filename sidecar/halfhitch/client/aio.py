@@ -1,3 +1,4 @@
+# sync.py is made of this by tools/blocking.py, which puts in what stands behind `#|`.
 """The asyncio producer.
 
 It decides nothing: calls, retries and the course of a transaction are shared with the blocking
@@ -5,39 +6,37 @@ producer (`calls`, `retries`, `conversation`).
 """
 
 import asyncio
-import sys
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from halfhitch.client.address import Address, find_address
 from halfhitch.client.aio_connections import ConnectionPool
+from halfhitch.client.aio_transactions import AsyncTransaction
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
-    LEAVING_DEADLINE_S,
     Conversation,
-    Leaving,
     check_check,
     check_limits,
     check_on_error,
     failed_result,
     no_check,
     note_closed,
-    note_failed_rollback,
+    note_unanswered,
+    note_unasked,
     require_listener,
     result_of,
 )
-from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
 from halfhitch.client.pacing import REAL_PACING, Pacing
-from halfhitch.client.retries import Attempts, TransportFailure
+from halfhitch.client.protocol import Response
+from halfhitch.client.retries import Attempts, TransportFailure, without_inner_lines
 from halfhitch.client.values import (
     AsyncTransactionListener,
     Check,
     CheckedMessage,
     Ended,
-    Headers,
     LocalTransactionState,
     Message,
     OnError,
@@ -49,11 +48,36 @@ from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
     from halfhitch.client.aio_checks import CheckAnswers
+    from halfhitch.client.tls import ClientTls
 
 T = TypeVar("T")
 
 
 class AsyncTransactionProducer:
+    #| """Sends transactional messages through the sidecar at `address`.
+    #|
+    #| `address` is `http://host:port`, `https://host:port` or `unix:/path`; without it
+    #| HALFHITCH_ADDRESS counts, then http://127.0.0.1:8340. `tls` names the files for https://;
+    #| without it HALFHITCH_CLIENT_CA_FILE and its like count. A call takes at most about
+    #| `deadline_s`, all tries together.
+    #|
+    #| Threads may share a producer. It survives a fork: the child opens connections of its own.
+    #| But a transaction belongs to the process that began it; in a child it raises
+    #| TransactionMisused. Close the producer, or use it in a `with` block.
+    #|
+    #| With `check`, or a listener that has `check_local_transaction`, it answers the coordinator's
+    #| questions what became of transactions of the group, from now on until it is closed: a thread
+    #| in the background listens for them, and at most `check_workers` run at once. `check` is given
+    #| the whole `Check`; both mean the same, and `check` is preferred. `answers_checks=False`
+    #| leaves this to other processes of the group, or to `start_checks()`. A forked child answers
+    #| from its first call on.
+    #|
+    #| An exception that leaves a transaction's block sends nothing if the producer has a check, for
+    #| the local transaction may have committed before it; the check-back decides. Without a check
+    #| it rolls the messages back. `on_error="rollback"` or `"unknown"` chooses. Whatever that says,
+    #| nothing is sent for what is no `Exception`: a cancellation, Ctrl-C, an exit.
+    #| """
+    # asyncio only
     """`TransactionProducer` for asyncio: the same arguments, methods and promises, to be awaited.
 
     Tasks of one event loop may share a producer; another loop needs another one, and so does
@@ -62,8 +86,9 @@ class AsyncTransactionProducer:
     A call that is cancelled may have been carried out; see `PrepareUnknown` and `DecisionUnknown`
     for what that means.
 
-    Checks run in tasks of the loop, at most `check_workers` at once. A producer that is made where
-    no loop runs begins to answer them when it is first used.
+    Checks run in tasks of the loop, at most `check_workers` at once; `close()` cancels those that
+    it has waited for long enough. A producer that is made where no loop runs begins to answer them
+    when it is first used.
     """
 
     def __init__(
@@ -79,32 +104,34 @@ class AsyncTransactionProducer:
         check_workers: int = 8,
         connections_max: int = 32,
         on_error: OnError | None = None,
+        tls: "ClientTls | None" = None,
         pacing: Pacing = REAL_PACING,
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
         check_check(check)
-        found = find_address(address)
+        found = find_address(address, tls)
         self.group = group
         self.address = found.text
         self._address = found
         self._calls = Calls(found, group, token)
         self._listener = listener
         self._pacing = pacing
+        #| self._pool = ConnectionPool(found, connections_max, pacing.clock)
+        # asyncio only
         self._pool = ConnectionPool(found, connections_max)
-        self._caller = Caller(self._pool, found, deadline_s, pacing)
+        self._caller = Caller(self._pool, found, deadline_s, pacing, self._calls.greeting)
         self._check = check or _check_of(listener)
         # Without a check nobody may ever answer: see "An exception in a block" in DESIGN.md.
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
         self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
-        self._checks_wait_for_loop = self._check is not None and answers_checks
-        if self._checks_wait_for_loop:
-            try:
-                self._start_checks(asyncio.get_running_loop())
-            except RuntimeError:
-                pass  # with the first use
+        self._held: dict[Conversation, None] = {}  # by barriers; as above
+        # Whoever leaves the answers to somebody else has said so.
+        self._is_unanswered = self._check is None and answers_checks and on_error != "unknown"
+        if self._check is not None and answers_checks:
+            self._start_checks()
 
     def transaction(
         self,
@@ -112,7 +139,7 @@ class AsyncTransactionProducer:
         *,
         immunity_s: int | None = None,
         on_error: OnError | None = None,
-    ) -> "AsyncTransaction":
+    ) -> AsyncTransaction:
         """A transaction for an `async with` block: leaving it commits, by `return` and `break` too.
 
         The local commit is the last thing in the block: what comes after it may fail, and only
@@ -179,12 +206,14 @@ class AsyncTransactionProducer:
 
         `wait_visible` also waits until consumers can see them, or raises VisibilityUnknown.
         """
+        self._require_unheld(handle, "producer.commit(tx.handle)")
         return await self.perform(
             self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible)
         )
 
     async def rollback(self, handle: str) -> Ended:
         """Drop the messages. Returns when the decision is durable; repeating it is safe."""
+        self._require_unheld(handle, "producer.rollback(tx.handle)")
         return await self.perform(self._calls.end(Operation.ROLLBACK, handle))
 
     async def view(self, handle: str) -> TransactionView:
@@ -194,8 +223,10 @@ class AsyncTransactionProducer:
     async def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """Carry out one call with its retries. For this package; programs use the methods above."""
         self._pool.check_open()
-        if self._checks_wait_for_loop:
-            self._start_checks(asyncio.get_running_loop())
+        if self._answers is not None and self._answers.is_due:
+            self._answers.start()
+        if self._is_unanswered and call.operation is Operation.PREPARE:
+            self._warn_unanswered(call.transaction_id)
         return await self._caller.perform(call, at_most_s)
 
     def check_open(self) -> None:
@@ -209,15 +240,33 @@ class AsyncTransactionProducer:
         else:
             self._blocks.pop(transaction_id, None)
 
+    def note_held(self, talk: Conversation, *, is_held: bool) -> None:
+        """For this package: a barrier ends it, by no handle."""
+        if is_held:
+            self._held[talk] = None
+            if self._is_unanswered:
+                note_unasked(self.group)
+        else:
+            self._held.pop(talk, None)
+
+    def _warn_unanswered(self, transaction_id: str | None) -> None:
+        if all(talk.transaction_id != transaction_id for talk in list(self._held)):
+            self._is_unanswered = False
+            note_unanswered(self.group)
+
+    def _require_unheld(self, handle: str, what: str) -> None:
+        for talk in list(self._held):
+            if talk.has_had(handle):
+                talk.require_unheld(what)
+
     async def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
         self._pool.check_open()
-        self._start_checks(asyncio.get_running_loop())
+        self._start_checks()
 
-    def _start_checks(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_checks(self) -> None:
         if self._check is None:
             raise no_check()
-        self._checks_wait_for_loop = False
         if self._answers is None:
             from halfhitch.client.aio_checks import Answering, CheckAnswers
 
@@ -228,28 +277,28 @@ class AsyncTransactionProducer:
                     self._calls,
                     self._check,
                     self._caller.perform,
-                    self._pacing.jitter,
+                    self._pacing,
                     self._check_workers,
-                ),
-                loop,
+                )
             )
             weakref.finalize(self, self._answers.stop)
+        self._answers.start()
 
     async def close(self) -> None:
         """Close the connections; calls under way are finished first, new ones are refused.
 
-        Checks that are running are waited for some seconds, then cancelled.
+        Checks that are running are waited for some seconds; what they say later is not sent.
         """
         note_closed(list(self._blocks))
-        self._checks_wait_for_loop = False
         self._pool.refuse()
         if self._answers is not None:
             await self._answers.close()
         await self._pool.close()
 
     async def __aenter__(self) -> Self:
-        if self._checks_wait_for_loop:
-            self._start_checks(asyncio.get_running_loop())
+        # asyncio only
+        if self._answers is not None and self._answers.is_due:
+            self._answers.start()
         return self
 
     async def __aexit__(
@@ -265,33 +314,51 @@ class Caller:
     """Carries calls out with their retries. It does not know the producer: see `Answering`."""
 
     def __init__(
-        self, pool: ConnectionPool, address: Address, deadline_s: float, pacing: Pacing
+        self,
+        pool: ConnectionPool,
+        address: Address,
+        deadline_s: float,
+        pacing: Pacing,
+        greeting: bytes | None,
     ) -> None:
         self._pool = pool
+        self._greeting = greeting
         self._address = address.text
         self._deadline_s = deadline_s
-        self._jitter = pacing.jitter
+        self._pacing = pacing
 
     async def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """One call, however often it has to be tried. Works after the pool was closed too."""
-        clock = asyncio.get_running_loop().time  # timers of connections go by it
+        #| clock = self._pacing.clock
+        # asyncio only: the timers of connections go by it
+        clock = asyncio.get_running_loop().time
         attempts = Attempts(
             call,
             self._address,
             now_s=clock(),
             deadline_s=min(at_most_s, self._deadline_s),
-            jitter=self._jitter,
+            jitter=self._pacing.jitter,
+            greeting=None if self._pool.has_answered else self._greeting,
         )
         while True:
+            outcome: Response | TransportFailure
             try:
-                response = await self._pool.exchange(call.request, attempts)
+                outcome = await self._pool.exchange(attempts.request, attempts)
             except TransportFailure as failure:
-                pause_s = attempts.failed(failure, clock())
-            else:
-                answered = attempts.answered(response, clock())
-                if answered is None:
-                    return call.read(response)
-                pause_s = answered
+                # Judged below: an error that is raised there has its words and not its chain.
+                outcome = failure.with_traceback(None)
+            try:
+                if isinstance(outcome, TransportFailure):
+                    pause_s = attempts.failed(outcome, clock())
+                else:
+                    answered = attempts.answered(outcome, clock())
+                    if answered is None:
+                        return call.read(outcome)
+                    pause_s = answered
+            except HalfHitchError as error:
+                raise without_inner_lines(error) from error.__cause__
+            #| self._pacing.sleep(pause_s)
+            # asyncio only
             await asyncio.sleep(pause_s)
 
 
@@ -301,164 +368,3 @@ def _check_of(
     """The listener's answer to a check, if it has one."""
     ask = getattr(listener, "check_local_transaction", None)
     return None if ask is None else lambda check: ask(CheckedMessage.of(check))
-
-
-class AsyncTransaction:
-    """One transaction; made by `AsyncTransactionProducer.transaction()`.
-
-    Its methods may be called from several tasks of one loop; they take turns. What they return
-    must be awaited: at the end of the block a call without `await` is TransactionDoomed, and
-    nothing is committed.
-    """
-
-    def __init__(self, producer: AsyncTransactionProducer, conversation: Conversation) -> None:
-        self._producer = producer
-        self._talk = conversation
-        self._lock = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def id(self) -> str:
-        """The transaction id: known before anything is sent, so it can go into the database."""
-        return self._talk.transaction_id
-
-    @property
-    def handle(self) -> str | None:
-        """What ends this transaction from anywhere; None before the first message is stored."""
-        return self._talk.handle
-
-    def send(
-        self,
-        topic: str,
-        value: bytes | str | None,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-    ) -> Coroutine[Any, Any, None]:
-        """Store one message, invisible, on all in-sync replicas before this returns."""
-        messages = [Message(topic, value, key, headers, partition)]
-        return self._counted("tx.send", lambda: self._prepare(messages))
-
-    def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
-        """Store several messages in one request."""
-        return self._counted("tx.prepare", lambda: self._prepare(messages))
-
-    def commit(self, *, wait_visible: bool = False) -> Coroutine[Any, Any, Ended]:
-        """Make the messages visible, before the block ends. May be repeated."""
-        return self._counted("tx.commit", lambda: self._commit(wait_visible=wait_visible))
-
-    def rollback(self) -> Coroutine[Any, Any, Ended]:
-        """Drop the messages, before the block ends. May be repeated."""
-        return self._counted("tx.rollback", lambda: self._roll_back(inf))
-
-    def assert_can_commit(self) -> None:
-        """See `Transaction.assert_can_commit`; not awaited, so it cannot be forgotten half-way.
-
-        A message that is still on its way counts as one that was not sent.
-        """
-        self._require_usable()
-        self._talk.assert_can_commit()
-        if self._lock.locked():
-            raise TransactionDoomed(
-                f"a message of transaction {self.id} is still on its way, and may fail: await it"
-                " before the local commit"
-            )
-
-    async def drop(self, error: BaseException) -> None:
-        """See `Transaction.drop`."""
-        if not self._talk.wants_end():
-            return
-        try:
-            await self._roll_back(LEAVING_DEADLINE_S)
-        except HalfHitchError as failed:
-            note_failed_rollback(error, failed)
-
-    async def _prepare(self, messages: Sequence[Message]) -> None:
-        self._require_usable()
-        async with self._lock:
-            call = self._talk.next_send(messages)
-            try:
-                self._talk.sent(await self._producer.perform(call))
-            except BaseException as error:  # of a signal's handler too, when all is stored
-                self._talk.send_failed(error)
-                raise
-
-    async def _commit(self, *, wait_visible: bool) -> Ended:
-        self._require_usable()
-        async with self._lock:
-            call = self._talk.next_commit(wait_visible=wait_visible)
-            if call is None:
-                return self._talk.nothing_to_end(Operation.COMMIT)
-            return await self._producer.perform(call)
-
-    async def _roll_back(self, at_most_s: float) -> Ended:
-        self._require_usable()
-        async with self._lock:
-            call = self._talk.next_rollback()
-            if call is None:
-                return self._talk.nothing_to_end(Operation.ROLLBACK)
-            return await self._producer.perform(call, at_most_s)
-
-    def _counted(
-        self, what: str, work: Callable[[], Coroutine[Any, Any, T]]
-    ) -> Coroutine[Any, Any, T]:
-        """A real coroutine, fit for create_task; the block knows whether it was begun."""
-        caller = sys._getframe(2)  # noqa: SLF001 - the cheap way; two: the program's own line
-        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        talk = self._talk
-
-        async def counted() -> T:
-            talk.awaited(mark)
-            return await work()
-
-        counted.__qualname__ = what  # in Python's own warning, when it was never awaited
-        promise = counted()
-        mark = talk.called(f"{what} ({place})", promise.close)
-        return promise
-
-    def _require_usable(self) -> None:
-        self._talk.require_process()
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if self._loop is None:
-            self._loop = loop
-        if loop is None or self._loop is not loop:
-            raise TransactionMisused(
-                f"transaction {self.id} is used outside the event loop that it was begun in, and"
-                " its connections belong to that one: make a producer and a transaction in the"
-                " loop that uses them"
-            )
-        try:
-            self._producer.check_open()
-        except ProducerClosed:
-            raise ProducerClosed(self.id) from None
-
-    async def __aenter__(self) -> Self:
-        self._require_usable()
-        self._talk.enter()
-        self._producer.note_block(self.id, is_running=True)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._producer.note_block(self.id, is_running=False)
-        if error is None and self._talk.has_unawaited:
-            await asyncio.sleep(0)  # tasks that were made of them begin now
-        # After an error they are left to whoever holds them: a task that begins late is refused.
-        self._talk.forget_unawaited(are_closed=error is None)
-        leaving = self._talk.leave(error)
-        if leaving is Leaving.COMMIT:
-            try:
-                await self._commit(wait_visible=False)
-            except TransactionDoomed as doomed:
-                if self._talk.leave(doomed) is Leaving.ROLLBACK:
-                    await self.drop(doomed)
-                raise
-        elif leaving is Leaving.ROLLBACK and error is not None:
-            await self.drop(error)

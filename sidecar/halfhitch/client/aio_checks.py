@@ -17,8 +17,9 @@ from halfhitch.client import checks, why
 from halfhitch.client.address import Address
 from halfhitch.client.calls import Call, Calls
 from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused
+from halfhitch.client.pacing import Pacing
 from halfhitch.client.protocol import ProtocolError, Response
-from halfhitch.client.retries import words_of
+from halfhitch.client.retries import no_connection, words_of
 from halfhitch.client.values import Check, LocalTransactionState
 
 T = TypeVar("T")
@@ -45,26 +46,43 @@ class Answering(NamedTuple):
     calls: Calls
     ask: Callable[[Check], Awaitable[LocalTransactionState]]
     perform: Perform
-    jitter: Callable[[], float]
+    pacing: Pacing
     asking_max: int
 
 
 class CheckAnswers:
     """Answers the checks of one producer."""
 
-    def __init__(self, answering: Answering, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, answering: Answering) -> None:
         self._with = answering
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop
         self._over = False
         self._asked: set[str] = set()  # transaction ids
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking_count = 0
         self._freed = asyncio.Event()
-        self._task = loop.create_task(self._run(), name=f"halfhitch-checks-{answering.group}")
+        self._task: asyncio.Task[None] | None = None
+        #: No loop ran so far: to be started with the first use.
+        self.is_due = False
+
+    def start(self) -> None:
+        """Begin, unless that has been done or is due later."""
+        if self._task is not None or self._over:
+            return
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.is_due = True
+            return
+        self.is_due = False
+        name = f"halfhitch-checks-{self._with.group}"
+        self._task = self._loop.create_task(self._run(), name=name)
 
     def stop(self) -> None:
         """End the stream, without waiting for anything; from any thread."""
         self._over = True
+        if self._task is None:
+            return
         try:
             self._loop.call_soon_threadsafe(self._task.cancel)
         except RuntimeError:
@@ -74,7 +92,7 @@ class CheckAnswers:
         """End the stream; wait, for a bounded time, for the checks that are running."""
         self._over = True
         current = asyncio.current_task()
-        if not self._task.done():
+        if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
         running = [task for task in self._tasks if task is not current]
@@ -86,7 +104,7 @@ class CheckAnswers:
                 await asyncio.wait(late, timeout=checks.CLOSE_S)
 
     async def _run(self) -> None:
-        lifeline = Lifeline(self._with.address.text, self._with.group, self._with.jitter)
+        lifeline = Lifeline(self._with.address.text, self._with.group, self._with.pacing.jitter)
         while True:
             began_at_s = self._loop.time()
             try:
@@ -103,7 +121,7 @@ class CheckAnswers:
         try:
             reader, writer = await self._connect()
         except OSError as error:
-            return None, words_of(error), None
+            return None, no_connection(error, self._with.address.trust).reason, None
         try:
             request = self._with.calls.checks(
                 checks.producer_name(),
@@ -128,10 +146,15 @@ class CheckAnswers:
         return stream, "the sidecar ended it", None
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        address = self._with.address
+        address, trust = self._with.address, self._with.address.trust
         async with asyncio.timeout(checks.CONNECT_S):
             if address.path is None:
-                return await asyncio.open_connection(address.host, address.port)
+                return await asyncio.open_connection(
+                    address.host,
+                    address.port,
+                    ssl=None if trust is None else trust.context(),
+                    server_hostname=None if trust is None else trust.server_name,
+                )
             return await asyncio.open_unix_connection(address.path)
 
     async def _listen(

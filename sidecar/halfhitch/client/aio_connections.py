@@ -6,19 +6,29 @@ takes its connection with it.
 """
 
 import asyncio
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
 from halfhitch.client.errors import ProducerClosed
 from halfhitch.client.protocol import ProtocolError, Response, ResponseParser
-from halfhitch.client.retries import NO_ANSWER, TransportFailure, TryLimits, words_of
+from halfhitch.client.retries import (
+    NO_ANSWER,
+    TransportFailure,
+    TryLimits,
+    no_connection,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from halfhitch.client.tls import Trust
 
 
 class Connection(asyncio.Protocol):
     """One socket and at most one request on it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, trust: "Trust | None" = None) -> None:
         self._loop = loop
+        self._trust = trust
         self._transport: asyncio.Transport | None = None
         self._parser: ResponseParser | None = None
         self._answer: asyncio.Future[Response] | None = None
@@ -42,11 +52,15 @@ class Connection(asyncio.Protocol):
         try:
             response = await answer
         except (OSError, ProtocolError) as error:
+            if self._trust is not None and self._trust.trouble_with(error) is not None:
+                self.abort()
+                raise no_connection(cast("OSError", error), self._trust) from error
             late = isinstance(error, TimeoutError)
             stale = self._is_used and not parser.started and not late
+            stranger = not self._is_used and not parser.is_http and not late
             self.abort()
             reason = NO_ANSWER if late else words_of(error)
-            raise TransportFailure(reason, sent=True, stale=stale) from error
+            raise TransportFailure(reason, sent=True, stale=stale, stranger=stranger) from error
         except BaseException:
             self.abort()
             if answer.done() and not answer.cancelled():
@@ -140,6 +154,8 @@ class ConnectionPool:
         self._all: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        #: An answer has come: it is no stranger who listens there.
+        self.has_answered = False
 
     async def exchange(self, request: bytes, limits: TryLimits) -> Response:
         """Raises TransportFailure. The limits are times of the loop.
@@ -165,6 +181,7 @@ class ConnectionPool:
                 # nobody has.
                 connection.abort()
                 raise
+            self.has_answered = True
             if connection.is_open and not self._closed:
                 self._idle.append(connection)
             else:
@@ -218,17 +235,23 @@ class ConnectionPool:
         return None
 
     async def _open(self, loop: asyncio.AbstractEventLoop, ends_at_s: float) -> Connection:
-        connection = Connection(loop)
-        address = self._address
+        address, trust = self._address, self._address.trust
+        connection = Connection(loop, trust)
         try:
             async with asyncio.timeout_at(ends_at_s):
                 if address.path is None:
-                    await loop.create_connection(lambda: connection, address.host, address.port)
+                    await loop.create_connection(
+                        lambda: connection,
+                        address.host,
+                        address.port,
+                        ssl=None if trust is None else trust.context(),
+                        server_hostname=None if trust is None else trust.server_name,
+                    )
                 else:
                     await loop.create_unix_connection(lambda: connection, address.path)
         except OSError as error:
             connection.abort()
-            raise TransportFailure(words_of(error), sent=False) from error
+            raise no_connection(error, trust) from error
         except BaseException:
             connection.abort()
             raise

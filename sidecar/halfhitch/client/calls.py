@@ -95,6 +95,11 @@ class Calls:
         if self._group_fits:  # else it travels in JSON bodies only
             fixed += f"\r\nHalf-Producer-Group: {group}"
         self._head = f" HTTP/1.1{fixed}"
+        #: What is sent first where nothing has ever answered: it stores nothing, so a port that is
+        #: no sidecar's is told as that, and not as an unknown outcome. A path is no such slip.
+        self.greeting: bytes | None = None
+        if address.path is None:
+            self.greeting = f"OPTIONS *{self._plain_head}\r\n\r\n".encode("ascii")
 
     def prepare(
         self, messages: Sequence[Message], transaction_id: str, immunity_s: int | None

@@ -321,8 +321,8 @@ class Lifeline:
             self._warned_of = reason
         log.log(
             logging.WARNING if loudly else logging.DEBUG,
-            "no stream of checks of group %r from %s (%s): until there is one, this process is not"
-            " asked what became of transactions; it is tried again and again",
+            "cannot receive checks for group %r from %s (%s): until that works, this process is not"
+            " asked what became of its transactions. It keeps trying.",
             self._group,
             self._address,
             reason,

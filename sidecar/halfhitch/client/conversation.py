@@ -79,6 +79,8 @@ class Conversation:
         self._process_id = os.getpid()
         self._is_entered = False
         self._is_left = False
+        self._is_held = False
+        self._handles: set[str] = set()
         self._failure: BaseException | None = None
         self._is_perhaps_stored = False
         #: What was called and never awaited (asyncio only), and how to be rid of it.
@@ -105,6 +107,11 @@ class Conversation:
     def sent(self, prepared: Prepared) -> None:
         """The messages are stored."""
         self.handle = prepared.handle
+        self._handles.add(prepared.handle)
+
+    def has_had(self, handle: str) -> bool:
+        """It is this transaction's, of the last send or of an earlier one."""
+        return handle in self._handles
 
     def send_failed(self, error: BaseException) -> None:
         """Refused, unknown, or abandoned."""
@@ -162,8 +169,28 @@ class Conversation:
         """No end was begun yet."""
         return self.phase in (Phase.OPEN, Phase.DOOMED)
 
+    def hold(self, *, is_held: bool) -> None:
+        """A barrier's block begins or ends: while it runs, nobody else ends the transaction."""
+        self._is_held = is_held
+
+    def require_unheld(self, what: str) -> None:
+        """Raises TransactionMisused where a barrier ends the transaction.
+
+        A rollback that was wanted is not followed by a commit, though the exception be swallowed.
+        """
+        if self._is_held:
+            if "rollback" in what and self.phase is Phase.OPEN:
+                self.phase = Phase.DOOMED
+                self._failure = self._unwanted(what)
+            raise TransactionMisused(
+                f"{what} inside a barrier's block: it would end the messages of transaction"
+                f" {self.transaction_id} before its rows. Nothing was sent. Leave the block, and"
+                " the barrier commits rows and messages; raise an exception in it to roll both back"
+            )
+
     def enter(self) -> None:
         """On entering a block."""
+        self.require_unheld("with tx")
         if self.phase is not Phase.OPEN or self._is_left:
             raise TransactionEnded("this transaction was already used: begin a new one")
         if self._is_entered:
@@ -228,6 +255,13 @@ class Conversation:
             f"{what} of transaction {self.transaction_id} was called without await, so nothing of"
             " it was carried out, and the transaction cannot be committed. Write `await` before the"
             " call, or await its task before the local commit"
+        )
+
+    def _unwanted(self, what: str) -> TransactionDoomed:
+        return TransactionDoomed(
+            f"{what} was called inside the barrier's block of transaction {self.transaction_id},"
+            " and its refusal was swallowed: rows and messages are both rolled back. Raise an"
+            " exception in the block to do so"
         )
 
     def _doomed(self) -> TransactionDoomed:
@@ -326,6 +360,45 @@ def note_undecided(error: BaseException, transaction_id: str, *, has_check: bool
         next_step,
         extra={"action": "block_left_undecided"},
     )
+
+
+#: Action -> groups of which that has been said: once is enough, however many producers there are.
+_told: dict[str, set[str]] = {}
+_TOLD_MAX = 100
+
+
+def note_unanswered(group: str) -> None:
+    """A producer without a check begins its first transaction outside a barrier's block."""
+    _tell_once(
+        "no_check",
+        group,
+        f"the producer of group {group} has no check: if this process dies inside a block, nobody"
+        " here can say what became of the transaction, and in the end it is parked. Give it"
+        " check=... (a function of a Check, or barrier.check). If another process or a callback"
+        " answers for the group, say so with answers_checks=False",
+    )
+
+
+def note_unasked(group: str) -> None:
+    """A producer without a check is used by a barrier's block, whose own check would answer."""
+    _tell_once(
+        "no_check_of_barrier",
+        group,
+        f"the producer of group {group} has no check, so nobody asks this barrier: if this process"
+        " dies between the local commit and the messages' commit, they wait and are parked in the"
+        f' end. Write TransactionProducer("{group}", check=barrier.check), or answers_checks=False'
+        " if another process answers",
+    )
+
+
+def _tell_once(action: str, group: str, what: str) -> None:
+    groups = _told.setdefault(action, set())
+    if group in groups or len(groups) >= _TOLD_MAX:
+        return
+    groups.add(group)
+    import logging
+
+    logging.getLogger("halfhitch.client").warning("%s", what, extra={"action": action})
 
 
 def note_closed(transaction_ids: Sequence[str]) -> None:

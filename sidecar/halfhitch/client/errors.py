@@ -21,12 +21,29 @@ class SidecarUnavailable(BackendError):
 
     code = "sidecar_unavailable"
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(
-            f"the sidecar at {address} cannot be reached ({reason}). Start it with"
-            " `halfhitch serve`, or `halfhitch dev` on a developer's machine; if it listens"
-            " elsewhere, say where with address=... or HALFHITCH_ADDRESS"
-        )
+    def __init__(
+        self, address: str, reason: str, *, is_stranger: bool = False, is_explained: bool = False
+    ) -> None:
+        """`is_stranger`: something listens there, and does not speak HTTP.
+
+        `is_explained`: the reason says what to do.
+        """
+        if is_explained:
+            advice = "Nothing was stored"
+        elif is_stranger:
+            advice = (
+                "Something listens there, but it may be no sidecar: Kafka and Redis answer so, and"
+                " a proxy whose sidecar is not up. An address looks like http://127.0.0.1:8340 (the"
+                " data door's port, not Kafka's) or unix:/run/halfhitch/data.sock; `halfhitch dev`"
+                " and `halfhitch serve` say theirs. Nothing was stored. Give the right one with"
+                " address=... or HALFHITCH_ADDRESS"
+            )
+        else:
+            advice = (
+                "Start it with `halfhitch serve`, or `halfhitch dev` on a developer's machine; if"
+                " it listens elsewhere, say where with address=... or HALFHITCH_ADDRESS"
+            )
+        super().__init__(f"the sidecar at {address} cannot be reached ({reason}). {advice}")
         self.address = address
 
 
@@ -108,7 +125,7 @@ class TransactionDoomed(RequestError):
 class TransactionMisused(RequestError):
     """The transaction object was used in a forked child, in another event loop, or entered twice.
 
-    Nothing was sent.
+    Or it was ended inside a barrier's block. Nothing was sent.
     """
 
     code = "transaction_misused"

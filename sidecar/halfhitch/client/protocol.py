@@ -57,6 +57,11 @@ class ResponseParser:
         self._body = b""
         self._body_left = 0
 
+    @property
+    def is_http(self) -> bool:
+        """What has arrived began as an HTTP answer does."""
+        return self._status != 0
+
     def feed(self, data: bytes) -> Response | None:
         """None: more is needed. Raises ProtocolError."""
         self.started = True

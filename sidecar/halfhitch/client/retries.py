@@ -8,7 +8,7 @@ token that was changed meanwhile, a proxy's 404) speaks of itself alone. No I/O,
 """
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from halfhitch.client.calls import Call, Operation, error_of, says_its_state
 from halfhitch.client.errors import DecisionUnknown, PrepareUnknown, SidecarUnavailable
@@ -25,10 +25,15 @@ from halfhitch.errors import (
     VisibilityUnknown,
 )
 
+if TYPE_CHECKING:
+    from halfhitch.client.tls import Trust
+
 FIRST_PAUSE_S = 0.05
 PAUSE_S_MAX = 1.0
 #: One try may take this part of the call's deadline: a hung connection leaves time for another.
 TRY_SHARE = 0.5
+#: How long what does not speak HTTP may be a proxy whose sidecar is just starting.
+STRANGER_S = 1.5
 
 # 408: the sidecar gave up on a request that came too slowly; this process was held up in between.
 _RETRIED = frozenset({408, 429, 502, 503, 504})
@@ -48,7 +53,16 @@ NO_ANSWER = "it did not answer in time"
 class TransportFailure(Exception):
     """A try that ended without an answer."""
 
-    def __init__(self, reason: str, *, sent: bool, stale: bool = False, busy: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        sent: bool,
+        stale: bool = False,
+        busy: bool = False,
+        stranger: bool = False,
+        hopeless: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         #: Some of the request may have reached the sidecar.
@@ -57,6 +71,10 @@ class TransportFailure(Exception):
         self.stale = stale
         #: No connection was free; the sidecar has nothing to do with it.
         self.busy = busy
+        #: It took the connection, and closed it or said something before any HTTP answer.
+        self.stranger = stranger
+        #: Another try would end in the same way; the reason says what has to be done.
+        self.hopeless = hopeless
 
 
 class TryLimits(Protocol):
@@ -83,8 +101,13 @@ class Attempts:
         now_s: float,
         deadline_s: float,
         jitter: Callable[[], float],
+        greeting: bytes | None = None,
     ) -> None:
+        """`greeting` goes before the first messages of a transaction; None where it is known who
+        listens.
+        """
         self._call = call
+        self._greeting = greeting if call.operation is Operation.PREPARE else None
         self._address = address
         self._deadline_s = deadline_s
         self._began_at_s = now_s
@@ -99,21 +122,36 @@ class Attempts:
         """When the try that begins now must be abandoned."""
         return min(self.ends_at_s, now_s + self._deadline_s * TRY_SHARE)
 
+    @property
+    def request(self) -> bytes:
+        """What the next try sends."""
+        return self._call.request if self._greeting is None else self._greeting
+
     def failed(self, failure: TransportFailure, now_s: float) -> float:
         """The pause before the next try. Raises when there is no time for one."""
-        self._perhaps_done |= failure.sent
+        is_greeting = self._greeting is not None
+        self._perhaps_done |= failure.sent and not is_greeting
         if failure.stale and not self._stale_seen and now_s < self.ends_at_s:
             self._stale_seen = True  # says nothing about the sidecar's health: no pause
             return 0.0
         error: HalfHitchError
         if failure.busy:
             error = Overloaded(f"{failure.reason}; make the producer with a larger connections_max")
+        elif failure.hopeless:
+            error = SidecarUnavailable(self._address, failure.reason, is_explained=True)
+            self._give_up(error, failure.reason, now_s)
         else:
-            error = SidecarUnavailable(self._address, failure.reason)
+            is_stranger = is_greeting and failure.stranger
+            error = SidecarUnavailable(self._address, failure.reason, is_stranger=is_stranger)
+            if is_stranger and now_s - self._began_at_s >= STRANGER_S:
+                raise error
         return self._pause_s(error, failure.reason, now_s, at_least_s=0)
 
     def answered(self, response: Response, now_s: float) -> float | None:
         """None: this is the answer. Else the pause before the next try; raises what is final."""
+        if self._greeting is not None:
+            self._greeting = None  # HTTP is spoken there; how well, the messages will find out
+            return 0.0
         if 200 <= response.status < 300:
             return None
         error = error_of(response, self._address, self._call.operation)
@@ -159,6 +197,17 @@ class Attempts:
                 transaction_id=call.transaction_id,
             ) from error
         raise error
+
+
+def without_inner_lines(error: HalfHitchError) -> HalfHitchError:
+    """To be raised: it speaks of what lies outside, and lines of this package say nothing of it."""
+    return error.with_traceback(None)
+
+
+def no_connection(error: OSError, trust: "Trust | None") -> TransportFailure:
+    """None came about."""
+    trouble = None if trust is None else trust.trouble_with(error)
+    return TransportFailure(trouble or words_of(error), sent=False, hopeless=trouble is not None)
 
 
 def words_of(error: Exception) -> str:

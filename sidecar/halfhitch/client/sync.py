@@ -1,3 +1,4 @@
+# Made of aio.py by tools/blocking.py: change that one, then `make format`.
 """The blocking producer.
 
 It decides nothing: calls, retries and the course of a transaction are shared with the asyncio
@@ -7,35 +8,33 @@ producer (`calls`, `retries`, `conversation`).
 import weakref
 from collections.abc import Callable, Sequence
 from math import inf
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from halfhitch.client.address import Address, find_address
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
-    LEAVING_DEADLINE_S,
     Conversation,
-    Leaving,
     check_check,
     check_limits,
     check_on_error,
     failed_result,
     no_check,
     note_closed,
-    note_failed_rollback,
+    note_unanswered,
+    note_unasked,
     require_listener,
     result_of,
 )
-from halfhitch.client.errors import ProducerClosed, TransactionDoomed
 from halfhitch.client.pacing import REAL_PACING, Pacing
-from halfhitch.client.retries import Attempts, TransportFailure
+from halfhitch.client.protocol import Response
+from halfhitch.client.retries import Attempts, TransportFailure, without_inner_lines
 from halfhitch.client.sync_connections import ConnectionPool
+from halfhitch.client.sync_transactions import Transaction
 from halfhitch.client.values import (
     Check,
     CheckedMessage,
     Ended,
-    Headers,
     LocalTransactionState,
     Message,
     OnError,
@@ -48,6 +47,7 @@ from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
     from halfhitch.client.sync_checks import CheckAnswers
+    from halfhitch.client.tls import ClientTls
 
 T = TypeVar("T")
 
@@ -55,23 +55,25 @@ T = TypeVar("T")
 class TransactionProducer:
     """Sends transactional messages through the sidecar at `address`.
 
-    `address` is `http://host:port` or `unix:/path`; without it HALFHITCH_ADDRESS counts, then
-    http://127.0.0.1:8340. A call takes at most about `deadline_s`, all tries together.
+    `address` is `http://host:port`, `https://host:port` or `unix:/path`; without it
+    HALFHITCH_ADDRESS counts, then http://127.0.0.1:8340. `tls` names the files for https://;
+    without it HALFHITCH_CLIENT_CA_FILE and its like count. A call takes at most about
+    `deadline_s`, all tries together.
 
-    Threads may share a producer. It survives a fork: the child opens connections of its own. But
-    a transaction belongs to the process that began it; in a child it raises TransactionMisused.
-    Close the producer, or use it in a `with` block.
+    Threads may share a producer. It survives a fork: the child opens connections of its own.
+    But a transaction belongs to the process that began it; in a child it raises
+    TransactionMisused. Close the producer, or use it in a `with` block.
 
     With `check`, or a listener that has `check_local_transaction`, it answers the coordinator's
-    questions what became of transactions of the group, from now on until it is closed: a thread in
-    the background listens for them, and at most `check_workers` run at once. `check` is given the
-    whole `Check`; both mean the same, and `check` is preferred. `answers_checks=False` leaves this
-    to other processes of the group, or to `start_checks()`. A forked child answers from its first
-    call on.
+    questions what became of transactions of the group, from now on until it is closed: a thread
+    in the background listens for them, and at most `check_workers` run at once. `check` is given
+    the whole `Check`; both mean the same, and `check` is preferred. `answers_checks=False`
+    leaves this to other processes of the group, or to `start_checks()`. A forked child answers
+    from its first call on.
 
     An exception that leaves a transaction's block sends nothing if the producer has a check, for
-    the local transaction may have committed before it; the check-back decides. Without a check it
-    rolls the messages back. `on_error="rollback"` or `"unknown"` chooses. Whatever that says,
+    the local transaction may have committed before it; the check-back decides. Without a check
+    it rolls the messages back. `on_error="rollback"` or `"unknown"` chooses. Whatever that says,
     nothing is sent for what is no `Exception`: a cancellation, Ctrl-C, an exit.
     """
 
@@ -88,12 +90,13 @@ class TransactionProducer:
         check_workers: int = 8,
         connections_max: int = 32,
         on_error: OnError | None = None,
+        tls: "ClientTls | None" = None,
         pacing: Pacing = REAL_PACING,
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
         check_check(check)
-        found = find_address(address)
+        found = find_address(address, tls)
         self.group = group
         self.address = found.text
         self._address = found
@@ -101,15 +104,18 @@ class TransactionProducer:
         self._listener = listener
         self._pacing = pacing
         self._pool = ConnectionPool(found, connections_max, pacing.clock)
-        self._caller = Caller(self._pool, found, deadline_s, pacing)
+        self._caller = Caller(self._pool, found, deadline_s, pacing, self._calls.greeting)
         self._check = check or _check_of(listener)
         # Without a check nobody may ever answer: see "An exception in a block" in DESIGN.md.
         self._on_error = on_error or ("rollback" if self._check is None else "unknown")
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
         self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
+        self._held: dict[Conversation, None] = {}  # by barriers; as above
+        # Whoever leaves the answers to somebody else has said so.
+        self._is_unanswered = self._check is None and answers_checks and on_error != "unknown"
         if self._check is not None and answers_checks:
-            self.start_checks()
+            self._start_checks()
 
     def transaction(
         self,
@@ -117,7 +123,7 @@ class TransactionProducer:
         *,
         immunity_s: int | None = None,
         on_error: OnError | None = None,
-    ) -> "Transaction":
+    ) -> Transaction:
         """A transaction for a `with` block: leaving it commits, by `return` and `break` too.
 
         The local commit is the last thing in the block: what comes after it may fail, and only
@@ -184,10 +190,12 @@ class TransactionProducer:
 
         `wait_visible` also waits until consumers can see them, or raises VisibilityUnknown.
         """
+        self._require_unheld(handle, "producer.commit(tx.handle)")
         return self.perform(self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible))
 
     def rollback(self, handle: str) -> Ended:
         """Drop the messages. Returns when the decision is durable; repeating it is safe."""
+        self._require_unheld(handle, "producer.rollback(tx.handle)")
         return self.perform(self._calls.end(Operation.ROLLBACK, handle))
 
     def view(self, handle: str) -> TransactionView:
@@ -197,8 +205,10 @@ class TransactionProducer:
     def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """Carry out one call with its retries. For this package; programs use the methods above."""
         self._pool.check_open()
-        if self._answers is not None and self._answers.is_forked:
+        if self._answers is not None and self._answers.is_due:
             self._answers.start()
+        if self._is_unanswered and call.operation is Operation.PREPARE:
+            self._warn_unanswered(call.transaction_id)
         return self._caller.perform(call, at_most_s)
 
     def check_open(self) -> None:
@@ -212,9 +222,31 @@ class TransactionProducer:
         else:
             self._blocks.pop(transaction_id, None)
 
+    def note_held(self, talk: Conversation, *, is_held: bool) -> None:
+        """For this package: a barrier ends it, by no handle."""
+        if is_held:
+            self._held[talk] = None
+            if self._is_unanswered:
+                note_unasked(self.group)
+        else:
+            self._held.pop(talk, None)
+
+    def _warn_unanswered(self, transaction_id: str | None) -> None:
+        if all(talk.transaction_id != transaction_id for talk in list(self._held)):
+            self._is_unanswered = False
+            note_unanswered(self.group)
+
+    def _require_unheld(self, handle: str, what: str) -> None:
+        for talk in list(self._held):
+            if talk.has_had(handle):
+                talk.require_unheld(what)
+
     def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""
         self._pool.check_open()
+        self._start_checks()
+
+    def _start_checks(self) -> None:
         if self._check is None:
             raise no_check()
         if self._answers is None:
@@ -240,9 +272,10 @@ class TransactionProducer:
         Checks that are running are waited for some seconds; what they say later is not sent.
         """
         note_closed(list(self._blocks))
-        self._pool.close()
+        self._pool.refuse()
         if self._answers is not None:
             self._answers.close()
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -260,35 +293,48 @@ class Caller:
     """Carries calls out with their retries. It does not know the producer: see `Answering`."""
 
     def __init__(
-        self, pool: ConnectionPool, address: Address, deadline_s: float, pacing: Pacing
+        self,
+        pool: ConnectionPool,
+        address: Address,
+        deadline_s: float,
+        pacing: Pacing,
+        greeting: bytes | None,
     ) -> None:
         self._pool = pool
+        self._greeting = greeting
         self._address = address.text
         self._deadline_s = deadline_s
         self._pacing = pacing
 
     def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """One call, however often it has to be tried. Works after the pool was closed too."""
-        pacing = self._pacing
-        clock = pacing.clock
+        clock = self._pacing.clock
         attempts = Attempts(
             call,
             self._address,
             now_s=clock(),
             deadline_s=min(at_most_s, self._deadline_s),
-            jitter=pacing.jitter,
+            jitter=self._pacing.jitter,
+            greeting=None if self._pool.has_answered else self._greeting,
         )
         while True:
+            outcome: Response | TransportFailure
             try:
-                response = self._pool.exchange(call.request, attempts)
+                outcome = self._pool.exchange(attempts.request, attempts)
             except TransportFailure as failure:
-                pause_s = attempts.failed(failure, clock())
-            else:
-                answered = attempts.answered(response, clock())
-                if answered is None:
-                    return call.read(response)
-                pause_s = answered
-            pacing.sleep(pause_s)
+                # Judged below: an error that is raised there has its words and not its chain.
+                outcome = failure.with_traceback(None)
+            try:
+                if isinstance(outcome, TransportFailure):
+                    pause_s = attempts.failed(outcome, clock())
+                else:
+                    answered = attempts.answered(outcome, clock())
+                    if answered is None:
+                        return call.read(outcome)
+                    pause_s = answered
+            except HalfHitchError as error:
+                raise without_inner_lines(error) from error.__cause__
+            self._pacing.sleep(pause_s)
 
 
 def _check_of(
@@ -297,124 +343,3 @@ def _check_of(
     """The listener's answer to a check, if it has one."""
     ask = getattr(listener, "check_local_transaction", None)
     return None if ask is None else lambda check: ask(CheckedMessage.of(check))
-
-
-class Transaction:
-    """One transaction; made by `TransactionProducer.transaction()`.
-
-    Its methods may be called from several threads; they take turns. A thread that sends after the
-    block has ended is refused (TransactionEnded): join it before the local commit.
-    """
-
-    def __init__(self, producer: TransactionProducer, conversation: Conversation) -> None:
-        self._producer = producer
-        self._talk = conversation
-        self._lock = Lock()
-
-    @property
-    def id(self) -> str:
-        """The transaction id: known before anything is sent, so it can go into the database."""
-        return self._talk.transaction_id
-
-    @property
-    def handle(self) -> str | None:
-        """What ends this transaction from anywhere; None before the first message is stored."""
-        return self._talk.handle
-
-    def send(
-        self,
-        topic: str,
-        value: bytes | str | None,
-        key: bytes | str | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """Store one message, invisible, on all in-sync replicas before this returns."""
-        self.prepare([Message(topic, value, key, headers, partition)])
-
-    def prepare(self, messages: Sequence[Message]) -> None:
-        """Store several messages in one request."""
-        self._require_usable()
-        with self._lock:
-            call = self._talk.next_send(messages)
-            try:
-                self._talk.sent(self._producer.perform(call))
-            except BaseException as error:  # of a signal's handler too, when all is stored
-                self._talk.send_failed(error)
-                raise
-
-    def assert_can_commit(self) -> None:
-        """Call it right before the local commit: raises if the messages cannot follow.
-
-        TransactionDoomed, with what failed, when a message was not sent and the program went on;
-        else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
-        """
-        self._require_usable()
-        with self._lock:
-            self._talk.assert_can_commit()
-
-    def commit(self, *, wait_visible: bool = False) -> Ended:
-        """Make the messages visible, before the block ends. May be repeated."""
-        self._require_usable()
-        with self._lock:
-            call = self._talk.next_commit(wait_visible=wait_visible)
-            if call is None:
-                return self._talk.nothing_to_end(Operation.COMMIT)
-            return self._producer.perform(call)
-
-    def rollback(self) -> Ended:
-        """Drop the messages, before the block ends. May be repeated."""
-        return self._roll_back(inf)
-
-    def drop(self, error: BaseException) -> None:
-        """Roll back because of `error`, when the local transaction surely has not committed.
-
-        It takes two seconds at most, and a failure is a note on `error`; the check-back settles
-        it then. Without effect once an end was begun.
-        """
-        if not self._talk.wants_end():
-            return
-        try:
-            self._roll_back(LEAVING_DEADLINE_S)
-        except HalfHitchError as failed:
-            note_failed_rollback(error, failed)
-
-    def _roll_back(self, at_most_s: float) -> Ended:
-        self._require_usable()
-        with self._lock:
-            call = self._talk.next_rollback()
-            if call is None:
-                return self._talk.nothing_to_end(Operation.ROLLBACK)
-            return self._producer.perform(call, at_most_s)
-
-    def _require_usable(self) -> None:
-        """Before the lock, of which a forked child has a copy that nobody opens."""
-        self._talk.require_process()
-        try:
-            self._producer.check_open()
-        except ProducerClosed:
-            raise ProducerClosed(self.id) from None
-
-    def __enter__(self) -> Self:
-        self._talk.require_process()
-        self._talk.enter()
-        self._producer.note_block(self.id, is_running=True)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._producer.note_block(self.id, is_running=False)
-        leaving = self._talk.leave(error)
-        if leaving is Leaving.COMMIT:
-            try:
-                self.commit()
-            except TransactionDoomed as doomed:
-                if self._talk.leave(doomed) is Leaving.ROLLBACK:
-                    self.drop(doomed)
-                raise
-        elif leaving is Leaving.ROLLBACK and error is not None:
-            self.drop(error)

@@ -25,7 +25,7 @@ from halfhitch.client.calls import Call, Calls
 from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused, log
 from halfhitch.client.pacing import Pacing
 from halfhitch.client.protocol import ProtocolError, Response
-from halfhitch.client.retries import words_of
+from halfhitch.client.retries import no_connection, words_of
 from halfhitch.client.sync_connections import connect
 from halfhitch.client.values import Check, LocalTransactionState
 
@@ -78,14 +78,15 @@ class CheckAnswers:
         self._thread: threading.Thread | None = None
         self._workers = _Workers(self._with.workers_max, f"halfhitch-check-{self._with.group}")
         self._asked: set[str] = set()  # transaction ids; add and discard are atomic
-        self.is_forked = False
+        #: In a forked child that has not used its producer yet.
+        self.is_due = False
 
     def start(self) -> None:
         """Begin, unless that has been done."""
         with self._lock:
             if self._thread is not None or self._over:
                 return
-            self.is_forked = False
+            self.is_due = False
             thread = threading.Thread(
                 target=self._run, name=f"halfhitch-checks-{self._with.group}", daemon=True
             )
@@ -115,7 +116,7 @@ class CheckAnswers:
         connection = self._connection
         was_started = self._thread is not None
         self._reset()
-        self.is_forked = was_started
+        self.is_due = was_started
         if connection is not None:
             connection.close()  # no shutdown: that would end the parent's
 
@@ -140,7 +141,7 @@ class CheckAnswers:
         try:
             connection = connect(self._with.address, checks.CONNECT_S)
         except OSError as error:
-            return None, words_of(error), None
+            return None, no_connection(error, self._with.address.trust).reason, None
         try:
             with self._lock:
                 self._connection = connection

@@ -10,11 +10,21 @@ import socket
 import weakref
 from collections.abc import Callable
 from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
 from halfhitch.client.errors import ProducerClosed
 from halfhitch.client.protocol import ProtocolError, Response, ResponseParser
-from halfhitch.client.retries import NO_ANSWER, TransportFailure, TryLimits, words_of
+from halfhitch.client.retries import (
+    NO_ANSWER,
+    TransportFailure,
+    TryLimits,
+    no_connection,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from ssl import SSLSocket
 
 _RECEIVE_BYTES = 16 * 1024
 #: A connection idle for longer is looked at before it is used again: the sidecar may have closed
@@ -25,16 +35,17 @@ _TRUSTED_IDLE_S = 0.5
 class Connection:
     """One socket."""
 
-    __slots__ = ("_clock", "_socket", "is_used", "used_at_s")
+    __slots__ = ("_clock", "_socket", "_trust", "is_used", "used_at_s")
 
     def __init__(self, address: Address, ends_at_s: float, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.is_used = False  # has carried an answer
         self.used_at_s = 0.0
+        self._trust = address.trust
         try:
             self._socket = connect(address, _left_s(ends_at_s, clock))
         except OSError as error:
-            raise TransportFailure(words_of(error), sent=False) from error
+            raise no_connection(error, address.trust) from error
 
     def exchange(self, request: bytes, ends_at_s: float) -> Response:
         """Raises TransportFailure; then, as after any exception, the connection must be closed."""
@@ -51,8 +62,13 @@ class Connection:
         except TimeoutError as error:
             raise TransportFailure(NO_ANSWER, sent=True) from error
         except (OSError, ProtocolError) as error:
+            if self._trust is not None and self._trust.trouble_with(error) is not None:
+                raise no_connection(cast("OSError", error), self._trust) from error
             stale = self.is_used and not parser.started
-            raise TransportFailure(words_of(error), sent=True, stale=stale) from error
+            stranger = not self.is_used and not parser.is_http
+            raise TransportFailure(
+                words_of(error), sent=True, stale=stale, stranger=stranger
+            ) from error
         self.is_used = True
         self.used_at_s = self._clock()
         return response
@@ -71,6 +87,8 @@ class Connection:
         """Open, with nothing to read: fit for another request."""
         if self._clock() - self.used_at_s < _TRUSTED_IDLE_S:
             return True
+        if self._trust is not None:
+            return self._trust.is_quiet(cast("SSLSocket", self._socket))
         try:
             self._socket.setblocking(False)
             self._socket.recv(1, socket.MSG_PEEK)
@@ -93,6 +111,8 @@ class ConnectionPool:
         self._connections_max = connections_max
         self._clock = clock
         self._closed = False
+        #: An answer has come: it is no stranger who listens there.
+        self.has_answered = False
         self._reset()
         _pools.add(self)
 
@@ -121,6 +141,7 @@ class ConnectionPool:
                 if isinstance(error, TransportFailure) and error.stale:
                     self._drop_idle()  # a restart closes them all: do not try them one by one
                 raise
+            self.has_answered = True
             if response.reusable:
                 self._idle.append(connection)
                 if self._closed:  # by another thread, perhaps before the append
@@ -136,10 +157,14 @@ class ConnectionPool:
         if self._closed:
             raise ProducerClosed
 
-    def close(self) -> None:
-        """Idle connections now, the others when their answer has come."""
+    def refuse(self) -> None:
+        """New calls; what runs goes on."""
         self._closed = True
         self._drop_idle()
+
+    def close(self) -> None:
+        """Idle connections now, the others when their answer has come."""
+        self.refuse()
 
     def _take(self) -> Connection | None:
         while True:
@@ -194,7 +219,7 @@ def connect(address: Address, within_s: float) -> socket.socket:
     if address.path is None:
         connected = socket.create_connection((address.host, address.port), within_s)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
+        return connected if address.trust is None else address.trust.encrypted(connected)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(within_s)

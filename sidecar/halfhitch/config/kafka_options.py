@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from halfhitch.config.secret import Secret
 from halfhitch.errors import ConfigurationError
@@ -44,6 +44,8 @@ _ALLOWED: dict[str, _Option] = {
         """
         security.protocol sasl.mechanism sasl.mechanisms sasl.username
         sasl.kerberos.service.name sasl.kerberos.principal
+        sasl.oauthbearer.method sasl.oauthbearer.client.id sasl.oauthbearer.token.endpoint.url
+        sasl.oauthbearer.scope sasl.oauthbearer.extensions
         ssl.ca.pem ssl.certificate.pem ssl.cipher.suites ssl.curves.list ssl.sigalgs.list
         ssl.endpoint.identification.algorithm
         broker.address.family broker.address.ttl client.dns.lookup client.rack
@@ -55,14 +57,15 @@ _ALLOWED: dict[str, _Option] = {
     **_options(
         "any",
         _Kind.HIDDEN,
-        "sasl.password ssl.key.pem ssl.key.password ssl.keystore.password",
+        "sasl.password ssl.key.pem ssl.key.password ssl.keystore.password "
+        "sasl.oauthbearer.client.secret",
     ),
     **_options(
         "any",
         _Kind.PATH,
         """
         ssl.ca.location ssl.certificate.location ssl.key.location ssl.keystore.location
-        ssl.crl.location sasl.kerberos.keytab
+        ssl.crl.location sasl.kerberos.keytab https.ca.location
         """,
     ),
     **_options(
@@ -125,33 +128,76 @@ _REFUSED = tuple(
     (re.compile("|".join(names.split())), reason) for names, reason in _REFUSED_NAMES.items()
 )
 
+#: Options of which some values are no good, and why.
+_ONE_OF: dict[str, tuple[frozenset[str], str]] = {
+    "ssl.endpoint.identification.algorithm": (
+        frozenset({"https"}),
+        "others could pose as Kafka; if that is meant, set kafka.verify_host_names to false",
+    ),
+    "sasl.oauthbearer.method": (
+        frozenset({"oidc"}),
+        "only oidc (client credentials) is taken; for MSK with IAM set kafka.msk_iam_region",
+    ),
+}
+
 OptionValue = str | Secret
 
 
 class KafkaOptions(Mapping[str, OptionValue]):
     """Checked librdkafka options, immutable; passwords are Secrets until a client is made."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "msk_iam_region")
 
     def __init__(self, raw: Mapping[str, object] | None = None) -> None:
         """Check every option; raises ConfigurationError with the reason for the first bad one."""
+        #: Whose IAM signs tokens, if any does.
+        self.msk_iam_region: str | None = None
         self._values: dict[str, OptionValue] = {
             name: _checked(name, value) for name, value in (raw or {}).items()
         }
 
-    def for_client(self, kind: ClientKind) -> dict[str, str]:
-        """Plain options for one kind of client, secrets revealed: hand over, do not keep."""
+    def for_client(self, kind: ClientKind) -> dict[str, Any]:
+        """Plain options for one kind of client, secrets revealed: hand over, do not keep.
+
+        For MSK's IAM with the callback that signs tokens. Raises ConfigurationError then, without
+        the extra.
+        """
         roles = {"any", kind}
-        return {
+        options: dict[str, Any] = {
             name: value.reveal() if isinstance(value, Secret) else value
             for name, value in self._values.items()
             if _ALLOWED[name].role in roles
         }
+        if self.msk_iam_region is not None:
+            from halfhitch.adapters.kafka.msk import token_callback
 
-    def with_password(self, password: str) -> "KafkaOptions":
-        """The same options and a SASL password that came from a file."""
+            options["oauth_cb"] = token_callback(self.msk_iam_region)
+        return options
+
+    def with_secret(self, name: str, secret: str) -> "KafkaOptions":
+        """The same options and a secret that came from a file."""
+        return self._with({name: Secret(secret)})
+
+    def with_msk_iam(self, region: str) -> "KafkaOptions":
+        """The same options, and what MSK's IAM wants where nothing else is said."""
+        wanted: dict[str, OptionValue] = {"security.protocol": "SASL_SSL"}
+        if "sasl.mechanisms" not in self:
+            wanted["sasl.mechanism"] = "OAUTHBEARER"
         copy = KafkaOptions()
-        copy._values = {**self._values, "sasl.password": Secret(password)}
+        copy._values = {**wanted, **self._values}
+        copy.msk_iam_region = region
+        return copy
+
+    def with_any_host_name(self) -> "KafkaOptions":
+        """The same options, but a broker's certificate may be for any host."""
+        if "ssl" not in str(self.get("security.protocol", "")).lower():
+            return self
+        return self._with({"ssl.endpoint.identification.algorithm": "none"})
+
+    def _with(self, more: Mapping[str, OptionValue]) -> "KafkaOptions":
+        copy = KafkaOptions()
+        copy._values = {**self._values, **more}
+        copy.msk_iam_region = self.msk_iam_region
         return copy
 
     def __getitem__(self, name: str) -> OptionValue:
@@ -168,16 +214,19 @@ class KafkaOptions(Mapping[str, OptionValue]):
 
 
 def _checked(name: str, value: object) -> OptionValue:
-    for pattern, reason in _REFUSED:
+    option = _ALLOWED.get(name)
+    for pattern, reason in _REFUSED if option is None else ():
         if pattern.fullmatch(name):
             raise ConfigurationError(f"kafka.options must not set {name}: {reason}.")
-    option = _ALLOWED.get(name)
     if option is None:
         raise ConfigurationError(
             f"kafka.options has the unknown key {name!r}{_nearest(name)}: only options on the "
             "allow-list are passed to Kafka."
         )
     text = _text(name, value)
+    taken = _ONE_OF.get(name)
+    if taken is not None and text.lower() not in taken[0]:
+        raise ConfigurationError(f"kafka.options must not set {name} to {text!r}: {taken[1]}.")
     if option.kind is _Kind.HIDDEN:
         return Secret(text)
     if option.kind is _Kind.PATH:

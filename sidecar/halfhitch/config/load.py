@@ -251,6 +251,8 @@ def _read_secret_files(values: dict[str, Any], sources: dict[str, str]) -> None:
         ("auth.token_file", "auth.tokens", 2),
         ("handle.key_file", "handle.key", 2),
         ("rocketmq.access_key_file", "rocketmq.access_keys", _ACCESS_KEYS_MAX),
+        ("redis.url_file", "redis.url", 1),
+        ("checks.url_token_file", "checks.url_token", 1),
     ):
         path = values.get(file_key)
         if path is None:
@@ -266,18 +268,34 @@ def _read_secret_files(values: dict[str, Any], sources: dict[str, str]) -> None:
                 f"{file_key} names {str(path)!r}, which has {len(lines)} lines: keep "
                 + ("one, or two while rotating." if count_max == 2 else f"at most {count_max}.")
             )
-        values[key] = tuple(Secret(line) for line in lines)
+        secrets = tuple(Secret(line) for line in lines)
+        values[key] = secrets if _BY_KEY[key].is_list else secrets[0]
         sources[key] = f"file {path}"
-    path = values.get("kafka.sasl_password_file")
-    if path is not None:
-        options: KafkaOptions = values.get("kafka.options") or KafkaOptions()
-        if "sasl.password" in options:
+    _complete_kafka_options(values)
+
+
+def _complete_kafka_options(values: dict[str, Any]) -> None:
+    """What settings of their own add to kafka.options."""
+    options: KafkaOptions = values.get("kafka.options") or KafkaOptions()
+    for file_key, name in (
+        ("kafka.sasl_password_file", "sasl.password"),
+        ("kafka.oauth_client_secret_file", "sasl.oauthbearer.client.secret"),
+    ):
+        path = values.get(file_key)
+        if path is None:
+            continue
+        if name in options:
             raise ConfigurationError(
-                "kafka.sasl_password_file and sasl.password in kafka.options are both set: "
-                "keep kafka.sasl_password_file."
+                f"{file_key} and {name} in kafka.options are both set: keep {file_key}."
             )
-        password = _secret_lines("kafka.sasl_password_file", path)[0]
-        values["kafka.options"] = options.with_password(password)
+        options = options.with_secret(name, _secret_lines(file_key, path)[0])
+    region = values.get("kafka.msk_iam_region")
+    if region is not None:
+        options = options.with_msk_iam(region)
+    if values.get("kafka.verify_host_names") is False:
+        options = options.with_any_host_name()
+    if options:
+        values["kafka.options"] = options
 
 
 def _secret_lines(file_key: str, path: Path) -> list[str]:

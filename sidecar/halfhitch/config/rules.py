@@ -5,32 +5,33 @@ takes the settings and returns its sentence when it is broken. Bounds of single 
 their declaration in settings.py.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from halfhitch.config.identities import (
+    known_access_keys,
+    read_identities_file,
+    shared_token_hashes,
+)
+from halfhitch.config.loopback import is_loopback
 from halfhitch.config.rocketmq import access_secrets, advertised_address
-from halfhitch.config.settings import Settings
+from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings, Settings
 from halfhitch.errors import ConfigurationError
 
 Rule = Callable[[Settings], str | None]
 
+#: What librdkafka's method oidc cannot do without.
+_OIDC = (
+    *("sasl.oauthbearer.method", "sasl.oauthbearer.client.id"),
+    *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.token.endpoint.url"),
+)
 _SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux holds 108 with its closing zero
 _SECRET_BYTES_MIN = 16  # shorter ones can be guessed
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 _HOST_VALUE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a door bound to `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def brokers_are_host_and_port(settings: Settings) -> str | None:
@@ -50,11 +51,6 @@ def security_options_fit_together(settings: Settings) -> str | None:
     options = settings.kafka.options
     protocol = str(options.get("security.protocol", "plaintext")).lower()
     mechanism = str(options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "")
-    if mechanism.upper() == "OAUTHBEARER":
-        return (
-            "kafka.options sets sasl.mechanism to OAUTHBEARER, which is not supported: "
-            "use SCRAM-SHA-512 or a client certificate."
-        )
     if "sasl" in protocol and not mechanism:
         return (
             f"kafka.options sets security.protocol={protocol} without sasl.mechanism: "
@@ -71,6 +67,46 @@ def security_options_fit_together(settings: Settings) -> str | None:
         return (
             f"kafka.options sets {idle[0]}, which security.protocol={protocol} ignores: "
             f"add security.protocol={good}."
+        )
+    return None
+
+
+def oauth_options_are_complete(settings: Settings) -> str | None:
+    """What is missing Kafka's client tells late, and as if the brokers were away."""
+    options, region = settings.kafka.options, settings.kafka.msk_iam_region
+    mechanism = str(options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "")
+    protocol = str(options.get("security.protocol", "plaintext")).lower()
+    asked = [name for name in options if name.startswith("sasl.oauthbearer.")]
+    if mechanism.upper() != "OAUTHBEARER":
+        if region is not None or asked:
+            named = "kafka.msk_iam_region" if region is not None else f"{asked[0]} in kafka.options"
+            return (
+                f"{named} is set, but sasl.mechanism is not OAUTHBEARER: set it in kafka.options."
+            )
+        return None
+    brokers = [broker.strip() for broker in settings.kafka.bootstrap.split(",")]
+    if "ssl" not in protocol and not all(is_loopback(b.rpartition(":")[0]) for b in brokers):
+        return (
+            "kafka.options sets sasl.mechanism=OAUTHBEARER without TLS, so whoever listens has the "
+            "tokens: set security.protocol=SASL_SSL."
+        )
+    if region is not None:
+        if asked:
+            return f"kafka.msk_iam_region and {asked[0]} are both set: keep one of them."
+        return None
+    missing = [name for name in _OIDC if name not in options]
+    if missing:
+        return (
+            f"kafka.options sets sasl.mechanism=OAUTHBEARER without {' and '.join(missing)}: give "
+            "sasl.oauthbearer.method=oidc, ...client.id and ...token.endpoint.url, and the secret "
+            "by kafka.oauth_client_secret_file; for MSK with IAM set kafka.msk_iam_region instead."
+        )
+    endpoint = urlsplit(str(options["sasl.oauthbearer.token.endpoint.url"]))
+    if endpoint.scheme != "https" and not is_loopback(endpoint.hostname or ""):
+        return (
+            "sasl.oauthbearer.token.endpoint.url does not begin with https://, so the client's "
+            "secret would travel in clear: use https://, and https.ca.location for an authority of "
+            "your own."
         )
     return None
 
@@ -259,16 +295,44 @@ def the_rocketmq_door_can_be_opened(settings: Settings) -> str | None:
         advertised_address(rocketmq.advertised)
     except ConfigurationError as error:
         return error.message
-    if rocketmq.tls_cert is None and (rocketmq.tls_key is not None or rocketmq.tls_required):
+    if rocketmq.tls_cert is None and rocketmq.tls_required:
         return (
-            "rocketmq.tls_key or rocketmq.tls_required is set without rocketmq.tls_cert: name the "
-            "file with the certificate chain."
+            "rocketmq.tls_required is set without rocketmq.tls_cert: name the file with the "
+            "certificate chain."
+        )
+    if rocketmq.tls_clients == "required" and not rocketmq.tls_required:
+        return (
+            "rocketmq.tls_clients is required, but whoever speaks no TLS would get in without a "
+            "certificate: set rocketmq.tls_required to true."
         )
     if not rocketmq.enabled or not rocketmq.port:
         return None
     for key, port in (("http.port", settings.http.port), ("admin.port", settings.admin.port)):
         if port == rocketmq.port:
             return f"rocketmq.port and {key} are both {port}: set rocketmq.port to another one."
+    return None
+
+
+def tls_settings_fit_together(settings: Settings) -> str | None:
+    """Half of what TLS needs would be TLS that somebody believes in and that is not there."""
+    for door, chosen in _doors(settings):
+        if chosen.tls_cert is None:
+            for name in ("tls_key", "tls_client_ca"):
+                if getattr(chosen, name) is not None:
+                    return (
+                        f"{door}.{name} is set without {door}.tls_cert: name the file with the "
+                        "certificate chain."
+                    )
+        if chosen.tls_clients == "off" and chosen.tls_client_ca is not None:
+            return (
+                f"{door}.tls_client_ca is set, but {door}.tls_clients is off, so nobody is asked "
+                f"for a certificate: set {door}.tls_clients to required, or to wanted."
+            )
+        if chosen.tls_clients != "off" and chosen.tls_client_ca is None:
+            return (
+                f"{door}.tls_clients is {chosen.tls_clients} without {door}.tls_client_ca: name "
+                "the file with the certificates of the authorities that clients' must come from."
+            )
     return None
 
 
@@ -307,6 +371,29 @@ def handles_are_signed(settings: Settings) -> str | None:
     return None
 
 
+def identities_can_be_read(settings: Settings) -> str | None:
+    """A sidecar that starts without those it was given would be open to all, or to none."""
+    if settings.auth.identities_file is None:
+        return None
+    try:
+        found = read_identities_file(
+            settings.auth.identities_file,
+            known_access_keys(settings),
+            shared_token_hashes(settings),
+        )
+    except ConfigurationError as error:
+        return error.message
+    if settings.http.tls_clients == settings.admin.tls_clients == "off":
+        for identity in found:
+            if identity.certificates:
+                return (
+                    f"auth.identities_file: identity {identity.name!r} has certificates, but no "
+                    "HTTP door asks for one: set http.tls_client_ca and http.tls_clients=wanted, "
+                    "or the same of admin."
+                )
+    return None
+
+
 def open_doors_have_a_lock(settings: Settings) -> str | None:
     """Whoever reaches a door can end transactions or read their state."""
     rocketmq = settings.rocketmq
@@ -316,10 +403,12 @@ def open_doors_have_a_lock(settings: Settings) -> str | None:
             "rocketmq.access_keys is not set: set it or rocketmq.access_key_file to pairs "
             "access:secret, or set rocketmq.host to 127.0.0.1."
         )
-    if settings.auth.tokens:
+    has_identities = settings.auth.identities_file is not None
+    if settings.auth.tokens or has_identities:
         if rocketmq.enabled and not rocketmq.access_keys:
+            lock = "auth.identities_file" if has_identities else "auth.tokens"
             return (
-                "auth.tokens locks the HTTP doors, but the RocketMQ door asks for no token and "
+                f"{lock} locks the HTTP doors, but the RocketMQ door asks for no token and "
                 "would stay open: set rocketmq.access_keys or rocketmq.access_key_file to pairs "
                 "access:secret, or set rocketmq.enabled to false."
             )
@@ -328,16 +417,48 @@ def open_doors_have_a_lock(settings: Settings) -> str | None:
         if not is_loopback(host):
             return (
                 f"{key} is {host}, which other machines reach, but auth.tokens is not set: set "
-                f"auth.tokens or auth.token_file (`halfhitch keygen` prints a good token), or set "
-                f"{key} to 127.0.0.1."
+                f"auth.tokens or auth.token_file (`halfhitch keygen` prints a good token), or "
+                f"auth.identities_file, or set {key} to 127.0.0.1."
             )
     return None
+
+
+def secrets_travel_encrypted(settings: Settings) -> str | None:
+    """Beyond loopback a token in clear is everybody's token, and so are the messages."""
+    for door, chosen in _doors(settings):
+        is_encrypted = chosen.tls_cert is not None
+        remedy = f"set {door}.tls_cert and {door}.tls_key"
+        if isinstance(chosen, RocketmqSettings):
+            if not chosen.enabled:
+                continue
+            is_encrypted = is_encrypted and chosen.tls_required
+            remedy += f", and {door}.tls_required to true"
+        if is_loopback(chosen.host) or is_encrypted or chosen.encrypted_in_front:
+            continue
+        return (
+            f"{door}.host is {chosen.host}, which other machines reach, and what travels there is "
+            f"not encrypted: secrets and messages could be read on the way. {remedy.capitalize()}; "
+            f"or, if a mesh or a proxy in front of this door encrypts, set "
+            f"{door}.encrypted_in_front to true."
+        )
+    return None
+
+
+def _doors(
+    settings: Settings,
+) -> tuple[tuple[str, HttpSettings | AdminSettings | RocketmqSettings], ...]:
+    return (
+        ("http", settings.http),
+        ("admin", settings.admin),
+        ("rocketmq", settings.rocketmq),
+    )
 
 
 #: True of every Settings object.
 RULES: tuple[Rule, ...] = (
     brokers_are_host_and_port,
     security_options_fit_together,
+    oauth_options_are_complete,
     tokens_are_long_enough,
     handle_keys_are_long_enough,
     doors_do_not_share_a_port,
@@ -355,11 +476,18 @@ RULES: tuple[Rule, ...] = (
     redis_url_can_be_read,
     the_policies_can_be_read,
     the_rocketmq_door_can_be_opened,
+    tls_settings_fit_together,
 )
 #: True besides of settings for tools that talk to Kafka.
 TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)
 #: True besides of settings that a sidecar starts with.
-SERVE_RULES: tuple[Rule, ...] = (kafka_is_named, handles_are_signed, open_doors_have_a_lock)
+SERVE_RULES: tuple[Rule, ...] = (
+    kafka_is_named,
+    handles_are_signed,
+    identities_can_be_read,
+    open_doors_have_a_lock,
+    secrets_travel_encrypted,
+)
 
 
 def check(settings: Settings, rules: tuple[Rule, ...]) -> None:

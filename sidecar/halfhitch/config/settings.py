@@ -16,15 +16,41 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from msgspec import Meta
 
-from halfhitch.config.checks import ChecksSettings
-from halfhitch.config.group import Group, Seconds, Text
 from halfhitch.config.kafka_options import KafkaOptions
-from halfhitch.config.limits import LimitsSettings
-from halfhitch.config.rocketmq import RocketmqSettings
 from halfhitch.config.secret import MASK, Secret
 
 _MEBIBYTE = 1_048_576
+Text = Annotated[str, Meta(min_length=1)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
+
+
+# The TLS of a door; the same for each.
+_Certificate = Annotated[
+    Path | None, Meta(description="PEM certificate chain: the door then speaks TLS on TCP.")
+]
+_Key = Annotated[
+    Path | None, Meta(description="PEM key of that certificate, if it is in a file of its own.")
+]
+_ClientCa = Annotated[
+    Path | None, Meta(description="PEM certificates of authorities that clients' must come from.")
+]
+_Clients = Annotated[
+    Literal["off", "wanted", "required"],
+    Meta(description="Whether clients are asked for a certificate, or turned away without one."),
+]
+_Minimum = Annotated[Literal["1.2", "1.3"], Meta(description="Oldest version of TLS spoken.")]
+_InFront = Annotated[
+    bool,
+    Meta(
+        description="Says that something in front of this door encrypts, such as a mesh or a "
+        "proxy; without that or TLS of its own it starts on loopback only."
+    ),
+]
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that share the first part of their key."""
 
 
 class KafkaSettings(Group, frozen=True, kw_only=True):
@@ -41,6 +67,21 @@ class KafkaSettings(Group, frozen=True, kw_only=True):
         Path | None,
         Meta(description="File whose first line is the SASL password (for kafka.options)."),
     ] = None
+    oauth_client_secret_file: Annotated[
+        Path | None,
+        Meta(description="File whose first line is the secret of sasl.oauthbearer.client.id."),
+    ] = None
+    msk_iam_region: Annotated[
+        Text | None,
+        Meta(
+            description="AWS region of an MSK cluster with IAM; signs with this machine's AWS "
+            "credentials (extra msk).",
+        ),
+    ] = None
+    verify_host_names: Annotated[
+        bool,
+        Meta(description="Whether a broker's certificate must name its host; false is told."),
+    ] = True
     start_wait_s: Annotated[
         Seconds, Meta(description="How long commands wait for Kafka; a sidecar goes on trying.")
     ] = 30.0
@@ -56,6 +97,9 @@ class RedisSettings(Group, frozen=True, kw_only=True):
             "Also rediss://, unix://, redis+sentinel://host,host/service and "
             "redis+cluster://host,host."
         ),
+    ] = None
+    url_file: Annotated[
+        Path | None, Meta(description="File with that address; instead of redis.url.")
     ] = None
 
 
@@ -74,22 +118,126 @@ class HttpSettings(Group, frozen=True, kw_only=True):
         tuple[Text, ...],
         Meta(description="Host header values to accept besides loopback and http.host."),
     ] = ()
+    tls_cert: _Certificate = None
+    tls_key: _Key = None
+    tls_client_ca: _ClientCa = None
+    tls_clients: _Clients = "off"
+    tls_minimum: _Minimum = "1.2"
+    encrypted_in_front: _InFront = False
+    # User headers travel here on the raw route, so twice the usual 16 KiB of other servers.
     header_bytes_max: Annotated[
         int, Meta(ge=1024, le=_MEBIBYTE, description="Largest request line and headers together.")
     ] = 32_768
+    # Half of them may be check streams: a door full of streams would take no prepare. The program
+    # sees to it that it may have as many open files.
     connections_max: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Open connections; further ones are closed.")
+        int, Meta(ge=1, le=1_000_000, description="Open connections at most; more are closed.")
     ] = 4_096
+    # Applications beside a sidecar share one address; behind a load balancer everybody may.
+    connections_peer_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Open connections of one address; 0 is half of http.connections_max.",
+        ),
+    ] = 0
+    streams_group_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Check streams of one producer group; 0 is half of all streams, which are "
+            "half of http.connections_max.",
+        ),
+    ] = 0
+    # Each waits some milliseconds for Kafka: what is too many shows in the delay. A connection has
+    # one request at work at a time, so a bound above http.connections_max is never reached.
     in_flight_max: Annotated[
         int,
         Meta(ge=1, le=1_000_000, description="Prepares under way; beyond it new ones get 429."),
     ] = 10_000
+    # A caller on the same machine needs milliseconds; one that trickles bytes is broken or hostile.
     receive_s_max: Annotated[
         Seconds, Meta(description="Time a client has to send one whole request.")
     ] = 30.0
+    # Longer than the pools of common clients keep theirs (30 s in Java), so that the client closes
+    # first and never meets a connection just closed.
     idle_s_max: Annotated[
         Seconds, Meta(description="An idle connection is closed after this time.")
     ] = 75.0
+
+
+class RocketmqSettings(Group, frozen=True, kw_only=True):
+    """RocketMQ door"""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="Whether RocketMQ producers are served; this is their name server too."),
+    ] = False
+    host: Annotated[
+        Text,
+        Meta(description="Address the RocketMQ door binds; beyond loopback it needs access keys."),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65_535, description="Port of the RocketMQ door; 0 takes any free port."),
+    ] = 9876
+    advertised: Annotated[
+        str | None,
+        Meta(
+            description="Address, host or host:port, that clients are told to connect to, when it "
+            "is not the one they have dialled."
+        ),
+    ] = None
+    broker_name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9._-]{1,100}$",
+            description="Name of the broker in routes; the same on all instances.",
+        ),
+    ] = "halfhitch"
+    connections_max: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Open connections at most; more are closed.")
+    ] = 1_024
+    connections_peer_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Open connections of one address; 0 is half of rocketmq.connections_max.",
+        ),
+    ] = 0
+    in_flight_max: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Requests under way; beyond it messages get code 2."),
+    ] = 10_000
+    access_keys: Annotated[
+        tuple[Secret, ...],
+        Meta(description="ACL: pairs access:secret; each request must be signed with one of them."),
+    ] = ()
+    access_key_file: Annotated[
+        Path | None,
+        Meta(description="File with such pairs, one a line; instead of rocketmq.access_keys."),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        Meta(description="PEM certificate chain; TLS and plain clients then share the port."),
+    ] = None
+    tls_key: _Key = None
+    tls_client_ca: _ClientCa = None
+    tls_clients: _Clients = "off"
+    tls_minimum: _Minimum = "1.2"
+    encrypted_in_front: _InFront = False
+    tls_required: Annotated[
+        bool, Meta(description="Whether clients that do not speak TLS are turned away.")
+    ] = False
+    create_topics: Annotated[
+        bool, Meta(description="Whether topics that producers ask for are created in Kafka.")
+    ] = False
+    create_partitions: Annotated[
+        int, Meta(ge=1, le=1_000, description="Partitions of topics that are created so.")
+    ] = 4
 
 
 class MessagesSettings(Group, frozen=True, kw_only=True):
@@ -122,6 +270,38 @@ class AdminSettings(Group, frozen=True, kw_only=True):
     port: Annotated[_Port, Meta(description="Port of the admin door; 0 takes any free port.")] = (
         8341
     )
+    tls_cert: _Certificate = None
+    tls_key: _Key = None
+    tls_client_ca: _ClientCa = None
+    tls_clients: _Clients = "off"
+    tls_minimum: _Minimum = "1.2"
+    encrypted_in_front: _InFront = False
+
+
+class ClientSettings(Group, frozen=True, kw_only=True):
+    """Commands and clients, and the sidecar they talk to"""
+
+    tls: Annotated[
+        bool,
+        Meta(
+            description="Whether commands speak TLS to the admin door; they do so anyway where "
+            "admin.tls_cert or client.ca_file is set."
+        ),
+    ] = False
+    ca_file: Annotated[
+        Path | None,
+        Meta(description="PEM certificates of the authorities that are trusted over https://."),
+    ] = None
+    cert_file: Annotated[
+        Path | None, Meta(description="PEM client certificate, where a door asks for one.")
+    ] = None
+    key_file: Annotated[
+        Path | None, Meta(description="PEM key of that certificate, if in a file of its own.")
+    ] = None
+    server_name: Annotated[
+        Text | None,
+        Meta(description="Name that the door's certificate must have, if it is called by another."),
+    ] = None
 
 
 class AuthSettings(Group, frozen=True, kw_only=True):
@@ -138,6 +318,13 @@ class AuthSettings(Group, frozen=True, kw_only=True):
     token_file: Annotated[
         Path | None,
         Meta(description="File with one or two tokens, one a line; instead of auth.tokens."),
+    ] = None
+    identities_file: Annotated[
+        Path | None,
+        Meta(
+            description="TOML file of identities: who may produce, check, observe, operate, for "
+            "which groups and topics; read again when it changes. See docs/identities.md."
+        ),
     ] = None
 
 
@@ -165,7 +352,7 @@ class TopicsSettings(Group, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=r"^[A-Za-z0-9._-]{0,200}$",
-            description="Put before the names of the internal topics and the owner group.",
+            description="Prefix of the names of the internal topics and the owner group.",
         ),
     ] = ""
     partitions: Annotated[
@@ -273,6 +460,135 @@ class LedgerSettings(Group, frozen=True, kw_only=True):
     ] = 600_000
 
 
+class LimitsSettings(Group, frozen=True, kw_only=True):
+    """Bounds of a half partition"""
+
+    # What it takes no more of: see service/transactions/bounds.py.
+
+    undecided_max: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=10_000_000,
+            description="Transactions in a half partition that are undecided, or decided and "
+            "waiting for a topic that is away; beyond it new prepares get 429. Its owner's memory "
+            "holds some 700 bytes for each.",
+        ),
+    ] = 50_000
+    undecided_group_max: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=10_000_000,
+            description="Undecided ones of one producer group, counting those older than a "
+            "second; and as many may wait for one topic that is away.",
+        ),
+    ] = 25_000
+    lag_s_max: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="A half partition takes no prepares while its owner is further behind.",
+        ),
+    ] = 8.0
+
+
+class ChecksSettings(Group, frozen=True, kw_only=True):
+    """Check-back"""
+
+    # The defaults are RocketMQ's; its names stand in the descriptions.
+
+    immunity_s: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=86_400,
+            description="A transaction is not checked before this age, unless it asks for another "
+            "time (RocketMQ: transactionTimeOut).",
+        ),
+    ] = 6.0
+    interval_s: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=86_400,
+            description="From one check of a transaction to its next (transactionCheckInterval).",
+        ),
+    ] = 60.0
+    backoff: Annotated[
+        float,
+        Meta(ge=1, le=10, description="Each interval is longer than the last by this factor."),
+    ] = 1.0
+    interval_s_max: Annotated[
+        float,
+        Meta(ge=0.1, le=86_400, description="The longest interval, where there is a backoff."),
+    ] = 3_600.0
+    jitter: Annotated[
+        float, Meta(ge=0, le=0.5, description="Intervals are longer by up to this part of them.")
+    ] = 0.1
+    count_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Checks that must have reached a producer before it is given up "
+            "(transactionCheckMax).",
+        ),
+    ] = 15
+    age_s_max: Annotated[
+        int,
+        Meta(
+            ge=60,
+            le=31_536_000,
+            description="A transaction older than this is given up, whatever its count "
+            "(fileReservedTime). After a takeover its producers are asked first.",
+        ),
+    ] = 259_200
+    renew_s: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=604_800,
+            description="Pending messages older than this are stored anew, so that a takeover "
+            "need not read that far back.",
+        ),
+    ] = 3_600
+    answer_s_max: Annotated[Seconds, Meta(description="How long a check waits for its answer.")] = (
+        10.0
+    )
+    in_flight_max: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Checks of one producer group under way at a time."),
+    ] = 256
+    give_up: Annotated[
+        Literal["park", "rollback", "commit"],
+        Meta(description="What becomes of a transaction that is given up."),
+    ] = "park"
+    give_up_topics: Annotated[
+        tuple[Text, ...],
+        Meta(description="Other policies by topic pattern, first match: orders.*=rollback."),
+    ] = ()
+    url: Annotated[
+        str | None,
+        Meta(description="Checks are sent here by POST, for producers that hold no stream."),
+    ] = None
+    url_groups: Annotated[
+        tuple[Text, ...],
+        Meta(min_length=1, description="Producer groups (patterns) that checks.url answers for."),
+    ] = ("*",)
+    url_networks: Annotated[
+        tuple[Text, ...],
+        Meta(description="Networks checks.url may lead to besides loopback: 10.0.0.0/8."),
+    ] = ()
+    url_token: Annotated[
+        Secret | None, Meta(description="Sent to checks.url in the Half-Token header.")
+    ] = None
+    url_token_file: Annotated[
+        Path | None, Meta(description="File with that token; instead of checks.url_token.")
+    ] = None
+
+
 class VisibleSettings(Group, frozen=True, kw_only=True):
     """Waiting"""
 
@@ -294,7 +610,7 @@ class LogSettings(Group, frozen=True, kw_only=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="Least level that is written."),
+        Meta(description="Lowest level that is written."),
     ] = "info"
     format: Annotated[
         Literal["text", "json"], Meta(description="Lines for people, or one JSON object a line.")
@@ -320,6 +636,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rocketmq: RocketmqSettings = RocketmqSettings()
     messages: MessagesSettings = MessagesSettings()
     admin: AdminSettings = AdminSettings()
+    client: ClientSettings = ClientSettings()
     auth: AuthSettings = AuthSettings()
     handle: HandleSettings = HandleSettings()
     topics: TopicsSettings = TopicsSettings()
@@ -344,7 +661,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             SettingValue(
                 key=setting.key,
-                value=_shown(self.value_of(setting.key)),
+                value=_shown(_without_query(setting.key, self.value_of(setting.key))),
                 source=self.sources.get(setting.key, "default"),
                 description=setting.description,
             )
@@ -358,6 +675,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.checks.url_token is not None:
             found.append(self.checks.url_token)
         texts = [secret.reveal() for secret in found]
+        texts.append(urlsplit(self.checks.url or "").query)
         # An access key alone is no secret; what follows it is.
         for pair in self.rocketmq.access_keys:
             texts += [pair.reveal(), pair.reveal().partition(":")[2]]
@@ -418,6 +736,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             return "PATH"
         numbers = {int: "INTEGER", float: "NUMBER"}
         return numbers.get(self.plain_type, "LIST" if self.is_list else "TEXT")
+
+
+def _without_query(key: str, value: object) -> object:
+    """Of the one address that is no secret as a whole: its query may hold one."""
+    if key != "checks.url" or not isinstance(value, str) or "?" not in value:
+        return value
+    return f"{value.partition('?')[0]}?{MASK}"
 
 
 def _shown(value: object) -> str | int | float | bool | None:

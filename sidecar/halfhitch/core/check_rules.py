@@ -8,21 +8,21 @@ from halfhitch.core.model import Identity
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """See the settings of the same names."""
+    """See the settings of the same names, which have the defaults."""
 
-    immunity_ms: int = 6_000
-    interval_ms: int = 60_000
-    backoff: float = 1.0
-    interval_ms_max: int = 3_600_000
-    jitter: float = 0.1
-    count_max: int = 15
-    age_ms_max: int = 259_200_000
-    renew_ms: int = 3_600_000
-    incomplete_ms: int = 900_000
+    immunity_ms: int
+    interval_ms: int
+    backoff: float
+    interval_ms_max: int
+    jitter: float
+    count_max: int
+    age_ms_max: int
+    renew_ms: int
+    incomplete_ms: int
+    #: Nothing was heard of a check for so long: it may be sent again.
+    answer_ms: int
     #: Undecided for so long, it is worth knowing about.
     doubt_ms: int = 1_000
-    #: Nothing was heard of a check for so long: it may be sent again.
-    answer_ms: int = 20_000
     #: A check that could not be handed over is tried again after this.
     again_ms: int = 1_000
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from halfhitch.core.model import Identity, OpOffset, TimestampMs
-from halfhitch.core.remembered import Remembered, place_of
+from halfhitch.core.remembered import Remembered, hash_of
 
 _GENERATIONS: Final = 3
 #: Put back after it was parked: as good as not remembered. No ending is so low.
@@ -31,12 +31,12 @@ class _Generation:
         self.entries = Remembered(count_expected)
         self.forgotten_count = 0
 
-    def put(self, place: int, identity: Identity, ending: int, digest: int) -> None:
-        if self.entries.put(place, identity, ending, digest) == _FORGOTTEN:
+    def put(self, hashed: int, identity: Identity, ending: int, digest: int) -> None:
+        if self.entries.put(hashed, identity, ending, digest) == _FORGOTTEN:
             self.forgotten_count -= 1
 
     def forget(self, identity: Identity) -> None:
-        entry = self.entries.find(place_of(identity), identity)
+        entry = self.entries.find(hash_of(identity), identity)
         if entry >= 0 and self.entries.number(entry) != _FORGOTTEN:
             self.entries.renumber(entry, _FORGOTTEN)
             self.forgotten_count += 1
@@ -62,16 +62,16 @@ class Finished:
         if before is not None and before >= 0:
             return  # the mark of a late copy out of a life before the one that was committed
         put = self._generations[-1].put
-        put(place_of(identity), identity, ending, digests[0] if digests else 0)
+        put(hash_of(identity), identity, ending, digests[0] if digests else 0)
         for index in range(1, len(digests)):
-            put(place_of(identity, index), identity, ending, digests[index])
+            put(hash_of(identity, index), identity, ending, digests[index])
 
     def ending(self, identity: Identity) -> int | None:
         """How it ended, or None when it is not remembered. Safe to call from another thread."""
-        place = place_of(identity)
+        hashed = hash_of(identity)
         for generation in reversed(self._generations):
             entries = generation.entries
-            entry = entries.find(place, identity)
+            entry = entries.find(hashed, identity)
             if entry >= 0:
                 ending = entries.number(entry)
                 return None if ending == _FORGOTTEN else ending
@@ -79,10 +79,10 @@ class Finished:
 
     def digest(self, identity: Identity, index: int) -> int:
         """Of this message; 0 when it is not known. Safe to call from another thread."""
-        place = place_of(identity, index)
+        hashed = hash_of(identity, index)
         for generation in reversed(self._generations):
             entries = generation.entries
-            entry = entries.find(place, identity)
+            entry = entries.find(hashed, identity)
             if entry >= 0 and (digest := entries.digest(entry)):
                 return digest
         return 0
@@ -97,8 +97,8 @@ class Finished:
         return tuple(found)
 
     def _has(self, identity: Identity, index: int) -> bool:
-        place = place_of(identity, index)
-        return any(g.entries.find(place, identity) >= 0 for g in self._generations)
+        hashed = hash_of(identity, index)
+        return any(g.entries.find(hashed, identity) >= 0 for g in self._generations)
 
     def learn(self, identity: Identity, index: int, digest: int) -> None:
         """A message that came when its transaction had ended, and that the end did not know."""
@@ -108,13 +108,13 @@ class Finished:
         # What lies between has its places, too: `digests` counts them.
         for before in range(1, index):
             if not self._has(identity, before):
-                self._generations[-1].put(place_of(identity, before), identity, ending, 0)
-        place = place_of(identity, index)
+                self._generations[-1].put(hash_of(identity, before), identity, ending, 0)
+        hashed = hash_of(identity, index)
         for generation in reversed(self._generations):
-            if generation.entries.find(place, identity) >= 0:
-                generation.put(place, identity, ending, digest)
+            if generation.entries.find(hashed, identity) >= 0:
+                generation.put(hashed, identity, ending, digest)
                 return
-        self._generations[-1].put(place, identity, ending, digest)
+        self._generations[-1].put(hashed, identity, ending, digest)
 
     def was_parked(self, identity: Identity, index: int) -> bool:
         """Whether this message was parked when its transaction was given up, as the marks tell.

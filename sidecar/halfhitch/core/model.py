@@ -237,20 +237,3 @@ class ConflictMark:
     kind: ConflictKind
     losing_op_offset: OpOffset
     half_offsets: list[HalfOffset]
-
-
-class Standing(Enum):
-    """What the ledger knows of a transaction when somebody asks."""
-
-    __hash__ = object.__hash__  # Enum's own is Python code, on the path of every record
-
-    UNKNOWN = "unknown"  # never seen, or ended beyond the horizon
-    EARLY = "early"  # a decision, no half yet
-    PENDING = "pending"
-    COMMITTING = "committing"  # decided, not yet carried out
-    ROLLING_BACK = "rolling_back"
-    COMMITTED = "committed"  # carried out
-    ROLLED_BACK = "rolled_back"
-    PARKED = "parked"  # committed, undeliverable
-    GIVING_UP = "giving_up"  # decided to be given up, not yet carried out
-    GIVEN_UP = "given_up"  # parked undecided

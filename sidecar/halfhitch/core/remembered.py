@@ -20,7 +20,7 @@ _HASH_BITS: Final = (1 << 64) - 1
 _TABLE_MIN: Final = 1_024
 
 
-def place_of(identity: Identity, index: int = 0) -> int:
+def hash_of(identity: Identity, index: int = 0) -> int:
     """Where the search for an entry begins; the same for all maps."""
     return (hash(identity) if index == 0 else hash((identity, index))) & _HASH_BITS
 
@@ -46,12 +46,12 @@ class Remembered:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def put(self, place: int, identity: Identity, number: int, digest: int) -> int | None:
+    def put(self, hashed: int, identity: Identity, number: int, digest: int) -> int | None:
         """Add an entry or change it; a digest of 0 leaves the one that is known.
 
         Gives the number that was there before.
         """
-        entry = self.find(place, identity)
+        entry = self.find(hashed, identity)
         if entry >= 0:
             before = self._numbers[entry]
             self._numbers[entry] = number
@@ -61,25 +61,25 @@ class Remembered:
         self._checks.append(_check(identity))
         self._digests.append(digest)
         self._numbers.append(number)
-        self._hashes.append(place)
+        self._hashes.append(hashed)
         count, table = len(self._hashes), self._table
         if 2 * count > len(table):
             self._grow()
             return None
         last = len(table) - 1
-        slot = place & last
+        slot = hashed & last
         while table[slot]:
             slot = (slot + 1) & last
         table[slot] = count
         return None
 
-    def find(self, place: int, identity: Identity) -> int:
-        """The entry's number, from 0; -1: there is none. `place`: that of the identity."""
+    def find(self, hashed: int, identity: Identity) -> int:
+        """The entry's number, from 0; -1: there is none. `hashed`: that of the identity."""
         table, hashes = self._table, self._hashes
         last = len(table) - 1
-        slot = place & last
+        slot = hashed & last
         while entry := table[slot]:
-            if hashes[entry - 1] == place and self._checks[entry - 1] == _check(identity):
+            if hashes[entry - 1] == hashed and self._checks[entry - 1] == _check(identity):
                 return entry - 1
             slot = (slot + 1) & last
         return -1
@@ -103,8 +103,8 @@ class Remembered:
     def _grow(self) -> None:
         table = _table(2 * len(self._table))
         last = len(table) - 1
-        for number, place in enumerate(self._hashes, 1):
-            slot = place & last
+        for number, hashed in enumerate(self._hashes, 1):
+            slot = hashed & last
             while table[slot]:
                 slot = (slot + 1) & last
             table[slot] = number

@@ -44,13 +44,13 @@ class Step:
         """Every done mark that this step writes."""
         return self.done + self.copied
 
-    def park(self, place: int) -> None:
-        """The transaction at this place cannot be delivered: its halves go to the parked topic."""
-        transaction = self.transactions[place]
+    def park(self, index: int) -> None:
+        """The transaction at this index cannot be delivered: its halves go to the parked topic."""
+        transaction = self.transactions[index]
         transaction.parked = True
-        mark = self.done[place]
+        mark = self.done[index]
         ending = transaction.ending
-        self.done[place] = DoneMark(mark.identity, ending, mark.half_offsets, mark.digests)
+        self.done[index] = DoneMark(mark.identity, ending, mark.half_offsets, mark.digests)
 
 
 def assemble(

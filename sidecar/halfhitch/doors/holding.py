@@ -1,11 +1,23 @@
 """What a door holds open, and how it lets go of it: the same for every protocol.
 
-Owns `Holding`: connections, tasks, and the drain. All of it lives on the event loop's thread.
+Owns `Holding`: connections, how many each address has, tasks, and the drain. All of it lives on the
+event loop's thread.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Protocol
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol
+
+from halfhitch.observability.lines import LineBudget
+
+logger = logging.getLogger(__name__)
+
+#: Why a connection, or a check stream, is turned away: the door is full, or one address or one
+#: producer group has its share of it.
+Refused = Literal["full", "peer", "group"]
+OnRefused = Callable[[Refused], object]
 
 
 class Held(Protocol):
@@ -27,15 +39,52 @@ class Held(Protocol):
 class Holding:
     """Shared by all connections of one door."""
 
-    __slots__ = ("connections", "is_draining", "tasks", "when_empty")
+    __slots__ = (
+        "_on_refused",
+        "_peers",
+        "_refused_lines",
+        "connections",
+        "is_draining",
+        "tasks",
+        "when_empty",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, on_refused: OnRefused | None = None) -> None:
+        self._on_refused = on_refused
+        self._refused_lines = LineBudget()
+        self._peers: Counter[str] = Counter()
         self.connections: set[Held] = set()
         #: Requests in flight that have a task. Held here because the loop holds tasks only weakly,
         #: and a request goes on when its connection is lost.
         self.tasks: set[asyncio.Task[Any]] = set()
         self.is_draining = False
         self.when_empty = asyncio.Event()
+
+    def came(self, peer: str) -> int:
+        """A connection from this address; how many it has, with this one."""
+        self._peers[peer] += 1
+        return self._peers[peer]
+
+    def went(self, peer: str) -> None:
+        """One of this address is gone."""
+        self._peers[peer] -= 1
+        if self._peers[peer] <= 0:
+            del self._peers[peer]
+
+    def refused(self, why: Refused, who: str, what: str) -> None:
+        """Count it, and say it, but not as often as strangers like."""
+        if self._on_refused is not None:
+            self._on_refused(why)
+        more = self._refused_lines.take()
+        if more is not None:
+            logger.warning(
+                "%s of %s was turned away: %s%s",
+                "a check stream" if why == "group" else "a connection",
+                who,
+                what,
+                more,
+                extra={"action": "connection_refused"},
+            )
 
     def drained_some(self) -> None:
         """While draining, to be called when something ended: somebody waits for the last."""
@@ -62,3 +111,9 @@ class Holding:
             for task in ended:
                 task.cancel()
             await asyncio.gather(*ended, return_exceptions=True)
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The address of the other end; all of a unix socket are one."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) and name else "the unix socket"

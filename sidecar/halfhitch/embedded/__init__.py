@@ -10,10 +10,11 @@ Kafka's jars come from a committed list with sha256 sums and are fetched once pe
 Redis are the machine's, or those in the packages that the extra `embedded` brings. Whatever happens
 to the process that started them, the servers do not outlive it by more than some seconds.
 
-Nothing else in Half Hitch depends on this package, and it depends on nothing but the errors.
+Nothing else in Half Hitch depends on this package, and it depends on nothing but the
+errors and the table of extras.
 """
 
-from halfhitch.embedded.errors import EmbeddedError
+from halfhitch.embedded.errors import EmbeddedError, EmbeddedExtraMissing
 from halfhitch.embedded.jars import (
     FetchProgress,
     cache_root,
@@ -28,6 +29,7 @@ from halfhitch.embedded.redis import EmbeddedRedis
 
 __all__ = [
     "EmbeddedError",
+    "EmbeddedExtraMissing",
     "EmbeddedKafka",
     "EmbeddedRedis",
     "FetchProgress",

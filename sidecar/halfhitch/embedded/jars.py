@@ -6,8 +6,8 @@ they fill. Invariants:
 * a jar is in the cache folder under its own name only after its sha256 was checked; downloads go
   to a scratch folder first and are renamed, so an interrupted download leaves no false jar;
 * processes that fetch at the same time take turns by a file lock and never see half a folder;
-* a stamp with the lock's digest, sizes and times makes later runs cheap; anything that differs
-  from the stamp is read and verified again.
+* every jar is read and verified each time before it is given out: sizes and times of files say
+  nothing about who has written them. That takes a fraction of the time a JVM takes to start.
 
 Where the jars come from is the business of the `jgo` package. This module names no server.
 """
@@ -27,18 +27,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from halfhitch.embedded.errors import EmbeddedError
+from halfhitch import extras
+from halfhitch.embedded.errors import EmbeddedError, EmbeddedExtraMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 KAFKA_VERSION = "4.3.1"
 KAFKA_LOCK = f"kafka-{KAFKA_VERSION}"
-SPARK_CONNECTOR_LOCK = "spark-kafka-connector-4.0.0"
+#: The extra "demo" has the same.
+SPARK_VERSION = "4.0.0"
+SPARK_CONNECTOR_LOCK = f"spark-kafka-connector-{SPARK_VERSION}"
 CACHE_VARIABLE = "HALFHITCH_CACHE_DIR"
 
 _LOCKS = Path(__file__).with_name("locks")
-_STAMP = ".verified.json"
 _DOWNLOAD_THREADS = 4
 _ATTEMPTS_MAX = 3
 _REQUEST_DEADLINE_S = 30
@@ -128,20 +130,17 @@ def fetch_locked(
     """Return the jars of lock `name`, every one verified; download what the cache lacks."""
     lock = read_lock(name)
     folder = cache_root() / lock.folder
-    if not _stamp_holds(lock, folder):
+    if _missing(lock, folder):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with turn(folder):
-                # Another process may have done the work while this one waited.
-                if not _stamp_holds(lock, folder):
-                    _complete(lock, folder, on_progress)
+                _complete(lock, folder, on_progress)
         except OSError as problem:
             # A read-only cache (baked into an image) is fine as long as it is whole.
-            if _missing(lock, folder):
-                raise EmbeddedError(
-                    f"the cache folder {folder} is not complete and cannot be written ({problem})."
-                    f" Make it writable and give it room, or let {CACHE_VARIABLE} name another one."
-                ) from problem
+            raise EmbeddedError(
+                f"the cache folder {folder} is not complete and cannot be written ({problem})."
+                f" Make it writable and give it room, or let {CACHE_VARIABLE} name another one."
+            ) from problem
     return [folder / jar.file_name for jar in lock.jars]
 
 
@@ -170,23 +169,6 @@ def turn(folder: Path) -> Iterator[None]:
         yield
 
 
-def _stamp_holds(lock: Lock, folder: Path) -> bool:
-    """Whether the folder is as it was when it was last verified in full."""
-    try:
-        stamp = json.loads((folder / _STAMP).read_text("utf-8"))
-        return bool(stamp == _stamp(lock, folder))
-    except (OSError, ValueError):
-        return False
-
-
-def _stamp(lock: Lock, folder: Path) -> dict[str, object]:
-    files = {}
-    for jar in lock.jars:
-        status = (folder / jar.file_name).stat()
-        files[jar.file_name] = [status.st_size, status.st_mtime_ns]
-    return {"lock": lock.digest, "files": files}
-
-
 def _missing(lock: Lock, folder: Path) -> list[LockedJar]:
     """The jars that are absent or differ from the lock, by reading every one."""
     return [jar for jar in lock.jars if not _is_good(jar, folder / jar.file_name)]
@@ -202,14 +184,13 @@ def _is_good(jar: LockedJar, path: Path) -> bool:
 def _complete(
     lock: Lock, folder: Path, on_progress: Callable[[FetchProgress], None] | None
 ) -> None:
-    missing = _missing(lock, folder)
+    missing = _missing(lock, folder)  # another process may have done the work meanwhile
     if missing:
         scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=folder))
         try:
             _Download(lock, folder, scratch, missing).run(on_progress)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    write_atomically(folder / _STAMP, json.dumps(_stamp(lock, folder)).encode())
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -268,9 +249,9 @@ class _Download:
             if attempt:
                 time.sleep(0.5 * attempt)
             # A folder per attempt: jgo takes a file that is already there for a whole one.
-            place = self.scratch / f"{jar.file_name}.{attempt}"
+            folder = self.scratch / f"{jar.file_name}.{attempt}"
             try:
-                path = self.repositories.fetch(jar.coordinates, place, self._counter(jar))
+                path = self.repositories.fetch(jar.coordinates, folder, self._counter(jar))
             except Exception as failure:  # noqa: BLE001 - jgo and its HTTP client raise many kinds
                 problem = failure
                 continue
@@ -319,16 +300,15 @@ class Repositories:
         try:
             from jgo.config import GlobalSettings
         except ImportError as problem:
-            raise EmbeddedError(
-                "fetching jars needs the package jgo. Install the extra with"
-                " `pip install 'halfhitch[embedded]'`."
+            raise EmbeddedExtraMissing(
+                extras.sentence("to fetch the jars of the embedded servers", extras.EMBEDDED)
             ) from problem
         self._settings = GlobalSettings.load()
 
     def fetch(
-        self, coordinates: str, place: Path, count_bytes: Callable[[int], None] | None = None
+        self, coordinates: str, folder: Path, count_bytes: Callable[[int], None] | None = None
     ) -> Path:
-        """Put one jar below `place` (a fresh folder) and return its path. Not verified."""
+        """Put one jar below `folder` (a fresh folder) and return its path. Not verified."""
         from jgo.maven import MavenContext, PythonResolver
 
         @contextlib.contextmanager
@@ -337,7 +317,7 @@ class Repositories:
 
         context = MavenContext(
             resolver=PythonResolver(progress_callback=progress),
-            repo_cache=place,
+            repo_cache=folder,
             timeout=_REQUEST_DEADLINE_S,
         )
         # Mirrors from the user's own settings come first.

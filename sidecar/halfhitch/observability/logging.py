@@ -8,12 +8,13 @@ that was given to `set_up` is ever written. It decides no levels and rotates no 
 collected by whatever runs the process.
 """
 
-import json
 import logging
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+from halfhitch.wire.plain import shown, shown_json
 
 _MASK = "***"
 _SECRET_CHARACTERS_MIN = 4  # masking shorter ones would eat ordinary text
@@ -95,7 +96,7 @@ class TextFormatter(_Redacting):
         fields = " ".join(f"{name}={value}" for name, value in self.fields(record).items())
         text = self.masked(record.getMessage())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {text}"
-        line = _escaped(f"{line} [{fields}]" if fields else line)
+        line = shown(f"{line} [{fields}]" if fields else line)
         traceback = self.traceback(record)
         if traceback:
             line += "".join(f"\n    {part}" for part in traceback.splitlines())
@@ -119,16 +120,7 @@ class JsonFormatter(_Redacting):
         traceback = self.traceback(record)
         if traceback:
             row["exception"] = traceback
-        return json.dumps(row, ensure_ascii=False, default=str)
+        return shown_json(row)
 
 
 _ROW = frozenset({"time", "level", "logger", "message", "exception"})
-
-
-def _escaped(text: str) -> str:
-    """No text of a user's can begin a line of its own or drive the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )

@@ -2,7 +2,8 @@
 
 Invariants: no metric exists outside the table; base units, `_total` on counters; label values come
 from closed sets, so that no caller can grow the output (an unknown value becomes "other"); of
-producer groups only the GROUPS_MAX with most pending transactions have a line of their own. The
+producer groups only the GROUPS_MAX with most pending transactions have a line of their own, and
+only GROUPS_NAMED_MAX of them ever, so that their series cannot grow from scrape to scrape. The
 names keep RocketMQ's stems where the meaning is the same.
 
 It measures nothing itself: it is told. All its methods may be called on any thread, but `prepared`
@@ -22,13 +23,17 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from halfhitch import __version__
+from halfhitch.access import Numbers
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.errors import HalfHitchError
+from halfhitch.observability.access import AccessCollector
 from halfhitch.observability.hot import Buckets, Count, HotCounter, HotHistogram
-from halfhitch.observability.rocketmq import Numbers, RocketmqCollector
+from halfhitch.observability.rocketmq import Numbers as RocketmqNumbers
+from halfhitch.observability.rocketmq import RocketmqCollector
 from halfhitch.observability.table import METRICS
 from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
 from halfhitch.service.checking.api import CheckOutcome
+from halfhitch.wire.plain import shown
 
 # One `_created` line beside each counter would double the output and tell nothing.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -44,6 +49,8 @@ _STATUSES = (
     *("200", "201", "204", "400", "401", "403", "404", "405", "408", "409"),
     *("410", "413", "415", "417", "429", "431", "500", "503", "505"),
 )
+_DOORS = ("http", "rocketmq")
+_REFUSED = ("full", "peer", "group")
 _OUTCOMES = ("ok", "fail", "unknown")
 _LOGS = ("half", "op")
 _GIVE_UP_POLICIES = ("park", "rollback", "commit")
@@ -52,6 +59,8 @@ _REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow")
 #: The number is used again: these prove no delivery.
 _UNDELIVERED = frozenset({CheckOutcome.LOST, CheckOutcome.UNDELIVERED})
 GROUPS_MAX = 20
+#: In the life of the process: each name is a series that whoever scrapes keeps for weeks.
+GROUPS_NAMED_MAX = 200
 #: As many half partitions as a setting may ask for.
 _PARTITIONS = tuple(str(partition) for partition in range(1_000))
 
@@ -105,6 +114,7 @@ class _PartitionGauges(Collector):
         self.states: Sequence[PartitionState] = ()
         self.unreadable: Mapping[tuple[str, int], int] = {}
         self.membership: Callable[[], tuple[int, MembershipState | None]] = lambda: (0, None)
+        self._named_groups: set[str] = set()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         states = self.states
@@ -131,8 +141,8 @@ class _PartitionGauges(Collector):
                 phases.add_metric([str(state.partition), phase.value], state.phase is phase)
         yield phases
         groups = _empty_family("halfhitch_pending_transactions")
-        for group, count in _pending_by_group(states).items():
-            groups.add_metric([group], count)
+        for group, count in _pending_by_group(states, self._named_groups).items():
+            groups.add_metric([shown(group)], count)
         yield groups
         unreadable = _empty_family("halfhitch_unreadable_records")
         for (topic, partition), count in self.unreadable.items():
@@ -140,12 +150,16 @@ class _PartitionGauges(Collector):
         yield unreadable
 
 
-def _pending_by_group(states: Sequence[PartitionState]) -> dict[str, int]:
-    """The groups with most of them, and the rest as one."""
+def _pending_by_group(states: Sequence[PartitionState], named: set[str]) -> dict[str, int]:
+    """The groups with most of them, and the rest as one. `named`: those that ever had a line."""
     counts: Counts[str] = Counts()
     for state in states:
         counts.update(state.pending_by_group)
-    found = dict(counts.most_common(GROUPS_MAX))
+    found: dict[str, int] = {}
+    for group, count in counts.most_common(GROUPS_MAX):
+        if group in named or len(named) < GROUPS_NAMED_MAX:
+            named.add(group)
+            found[group] = count
     rest = counts.total() - sum(found.values())
     if rest:
         found[OTHER] = found.get(OTHER, 0) + rest
@@ -185,11 +199,16 @@ class Metrics:
         self.registry.register(self._partition_gauges)
         self._rocketmq = RocketmqCollector()
         self.registry.register(self._rocketmq)
+        self._access = AccessCollector()
+        self.registry.register(self._access)
         codes = error_codes()
         counter, histogram = self._counter, self._histogram
 
         self._requests = _Family(counter("halfhitch_http_requests_total"), _ROUTES, _STATUSES)
         self._request_s = _Family(histogram("halfhitch_http_request_seconds"), _ROUTES)
+        self._refused_connections = _Family(
+            counter("halfhitch_refused_connections_total"), _DOORS, _REFUSED
+        )
         self._prepared = self._hot_counter("halfhitch_prepared_transactions_total").line()
         self._prepared_messages = self._hot_counter("halfhitch_prepared_messages_total").line()
         self._prepare_s = self._hot_histogram("halfhitch_prepare_seconds").line()
@@ -211,11 +230,14 @@ class Metrics:
             histogram("halfhitch_kafka_transaction_seconds"), _OUTCOMES
         )
         self._recycled = _Family(counter("halfhitch_producers_recycled_total"), _PARTITIONS)
+        self._left_total = counter("halfhitch_producers_left_total")
+        self._left = self._gauge("halfhitch_left_producers")
         self._targets_away = counter("halfhitch_targets_away_total")
         self._conflicts = _Family(counter("halfhitch_conflicts_total"), list(ConflictKind))
         self._unknown_decisions = counter("halfhitch_unknown_decisions_total")
         self._garbage = _Family(counter("halfhitch_garbage_records_total"), _LOGS)
         self._takeovers = _Family(counter("halfhitch_takeovers_total"), _PARTITIONS)
+        self._old_watermarks = _Family(counter("halfhitch_old_watermarks_total"), _PARTITIONS)
         self._replay_s = histogram("halfhitch_replay_seconds")
         self._replayed = counter("halfhitch_replayed_records_total")
         self._checks_sent = counter("halfhitch_checks_sent_total")
@@ -318,6 +340,14 @@ class Metrics:
         """The owner's producer was replaced."""
         self._recycled(str(partition)).inc()
 
+    def producer_left(self, partition: int, is_left: bool) -> None:  # noqa: ARG002, FBT001 - the same
+        """One is left in a call that hangs, or is gone. Both series are there from the start."""
+        if is_left:
+            self._left_total.inc()
+            self._left.inc()
+        else:
+            self._left.dec()
+
     def target_away(self, topic: str, is_away: bool) -> None:  # noqa: ARG002, FBT001 - the port's form
         """A target is away, or back; topics are the users' own and would be too many labels."""
         if is_away:
@@ -337,6 +367,10 @@ class Metrics:
         self._takeovers(str(partition)).inc()
         self._replay_s.observe(elapsed_s)
         self._replayed.inc(replayed_count)
+
+    def old_watermarks(self, partition: int) -> None:
+        """Kafka had forgotten what was committed; the op log had not."""
+        self._old_watermarks(str(partition)).inc()
 
     def check_sent(self, producer_group: str, lag_s: float) -> None:  # noqa: ARG002 - the port's form
         """A check was handed to a producer. Not by group: there may be any number of them."""
@@ -374,14 +408,22 @@ class Metrics:
 
     # The doors
 
+    def connection_refused(self, door: str, reason: str) -> None:
+        """A connection or a check stream was turned away."""
+        self._refused_connections(door, reason).inc()
+
     def http_request(self, route: str, status: int, elapsed_s: float) -> None:
         """The data door has answered a request; `route` is the route's name, never a path."""
         self._requests(route, str(status)).inc()
         self._request_s(route).observe(elapsed_s)
 
-    def rocketmq(self, source: Callable[[], Numbers]) -> None:
+    def rocketmq(self, source: Callable[[], RocketmqNumbers]) -> None:
         """There is a RocketMQ door; `source` gives its numbers, on any thread."""
         self._rocketmq.source = source
+
+    def access(self, source: Callable[[], Numbers]) -> None:
+        """`source` tells, on any thread, who was refused."""
+        self._access.source = source
 
     def membership(self, source: Callable[[], tuple[int, MembershipState | None]]) -> None:
         """`source` tells, on any thread, how many half partitions there are, and how this instance

@@ -41,6 +41,16 @@ METRICS: dict[str, Metric] = {
     "halfhitch_http_request_seconds": _histogram(
         "From the first byte of a request to its answer.", _REQUEST_S, "route"
     ),
+    "halfhitch_unauthorized_total": _counter(
+        "Requests refused because nobody knows whose they are: no token, or a wrong one.", "door"
+    ),
+    "halfhitch_forbidden_total": _counter(
+        "Requests of an identity refused because it lacks the right.", "identity", "right"
+    ),
+    "halfhitch_identities": _gauge("Identities of auth.identities_file that are known now."),
+    "halfhitch_identities_file_broken": _gauge(
+        "1 while auth.identities_file cannot be read; those it had before still count."
+    ),
     "halfhitch_rocketmq_requests_total": _counter(
         "Requests the RocketMQ door has answered or, one-way, carried out.", "request", "code"
     ),
@@ -57,6 +67,12 @@ METRICS: dict[str, Metric] = {
     ),
     "halfhitch_rocketmq_in_flight_requests": _gauge("Requests of the RocketMQ door under way."),
     # The life of a transaction, as callers see it.
+    "halfhitch_refused_connections_total": _counter(
+        "Connections and check streams turned away: the door is full, or one address (peer) or one "
+        "producer group (group) has its share.",
+        "door",
+        "reason",
+    ),
     "halfhitch_prepared_transactions_total": _counter("Prepares that were acknowledged."),
     "halfhitch_prepared_messages_total": _counter(
         "Half messages stored by prepares that were acknowledged."
@@ -122,6 +138,14 @@ METRICS: dict[str, Metric] = {
         "The owner's producers replaced, since a request of theirs might still be on its way.",
         "partition",
     ),
+    "halfhitch_producers_left_total": _counter(
+        "Producers of owners left in a call of Kafka's client that did not return; the half"
+        " partition goes on with another one."
+    ),
+    "halfhitch_left_producers": _gauge(
+        "Of these, how many are still in their call. More than three of one half partition end the"
+        " process."
+    ),
     "halfhitch_targets_away_total": _counter(
         "How often a target topic took no messages in time; the others went on."
     ),
@@ -135,6 +159,11 @@ METRICS: dict[str, Metric] = {
         "Unreadable records passed over in an internal topic.", "log"
     ),
     "halfhitch_takeovers_total": _counter("Half partitions taken over.", "partition"),
+    "halfhitch_old_watermarks_total": _counter(
+        "Takeovers to which Kafka gave watermarks below the logs, and that went on from the newest"
+        " pair that the op log proves.",
+        "partition",
+    ),
     "halfhitch_replay_seconds": _histogram(
         "From being assigned a half partition until work begins.", _REPLAY_S
     ),

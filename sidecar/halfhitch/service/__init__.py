@@ -1,1 +1,4 @@
-"""The transaction service and the owners of half partitions: no Kafka, no HTTP."""
+"""The coordinator's behaviours, without Kafka and without HTTP: one folder for each.
+
+`api.py` is what doors call.
+"""

@@ -1,15 +1,19 @@
 """What every door calls: the transaction service as plain values and one protocol.
 
-No door knows how a transaction is stored; no part of the service knows how a request looked.
+No door knows how a transaction is stored; no part of the service knows how a request looked. Doors
+are given these protocols and not the classes behind them, so that they are tested, and tried by
+strangers, on a service that answers whatever a test wants.
 All failures are `halfhitch.errors`; anything else that escapes is a bug.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.ports import KafkaHeaders
+from halfhitch.wire.handle import Handle
 
 #: User headers in their order, duplicates included; a Kafka header value may be null.
 UserHeaders = list[tuple[str, bytes | None]]
@@ -32,7 +36,7 @@ STATE_AFTER = {
 }
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class OutgoingMessage:
     """One message of a transaction, as the caller wants it to appear on its topic."""
 
@@ -41,20 +45,6 @@ class OutgoingMessage:
     value: bytes | None
     headers: UserHeaders
     partition: int | None = None  # fixed by the caller; else chosen by key as a Java producer would
-
-    def __init__(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: UserHeaders,
-        partition: int | None = None,
-    ) -> None:
-        self.topic = topic
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.partition = partition
 
 
 @dataclass(slots=True)
@@ -65,6 +55,9 @@ class Prepared:
     handle: str
     #: Not pending where these very messages had been prepared before, and were decided upon.
     state: TransactionState = TransactionState.PENDING
+    #: Where the halves lie, for doors whose protocol names a transaction by that.
+    partition: int = 0
+    half_offsets: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,11 +93,16 @@ class Transactions(Protocol):
         messages: Sequence[OutgoingMessage],
         transaction_id: str | None = None,
         immunity_s: int | None = None,
+        partition_by: bytes | None = None,
+        is_partition_chosen: bool = True,
     ) -> Prepared:
         """Store the messages, invisible.
 
         The same ones may be prepared again under the same id, by any instance: they are stored
-        once. Raises InvalidRequest (and kin), MessageTooLarge; ContraryDecision when the id is
+        once. `partition_by` decides on the half partition instead of first key and id; it must be a
+        function of the id alone. `is_partition_chosen`: a message's partition is its producer's
+        choice, and so the same in a repetition; else a repetition may name another.
+        Raises InvalidRequest (and kin), MessageTooLarge; ContraryDecision when the id is
         rolled back, TransactionReused when it stands for other messages.
         """
         ...
@@ -138,13 +136,46 @@ class Transactions(Protocol):
         """
         ...
 
+    async def end_named(
+        self,
+        known: Handle,
+        resolution: Resolution,
+        *,
+        source: ResolutionSource = ResolutionSource.PRODUCER,
+        is_awaited: bool = True,
+        reason: str | None = None,
+    ) -> None:
+        """`end` for doors whose protocol names a transaction by where its one message lies.
+
+        Whether `known` speaks the truth is the door's to know. `is_awaited`: the answer goes to
+        somebody who wants the truth, so the logs are asked where no owner here can tell.
+        Raises what `end` does, and InvalidRequest for what no prepare here has given.
+        """
+        ...
+
     def identify(self, handle: str) -> Identity:
         """Which transaction a handle names. Raises InvalidHandle."""
+        ...
+
+    def read_handle(self, handle: str) -> Handle:
+        """All that a handle says. Raises InvalidHandle."""
         ...
 
     async def view(self, handle: str) -> TransactionView:
         """Look a transaction up. Raises InvalidHandle, TransactionNotFound, TransactionGone, and
         TransactionReused as `end` does.
+        """
+        ...
+
+
+class SingleSends(Protocol):
+    """Messages in no transaction."""
+
+    async def send(self, message: OutgoingMessage, further: KafkaHeaders) -> tuple[int, int]:
+        """Append to the real topic at once: partition and offset. No promise but Kafka's own.
+
+        `further` are headers that a user may not give and the door has to. Raises InvalidRequest
+        (and kin), MessageTooLarge, BackendError.
         """
         ...
 
@@ -228,6 +259,14 @@ class Filter:
     older_than_s: float | None = None
     check_count_min: int | None = None
     count_max: int = 1_000
+    #: Whether who asks may see those of a producer group; asked on any thread.
+    may_see: Callable[[str], bool] | None = None
+
+    def takes_group(self, producer_group: str) -> bool:
+        """Whether those of this group are asked for, and may be seen."""
+        return self.producer_group in (None, producer_group) and (
+            self.may_see is None or self.may_see(producer_group)
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,23 +1,23 @@
 """A check: the question what became of a transaction, as it travels to a producer.
 
-One JSON object, the same on the stream, in a callback's body and in another instance's inbox. Keys
-and values are text where they are UTF-8, base64 otherwise, as in a prepare:
+One JSON object, the same on the stream and in a callback's body. Keys and values are text where
+they are UTF-8, base64 otherwise, as in a prepare:
 
     {"type": "check", "transaction_id", "producer_group", "handle", "check_number", "check_max",
      "age_ms", "born_ms"?, "messages": [{"topic", "key" or "key_base64", "value" or "value_base64",
      "headers": [[name, value or null or {"base64": ...}], ...], "partition"?}, ...]}
 
-Inboxes add what only coordinators need (`partition`, `instance`) (see service/checking/inbox.py).
+To another instance's inbox goes no message and no handle: see service/checking/inbox.py.
 """
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from halfhitch.core.model import Identity, ProducerGroup, TransactionId
+from halfhitch.core.model import Identity
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -50,13 +50,13 @@ class Check:
     #: How late it is: between being due and being handed over by the owner. Does not travel.
     lag_ms: int = 0
     #: Of the copies that carry this number; they tell it from the same number of a former life.
-    #: Do not travel either.
+    #: To other instances, not to producers.
     half_offsets: tuple[int, ...] = ()
     #: When the first message was stored, as far as any clock says: never later than it was.
     born_ms: int | None = None
 
 
-class _Bytes(msgspec.Struct, forbid_unknown_fields=True):
+class _Bytes(msgspec.Struct):
     """A header value that is not UTF-8."""
 
     base64: str
@@ -84,21 +84,17 @@ class _Line(msgspec.Struct, omit_defaults=True, tag="check", tag_field="type"):
     check_max: int
     age_ms: int
     messages: list[_Text]
-    half_partition: int | None = None
-    prepared_by: str | None = None
-    is_repeat: bool = False
     born_ms: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Line).decode
 
 #: A line of the stream that only says that the coordinator is there.
 HEARTBEAT_LINE: Final = b'{"type":"heartbeat"}\n'
 
 
-def encode(check: Check, *, for_inbox: bool = False) -> bytes:
-    """The JSON object without a line feed; `for_inbox` adds what another coordinator needs."""
+def encode(check: Check) -> bytes:
+    """The JSON object without a line feed."""
     group, transaction_id = check.identity
     line = _Line(
         transaction_id,
@@ -110,33 +106,7 @@ def encode(check: Check, *, for_inbox: bool = False) -> bytes:
         [_text_of(message) for message in check.messages],
         born_ms=check.born_ms,
     )
-    if for_inbox:
-        line.half_partition = check.partition
-        line.prepared_by = check.instance
-        line.is_repeat = check.is_repeat
     return _encode(line)
-
-
-def decode(raw: bytes) -> Check:
-    """A check out of an inbox. Raises ValueError for anything else."""
-    try:
-        line = _decode(raw)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if line.half_partition is None:
-        raise ValueError("half_partition is missing")
-    return Check(
-        line.half_partition,
-        (ProducerGroup(line.producer_group), TransactionId(line.transaction_id)),
-        line.check_number,
-        line.check_max,
-        line.handle,
-        line.age_ms,
-        line.prepared_by or "",
-        [_message_of(text) for text in line.messages],
-        line.is_repeat,
-        born_ms=line.born_ms,
-    )
 
 
 def _text_of(message: CheckMessage) -> _Text:
@@ -146,24 +116,6 @@ def _text_of(message: CheckMessage) -> _Text:
     return _Text(message.topic, key, key_base64, value, value_base64, headers, message.partition)
 
 
-def _message_of(text: _Text) -> CheckMessage:
-    headers: Headers = []
-    for name, value in text.headers:
-        if value is None:
-            headers.append((name, None))
-        elif isinstance(value, str):
-            headers.append((name, value.encode()))
-        else:
-            headers.append((name, b64decode(value.base64, validate=True)))
-    return CheckMessage(
-        text.topic,
-        _joined(text.key, text.key_base64),
-        _joined(text.value, text.value_base64),
-        headers,
-        text.partition,
-    )
-
-
 def _split(raw: bytes | None) -> tuple[str | None, str | None]:
     if raw is None:
         return None, None
@@ -171,12 +123,6 @@ def _split(raw: bytes | None) -> tuple[str | None, str | None]:
         return raw.decode(), None
     except UnicodeDecodeError:
         return None, b64encode(raw).decode()
-
-
-def _joined(text: str | None, encoded: str | None) -> bytes | None:
-    if encoded is not None:
-        return b64decode(encoded, validate=True)
-    return None if text is None else text.encode()
 
 
 def _header(raw: bytes | None) -> str | _Bytes | None:

@@ -5,8 +5,11 @@
                | topics, each with its length u8 before it | MAC of 16 bytes )
 
 The MAC (keyed BLAKE2b over everything before it) binds partition, group, id and offsets: an id can
-neither be guessed nor moved to another partition or group. The first key signs, all keys verify, so
-that a key can be changed without refusing the handles that are out.
+neither be guessed nor moved to another partition or group. Since version 2 it binds the
+installation, too (Kafka's cluster and `topics.prefix`): one key that is used in staging and in
+production does not make handles that are valid in both. Version 1 bound none; its handles are taken
+until release 1.0. The first key signs, all keys verify, so that a key can be changed without
+refusing the handles that are out: `A`, then `A,B` everywhere, then `B,A` everywhere, then `B`.
 """
 
 import binascii
@@ -17,9 +20,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from halfhitch.errors import InvalidHandle
+from halfhitch.errors import InvalidHandle, KafkaUnavailable
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_UNBOUND_VERSION: Final = 1
 _HEAD: Final = struct.Struct("!BHHQBBB")
 _MAC_BYTES: Final = 16
 #: Base64 to base64url and back: `base64`'s own functions do the same through two more calls.
@@ -32,7 +36,7 @@ TOPICS_MAX: Final = 16
 _KEY_BYTES_MAX: Final = 64  # BLAKE2b takes no longer key
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Handle:
     """The content of a handle."""
 
@@ -42,30 +46,35 @@ class Handle:
     half_offsets: tuple[int, ...]
     topics: tuple[str, ...] = ()  # distinct, as far as they are carried
 
-    def __init__(
-        self,
-        partition: int,
-        producer_group: str,
-        transaction_id: str,
-        half_offsets: tuple[int, ...],
-        topics: tuple[str, ...] = (),
-    ) -> None:
-        self.partition = partition
-        self.producer_group = producer_group
-        self.transaction_id = transaction_id
-        self.half_offsets = half_offsets
-        self.topics = topics
-
 
 class HandleCodec:
     """Handles to text and back, under keys of at least 16 bytes each (the first one signs)."""
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
+    def __init__(self, keys: Sequence[bytes], installation: str | None = "") -> None:
+        """`installation`: whose handles these are; None: not known before `bind`."""
         self._keys = tuple([_fitting(key) for key in keys])
         self._signing = self._keys[0]
+        self._person: bytes | None = None
+        # The last one read: a door reads whose it is, and the service reads it again.
+        self._last: tuple[str, Handle] | None = None
+        if installation is not None:
+            self.bind(installation)
+
+    def bind(self, installation: str) -> None:
+        """From now on handles are signed and taken for this one."""
+        self._person = blake2b(installation.encode(), digest_size=_MAC_BYTES).digest()
+        self._last = None
+
+    def _known_person(self) -> bytes:
+        if self._person is None:
+            raise KafkaUnavailable(
+                "Kafka has not been reached since this instance started, so it is not known whose "
+                "handles these are; try again"
+            )
+        return self._person
 
     def encode(self, handle: Handle) -> str:
-        """URL-safe text without padding."""
+        """URL-safe text without padding. Raises KafkaUnavailable before `bind`."""
         group = handle.producer_group.encode()
         transaction_id = handle.transaction_id.encode()
         first, *further = handle.half_offsets
@@ -86,20 +95,34 @@ class HandleCodec:
             body += struct.pack(f"!{len(further)}Q", *further)
         for topic in handle.topics:
             body += bytes((len(topic),)) + topic.encode()
-        mac = blake2b(body, key=self._signing, digest_size=_MAC_BYTES).digest()
+        mac = _mac(body, self._signing, self._known_person())
         return _to_text(body + mac).decode()
 
     def decode(self, text: str) -> Handle:
-        """Raises InvalidHandle, which tells a broken text from a foreign signature."""
+        """Raises InvalidHandle, which tells a broken text from a foreign signature.
+
+        And KafkaUnavailable before `bind`.
+        """
+        last = self._last
+        if last is not None and last[0] == text:
+            return last[1]
         raw = _from_text(text)
         body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
+        person = self._known_person() if raw[0] == _VERSION else b""
         for key in self._keys:
-            if hmac.compare_digest(blake2b(body, key=key, digest_size=_MAC_BYTES).digest(), mac):
-                return _parse(body)
+            if hmac.compare_digest(_mac(body, key, person), mac):
+                handle = _parse(body)
+                self._last = text, handle
+                return handle
         raise InvalidHandle(
             "the handle was not signed by this coordinator: it was altered, or it comes from an "
-            "installation with another handle key (set the same HALFHITCH_HANDLE_KEY everywhere)"
+            "installation with another Kafka cluster, topics.prefix or handle key (set the same "
+            "HALFHITCH_HANDLE_KEY everywhere)"
         )
+
+
+def _mac(body: bytes, key: bytes, person: bytes) -> bytes:
+    return blake2b(body, key=key, person=person, digest_size=_MAC_BYTES).digest()
 
 
 def _fitting(key: bytes) -> bytes:
@@ -132,7 +155,7 @@ def _parse(body: bytes) -> Handle:
     group_end = _HEAD.size + group_length
     id_end = group_end + id_length
     offsets_end = id_end + 8 * (count - 1)
-    if version != _VERSION or count == 0 or len(body) < offsets_end:
+    if version not in (_VERSION, _UNBOUND_VERSION) or count == 0 or len(body) < offsets_end:
         raise _unknown_version(version)
     further = struct.unpack_from(f"!{count - 1}Q", body, id_end) if count > 1 else ()
     topics = []

@@ -25,7 +25,7 @@ HALFHITCH_COPY = "HALFHITCH_COPY"
 #: On parked records: why, and where the half lay.
 HALFHITCH_PARKED = "HALFHITCH_PARKED"
 
-#: The tag of an op record: c, r, d, x or o.
+#: The tag of an op record: c, r, p, d, x or o.
 TAGS = "TAGS"
 
 #: Version of the half, forwarded and op record forms, first in every HALFHITCH header.

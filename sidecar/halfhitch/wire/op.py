@@ -11,7 +11,8 @@ version digit and a JSON array with one entry each, in the order of the offsets:
                                                      -2: given up undecided, and parked,
                                                      -3: none: appended anew, it goes on
     x       [group, id, "contrary", "uncovered" or "reused", losing op offset, number of offsets]
-    o       [group, id, action, operator, reason]    for people: who did what, and why
+    o       [group, id, action, operator, reason]    for people: who did what, and why;
+                                                     without entries: a proof (see proof.py)
 
 The number says how many of the value's offsets belong to the entry. In a decision they are hints,
 in a done mark they are the fact. Reading is strict and total: any record gives entries or

@@ -17,7 +17,7 @@ from halfhitch.wire.half import Garbage, Headers, read_forward, read_identity
 from halfhitch.wire.parked import LATE, LateDecision, Parked, Resumed, read_parked
 
 #: (partition, offset) on the parked topic.
-Place = tuple[int, int]
+ParkedAt = tuple[int, int]
 
 #: Messages that are kept at most; some hundred bytes each.
 KEPT_MAX: Final = 200_000
@@ -31,7 +31,7 @@ _LATE_MAX: Final = 100
 class ParkedHalf:
     """One parked message without its content."""
 
-    place: Place
+    place: ParkedAt
     parked_ms: int  # time of the record
     size_bytes: int  # key and value
     identity: Identity
@@ -93,11 +93,11 @@ class ParkedFold:
     def __init__(self, *, kept_max: int = KEPT_MAX, only: Identity | None = None) -> None:
         self.kept_max = kept_max
         self._only = only
-        self._messages: dict[Place, ParkedHalf] = {}
-        self._by_identity: dict[Identity, set[Place]] = {}
+        self._messages: dict[ParkedAt, ParkedHalf] = {}
+        self._by_identity: dict[Identity, set[ParkedAt]] = {}
         #: All of them: which one counts is known when the note of the life before has been read.
         self._late: dict[Identity, list[LateDecision]] = {}
-        self._ahead: set[Place] = set()  # put back, and not read yet; bounded by _AHEAD_MAX
+        self._ahead: set[ParkedAt] = set()  # put back, and not read yet; bounded by _AHEAD_MAX
         self._fences: dict[Identity, int] = {}  # of those put back; bounded by _AHEAD_MAX
         self._read_to: dict[int, int] = {}
         #: Parked messages that are not kept: there were too many.
@@ -108,7 +108,9 @@ class ParkedFold:
         """Messages that are kept."""
         return len(self._messages)
 
-    def take(self, place: Place, stored_ms: int, size_bytes: int, headers: Headers | None) -> None:
+    def take(
+        self, place: ParkedAt, stored_ms: int, size_bytes: int, headers: Headers | None
+    ) -> None:
         """The next record of its partition."""
         partition, log_offset = place
         self._read_to[partition] = log_offset + 1
@@ -134,7 +136,7 @@ class ParkedFold:
             self._drop(place)
         self._ahead = {p for p in self._ahead if p[0] != partition or p[1] >= log_offset}
 
-    def places(self, identity: Identity) -> frozenset[Place]:
+    def places(self, identity: Identity) -> frozenset[ParkedAt]:
         """Where messages of the transaction lie that were not put back."""
         return frozenset(self._by_identity.get(identity, ()))
 
@@ -155,7 +157,7 @@ class ParkedFold:
     # -- records ---------------------------------------------------------------------------------
 
     def _parked(
-        self, place: Place, stored_ms: int, size_bytes: int, headers: Headers | None, why: Parked
+        self, place: ParkedAt, stored_ms: int, size_bytes: int, headers: Headers | None, why: Parked
     ) -> None:
         if place in self._ahead:
             self._ahead.discard(place)
@@ -216,7 +218,7 @@ class ParkedFold:
         if len(known) > _LATE_MAX:
             known.remove(max(known, key=lambda decision: decision.op_offset))
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, place: ParkedAt) -> None:
         identity = self._messages.pop(place).identity
         places = self._by_identity[identity]
         places.discard(place)

@@ -86,10 +86,10 @@ class Account:
                 elif event.kind is ConflictKind.UNCOVERED:
                     story.uncovered.update(event.half_offsets)
             if headers[0][1] == op_wire.TAG_NOTE:
-                (entry,) = msgspec.json.decode(headers[1][1][1:])
-                identity = ProducerGroup(entry[0]), TransactionId(entry[1])
-                self.cluster.timeline.count["fences"] += 1
-                self.of(identity)
+                for entry in msgspec.json.decode(headers[1][1][1:]):  # a proof has none
+                    identity = ProducerGroup(entry[0]), TransactionId(entry[1])
+                    self.cluster.timeline.count["fences"] += 1
+                    self.of(identity)
 
     def _read_halves(self) -> None:
         for record in self._records(HALF):

@@ -1,7 +1,7 @@
 """One life: the coordinator's process with the real owner in it, and everything around it.
 
-The driver does what service.worker does: take over, turn by turn, begin anew after whatever goes
-wrong. A crash ends the process; what was on its way to producers may still arrive.
+The driver does what service.owner.worker does: take over, turn by turn, begin anew after whatever
+goes wrong. A crash ends the process; what was on its way to producers may still arrive.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.errors import HalfHitchError
-from halfhitch.service.asking import Asking
-from halfhitch.service.checkback import CheckBack
 from halfhitch.service.checking.policy import GiveUpPolicy
-from halfhitch.service.owner import OwnerLimits, PartitionOwner, StepFailedError
-from halfhitch.service.topics import TopicPolicy
+from halfhitch.service.owner.checkback import CheckBack
+from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.turn import PartitionOwner, StepFailedError
+from halfhitch.service.topic_policy import TopicPolicy
+from harness.defaults import owner_limits
 from harness.simulation.apps import Apps
 from harness.simulation.cluster import (
     HALF,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from halfhitch.core.model import Identity
     from halfhitch.ports import PartitionReader
     from halfhitch.service.checking.api import CheckReport
-    from halfhitch.service.payloads import PayloadCache
+    from halfhitch.service.owner.payloads import PayloadCache
 
 HORIZON_MS = 900_000
 #: Beyond what the plan's own times add up to, nothing may stay undecided longer.
@@ -67,6 +68,9 @@ class Observed:
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         self._count["takeovers"] += 1
         self._count["records replayed"] += replayed_count
+
+    def old_watermarks(self, partition: int) -> None:
+        self._count["takeovers from a proven pair"] += 1
 
     def given_up(self, policy: str, reason: str, count: int) -> None:
         self._count[f"given up: {reason}, {policy}"] += count
@@ -198,7 +202,7 @@ class Life:
         )
 
         def make_checkback(payloads: PayloadCache, reader: PartitionReader) -> CheckBack:
-            asking = Asking(
+            questions = CheckQuestions(
                 0,
                 half_topic=HALF,
                 sign=lambda handle: ",".join(map(str, handle.half_offsets)),
@@ -209,7 +213,7 @@ class Life:
                 gate=self.desk,
                 index=self.twin if plan.has_redis else None,  # type: ignore[arg-type]
                 policy=policy,
-                asking=asking,
+                questions=questions,
                 observer=observer,
                 clock=self.clock,
                 payloads=payloads,
@@ -224,7 +228,7 @@ class Life:
             parked_topic=PARKED,
             observer=observer,
             clock=self.clock,
-            limits=OwnerLimits(
+            limits=owner_limits(
                 batch_count_max=plan.batch_count_max,
                 payload_cache_bytes=plan.payload_cache_bytes,
                 horizon_ms=HORIZON_MS,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from halfhitch.core.check_rules import CheckRules
+from harness.defaults import check_rules
 from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def planned(dice: Random) -> Plan:
         return dice.randint(1, most) if dice.random() < probability else 0
 
     interval_ms = dice.choice([8_000, 15_000, 30_000])
-    rules = CheckRules(
+    rules = check_rules(
         immunity_ms=dice.choice([0, 1_500, 6_000, 20_000]),
         interval_ms=interval_ms,
         backoff=dice.choice([1.0, 1.0, 1.5]),

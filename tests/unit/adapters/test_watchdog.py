@@ -57,7 +57,7 @@ threading.Thread(target=hung_call, name="half-7").start()
 """)
     assert ended.returncode == watchdog.EXIT_CODE
     assert took_s < 20
-    assert "thread half-7 has been hanging" in ended.stderr
+    assert "thread half-7 (in hung_call, <string> line 10) has been hanging" in ended.stderr
     assert "in hung_call" in ended.stderr
 
 

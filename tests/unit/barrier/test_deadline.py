@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sqlite3
 import threading
 from contextvars import ContextVar
 from pathlib import Path
@@ -186,3 +187,63 @@ def test_what_hangs_in_the_parent_does_not_count_in_a_forked_child(
     deadline.wait_s = _END_S
     assert deadline.run(lambda _: "answered") == "answered"
     hanging.may_end.set()
+
+
+# -- a lock that SQLite does not wait for ---------------------------------------------------------
+
+
+def busy() -> sqlite3.OperationalError:
+    """As `PRAGMA journal_mode=WAL` says, at once, where two begin with it."""
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = 261  # SQLITE_BUSY_RECOVERY: the low byte counts
+    return error
+
+
+class Locked:
+    """A check that meets locks first."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
+        self.count = 0
+
+    def __call__(self, _: Watch) -> str:
+        self.count += 1
+        if self._errors:
+            raise self._errors.pop(0)
+        return "answered"
+
+    async def awaited(self, watch: Watch) -> str:
+        return self(watch)
+
+
+def wrapped() -> Exception:
+    """As SQLAlchemy gives it on."""
+    error = RuntimeError("(sqlite3.OperationalError) database is locked")
+    error.orig = busy()  # type: ignore[attr-defined]
+    return error
+
+
+async def test_a_lock_that_was_not_waited_for_ended_the_check() -> None:
+    assert Deadline(_END_S).run(Locked(busy(), wrapped())) == "answered"
+    assert await AsyncDeadline(_END_S).run_task(Locked(busy(), wrapped()).awaited) == "answered"
+
+
+async def test_a_check_that_waited_for_its_lock_or_failed_otherwise_does_not_begin_again() -> None:
+    for check in (Locked(ValueError("wrong"), busy()), Locked(RuntimeError("more"), busy())):
+        with pytest.raises((ValueError, RuntimeError)):
+            Deadline(_END_S).run(check)
+        assert check.count == 1
+    late = Locked(*[busy() for _ in range(3)])
+
+    def waits(watch: Watch) -> str:
+        watch._end_s -= 0.6 * _END_S
+        return late(watch)
+
+    async def awaits(watch: Watch) -> str:
+        return waits(watch)
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        Deadline(_END_S).run(waits)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        await AsyncDeadline(_END_S).run_task(awaits)
+    assert late.count == 2

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from halfhitch.barrier.rules import KEEP_S, Question, Rules
-from halfhitch.client import LocalTransactionState, Message
+from halfhitch.barrier.rules import KEEP_S, Question, Rules, Undecidable
+from halfhitch.client import LocalTransactionState, Message, why
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
 COMMIT = LocalTransactionState.COMMIT
@@ -33,6 +33,15 @@ class ScriptedNotes:
         self.calls.append("fence")
 
 
+def answered(rules: Rules, notes: ScriptedNotes, question: Question) -> LocalTransactionState:
+    """As a check is."""
+    why.take()
+    try:
+        return rules.decide(notes, question)
+    except Undecidable as error:
+        return rules.failed(question, error)
+
+
 @pytest.mark.parametrize(
     ("notes", "answer", "calls"),
     [
@@ -49,7 +58,7 @@ class ScriptedNotes:
 def test_a_missing_row_is_fenced_before_anything_is_said(
     notes: ScriptedNotes, answer: LocalTransactionState, calls: list[str]
 ) -> None:
-    assert RULES.decide(notes, Question("a", 10.0)) is answer
+    assert answered(RULES, notes, Question("a", 10.0)) is answer
     assert notes.calls == calls
 
 
@@ -69,9 +78,39 @@ def test_it_is_fenced_neither_too_early_nor_too_late(
     age_s: float | None, is_own: bool, fences: bool
 ) -> None:
     notes = ScriptedNotes(None, "fenced")
-    answer = Rules("shop", fence_after_s=30.0).decide(notes, Question("a", age_s, is_own=is_own))
+    rules = Rules("shop", fence_after_s=30.0)
+    answer = answered(rules, notes, Question("a", age_s, is_own=is_own))
     assert answer is (ROLLBACK if fences else UNKNOWN)
     assert ("fence" in notes.calls) == fences
+
+
+@pytest.mark.parametrize(
+    ("question", "reads", "said"),
+    [
+        (Question("a", 10 * KEEP_S), (None,), "so old, 6048000 s, that it may have been purged"),
+        (Question("a", 40.0, born_ms=1), (None, None), "so old, 40 s, that it may have been"),
+        (Question("a", 29.0), (None,), "29 s old: fenced after 30 s (fence_after_s)"),
+        (Question("a", 40.0), (None, None), "look for a trigger"),
+        (Question("a", 40.0), ("perhaps",), "neither committed nor fenced"),
+    ],
+)
+def test_an_unknown_that_was_no_error_had_no_reason(
+    question: Question, reads: tuple[str | None, ...], said: str
+) -> None:
+    """`halfhitch tx explain` shows it, in the 200 characters that the sidecar keeps."""
+    rules = Rules("shop", fence_after_s=30.0)
+    assert answered(rules, ScriptedNotes(*reads), question) is UNKNOWN
+    error = why.take()
+    assert error is not None
+    assert said in str(error)
+    assert len(f"Undecidable: {error}") <= 200
+
+
+def test_an_unknown_to_another_group_s_check_had_no_reason() -> None:
+    why.take()
+    check = SimpleNamespace(transaction_id="a", producer_group="other")
+    assert RULES.question(check) is None
+    assert "belongs to group shop, the transaction to other" in str(why.take())
 
 
 def test_anything_with_an_id_is_a_question() -> None:

@@ -100,8 +100,9 @@ def test_no_statement_has_what_a_paramstyle_would_take_for_a_marker() -> None:
 
 
 def test_mysql_looks_for_old_rows_first_and_deletes_them_by_their_key() -> None:
-    select = table.select_old_of_mysql("b", 10, 5)
-    assert "INTERVAL 10 SECOND ORDER BY at LIMIT 5" in select
+    select = table.select_old_of_mysql("b", 86_410, 5)
+    old = "at < CURRENT_TIMESTAMP - INTERVAL 10 SECOND"
+    assert f"{old} AND UNIX_TIMESTAMP(at) < UNIX_TIMESTAMP() - 86410 ORDER BY at" in select
     delete = table.delete_of_mysql("b", ["61", b"C3A4"])
     assert "(SELECT X'61' AS id UNION ALL SELECT X'c3a4') AS old STRAIGHT_JOIN b" in delete
     assert "FORCE INDEX (PRIMARY)" in delete

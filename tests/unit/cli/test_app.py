@@ -7,6 +7,7 @@ from halfhitch.embedded import EmbeddedError
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, TopologyError
 from halfhitch_cli import root
 from halfhitch_cli.app import COMMANDS, main
+from halfhitch_cli.speed import version_text
 from halfhitch_cli.table import ROOT_OPTIONS, CommandRow
 
 Capture = pytest.CaptureFixture[str]
@@ -51,27 +52,38 @@ def test_help_without_typer_is_typers_help(capsys: Capture) -> None:
 
 
 def test_version(capsys: Capture) -> None:
-    shown = f"halfhitch {halfhitch.__version__}\n"
+    shown = version_text() + "\n"
+    assert shown.startswith(f"halfhitch {halfhitch.__version__}")
     assert run(capsys, "--version") == (0, shown, "")
     assert root.app(args=["--version"], prog_name="halfhitch", standalone_mode=False) == 0
     assert capsys.readouterr().out == shown
 
 
-def test_the_version_of_a_compiled_one_says_so(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("is_compiled", "is_native"), [(True, False), (False, True), (True, True)])
+def test_the_version_says_which_fast_parts_are_here(
+    is_compiled: bool, is_native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halfhitch, "is_compiled", lambda: True)
-    assert run(capsys, "--version") == (0, f"halfhitch {halfhitch.__version__} (compiled)\n", "")
+    monkeypatch.setattr(halfhitch, "is_compiled", lambda: is_compiled)
+    monkeypatch.setattr(halfhitch, "is_native", lambda: is_native)
+    first, *others = version_text().splitlines()
+    names = ["compiled"] * is_compiled + ["native"] * is_native + ["uvloop"]
+    assert first == f"halfhitch {halfhitch.__version__} ({', '.join(names)})"
+    assert len(others) == 3 - len(names)
+    assert all(line.startswith("Faster with ") for line in others)
 
 
-def test_the_version_says_when_requests_go_the_native_way(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_native", [True, False])
+def test_doctor_says_which_fast_parts_are_here(
+    is_native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halfhitch, "is_native", lambda: True)
-    assert run(capsys, "--version") == (0, f"halfhitch {halfhitch.__version__} (native)\n", "")
-    monkeypatch.setattr(halfhitch, "is_compiled", lambda: True)
-    shown = f"halfhitch {halfhitch.__version__} (compiled, native)\n"
-    assert run(capsys, "--version") == (0, shown, "")
+    from halfhitch_cli.commands.doctor import _speed
+
+    monkeypatch.setattr(halfhitch, "is_native", lambda: is_native)
+    finding = _speed()
+    assert finding.severity == "ok"
+    assert "uvloop" in finding.sentence
+    assert ("the native way" in finding.sentence) is is_native
+    assert ("--find-links dist 'halfhitch[speed]'" in finding.remedy) is not is_native
 
 
 @pytest.mark.parametrize("arguments", [(), ("topics",)])

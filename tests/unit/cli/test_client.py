@@ -148,7 +148,7 @@ def test_no_answer_to_a_post_is_unknown_and_no_answer_to_a_get_is_not() -> None:
         client = AdminClient("127.0.0.1", port)
         with pytest.raises(OutcomeUnknown, match="to repeat is safe"):
             client.post("/v1/parked/g/T1/resume", {})
-        with pytest.raises(BackendError, match="did not answer") as raised:
+        with pytest.raises(BackendError, match="gave no HTTP answer") as raised:
             client.get("/v1/status")
         assert not isinstance(raised.value, OutcomeUnknown)
         thread.join(10)

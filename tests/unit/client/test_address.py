@@ -25,7 +25,6 @@ def test_both_forms_are_understood(text, expected):
     [
         "",
         "127.0.0.1:8340",
-        "https://127.0.0.1:8340",
         "http://127.0.0.1",
         "http://127.0.0.1:",
         "http://127.0.0.1:http",

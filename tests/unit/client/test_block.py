@@ -27,7 +27,7 @@ NOT_EXCEPTIONS = [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.Cancelle
 def patient(monkeypatch):
     """A machine under load takes more than two seconds now and then, and repeats a request."""
     for module in ("sync", "aio"):
-        monkeypatch.setattr(f"halfhitch.client.{module}.LEAVING_DEADLINE_S", 30.0)
+        monkeypatch.setattr(f"halfhitch.client.{module}_transactions.LEAVING_DEADLINE_S", 30.0)
 
 
 def asked(_):
@@ -216,7 +216,7 @@ def test_dropping_says_that_the_local_transaction_surely_failed(checked):
 
 def test_a_drop_that_is_not_answered_is_a_note(given, monkeypatch):
     for module in ("sync", "aio"):
-        monkeypatch.setattr(f"halfhitch.client.{module}.LEAVING_DEADLINE_S", 0.2)
+        monkeypatch.setattr(f"halfhitch.client.{module}_transactions.LEAVING_DEADLINE_S", 0.2)
     world = given(STORED, HANG, HANG, HANG, deadline_s=60)
     tx = world.producer.transaction()
     tx.send("orders", b"one")
@@ -343,6 +343,14 @@ def test_a_producer_that_was_closed_inside_the_block_is_told_before_anything_is_
     with pytest.raises(ProducerClosed, match=f"{tx.id} was closed before"):
         run_block(tx, between=closing)
     assert world.ends() == []
+
+
+def test_a_block_of_a_closed_producer_began_and_its_local_work_was_done(given):
+    world = given()
+    tx = world.producer.transaction()
+    world.producer.close()
+    with pytest.raises(ProducerClosed, match=f"{tx.id} was closed before"), tx:
+        pytest.fail("the block was entered")
 
 
 def test_a_commit_that_was_not_answered_is_raised_and_nothing_follows(checked):

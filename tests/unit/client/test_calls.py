@@ -390,9 +390,9 @@ def test_a_contrary_decision_tells_both():
 
 
 def test_an_unknown_code_is_judged_by_its_status_and_told():
-    error = refused(401, "unauthorized")
+    error = refused(403, "host_not_allowed")
     assert type(error) is errors.RequestError
-    assert str(error) == "what and what next (unauthorized)"
+    assert str(error) == "what and what next (host_not_allowed)"
     for status in (429, 500, 503):
         assert type(refused(status, "new_trouble")) is errors.BackendError
     assert type(refused(500, "internal_error")) is errors.BackendError

@@ -97,7 +97,7 @@ def test_a_rollback_that_comes_too_late_is_a_note_too(given):
 
 def test_leaving_by_an_exception_is_not_held_up_for_long(given, monkeypatch):
     for module in ("sync", "aio"):
-        monkeypatch.setattr(f"halfhitch.client.{module}.LEAVING_DEADLINE_S", 0.2)
+        monkeypatch.setattr(f"halfhitch.client.{module}_transactions.LEAVING_DEADLINE_S", 0.2)
     world = given(STORED, HANG, HANG, HANG, deadline_s=60)
     began_at = time.monotonic()
     with pytest.raises(ValueError):

@@ -398,7 +398,9 @@ def test_a_fork_while_checks_run_leaves_them_to_the_parent():
         def child():
             began_at_s = time.monotonic()
             producer.close()
-            assert time.monotonic() - began_at_s < 2, "it waited for what is not its own"
+            assert time.monotonic() - began_at_s < checks.CLOSE_S, (
+                "it waited for what is not its own"
+            )
 
         in_a_forked_child(child)
         gate.set()
@@ -425,9 +427,10 @@ def test_forks_at_any_moment_leave_both_sides_working(rng):
 def test_a_check_that_hangs_at_the_door_does_not_keep_close_for_long(monkeypatch):
     monkeypatch.setattr(checks, "CLOSE_S", 0.2)
     with ChecksDoor(ends=lambda _: HANG) as door:
-        producer = TransactionProducer("orders", door.address, check=commit, deadline_s=1)
+        producer = TransactionProducer("orders", door.address, check=commit, deadline_s=5)
         door.stream().check("t1")
         door.until_ends(1)
         began_at_s = time.monotonic()
         producer.close()
-        assert time.monotonic() - began_at_s < 0.9
+        # Long before the deadline of its answer, which the check's own thread waits for.
+        assert time.monotonic() - began_at_s < 4

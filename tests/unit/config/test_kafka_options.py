@@ -15,7 +15,10 @@ from halfhitch.errors import ConfigurationError
         ("sasl.kerberos.kinit.cmd", "shell command"),
         ("ssl.engine.location", "loads code"),
         ("ssl.providers", "loads code"),
-        ("sasl.oauthbearer.token.endpoint.url", "fetch an address"),
+        ("sasl.oauthbearer.assertion.file", "fetch an address"),
+        ("https.ca.pem", "fetch an address"),
+        ("sasl.oauthbearer.method", "only oidc"),
+        ("ssl.endpoint.identification.algorithm", "kafka.verify_host_names"),
         ("sasl.oauthbearer.config", "fetch an address"),
         ("enable.sasl.oauthbearer.unsecure.jwt", "fetch an address"),
         ("enable.ssl.certificate.verification", "anybody can pose as Kafka"),
@@ -86,7 +89,7 @@ def test_passwords_are_hidden_until_a_client_is_made() -> None:
 
 def test_a_password_from_a_file_joins_the_others() -> None:
     before = KafkaOptions({"sasl.username": "app"})
-    after = before.with_password("open sesame")
+    after = before.with_secret("sasl.password", "open sesame")
     assert after.for_client("admin") == {"sasl.username": "app", "sasl.password": "open sesame"}
     assert dict(before) == {"sasl.username": "app"}
 

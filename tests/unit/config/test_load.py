@@ -282,6 +282,47 @@ def test_secrets_can_come_from_files(tmp_path: Path) -> None:
     assert settings.sources["handle.key"] == f"file {keys}"
 
 
+def test_every_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    """What is given as a flag, every user of the machine can read."""
+    path = tmp_path / "secret"
+    path.write_text("redis://:open-sesame@redis:6379/0\n")
+    settings = load({"redis.url_file": path}, purpose=Purpose.CLIENT)
+    assert settings.redis.url is not None
+    assert settings.redis.url.reveal() == "redis://:open-sesame@redis:6379/0"
+    assert settings.sources["redis.url"] == f"file {path}"
+    path.write_text("open-sesame\n")
+    settings = load({"checks.url_token_file": path}, purpose=Purpose.CLIENT)
+    assert settings.checks.url_token is not None
+    assert settings.checks.url_token.reveal() == "open-sesame"
+    oidc = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "sidecar",
+        "sasl.oauthbearer.token.endpoint.url": "https://id.example/token",
+    }
+    settings = load(
+        {"kafka.options": oidc, "kafka.oauth_client_secret_file": path}, purpose=Purpose.CLIENT
+    )
+    options = settings.kafka.options
+    assert options.for_client("member")["sasl.oauthbearer.client.secret"] == "open-sesame"  # type: ignore[arg-type]
+    assert "open-sesame" in settings.secrets()
+    assert "open-sesame" not in str(settings.describe())
+    path.write_text("one\ntwo\n")
+    assert "keep at most 1" in refusal({"redis.url_file": path})
+
+
+def test_host_names_of_brokers_go_unverified_only_when_that_is_said() -> None:
+    name = "ssl.endpoint.identification.algorithm"
+    ssl_options = {"security.protocol": "SSL"}
+    assert load({}, purpose=Purpose.CLIENT).kafka.verify_host_names
+    given: dict[str, object] = {"kafka.options": ssl_options, "kafka.verify_host_names": False}
+    assert load(given, purpose=Purpose.CLIENT).kafka.options[name] == "none"
+    given["kafka.verify_host_names"] = True
+    assert name not in load(given, purpose=Purpose.CLIENT).kafka.options
+    load({"kafka.verify_host_names": False}, purpose=Purpose.CLIENT)
+
+
 def test_a_secret_and_its_file_are_not_both_taken(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("k" * 16)

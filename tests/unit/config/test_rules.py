@@ -10,6 +10,30 @@ from halfhitch.errors import ConfigurationError
 
 GOOD: dict[str, object] = {"kafka.bootstrap": "kafka:9092", "handle.key": "k" * 32}
 TOKEN = "t" * 16
+IDENTITIES = Path(__file__).with_name("identities.toml")
+OIDC: dict[str, object] = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "sidecar",
+    "sasl.oauthbearer.client.secret": "not a secret",
+    "sasl.oauthbearer.token.endpoint.url": "https://id.example/token",
+}
+#: Signed, and reached by other machines.
+CERTIFICATES_REQUIRED: dict[str, object] = {
+    "rocketmq.tls_cert": "c.pem",
+    "rocketmq.tls_client_ca": "ca.pem",
+    "rocketmq.tls_clients": "required",
+    "rocketmq.tls_required": True,
+}
+ROCKETMQ_BEYOND: dict[str, object] = {
+    "rocketmq.enabled": True,
+    "rocketmq.host": "::",
+    "rocketmq.access_keys": "a:12345678",
+}
+CERTIFIED = Path(__file__).with_name("identities_certified.toml")
+KEYLESS = Path(__file__).with_name("identities_keyless.toml")
+WITH_IDENTITIES = {"auth.identities_file": IDENTITIES, "rocketmq.enabled": True}
 
 #: Rule, settings that break it, words its sentence must have: the settings' names and a good value.
 BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
@@ -44,9 +68,38 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("security.protocol", "sasl.mechanism=SCRAM-SHA-512"),
     ),
     (
-        rules.security_options_fit_together,
+        rules.oauth_options_are_complete,
         {"kafka.options": {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}},
-        ("OAUTHBEARER", "SCRAM-SHA-512"),
+        (
+            "sasl.oauthbearer.client.secret",
+            "kafka.oauth_client_secret_file",
+            "kafka.msk_iam_region",
+        ),
+    ),
+    (
+        rules.oauth_options_are_complete,
+        {"kafka.options": {**OIDC, "security.protocol": "SASL_PLAINTEXT"}},
+        ("without TLS", "security.protocol=SASL_SSL"),
+    ),
+    (
+        rules.oauth_options_are_complete,
+        {"kafka.options": {**OIDC, "sasl.oauthbearer.token.endpoint.url": "http://id.example/t"}},
+        ("https://", "https.ca.location"),
+    ),
+    (
+        rules.oauth_options_are_complete,
+        {"kafka.options": {**OIDC, "sasl.mechanism": "PLAIN"}},
+        ("sasl.oauthbearer.", "sasl.mechanism is not OAUTHBEARER"),
+    ),
+    (
+        rules.oauth_options_are_complete,
+        {"kafka.options": OIDC, "kafka.msk_iam_region": "eu-central-1"},
+        ("kafka.msk_iam_region", "keep one"),
+    ),
+    (
+        rules.oauth_options_are_complete,
+        {"kafka.options": {"sasl.mechanism": "PLAIN"}, "kafka.msk_iam_region": "eu-central-1"},
+        ("kafka.msk_iam_region", "OAUTHBEARER"),
     ),
     (rules.tokens_are_long_enough, {"auth.tokens": "t" * 15}, ("auth.tokens", "keygen")),
     (
@@ -169,10 +222,44 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {"rocketmq.tls_required": True},
         ("rocketmq.tls_required", "rocketmq.tls_cert"),
     ),
+    (  # plain TCP on the same port would need none
+        rules.the_rocketmq_door_can_be_opened,
+        {**CERTIFICATES_REQUIRED, "rocketmq.tls_required": False},
+        ("rocketmq.tls_clients is required", "rocketmq.tls_required to true"),
+    ),
     (
         rules.the_rocketmq_door_can_be_opened,
         {"rocketmq.enabled": True, "rocketmq.port": 8340},
         ("rocketmq.port", "http.port"),
+    ),
+    *(
+        (rules.tls_settings_fit_together, change, words)
+        for door in ("http", "admin", "rocketmq")
+        for change, words in (
+            ({f"{door}.tls_key": "k.pem"}, (f"{door}.tls_key", f"{door}.tls_cert")),
+            ({f"{door}.tls_client_ca": "ca.pem"}, (f"{door}.tls_client_ca", f"{door}.tls_cert")),
+            (
+                {f"{door}.tls_cert": "c.pem", f"{door}.tls_client_ca": "ca.pem"},
+                (f"{door}.tls_clients is off", "required"),
+            ),
+            (
+                {f"{door}.tls_cert": "c.pem", f"{door}.tls_clients": "wanted"},
+                (f"{door}.tls_clients is wanted", f"{door}.tls_client_ca"),
+            ),
+        )
+    ),
+    *(
+        (
+            rules.secrets_travel_encrypted,
+            {"auth.tokens": TOKEN, f"{door}.host": "0.0.0.0"},
+            (f"{door}.host", f"{door}.tls_cert", f"{door}.encrypted_in_front"),
+        )
+        for door in ("http", "admin")
+    ),
+    (  # what is signed there can be read, and sent again
+        rules.secrets_travel_encrypted,
+        {**ROCKETMQ_BEYOND, "rocketmq.tls_cert": "c.pem"},
+        ("rocketmq.tls_required to true", "rocketmq.encrypted_in_front"),
     ),
     (rules.handles_are_signed, {"handle.key": None}, ("handle.key", "keygen")),
     (
@@ -190,6 +277,26 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {"rocketmq.enabled": True, "rocketmq.host": "0.0.0.0", "auth.tokens": TOKEN},
         ("rocketmq.host", "rocketmq.access_keys", "127.0.0.1"),
     ),
+    (
+        rules.identities_can_be_read,
+        {"auth.identities_file": "/no/such/identities.toml"},
+        ("auth.identities_file", "No such file"),
+    ),
+    (
+        rules.identities_can_be_read,
+        {**WITH_IDENTITIES, "rocketmq.access_keys": "other-key:secret-secret"},
+        ("auth.identities_file", "'shop-key'", "rocketmq.access_key_file"),
+    ),
+    (
+        rules.identities_can_be_read,
+        {"auth.identities_file": CERTIFIED},
+        ("'orders'", "http.tls_client_ca", "http.tls_clients=wanted"),
+    ),
+    (
+        rules.open_doors_have_a_lock,
+        {"auth.identities_file": KEYLESS, "rocketmq.enabled": True},
+        ("auth.identities_file", "rocketmq.access_keys", "rocketmq.enabled to false"),
+    ),
     (  # the RocketMQ door asks for no token: it would be an open door beside locked ones
         rules.open_doors_have_a_lock,
         {"rocketmq.enabled": True, "auth.tokens": TOKEN},
@@ -200,7 +307,28 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
 #: Just on the good side of the rules with a bound.
 FINE: list[Mapping[str, object]] = [
     {"kafka.bootstrap": "[::1]:1, kafka-1.shop.svc:65535"},
-    {"auth.tokens": TOKEN, "http.host": "0.0.0.0", "admin.host": "::"},
+    {
+        "auth.identities_file": IDENTITIES,
+        "http.host": "0.0.0.0",
+        "http.encrypted_in_front": True,
+    },
+    {
+        "auth.tokens": TOKEN,
+        "http.host": "0.0.0.0",
+        "http.tls_cert": "c.pem",
+        "admin.host": "::",
+        "admin.encrypted_in_front": True,
+    },
+    {"http.tls_cert": "c.pem", "http.tls_client_ca": "ca.pem", "http.tls_clients": "required"},
+    {
+        "auth.identities_file": CERTIFIED,
+        "http.tls_cert": "c.pem",
+        "http.tls_client_ca": "ca.pem",
+        "http.tls_clients": "wanted",
+    },
+    {**ROCKETMQ_BEYOND, "rocketmq.tls_cert": "c.pem", "rocketmq.tls_required": True},
+    CERTIFICATES_REQUIRED,
+    {**WITH_IDENTITIES, "rocketmq.access_keys": "shop-key:secret-secret"},
     {"http.host": "localhost", "admin.host": "127.0.0.2"},
     {"http.host": "::1"},
     {"handle.key": "k" * 16},
@@ -209,7 +337,7 @@ FINE: list[Mapping[str, object]] = [
     {"rocketmq.enabled": True, "rocketmq.port": 0},
     {"rocketmq.enabled": True, "auth.tokens": TOKEN, "rocketmq.access_keys": "a:12345678"},
     {"rocketmq.enabled": False, "auth.tokens": TOKEN},
-    {"rocketmq.enabled": True, "rocketmq.host": "::", "rocketmq.access_keys": "a:12345678"},
+    {**ROCKETMQ_BEYOND, "rocketmq.encrypted_in_front": True},
     {"rocketmq.advertised": "[fd00::1]:9876"},
     {"rocketmq.advertised": "halfhitch"},
     {"rocketmq.tls_cert": "cert.pem", "rocketmq.tls_required": True},
@@ -224,6 +352,13 @@ FINE: list[Mapping[str, object]] = [
     {"owner.transaction_timeout_ms": 60_000, "owner.hung_call_s": 0},
     {"kafka.options": {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}},
     {"kafka.options": {"security.protocol": "SSL", "ssl.cipher.suites": "x"}},
+    {"kafka.options": OIDC},
+    {
+        "kafka.bootstrap": "127.0.0.1:9092,[::1]:9092",
+        "kafka.options": {**OIDC, "security.protocol": "SASL_PLAINTEXT"},
+    },
+    {"kafka.options": {**OIDC, "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/t"}},
+    {"kafka.msk_iam_region": "eu-central-1"},
     {"checks.url": "http://localhost:1/?a=b", "checks.url_token": "t"},
     {"checks.url": "https://[fd00::1]/", "checks.url_networks": "fd00::/8,10.0.0.0/8"},
 ]
@@ -268,7 +403,8 @@ def test_tools_need_no_handle_key_and_clients_no_kafka() -> None:
 def test_a_token_file_counts_as_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(TOKEN + "\n")
-    load({**GOOD, "http.host": "0.0.0.0", "auth.token_file": path})
+    beyond = {"http.host": "0.0.0.0", "http.encrypted_in_front": True}
+    load({**GOOD, **beyond, "auth.token_file": path})
 
 
 def _unchecked(flags: Mapping[str, object]) -> Settings:

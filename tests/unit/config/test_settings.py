@@ -126,3 +126,14 @@ def test_settings_are_frozen() -> None:
     with pytest.raises(TypeError):
         settings.kafka.options["acks"] = "0"  # type: ignore[index]
     assert issubclass(Settings, msgspec.Struct)
+
+
+def test_the_query_of_the_callback_is_shown_to_nobody() -> None:
+    settings = load(
+        {"checks.url": "http://127.0.0.1:1/checks?key=canary-query"}, purpose=Purpose.CLIENT
+    )
+    (shown,) = [row.value for row in settings.describe() if row.key == "checks.url"]
+    assert shown == "http://127.0.0.1:1/checks?***"
+    assert "key=canary-query" in settings.secrets()
+    plain = load({"checks.url": "http://127.0.0.1:1/checks"}, purpose=Purpose.CLIENT)
+    assert "http://127.0.0.1:1/checks" in [row.value for row in plain.describe()]

@@ -5,9 +5,10 @@ import pytest
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import PARKED, ROLLED_BACK
 from harness.attributes import attributes
+from harness.defaults import check_rules
 from harness.ledger_script import LedgerScript, identity_of
 
-RULES = CheckRules(jitter=0.0)
+RULES = check_rules(jitter=0.0)
 IMMUNITY_MS, INTERVAL_MS = RULES.immunity_ms, RULES.interval_ms
 
 
@@ -90,7 +91,7 @@ def test_one_that_waits_to_be_sent_again_and_arrived_is_followed_after_the_inter
 
 
 def test_a_number_that_a_stranger_has_invented_does_not_stop_the_partition() -> None:
-    script = LedgerScript(rules=CheckRules(backoff=10.0))
+    script = LedgerScript(rules=check_rules(backoff=10.0))
     script.half("T1", check_count=10_000, first_stored_ms=1)
     script.tick(1_000)
 
@@ -341,7 +342,7 @@ def test_one_that_stands_in_the_wrong_queue_has_no_number_written_before_the_las
 
 
 def test_one_that_is_decided_in_the_moment_of_giving_up_is_not_given_up() -> None:
-    script = begun(CheckRules(jitter=0.0, count_max=1))
+    script = begun(check_rules(jitter=0.0, count_max=1))
     script.half("T1")
     script.pass_time(IMMUNITY_MS)
     script.checked("T1")
@@ -510,7 +511,7 @@ def test_notes_that_are_left_for_later_steps_can_be_found_by_a_replay() -> None:
 @pytest.mark.parametrize("is_check", [False, True])
 def test_a_replay_that_meets_a_late_duplicate_first_knows_when_it_began(is_check: bool) -> None:
     """A client's retry lies below the copies that were appended since, the first half is gone."""
-    script = LedgerScript(rules=CheckRules(jitter=0.0))
+    script = LedgerScript(rules=check_rules(jitter=0.0))
     script.tick()
     script.half("T1")
     script.pass_time(6_000)

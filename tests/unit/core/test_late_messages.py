@@ -18,9 +18,9 @@ from halfhitch.core.model import (
     HalfOffset,
     OpOffset,
     Resolution,
-    Standing,
     TimestampMs,
 )
+from halfhitch.core.standing import Standing
 from halfhitch.core.transaction import State
 from harness.ledger_script import LedgerScript, identity_of
 
@@ -270,6 +270,7 @@ class _Late:
         return [HalfOffset(5)]
 
 
+@pytest.mark.interpreted("gives a stand-in for a transaction, which only an interpreted one takes")
 @pytest.mark.parametrize(("first", "is_settled"), [(9, False), (4, True)])
 def test_the_mark_of_another_life_leaves_what_was_added_before_it_to_be_parked(
     first: int, is_settled: bool

@@ -14,8 +14,8 @@ from halfhitch.core.model import (
     ConflictMark,
     DoneMark,
     HalfOffset,
-    Standing,
 )
+from halfhitch.core.standing import Standing
 from halfhitch.errors import InvariantViolation
 from harness.ledger_script import LedgerScript, identity_of
 

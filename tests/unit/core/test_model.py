@@ -17,7 +17,6 @@ from halfhitch.core.model import (
     OpOffset,
     Resolution,
     ResolutionSource,
-    Standing,
     TimestampMs,
 )
 from harness.ledger_script import identity_of
@@ -41,21 +40,6 @@ def test_the_words_that_are_stored_in_kafka_never_change() -> None:
 
 def test_no_committed_count_can_be_mistaken_for_another_ending() -> None:
     assert max(ROLLED_BACK, PARKED, GIVEN_UP, COPIED) < 1
-
-
-def test_every_standing_has_a_word_of_its_own() -> None:
-    assert {standing.value for standing in Standing} == {
-        "unknown",
-        "early",
-        "pending",
-        "committing",
-        "rolling_back",
-        "committed",
-        "rolled_back",
-        "parked",
-        "giving_up",
-        "given_up",
-    }
 
 
 def test_a_decision_names_no_half_unless_it_is_told_one() -> None:

@@ -4,18 +4,18 @@ import tracemalloc
 from threading import Thread
 
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
-from halfhitch.core.remembered import Remembered, place_of
+from halfhitch.core.remembered import Remembered, hash_of
 from harness.ledger_script import identity_of
 
 COUNT = 20_000
 
 
 def put(entries: Remembered, identity: Identity, number: int, digest: int) -> int | None:
-    return entries.put(place_of(identity), identity, number, digest)
+    return entries.put(hash_of(identity), identity, number, digest)
 
 
 def find(entries: Remembered, identity: Identity) -> int:
-    return entries.find(place_of(identity), identity)
+    return entries.find(hash_of(identity), identity)
 
 
 def numbered(number: int) -> Identity:
@@ -38,10 +38,10 @@ def test_index_and_group_are_part_of_what_is_known() -> None:
     entries = Remembered()
     one = identity_of("T1")
     put(entries, one, 1, 7)
-    entries.put(place_of(one, 1), one, 1, 8)
+    entries.put(hash_of(one, 1), one, 1, 8)
     put(entries, (ProducerGroup("other"), TransactionId("T1")), 1, 9)
-    found = [entries.digest(entries.find(place_of(one, index), one)) for index in (0, 1)]
-    assert (found, entries.find(place_of(one, 2), one), len(entries)) == ([7, 8], -1, 3)
+    found = [entries.digest(entries.find(hash_of(one, index), one)) for index in (0, 1)]
+    assert (found, entries.find(hash_of(one, 2), one), len(entries)) == ([7, 8], -1, 3)
 
 
 def test_an_entry_is_changed_in_place_and_no_digest_leaves_the_one_that_is_known() -> None:

@@ -136,12 +136,17 @@ def test_a_majority_of_living_ones_is_not_swept(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
-@pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_done_each_is_woken_once_and_not_before_its_last_time(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timers, "_DROPPED_MAX", 20)
-    dice = random.Random(seed)
+    for seed in range(20):
+        print(f"{seed=}")  # shown if it fails
+        sleep_and_wake(random.Random(seed))
+
+
+def sleep_and_wake(dice: random.Random) -> None:
+    """Whatever the dice say; judged at every step."""
     sleepers, wanted = Timers(), dict[str, int]()
     transactions = [sleeper(f"T{number}") for number in range(30)]
     now_ms = 0

@@ -1,24 +1,38 @@
-"""What `make test` makes of the groups it runs: nothing that failed or never ran is passed over."""
+"""What `make test` makes of the lanes it runs: nothing that failed or never ran is passed over."""
 
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 
 import side_by_side
-from side_by_side import GROUPS, TESTS, Group, counted, left_out, summed_up
+from harness.lanes import Spent
+from side_by_side import (
+    LIVES,
+    MORE,
+    SHORT,
+    WAITING,
+    Lane,
+    budgets,
+    counted,
+    left_out,
+    orders,
+    summed_up,
+)
 
 
-def ended(closing_line: str, status: int) -> Group:
-    """A group whose process has ended so."""
-    group = Group("pure", ())
-    group.hear(closing_line)
-    group.status = status
-    return group
+def ended(closing_line: str, status: int) -> Lane:
+    """A lane whose process has ended so."""
+    lane = Lane("1", ())
+    lane.hear(closing_line)
+    lane.status = status
+    return lane
 
 
 PASSED = "============= 12 passed, 1 skipped in 3.05s ============="
+NOTHING_LEFT = "============= no tests ran in 3.05s ============="
 
 
 def test_a_closing_line_is_counted() -> None:
@@ -26,17 +40,43 @@ def test_a_closing_line_is_counted() -> None:
     assert counted(line) == {"passed": 12, "failed": 4, "skipped": 2}
 
 
-def test_every_folder_of_tests_is_in_a_group() -> None:
-    folders = [each.name for each in TESTS.iterdir() if each.is_dir() and each.name[0] not in "._"]
-    assert left_out(GROUPS, folders) == []
+def test_the_lists_name_every_folder_of_tests_and_no_other() -> None:
+    folders = side_by_side.test_folders()
+    assert {"tests/unit", "chaos/promises", "bench/tests"} < folders
+    assert {*SHORT, *LIVES, *WAITING, *MORE} == folders
 
 
-def test_a_folder_in_no_group_is_named() -> None:
-    assert left_out(GROUPS, ["unit", "newcomers", "harness"]) == ["newcomers"]
+def test_the_first_lane_may_take_everything_and_only_it_begins_with_what_thinks() -> None:
+    for is_all, added in ((False, ()), (True, MORE)):
+        first, *others = orders(is_all)
+        assert sorted(first) == sorted([*SHORT, *LIVES, *WAITING, *added])
+        assert first[0] in SHORT
+        for lane in others:
+            assert lane[0] in {*WAITING, *MORE}
+            assert sorted(lane) == sorted({*first} - {*SHORT})
 
 
-def test_green_groups_are_summed_up() -> None:
-    assert summed_up([ended(PASSED, 0), ended(PASSED, 0)]) == (
+def test_a_folder_in_no_list_is_named() -> None:
+    assert left_out(["tests/unit"], ["tests/unit", "tests/newcomers"]) == ["tests/newcomers"]
+
+
+def test_every_layer_has_a_budget_and_more_lives_may_take_more() -> None:
+    usual, all_lives = budgets(is_all=False), budgets(is_all=True)
+    assert set(usual) == {*SHORT, *LIVES, *WAITING, *MORE}
+    assert all(budget_s > 0 for budget_s in usual.values())
+    assert all_lives["tests/simulation"] > usual["tests/simulation"]
+    assert all_lives["tests/unit"] == usual["tests/unit"]
+
+
+def test_what_each_layer_took_is_told_the_longest_first() -> None:
+    spent = {"tests/tidy": Spent(97, 10.0, 5.0), "tests/unit": Spent(5_600, 300.0, 100.0)}
+    first, second = side_by_side.layer_lines(spent, {"tests/tidy": 20, "tests/unit": 200})
+    assert " ".join(first.split()) == "tests/unit 5,600 tests 300 s, processor 100 s of 200 s"
+    assert second.startswith("tests/tidy")
+
+
+def test_green_lanes_are_summed_up() -> None:
+    assert summed_up([ended(PASSED, 0), ended(PASSED, 0), ended(NOTHING_LEFT, 0)]) == (
         "24 passed, 0 failed, 2 skipped",
         True,
     )
@@ -48,29 +88,59 @@ def test_green_groups_are_summed_up() -> None:
         pytest.param("===== 1 failed, 11 passed in 3.0s =====", 1, id="a test failed"),
         pytest.param(PASSED, -6, id="the process was ended after its last test"),
         pytest.param("collecting ...", -9, id="the process was ended before"),
-        pytest.param("===== no tests ran in 0.1s =====", 0, id="nothing ran"),
+        pytest.param("===== 12 deselected in 0.1s =====", 5, id="it found no test"),
     ],
 )
-def test_a_group_that_is_not_green_makes_the_sum_red(closing_line: str, status: int) -> None:
+def test_a_lane_that_is_not_green_makes_the_sum_red(closing_line: str, status: int) -> None:
     line, is_well = summed_up([ended(PASSED, 0), ended(closing_line, status)])
     assert not is_well
     assert "1 failed" in line
 
 
+def test_a_run_in_which_nothing_ran_is_red() -> None:
+    assert summed_up([ended(NOTHING_LEFT, 0)]) == ("0 passed, 1 failed", False)
+
+
+def test_a_layer_over_its_budget_makes_the_sum_red() -> None:
+    assert summed_up([ended(PASSED, 0)], ["tests/unit took ..."]) == (
+        "12 passed, 1 failed, 1 skipped",
+        False,
+    )
+
+
 def test_a_process_is_heard_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     script = f"print('FAILED a::b - why'); print({PASSED!r}); raise SystemExit(3)"
-    group = Group("kafka", [sys.executable, "-c", script])
-    group.run({})
-    assert group.status == 3
-    assert group.failures == ["FAILED a::b - why"]
-    assert group.counts["passed"] == 12
-    assert "kafka | FAILED a::b - why" in capsys.readouterr().out
+    lane = Lane("2", [sys.executable, "-c", script])
+    lane.run({})
+    assert lane.status == 3
+    assert lane.failures == ["FAILED a::b - why"]
+    assert lane.counts["passed"] == 12
+    assert "2 | FAILED a::b - why" in capsys.readouterr().out
+
+
+def test_a_lane_ends_when_its_run_is_broken_off() -> None:
+    """It went on without the Kafka, which had ended with the run."""
+    begun = threading.Event()
+
+    class Heard(Lane):
+        def hear(self, line: str) -> None:
+            begun.set()
+
+    script = "import time; print('begun', flush=True); time.sleep(99)"
+    lane = Heard("1", [sys.executable, "-c", script])
+    thread = threading.Thread(target=lane.run, args=({},))
+    thread.start()
+    assert begun.wait(60)
+    lane.interrupt()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not lane.is_green
 
 
 def test_a_run_that_leaves_a_folder_out_does_not_begin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(side_by_side, "GROUPS", {"pure": ("unit",)})
+    monkeypatch.setattr(side_by_side, "WAITING", {})
     monkeypatch.setattr(sys, "argv", ["side_by_side.py"])
     assert side_by_side.main() == 2
-    assert "no group runs acceptance" in capsys.readouterr().out
+    assert "no lane runs tests/acceptance" in capsys.readouterr().out

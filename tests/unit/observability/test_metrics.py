@@ -7,11 +7,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from halfhitch import __version__
+from halfhitch.access import Numbers
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.doors.http.router import ROUTES
 from halfhitch.doors.rocketmq import Snapshot
 from halfhitch.errors import ForbiddenTopic
-from halfhitch.observability.metrics import GROUPS_MAX, METRICS, Metrics, error_codes
+from halfhitch.observability.metrics import (
+    GROUPS_MAX,
+    GROUPS_NAMED_MAX,
+    METRICS,
+    Metrics,
+    error_codes,
+)
 from halfhitch.ports import Observer
 from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
 from halfhitch.service.checking.api import CheckOutcome
@@ -41,6 +48,7 @@ def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> Par
 def exercise(metrics: Metrics) -> None:
     metrics.prepared(3, 0.01)
     metrics.prepare_refused(ForbiddenTopic.code)
+    metrics.access(lambda: Numbers({"http": 1}, {("shop", "check"): 1}, 2, True, False))
     metrics.ended(Resolution.COMMIT, ResolutionSource.PRODUCER, 0.02)
     metrics.end_refused("contrary_decision")
     metrics.conflict(ConflictKind.CONTRARY, 2)
@@ -51,10 +59,14 @@ def exercise(metrics: Metrics) -> None:
     metrics.forwarded_after(0.5, 3)
     metrics.parked(2, 5)
     metrics.takeover(1, 1.5, 8)
+    metrics.old_watermarks(1)
     metrics.producer_recycled(1)
+    for is_left in (True, True, False):
+        metrics.producer_left(1, is_left)
     metrics.target_away("orders", True)
     metrics.target_away("orders", False)
     metrics.http_request("prepare", 201, 0.001)
+    metrics.connection_refused("http", "peer")
     metrics.loop_lag(0.25)
     metrics.membership(lambda: (2, MembershipState(is_joined=True, outside_s=0.0)))
     metrics.check_sent("orders", 0.75)
@@ -119,6 +131,9 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_parked_messages_total", ""] == 5
     assert found["halfhitch_takeovers_total", "partition=1"] == 1
     assert found["halfhitch_replayed_records_total", ""] == 8
+    assert found["halfhitch_old_watermarks_total", "partition=1"] == 1
+    assert found["halfhitch_producers_left_total", ""] == 2
+    assert found["halfhitch_left_producers", ""] == 1
     assert found["halfhitch_http_requests_total", "route=prepare,status=201"] == 1
     assert found["halfhitch_rocketmq_requests_total", "code=0,request=send"] == 9
     assert found["halfhitch_rocketmq_requests_total", "code=2,request=send"] == 1
@@ -141,6 +156,13 @@ def test_what_is_told_is_counted() -> None:
     build = [labels for name, labels in found if name == "halfhitch_build_info"]
     assert len(build) == 1
     assert f"version={__version__}" in build[0]
+
+
+def test_producers_that_are_left_are_counted_from_the_start() -> None:
+    """Else the first one is no increase to whoever watches."""
+    found = samples(Metrics())
+    assert found["halfhitch_producers_left_total", ""] == 0
+    assert found["halfhitch_left_producers", ""] == 0
 
 
 @pytest.mark.parametrize("outcome", ["fail", "unknown"])
@@ -236,7 +258,21 @@ def test_only_the_groups_with_most_pending_have_a_line_of_their_own() -> None:
     assert shown["group=other"] == sum(range(1, 81)) + 1
 
 
-def test_a_group_with_unusual_characters_is_shown_as_it_is() -> None:
+def test_groups_with_new_names_at_every_scrape_do_not_grow_the_series() -> None:
+    metrics, seen = Metrics(), set[str]()
+    for scrape in range(100):
+        owned = state(0)
+        owned.pending_by_group = {f"made-up-{scrape}-{number}": 5 for number in range(GROUPS_MAX)}
+        owned.pending_by_group["made-up-0-0"] = 7
+        found = samples(metrics, owned)
+        shown = {labels: value for (name, labels), value in found.items() if "pending_tr" in name}
+        assert sum(shown.values()) == sum(owned.pending_by_group.values())
+        assert shown["group=made-up-0-0"] == 7, "who has a line keeps it"
+        seen |= set(shown)
+    assert len(seen) == GROUPS_NAMED_MAX + 1
+
+
+def test_a_group_with_unusual_characters_is_shown_in_one_line() -> None:
     owned = state(0)
     owned.pending_by_group = {'a"b\\c\nü{}': 3, "other": 4}
     families = text_string_to_metric_families(Metrics().render([owned]).decode())
@@ -246,7 +282,7 @@ def test_a_group_with_unusual_characters_is_shown_as_it_is() -> None:
         for sample in family.samples
         if sample.name == "halfhitch_pending_transactions"
     }
-    assert found == {'a"b\\c\nü{}': 3, "other": 4}
+    assert found == {'a"b\\c\\nü{}': 3, "other": 4}
 
 
 def test_without_redis_no_gauge_says_that_it_is_down() -> None:

@@ -4,10 +4,11 @@ import string
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
+from itertools import pairwise
 
 import pytest
 
-from halfhitch.errors import InvalidHandle
+from halfhitch.errors import InvalidHandle, KafkaUnavailable
 from halfhitch.wire.handle import TEXT_LENGTH_MAX, TOPICS_MAX, Handle, HandleCodec
 
 KEY = b"k" * 32
@@ -57,8 +58,51 @@ def test_a_handle_of_an_earlier_day_is_still_understood() -> None:
     """The layout is a contract: handles are out while releases change."""
     text = "AQADAAEAAAAAAAAAEQEBAGdp-4n7Cs6MeLOCNOuRcEfHhA"
     assert signed(head()) == text
-    assert codec().encode(Handle(3, "g", "i", (17,))) == text
-    assert codec().decode(text) == Handle(3, "g", "i", (17,))
+    for installation in ("", "production", "staging.shop-"):
+        assert HandleCodec([KEY], installation).decode(text) == Handle(3, "g", "i", (17,))
+    bound = "AgADAAEAAAAAAAAAEQEBAGdp"
+    assert codec().encode(Handle(3, "g", "i", (17,))).startswith(bound)
+
+
+def test_one_key_in_staging_and_production_does_not_make_a_handle_valid_in_both() -> None:
+    codecs = {name: HandleCodec([KEY], name) for name in ("c1", "c2", "c1.shop-", "c1.s")}
+    for name, one in codecs.items():
+        text = one.encode(MANY)
+        assert one.decode(text) == MANY
+        for other, another in codecs.items():
+            if other != name:
+                with pytest.raises(InvalidHandle, match=r"another Kafka cluster, topics\.prefix"):
+                    another.decode(text)
+
+
+def test_a_handle_of_now_cannot_be_passed_off_as_one_of_an_earlier_day() -> None:
+    raw = bytearray(raw_of(HandleCodec([KEY], "staging").encode(ONE)))
+    raw[0] = 1
+    with pytest.raises(InvalidHandle):
+        HandleCodec([KEY], "production").decode(urlsafe_b64encode(raw).rstrip(b"=").decode())
+
+
+def test_before_the_cluster_is_known_no_handle_is_called_invalid() -> None:
+    """To a client that would be the end of it, and the instance has only just started."""
+    starting = HandleCodec([KEY], None)
+    text = HandleCodec([KEY], "c1").encode(ONE)
+    for attempt in (lambda: starting.decode(text), lambda: starting.encode(ONE)):
+        with pytest.raises(KafkaUnavailable, match="try again"):
+            attempt()
+    starting.bind("c1")
+    assert starting.decode(text) == ONE
+    assert starting.encode(ONE) == text
+
+
+def test_a_key_is_rotated_without_refusing_a_handle_at_any_moment() -> None:
+    """A; A,B; B,A; B: while one step is rolled out, instances of two steps stand side by side."""
+    a, b = KEY, OTHER_KEY
+    steps = [codec(a), codec(a, b), codec(b, a), codec(b)]
+    for before, after in pairwise(steps):
+        for signer, reader in ((before, after), (after, before)):
+            assert reader.decode(signer.encode(MANY)) == MANY
+    with pytest.raises(InvalidHandle):  # the step in between is what makes it safe
+        steps[0].decode(steps[2].encode(MANY))
 
 
 def test_after_a_change_of_the_key_old_handles_are_taken_and_new_ones_signed_with_the_new() -> None:
@@ -128,7 +172,7 @@ def test_what_is_no_handle_is_refused_with_advice(text: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        head(version=2),
+        head(version=3),
         head(version=0),
         head(count=0),
         head(count=2),
@@ -138,7 +182,7 @@ def test_what_is_no_handle_is_refused_with_advice(text: str) -> None:
         head(topic_count=1) + b"\x01a" + b"\x01b",
     ],
     ids=[
-        "version 2",
+        "version 3",
         "version 0",
         "no message",
         "offset missing",
@@ -151,3 +195,23 @@ def test_what_is_no_handle_is_refused_with_advice(text: str) -> None:
 def test_a_handle_of_a_release_that_lays_it_out_otherwise_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidHandle, match="which this release does not know"):
         codec().decode(signed(body))
+
+
+def test_the_last_one_is_remembered_and_no_other_text_passes_for_it() -> None:
+    known = codec()
+    text, other = known.encode(ONE), known.encode(MANY)
+    assert known.decode(text) is known.decode(text)
+    for wrong in (text[:-1], text + "A", text.swapcase(), ""):
+        with pytest.raises(InvalidHandle):
+            known.decode(wrong)
+    assert known.decode(other) == MANY
+    assert known.decode(text) == ONE
+
+
+def test_a_handle_of_another_installation_is_not_remembered_as_one_of_this() -> None:
+    known = HandleCodec((KEY,), "one")
+    text = known.encode(ONE)
+    assert known.decode(text) == ONE
+    known.bind("another")
+    with pytest.raises(InvalidHandle):
+        known.decode(text)

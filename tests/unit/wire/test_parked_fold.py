@@ -21,9 +21,9 @@ from halfhitch.wire.parked import (
     note_headers,
     parked_headers,
 )
-from halfhitch.wire.parked_fold import ParkedFold, Parking, Place
+from halfhitch.wire.parked_fold import ParkedAt, ParkedFold, Parking
 
-Record = tuple[Place, int, Headers]
+Record = tuple[ParkedAt, int, Headers]
 
 
 def identity(name: str) -> tuple[ProducerGroup, TransactionId]:
@@ -31,7 +31,7 @@ def identity(name: str) -> tuple[ProducerGroup, TransactionId]:
 
 
 def message(
-    name: str, index: int, place: Place, half_offset: int, reason: str = CHECKS_EXHAUSTED,
+    name: str, index: int, place: ParkedAt, half_offset: int, reason: str = CHECKS_EXHAUSTED,
     decision: str | None = None, topic: str = "orders", parked_ms: int = 100,
     half_partition: int = 3,
 ) -> Record:  # fmt: skip
@@ -40,13 +40,13 @@ def message(
     return place, parked_ms, parked_headers(system_headers(half), why)
 
 
-def resumed(place: Place, name: str, *parked_at: Place, fence: int = 100) -> Record:
+def resumed(place: ParkedAt, name: str, *parked_at: ParkedAt, fence: int = 100) -> Record:
     note = Resumed("shop", name, 3, list(parked_at), 1, "because", "ann", None, fence)
     return place, 200, note_headers(note)
 
 
 def decided(
-    place: Place, name: str, decision: str, op_offset: int, half_partition: int = 3
+    place: ParkedAt, name: str, decision: str, op_offset: int, half_partition: int = 3
 ) -> Record:
     note = LateDecision("shop", name, decision, half_partition, op_offset, f"at {op_offset}")
     return place, 150, note_headers(note)
@@ -175,7 +175,7 @@ def test_what_was_deleted_from_the_topic_is_forgotten() -> None:
     assert len(fold) == 2
 
 
-def _with_size(record: Record) -> tuple[Place, int, int, Headers]:
+def _with_size(record: Record) -> tuple[ParkedAt, int, int, Headers]:
     place, stored_ms, headers = record
     return place, stored_ms, 0, headers
 
@@ -187,14 +187,14 @@ def test_the_state_does_not_depend_on_how_partitions_interleave(
     chance = random.Random(seed)
     logs: list[list[Record]] = [[] for _ in range(partition_count)]
 
-    def append(make: object, *values: object) -> Place:
+    def append(make: object, *values: object) -> ParkedAt:
         partition = chance.randrange(partition_count)
         place = partition, len(logs[partition])
         logs[partition].append(_made(make, place, *values))
         return place
 
-    expected: set[Place] = set()
-    parked: dict[str, list[Place]] = {}
+    expected: set[ParkedAt] = set()
+    parked: dict[str, list[ParkedAt]] = {}
     for number in range(30):
         name = f"T{chance.randrange(5)}"
         if name in parked and chance.random() < 0.5:
@@ -220,7 +220,7 @@ def test_the_state_does_not_depend_on_how_partitions_interleave(
     assert state(mixed) == one_by_one
 
 
-def _made(kind: object, place: Place, *values: object) -> Record:
+def _made(kind: object, place: ParkedAt, *values: object) -> Record:
     if kind == "message":
         name, index, number = values
         return message(str(name), int(str(index)), place, int(str(number)) * 10 + int(str(index)))

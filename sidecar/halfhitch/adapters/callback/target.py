@@ -46,7 +46,15 @@ _METADATA: Final = frozenset(
 _NEVER: Final = tuple(
     ipaddress.ip_network(text) for text in ("0.0.0.0/8", "240.0.0.0/4", "::/128", "fec0::/10")
 )
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+#: Translated addresses: NAT64's known prefix, its local ones, SIIT's.
+_LOCAL_NAT64: Final = ipaddress.ip_network("64:ff9b:1::/48")
+_V4_AT_ITS_END: Final = (
+    ipaddress.ip_network("64:ff9b::/96"),
+    _LOCAL_NAT64,
+    ipaddress.ip_network("::ffff:0:0:0/96"),
+)
+#: The half before the IPv4 address in an interface id of ISATAP, without its universal bit.
+_ISATAP: Final = 0x0000_5EFE
 _V4_COMPATIBLE: Final = ipaddress.ip_network("::/96")
 
 
@@ -166,6 +174,19 @@ def _hidden(address: Address) -> list[ipaddress.IPv4Address]:
     if address.version == 4:
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64 or (address in _V4_COMPATIBLE and not address.is_loopback):
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    number = int(address)
+    is_compatible = address in _V4_COMPATIBLE and not address.is_loopback
+    is_isatap = number >> 32 & 0xFDFF_FFFF == _ISATAP
+    if is_compatible or is_isatap or any(address in network for network in _V4_AT_ITS_END):
+        found.append(ipaddress.IPv4Address(number & 0xFFFF_FFFF))
+    if address in _LOCAL_NAT64:  # any part of it may be its prefix (RFC 6052)
+        found += [ipaddress.IPv4Address(_embedded(number, length)) for length in (48, 56, 64)]
     return [candidate for candidate in found if candidate is not None]
+
+
+def _embedded(number: int, prefix_length: int) -> int:
+    """The 32 bits behind the prefix, without bits 64 to 71, which are always left out."""
+    octets = number.to_bytes(16, "big")
+    rest = octets[prefix_length // 8 :] if prefix_length == 64 else b""
+    rest = rest[1:] or octets[prefix_length // 8 : 8] + octets[9:]
+    return int.from_bytes(rest[:4], "big")

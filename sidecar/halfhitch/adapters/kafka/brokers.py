@@ -205,7 +205,9 @@ def _positions_expiry(config: _Config) -> Finding:
             "(offsets.retention.minutes): a takeover after that reads both logs from the start.",
             "Set offsets.retention.minutes to a day or more.",
         )
-    return Finding("positions", Severity.OK, "They outlast a day's pause.")
+    return Finding(
+        "positions", Severity.OK, "Committed offsets are kept for at least a day without readers."
+    )
 
 
 def _owner_expiry(config: _Config) -> Finding:
@@ -268,7 +270,11 @@ def _state_topic(
     admin: AdminClient, role: _StateTopic, broker_count: int, broker: _Config, wait_s: float
 ) -> Finding:
     """The topic as it is; where there is none yet, as the brokers would make it."""
-    layout = topic_layouts(admin, [role.topic], wait_s)[role.topic]
+    try:
+        layout = topic_layouts(admin, [role.topic], wait_s)[role.topic]
+    except ConfigurationError as error:
+        remedy = f"Allow this user Describe and DescribeConfigs on {role.topic} to have it checked."
+        return Finding(role.check, Severity.WARN, error.message, remedy)
     configs, refusal = topic_configs(admin, [] if layout is None else [role.topic], wait_s)
     config = configs.get(role.topic, {})
     if layout is not None:
@@ -306,7 +312,7 @@ def _state_topic(
             f"and forget {role.holds}.",
             "Set unclean.leader.election.enable=false on every broker.",
         )
-    return Finding(role.check, Severity.OK, f"{copies} copies.")
+    return Finding(role.check, Severity.OK, "1 copy." if copies == 1 else f"{copies} copies.")
 
 
 def _number(config: _Config, key: str) -> int | None:

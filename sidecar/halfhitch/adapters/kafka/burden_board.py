@@ -38,7 +38,7 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class KafkaBurdenBoard:
-    """service.intake_watch.BurdenBoard. One thread at a time; `close` from any."""
+    """service.transactions.intake_watch.BurdenBoard. One thread at a time; `close` from any."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class KafkaBurdenBoard:
         self._found: dict[int, tuple[int, float]] = {}
 
     def exchange(self, own: Mapping[int, Burden], others: Sequence[int]) -> Mapping[int, Burden]:
-        """See service.intake_watch.BurdenBoard."""
+        """See service.transactions.intake_watch.BurdenBoard."""
         with self._lock:
             if self._is_closed:
                 return {}

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from halfhitch.adapters.kafka.client_log import ClientLog
 from halfhitch.adapters.kafka.guard import Suspicion
+from halfhitch.adapters.kafka.letting_go import Shell
 from halfhitch.adapters.kafka.topic_checks import RECORD_OVERHEAD_BYTES
 
 ConfigValue = str | int | float | bool
@@ -85,7 +86,83 @@ class _Listening:
             logger.log(level, form, facility, name, line)
 
 
-def begin_producing(producer: Producer, topic: str, wait_s: float) -> None:
+class _Client(Producer):
+    """Kafka's own cannot be referred to weakly: whether one has ended could not be seen."""
+
+
+class OwnerProducer(Shell):
+    """A transactional producer with its suspicion: is a request of it still under way?
+
+    A shell around Kafka's client. Whatever keeps an exception keeps the frames that it has passed,
+    and what they name; the binding itself never frees some. Frames name the shell, so that the
+    client in it ends when it is let go: one that nobody serves and nobody ends fills the memory
+    with its statistics and, once its broker is gone, with a hundred log lines a second.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.suspicion = Suspicion()
+        everything: dict[str, Any] = {**config, "stats_cb": self.suspicion.statistics}
+        self._client: Producer | None = _Client(everything, logger=_Listening(self.suspicion))
+
+    def _alive(self) -> Producer:
+        if self._client is None:
+            raise RuntimeError("this producer has been let go")
+        return self._client
+
+    def __len__(self) -> int:
+        return 0 if self._client is None else len(self._client)
+
+    def list_topics(self, topic: str, wait_s: float) -> None:
+        """Wait for a connection. Raises KafkaException."""
+        self._alive().list_topics(topic, wait_s)
+
+    def init_transactions(self, wait_s: float) -> None:
+        """As the client's. Raises KafkaException."""
+        self._alive().init_transactions(wait_s)
+
+    def begin_transaction(self) -> None:
+        """As the client's. Raises KafkaException."""
+        self._alive().begin_transaction()
+
+    @property
+    def produce(self) -> Any:
+        """The client's own, for very many calls. No frame may keep it behind an exception."""
+        return self._alive().produce
+
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], metadata: Any, wait_s: float
+    ) -> None:
+        """As the client's. Raises KafkaException."""
+        self._alive().send_offsets_to_transaction(offsets, metadata, wait_s)
+
+    def commit_transaction(self, wait_s: float) -> None:
+        """As the client's. Raises KafkaException or SystemError."""
+        self._alive().commit_transaction(wait_s)
+
+    def abort_transaction(self, wait_s: float) -> None:
+        """As the client's. Raises KafkaException or SystemError."""
+        self._alive().abort_transaction(wait_s)
+
+    def poll(self, wait_s: float) -> int:
+        """As the client's. Raises KafkaException or SystemError."""
+        return self._alive().poll(wait_s)
+
+    def purge(self) -> None:
+        """As the client's. Raises KafkaException."""
+        self._alive().purge()
+
+    @property
+    def client(self) -> Producer | None:
+        """For a look at it from outside; None once it was given up."""
+        return self._client
+
+    def release(self) -> Producer | None:
+        """See Shell."""
+        client, self._client = self._client, None
+        return client
+
+
+def begin_producing(producer: Producer | OwnerProducer, topic: str, wait_s: float) -> None:
     """`init_transactions` for a new producer. Blocks; raises KafkaException.
 
     Only once it has a connection, which is what asking about the `topic` waits for: librdkafka
@@ -97,15 +174,6 @@ def begin_producing(producer: Producer, topic: str, wait_s: float) -> None:
         producer.init_transactions(max(0.1, give_up_s - time.monotonic()))
     finally:
         del producer  # whoever keeps the error keeps this frame: it would never end
-
-
-class OwnerProducer(Producer):
-    """A transactional producer with its suspicion: is a request of it still under way?"""
-
-    def __init__(self, config: Config) -> None:
-        self.suspicion = Suspicion()
-        everything: dict[str, Any] = {**config, "stats_cb": self.suspicion.statistics}
-        super().__init__(everything, logger=_Listening(self.suspicion))
 
 
 def owner_producer(

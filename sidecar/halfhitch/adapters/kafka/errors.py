@@ -93,7 +93,7 @@ def message_error(error: KafkaError, topic: str) -> HalfHitchError:
     )
 
 
-def describe(error: KafkaException) -> str:
-    """The sentence in a KafkaException."""
+def describe(error: KafkaException | SystemError) -> str:
+    """The sentence in what a call of Kafka's client raised."""
     first: Any = error.args[0] if error.args else error
     return str(first.str()) if isinstance(first, KafkaError) else str(first)

@@ -7,25 +7,25 @@ were trimmed last. Committed records only; hints save time and are not believed.
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
-from halfhitch.adapters.kafka.log_ends import LogEnds
+from halfhitch.adapters.kafka.log_ends import LogEnds, patiently
+from halfhitch.adapters.kafka.scan import NotInTime, records
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.service.operations import FoundHalves
+from halfhitch.service.operators.operations import FoundHalves
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
 
 _ASK_S: Final = 5.0
-_POLL_S: Final = 0.1
 _SEARCH_S: Final = 20.0
 
 
 class KafkaHalfSearch:
-    """service.operations.HalfSearch."""
+    """service.operators.operations.HalfSearch."""
 
     def __init__(
         self, make_consumer: Callable[[], Consumer], ends: LogEnds, *, half_topic: str
@@ -37,7 +37,7 @@ class KafkaHalfSearch:
     async def find(
         self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
     ) -> FoundHalves | None:
-        """See service.operations.HalfSearch. Takes a thread for as long as it reads."""
+        """See service.operators.operations.HalfSearch. Takes a thread for as long as it reads."""
         return await asyncio.to_thread(self._find, sorted(partitions), identity, hints)
 
     def _find(
@@ -65,35 +65,22 @@ class KafkaHalfSearch:
     def _in_partition(
         self, consumer: Consumer, partition: int, identity: Identity, hint: int, give_up_s: float
     ) -> FoundHalves | None:
-        low, end = self._bounds(consumer, partition)
-        held_at = None
+        low, end = patiently(lambda: self._bounds(consumer, partition), _ASK_S)
         start = hint if low <= hint < end else low
         half_offsets: dict[int, int] = {}  # by index; a later copy stands for the earlier one
-        if start < end:
-            consumer.assign([TopicPartition(self._half_topic, partition, start)])
-        position = start
-        while position < end:
-            message: Any = consumer.poll(_POLL_S)
-            error = None if message is None else message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                position = message.offset()
-                held_at = position
-            if message is not None and error is None:
-                position = message.offset() + 1
+        log = (self._half_topic, partition)
+        try:
+            for message in records(consumer, log, start, end, give_up_s):
                 found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
                 if not isinstance(found, Garbage) and found.identity == identity:
                     half_offsets[found.index] = message.offset()
-            if position < end and time.monotonic() > give_up_s:
-                if held_at is not None:
-                    raise KafkaUnavailable(
-                        f"{self._half_topic}-{partition} can be read up to {held_at} of {end}: a "
-                        "Kafka transaction is open there, and what lies behind it is hidden until "
-                        "it ends (halfhitch doctor names its producer); ask again then"
-                    )
-                raise KafkaUnavailable(
-                    f"{self._half_topic}-{partition} is too long to be searched from here: ask the "
-                    "instance that owns this half partition (halfhitch status shows which it owns)"
-                )
+        except NotInTime as error:
+            if error.is_held:
+                raise
+            raise KafkaUnavailable(
+                f"{self._half_topic}-{partition} is too long to be searched from here: ask the "
+                "instance that owns this half partition (halfhitch status shows which it owns)"
+            ) from error
         indexes = sorted(half_offsets)
         is_whole = indexes == list(range(len(indexes)))
         if not indexes or (start > low and not is_whole):
@@ -102,16 +89,6 @@ class KafkaHalfSearch:
         return FoundHalves(partition, ordered, indexes[-1] + 1)
 
     def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
-        """While a leader moves, or is new, the answer is an error for a moment."""
-        give_up_s = time.monotonic() + _ASK_S
-        where = TopicPartition(self._half_topic, partition)
-        while True:
-            try:
-                low, _ = consumer.get_watermark_offsets(where, _ASK_S)
-                end = self._ends.existing([(self._half_topic, partition)])
-            except (KafkaException, KafkaUnavailable):
-                if time.monotonic() > give_up_s:
-                    raise
-                time.sleep(_POLL_S)
-            else:
-                return int(low), end[self._half_topic, partition]
+        log = (self._half_topic, partition)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ASK_S)
+        return int(low), self._ends.existing([log])[log]

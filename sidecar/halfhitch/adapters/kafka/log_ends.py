@@ -6,9 +6,10 @@ now: it stands still at the first record of the oldest open Kafka transaction, w
 A read_committed consumer that is asked for its watermarks gives the second one as the end.
 """
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -17,6 +18,9 @@ from halfhitch.adapters.kafka.errors import describe
 from halfhitch.errors import KafkaUnavailable
 
 _ASK_S: Final = 5.0
+_PAUSE_S: Final = 0.1
+
+_Answer = TypeVar("_Answer")
 
 #: What the client knows of the leader is no longer so.
 _OUTDATED: Final = frozenset(
@@ -46,6 +50,21 @@ def held_sentence(
         f"{', '.join(parts)}: a Kafka transaction is open there, and what lies behind it is hidden "
         "until it ends (halfhitch doctor names its producer and how to abort it)"
     )
+
+
+def patiently(ask: Callable[[], _Answer], wait_s: float) -> _Answer:
+    """While a leader moves, or is new, the answer is an error for a moment: ask again for so long.
+
+    Raises what `ask` raised last: KafkaException or KafkaUnavailable.
+    """
+    give_up_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return ask()
+        except (KafkaException, KafkaUnavailable):
+            if time.monotonic() > give_up_s:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 class LogEnds:

@@ -60,7 +60,7 @@ def _on_a_thread(close: Callable[[], None]) -> None:
 
 
 class Listener(Protocol):
-    """service.ownership.Ownership, as this thread sees it."""
+    """service.owner.ownership.Ownership, as this thread sees it."""
 
     def assigned(self, partitions: list[int]) -> None:
         """Ours from now on."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import LogEnds
+from halfhitch.adapters.kafka.scan import records
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
     COPIED,
@@ -36,8 +37,8 @@ from halfhitch.core.model import (
     Resolution,
 )
 from halfhitch.errors import KafkaUnavailable, TransactionGone
-from halfhitch.service.deciding import reused
-from halfhitch.service.visibility import Visibility
+from halfhitch.service.transactions.end import reused
+from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -54,7 +55,7 @@ _GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_O
 
 
 class KafkaOpTail:
-    """service.visibility.OpTail: one consumer and one thread, alive only while somebody waits."""
+    """transactions.visibility.OpTail: a consumer and a thread, alive only while somebody waits."""
 
     def __init__(self, make_consumer: Callable[[], Consumer], *, op_topic: str) -> None:
         self._make_consumer = make_consumer
@@ -70,7 +71,7 @@ class KafkaOpTail:
         self._visibility = visibility
 
     def follow(self, partition: int, from_op_offset: int) -> None:
-        """See service.visibility.OpTail."""
+        """See service.transactions.visibility.OpTail."""
         with self._lock:
             earlier = self._asked.get(partition)
             self._asked[partition] = (
@@ -160,7 +161,7 @@ class KafkaOpTail:
 
 
 class KafkaInquiry:
-    """service.parts.Inquiry: reads the op log from the half's own time on."""
+    """service.transactions.dependencies.Inquiry: reads the op log from the half's own time on."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class KafkaInquiry:
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        """See service.parts.Inquiry. Takes a thread for as long as it reads."""
+        """See service.transactions.dependencies.Inquiry. Takes a thread for as long as it reads."""
         return await asyncio.to_thread(self._look_up, partition, identity, half_offset)
 
     def _look_up(
@@ -192,7 +193,7 @@ class KafkaInquiry:
             start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
             if start.offset < 0:  # nothing was written since
                 return None, False
-            return self._scan(consumer, start, identity, half_offset)
+            return self._decided(consumer, start.offset, partition, identity, half_offset)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
         finally:
@@ -202,18 +203,16 @@ class KafkaInquiry:
         self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
     ) -> int:
         """Broker time of the first copy. Raises TransactionGone."""
-        where = TopicPartition(self._half_topic, partition, half_offset)
-        low, _ = consumer.get_watermark_offsets(where, _ANSWER_S)
-        log = (self._half_topic, partition)
+        log, start = (self._half_topic, partition), half_offset
+        low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         end = self._ends.existing([log])[log]
         if half_offset < low:
             # The first copy is deleted. It may have been appended anew, by a check or because it
             # was old; what is still pending lies somewhere in what is left of the log.
-            where = TopicPartition(self._half_topic, partition, low)
+            start = low
         elif half_offset >= end:
             raise _gone(identity)
-        consumer.assign([where])
-        for message in _until(consumer, end):
+        for message in records(consumer, log, start, end, time.monotonic() + _LOOK_UP_S):
             stored_ms = int(message.timestamp()[1])
             found = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
             if not isinstance(found, Garbage) and found.identity == identity:
@@ -222,15 +221,14 @@ class KafkaInquiry:
                 break
         raise _gone(identity)
 
-    def _scan(
-        self, consumer: Consumer, start: TopicPartition, identity: Identity, half_offset: int
+    def _decided(
+        self, consumer: Consumer, start: int, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
         """The last parking counts only if nothing came after it: it may have been put back."""
         decided: Resolution | None = None
-        log = (self._op_topic, start.partition)
+        log = (self._op_topic, partition)
         end = self._ends.existing([log])[log]
-        consumer.assign([start])
-        for message in _until(consumer, end):
+        for message in records(consumer, log, start, end, time.monotonic() + _LOOK_UP_S):
             events = op_wire.read(message.offset(), 0, message.value(), message.headers())
             for event in () if isinstance(events, Garbage) else events:
                 if event.identity != identity:
@@ -250,32 +248,6 @@ class KafkaInquiry:
 
 #: Committed and undeliverable is told as committed and not visible.
 _PARKED_AS: Final = {GIVEN_UP: Resolution.PARK, PARKED: Resolution.COMMIT}
-
-
-def _until(consumer: Consumer, end: int) -> Iterator[Any]:
-    """All records below this end of the log that was asked for. KafkaUnavailable: not in time.
-
-    Where a read_committed reader meets the end of what it can read, there may be more: an open
-    Kafka transaction hides what lies behind its first record. Nothing follows from not seeing it.
-    """
-    give_up_s = time.monotonic() + _LOOK_UP_S
-    read_to, held_at = 0, ""
-    while read_to < end:
-        message: Any = consumer.poll(_POLL_S)
-        error = None if message is None else message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            read_to = message.offset()
-            held_at = (
-                f"{message.topic()}-{message.partition()} can be read up to {read_to} of {end}"
-            )
-        elif message is not None and error is None:
-            read_to = message.offset() + 1
-            yield message
-        if read_to < end and time.monotonic() > give_up_s:
-            why = "the logs could not be read to their ends in time"
-            if held_at:
-                why = f"{held_at}: a Kafka transaction is open there, and hides what lies behind it"
-            raise KafkaUnavailable(f"{why}; ask again (halfhitch doctor tells more)")
 
 
 def _gone(identity: Identity) -> TransactionGone:

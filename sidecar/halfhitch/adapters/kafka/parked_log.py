@@ -15,7 +15,6 @@ from typing import Any, Final
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     Message,
     TopicPartition,
@@ -24,13 +23,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.log_ends import Log, patiently
+from halfhitch.adapters.kafka.scan import LogScan, pick
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.wire.parked_fold import ParkedFold, Place
+from halfhitch.wire.parked_fold import ParkedAt, ParkedFold
 
 _ASK_S: Final = 5.0
-_POLL_S: Final = 0.1
-_CHUNK: Final = 500
-_MOVED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 class Outdated(KafkaUnavailable):
@@ -53,7 +51,7 @@ class ParkedReading:
         self._admin = admin
         self._topic = topic
         self._check = check
-        self._read_to: dict[int, int] = {}
+        self._read_to: dict[Log, int] = {}
         self.fold = fold
 
     def read_on(self, give_up_s: float, *, open_wait_s: float = math.inf) -> None:
@@ -65,14 +63,14 @@ class ParkedReading:
         starts, stable = self._bounds(IsolationLevel.READ_COMMITTED)
         ends = self._ends(stable, IsolationLevel.READ_UNCOMMITTED)
         open_s = time.monotonic() + open_wait_s
-        for partition, start in starts.items():
-            if self._read_to.get(partition, 0) > stable[partition]:
+        for log, start in starts.items():
+            if self._read_to.get(log, 0) > stable[log]:
                 # Recreated; or its new leader does not know yet how far it goes.
-                raise Outdated(f"{self._topic}-{partition} has become shorter; try again")
-            if self._read_to.get(partition, -1) < start:
-                self.fold.forget_below(partition, start)
-                self._read_to[partition] = start
-        if all(self._read_to[partition] >= end for partition, end in ends.items()):
+                raise Outdated(f"{self._topic}-{log[1]} has become shorter; try again")
+            if self._read_to.get(log, -1) < start:
+                self.fold.forget_below(log[1], start)
+                self._read_to[log] = start
+        if all(self._read_to[log] >= end for log, end in ends.items()):
             self.fold.caught_up()
             return
         consumer = self._make_consumer()
@@ -84,71 +82,55 @@ class ParkedReading:
             ) from error
         finally:
             consumer.close()
-        if all(self._read_to[partition] >= end for partition, end in ends.items()):
+        if all(self._read_to[log] >= end for log, end in ends.items()):
             self.fold.caught_up()
 
-    def _is_enough(self, stable: dict[int, int], open_s: float) -> bool:
+    def _is_enough(self, stable: dict[Log, int], open_s: float) -> bool:
         """What could be read at once has been read, and the rest was waited for."""
         return time.monotonic() > open_s and all(
-            self._read_to[partition] >= end for partition, end in stable.items()
+            self._read_to[log] >= end for log, end in stable.items()
         )
 
     def _read(
         self,
         consumer: Consumer,
-        ends: dict[int, int],
+        ends: dict[Log, int],
         give_up_s: float,
         is_enough: Callable[[], bool],
     ) -> None:
-        unfinished = {p for p, end in ends.items() if self._read_to[p] < end}
-        consumer.assign([TopicPartition(self._topic, p, self._read_to[p]) for p in unfinished])
+        scan = LogScan(consumer, self._read_to)
+        unfinished = scan.below(ends)
+        scan.begin({log: self._read_to[log] for log in unfinished})
         while unfinished:
             self._check()
-            first = consumer.poll(_POLL_S)
-            for message in [] if first is None else [first, *consumer.consume(_CHUNK, 0)]:
+            for message in scan.some():
                 self._take(message)
-            # Behind the last record lie markers: the position passes over them, offsets do not.
-            asked = [TopicPartition(self._topic, p) for p in unfinished] if first is None else []
-            for where in consumer.position(asked) if asked else ():
-                if where.offset > self._read_to[where.partition]:
-                    self._read_to[where.partition] = where.offset
-            done = {p for p in unfinished if self._read_to[p] >= ends[p]}
-            if done:
-                consumer.incremental_unassign([TopicPartition(self._topic, p) for p in done])
-                unfinished -= done
+            done = unfinished - scan.below(ends)
+            scan.leave(done)
+            unfinished -= done
             if is_enough():
                 return
             if unfinished and time.monotonic() > give_up_s:
                 raise self._too_slow(unfinished, ends)
 
     def _take(self, message: Any) -> None:
-        error = message.error()
-        partition = message.partition()
-        if error is None:
-            value, key = message.value() or b"", message.key() or b""
-            self.fold.take(
-                (partition, message.offset()),
-                message.timestamp()[1],
-                len(value) + len(key),
-                message.headers(),
-            )
-            self._read_to[partition] = message.offset() + 1
-        elif error.code() == KafkaError._PARTITION_EOF:
-            self._read_to[partition] = max(self._read_to[partition], message.offset())
-        elif error.code() in _MOVED:
-            raise KafkaUnavailable(f"{self._topic} was trimmed while it was read; try again")
-        elif error.fatal():
-            raise KafkaException(error)
+        value, key = message.value() or b"", message.key() or b""
+        self.fold.take(
+            (message.partition(), message.offset()),
+            message.timestamp()[1],
+            len(value) + len(key),
+            message.headers(),
+        )
 
-    def _too_slow(self, unfinished: set[int], ends: dict[int, int]) -> KafkaUnavailable:
-        left = sum(ends[p] - self._read_to[p] for p in unfinished)
+    def _too_slow(self, unfinished: set[Log], ends: dict[Log, int]) -> KafkaUnavailable:
+        left = sum(ends[log] - self._read_to[log] for log in unfinished)
         return KafkaUnavailable(
             f"{self._topic} could not be read to its end in time, {left} records are left: ask "
             "again, it goes on from there (if the number stays the same, a Kafka transaction was "
             "left open there: it ends with its own timeout)"
         )
 
-    def _bounds(self, isolation: IsolationLevel) -> tuple[dict[int, int], dict[int, int]]:
+    def _bounds(self, isolation: IsolationLevel) -> tuple[dict[Log, int], dict[Log, int]]:
         try:
             found = self._admin.list_topics(self._topic, _ASK_S).topics[self._topic]
         except KafkaException as error:
@@ -158,61 +140,36 @@ class ParkedReading:
                 f"{self._topic} is not known to Kafka ({found.error.str()}): see `halfhitch doctor`"
             )
         earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        return (
-            self._offsets(found.partitions, earliest, isolation),
-            self._ends(found.partitions, isolation),
-        )
+        logs = [(self._topic, partition) for partition in found.partitions]
+        return self._offsets(logs, earliest, isolation), self._ends(logs, isolation)
 
-    def _ends(self, partitions: Iterable[int], isolation: IsolationLevel) -> dict[int, int]:
+    def _ends(self, logs: Iterable[Log], isolation: IsolationLevel) -> dict[Log, int]:
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        return self._offsets(partitions, latest, isolation)
+        return self._offsets(logs, latest, isolation)
 
-    def _offsets(
-        self, partitions: Iterable[int], spec: Any, isolation: IsolationLevel
-    ) -> dict[int, int]:
-        """While a leader moves, or is new, the answer is an error for a moment."""
-        give_up_s = time.monotonic() + _ASK_S
-        asked = {TopicPartition(self._topic, partition): spec for partition in partitions}
-        while True:
-            self._check()
-            futures = self._admin.list_offsets(
-                asked, isolation_level=isolation, request_timeout=_ASK_S
-            )
-            try:
-                return {
-                    where.partition: answer(future, _ASK_S, f"find the end of {self._topic}").offset
-                    for where, future in futures.items()
-                }
-            except KafkaUnavailable:
-                if time.monotonic() > give_up_s:
-                    raise
-                time.sleep(_POLL_S)
+    def _offsets(self, logs: Iterable[Log], spec: Any, isolation: IsolationLevel) -> dict[Log, int]:
+        asked = {TopicPartition(*log): spec for log in logs}
+        return patiently(lambda: self._asked(asked, isolation), _ASK_S)
+
+    def _asked(self, asked: dict[Any, Any], isolation: IsolationLevel) -> dict[Log, int]:
+        self._check()
+        futures = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_ASK_S)
+        action = f"find the end of {self._topic}"
+        return {
+            (where.topic, where.partition): answer(future, _ASK_S, action).offset
+            for where, future in futures.items()
+        }
 
 
 def fetch(
-    consumer: Consumer, topic: str, places: Sequence[Place], give_up_s: float
-) -> dict[Place, Message]:
+    consumer: Consumer, topic: str, places: Sequence[ParkedAt], give_up_s: float
+) -> dict[ParkedAt, Message]:
     """These records; one that is gone is missing from the answer. Raises KafkaUnavailable."""
-    found: dict[Place, Message] = {}
     by_partition: dict[int, list[int]] = {}
-    for partition, log_offset in sorted(places):
+    for partition, log_offset in places:
         by_partition.setdefault(partition, []).append(log_offset)
-    for partition, wanted in by_partition.items():
-        missing = set(wanted)
-        consumer.assign([TopicPartition(topic, partition, wanted[0])])
-        while missing:
-            message: Any = consumer.poll(_POLL_S)
-            error = None if message is None else message.error()
-            if message is not None and error is None:
-                if message.offset() in missing:
-                    found[partition, message.offset()] = message
-                missing = {log_offset for log_offset in missing if log_offset > message.offset()}
-                ahead = min(missing, default=0) - message.offset()
-                if ahead > _CHUNK:  # what lies between need not be read
-                    consumer.seek(TopicPartition(topic, partition, min(missing)))
-            elif error is not None and error.code() in (*_MOVED, KafkaError._PARTITION_EOF):
-                break
-            if missing and time.monotonic() > give_up_s:
-                raise KafkaUnavailable(f"messages on {topic} could not be read in time; try again")
-    consumer.unassign()
-    return found
+    return {
+        (partition, log_offset): message
+        for partition, wanted in sorted(by_partition.items())
+        for log_offset, message in pick(consumer, (topic, partition), wanted, give_up_s).items()
+    }

@@ -39,7 +39,7 @@ from halfhitch.wire.half import (
     user_headers,
 )
 from halfhitch.wire.parked import Resumed, note_headers
-from halfhitch.wire.parked_fold import ParkedHalf, Parking, Place
+from halfhitch.wire.parked_fold import ParkedAt, ParkedHalf, Parking
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _DECISIONS: Final = (Resolution.COMMIT.value, Resolution.ROLLBACK.value)
 
 
 #: The records that lie at these places of the parked topic.
-Fetch = Callable[[Sequence[Place]], Mapping[Place, Any]]
+Fetch = Callable[[Sequence[ParkedAt]], Mapping[ParkedAt, Any]]
 
 
 @dataclass(slots=True)

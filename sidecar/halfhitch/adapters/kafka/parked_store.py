@@ -43,7 +43,7 @@ from halfhitch.errors import (
     TransactionNotFound,
 )
 from halfhitch.ports import ParkedContent
-from halfhitch.wire.parked_fold import KEPT_MAX, ParkedFold, Parking, Place
+from halfhitch.wire.parked_fold import KEPT_MAX, ParkedAt, ParkedFold, Parking
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class KafkaParkedStore:
         found = self._fetched([message.place for message in messages])
         return parking, [user_message(message, found[message.place]) for message in messages]
 
-    def _fetched(self, places: Sequence[Place]) -> dict[Place, Any]:
+    def _fetched(self, places: Sequence[ParkedAt]) -> dict[ParkedAt, Any]:
         consumer = self._make_consumer()
         try:
             found = fetch(consumer, self._parked_topic, places, time.monotonic() + _READ_S)
@@ -330,7 +330,7 @@ class KafkaParkedStore:
             # Then they come one by one.
             reading = self._new_reading(identities[0] if len(identities) == 1 else None)
         give_up_s = time.monotonic() + _READ_S
-        before: list[frozenset[Place]] | None = None
+        before: list[frozenset[ParkedAt]] | None = None
         for _ in range(_LOOKS_MAX):
             reading.read_on(give_up_s)
             seen = [reading.fold.places(identity) for identity in identities]

@@ -1,9 +1,9 @@
-"""The owner's reading side: one half partition and its op twin, and the watermarks stored for them.
+"""The owner's reading side: one half partition, its op log, and the watermarks stored for them.
 
 Used by one thread, the partition's worker. Everything here may block; librdkafka releases the
 interpreter lock meanwhile.
 
-A stored watermark names its twin: the half watermark says in its metadata which op watermark was
+A stored watermark names the other: the half watermark says in its metadata which op watermark was
 stored with it, and the other way round. Whoever sets one of them from outside breaks the pair, and
 a broken pair is not believed: done marks below the op watermark are needed again when the half
 watermark has gone back, or what they finished would be forwarded once more. The op log is read
@@ -14,34 +14,22 @@ are written; the stamp never does, so it tells whether anybody has written since
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.half_fetching import ANSWER_S, LOG_IS_GONE, HalfFetcher, low_of
 from halfhitch.adapters.kafka.log_ends import LogEnds, held_sentence
 from halfhitch.adapters.watchdog import progress, resting
-from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, StoredRecord
 
 logger = logging.getLogger(__name__)
 
 #: One read takes at most this many records: a turn must stay short.
 READ_MAX: Final = 2_000
-_ANSWER_S: Final = 10.0
-#: Halves that lie this close together are fetched in one go.
-_FETCH_GAP: Final = 500
-
-_LOG_IS_GONE: Final = frozenset(
-    {
-        KafkaError._AUTO_OFFSET_RESET,
-        KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
-_NOTHING_MORE: Final = _LOG_IS_GONE | {KafkaError._PARTITION_EOF}
 
 
 class KafkaPartitionReader:
@@ -56,10 +44,9 @@ class KafkaPartitionReader:
         op_topic: str,
         partition: int,
     ) -> None:
-        self._make_consumer = make_consumer
         self._consumer = make_consumer()
         self._ends = ends
-        self._fetcher: Consumer | None = None
+        self._fetcher = HalfFetcher(make_consumer, half_topic)
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._half_read_to = self._op_read_to = 0
@@ -71,7 +58,7 @@ class KafkaPartitionReader:
         asked = [TopicPartition(*self._half), TopicPartition(*self._op)]
         progress()
         try:
-            half, op = self._consumer.committed(asked, _ANSWER_S)
+            half, op = self._consumer.committed(asked, ANSWER_S)
         except KafkaException as error:
             raise KafkaUnavailable(
                 f"the stored watermarks cannot be read: {describe(error)}"
@@ -80,9 +67,13 @@ class KafkaPartitionReader:
         return believed(half, op)
 
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
-        """See ports.PartitionReader. A position below the log's start is refused, loudly."""
-        half_start = self._start(self._half, half_position)
-        op_start = self._start(self._op, op_position)
+        """See ports.PartitionReader. A position outside its log is refused, loudly."""
+        (half_start, half_below), (op_start, op_below) = (
+            self._start(self._half, half_position),
+            self._start(self._op, op_position),
+        )
+        if below := half_below or op_below:
+            raise BelowLogError(below)
         self._half_read_to, self._op_read_to = half_start, op_start
         self._consumer.assign(
             [TopicPartition(*self._half, half_start), TopicPartition(*self._op, op_start)]
@@ -90,27 +81,21 @@ class KafkaPartitionReader:
         self.hold_op()
         return half_start, op_start
 
-    def _start(self, log: tuple[str, int], position: int | None) -> int:
-        low, high = self._low(log), self._end(log)
+    def _start(self, log: tuple[str, int], position: int | None) -> tuple[int, str]:
+        """Where to begin; and why not there, when it lies below the log."""
+        low, high = low_of(self._consumer, log), self._end(log)
         if position is None:
-            return low
-        if not low <= position <= high:
-            raise TopologyError(
-                f"{log[0]}-{log[1]} holds offsets {low} to {high}, but the stored watermark is "
-                f"{position}: records were deleted or the topic was recreated; nothing is "
-                "forwarded from this partition until an operator has looked (halfhitch doctor)"
-            )
-        return position
-
-    def _low(self, log: tuple[str, int]) -> int:
-        progress()
-        try:
-            low, _ = self._consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
-        except KafkaException as error:
-            raise KafkaUnavailable(
-                f"{log[0]}-{log[1]} cannot be read: {describe(error)}"
-            ) from error
-        return int(low)
+            return low, ""
+        if low <= position <= high:
+            return position, ""
+        refusal = (
+            f"{log[0]}-{log[1]} holds offsets {low} to {high}, but the stored watermark is "
+            f"{position}: records were deleted or the topic was recreated; nothing is "
+            "forwarded from this partition until an operator has looked (halfhitch doctor)"
+        )
+        if position > high:
+            raise TopologyError(refusal)
+        return position, refusal
 
     def _end(self, log: tuple[str, int]) -> int:
         progress()
@@ -153,7 +138,7 @@ class KafkaPartitionReader:
                 self._half_read_to = max(self._half_read_to, message.offset())
             else:
                 self._op_read_to = max(self._op_read_to, message.offset())
-        elif code in _LOG_IS_GONE:
+        elif code in LOG_IS_GONE:
             raise TopologyError(
                 f"{message.topic()}-{message.partition()} cannot be read where it was left: "
                 f"{error.str()}; records were deleted or the topic is gone (halfhitch doctor)"
@@ -193,43 +178,11 @@ class KafkaPartitionReader:
 
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """See ports.PartitionReader."""
-        found: dict[int, StoredRecord] = {}
-        if self._fetcher is None:
-            self._fetcher = self._make_consumer()
-        # A run that began below the log's start would be answered with an error, and those of its
-        # halves that are still there would look as if they were gone too.
-        low = self._low(self._half)
-        wanted = sorted(half_offset for half_offset in half_offsets if half_offset >= low)
-        run: list[int] = []
-        for half_offset in [*wanted, None]:
-            if run and (half_offset is None or half_offset - run[-1] > _FETCH_GAP):
-                self._fetch_run(self._fetcher, run, found)
-                run = []
-            if half_offset is not None:
-                run.append(half_offset)
-        self._fetcher.unassign()
-        return found
-
-    def _fetch_run(self, fetcher: Consumer, run: list[int], found: dict[int, StoredRecord]) -> None:
-        fetcher.assign([TopicPartition(*self._half, run[0])])
-        missing = set(run)
-        give_up_s = time.monotonic() + _ANSWER_S
-        while missing:
-            progress()
-            message: Any = fetcher.poll(0.5)
-            if message is not None and message.error() is None:
-                half_offset = message.offset()
-                if half_offset in missing:
-                    found[half_offset] = message
-                missing = {wanted for wanted in missing if wanted > half_offset}
-            elif message is not None and message.error().code() in _NOTHING_MORE:
-                return
-            if missing and time.monotonic() > give_up_s:
-                raise KafkaUnavailable(f"half messages of {self._half[0]} could not be read again")
+        return self._fetcher.fetch(self._half[1], half_offsets)
 
     def close(self) -> None:
         """See ports.PartitionReader."""
-        for consumer in (self._consumer, self._fetcher):
+        for consumer in (self._consumer, self._fetcher.consumer):
             if consumer is not None:
                 progress()
                 try:

@@ -2,7 +2,8 @@
 
 Used by one thread, the partition's worker. Everything here may block; librdkafka releases the
 interpreter lock meanwhile, but for `begin_transaction`: the watchdog (adapters/watchdog.py) is what
-ends a call that hangs.
+ends a call that hangs. Except for `send_offsets_to_transaction`, which keeps no bound of time: that
+one is left to itself (left_calls.py), and its step is a FAIL like any other before the commit.
 
 What holds:
 - A producer that failed, aborted, or is suspect (guard.py) is never used for another Kafka
@@ -30,6 +31,7 @@ from halfhitch.adapters.kafka.admin import unwritable
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
 from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, is_ours, judge, judge_commit
 from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
+from halfhitch.adapters.kafka.left_calls import CallHangs, SideThread, leave, may_leave, outdate
 from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
 from halfhitch.adapters.watchdog import progress
@@ -41,6 +43,8 @@ from halfhitch.wire.op import StepRecord
 logger = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 10.0
+#: After the bound that librdkafka was given it has this long to keep it.
+_GRACE_S: Final = 1.0
 #: A look at the metadata before a target is tried again.
 _LOOK_S: Final = 1.0
 #: To be told which topics refuse what is written to them.
@@ -50,6 +54,8 @@ _RESUME_PAUSE_S: Final = 0.02
 _REASONS_MAX: Final = 10
 #: So many producers are made until one meets no trouble.
 _MAKINGS_MAX: Final = 5
+#: What a call of a producer may raise: the binding also returns with an error still set.
+_RAISED: Final = (KafkaException, SystemError)
 
 
 class KafkaPartitionWriter:
@@ -66,7 +72,11 @@ class KafkaPartitionWriter:
         op_topic: str,
         partition: int,
         transaction_timeout_ms: int,
+        on_left: Callable[[bool], None] = lambda _: None,
     ) -> None:
+        """`on_left`: told True when a producer is left in a call that hangs, False when it is
+        gone.
+        """
         self._make_producer = make_producer
         self._make_resumer = make_resumer
         self._admin = admin
@@ -74,7 +84,9 @@ class KafkaPartitionWriter:
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._timeout_s = transaction_timeout_ms / 1000
+        self._on_left = on_left
         self._producer: OwnerProducer | None = None
+        self._side = SideThread(f"offsets-{partition}")
         self._run = secrets.token_hex(4)
         self._write_count = 0
         self._failures: list[str] = []
@@ -115,14 +127,15 @@ class KafkaPartitionWriter:
         progress()
         try:
             begin_producing(producer, self._op[0], _ANSWER_S)
-        except KafkaException as error:
+        except _RAISED as error:
             let_go(producer)
             del producer  # the traceback would keep it alive
             raise KafkaUnavailable(
                 f"{self._half[0]}-{self._half[1]} cannot be taken over: {describe(error)}"
             ) from error
-        producer.poll(0)
+        _serve(producer)
         trouble = producer.suspicion.reason
+        outdate(self._op)
         if trouble is None:
             self._producer = producer
         else:
@@ -136,7 +149,7 @@ class KafkaPartitionWriter:
         progress()
         try:
             begin_producing(producer, self._op[0], _ANSWER_S)
-        except KafkaException as error:
+        except _RAISED as error:
             raise KafkaUnavailable(
                 f"a resume of parked messages of {self._half[0]}-{self._half[1]} cannot be ended: "
                 f"{describe(error)}"
@@ -150,7 +163,7 @@ class KafkaPartitionWriter:
         producer = self._producer
         if producer is None:
             return False  # no trouble of ours: the next write says what is missing
-        producer.poll(0)
+        _serve(producer)
         reason = producer.suspicion.reason
         if reason is None:
             return False
@@ -160,9 +173,15 @@ class KafkaPartitionWriter:
     def close(self) -> None:
         """See ports.PartitionWriter."""
         producer, self._producer = self._producer, None
+        self._fresh_side().end()
         if producer is not None:
             progress()
             let_go(producer)
+
+    def _fresh_side(self) -> SideThread:
+        """Gives the side thread that was; the next call has another one."""
+        side, self._side = self._side, SideThread(f"offsets-{self._half[1]}")
+        return side
 
     def _tell(self, reason: str) -> None:
         logger.info(
@@ -200,7 +219,9 @@ class KafkaPartitionWriter:
             reached("after_produce")
             self._send_offsets(producer, half_watermark, op_watermark)
             reached("after_send_offsets")
-        except (KafkaException, BufferError) as error:
+        except CallHangs:
+            return self._failed(self._leave(producer), targets)
+        except (*_RAISED, BufferError) as error:
             # The commit was never asked for: fencing (or the abort) ends it, whatever else happens.
             reason = self._reason(error)
             if isinstance(error, KafkaException) and _is_fatal(error):
@@ -235,27 +256,26 @@ class KafkaPartitionWriter:
     ) -> None:
         produce: Any = producer.produce  # the stubs forbid null header values, Kafka does not
         failed = partial(self._delivery_failed, self._write_count)
-        for place, target in enumerate(targets):
-            partition = -1 if target.partition is None else target.partition
-            try:
-                produce(
-                    target.topic,
-                    target.value,
-                    target.key,
-                    partition,
-                    failed,
-                    headers=target.headers,
-                )
-            except KafkaException as error:
-                self._refused(error.args[0], target.topic, place)
-                raise
-            except (OverflowError, TypeError, ValueError) as error:
-                # What Kafka's client cannot even express; it came from a stranger's half record.
-                self._poisoned[place] = f"{target.topic}: {error}"
-                raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
-        op_topic, partition = self._op
-        for value, headers, key in ops:
-            produce(op_topic, value, key, partition, failed, headers=headers)
+        try:
+            for place, target in enumerate(targets):
+                partition = -1 if target.partition is None else target.partition
+                try:
+                    produce(
+                        target.topic, target.value, target.key, partition, failed,
+                        headers=target.headers,
+                    )  # fmt: skip
+                except KafkaException as error:
+                    self._refused(error.args[0], target.topic, place)
+                    raise
+                except (OverflowError, TypeError, ValueError) as error:
+                    # What Kafka's client cannot express; it came from a stranger's half record.
+                    self._poisoned[place] = f"{target.topic}: {error}"
+                    raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
+            op_topic, partition = self._op
+            for value, headers, key in ops:
+                produce(op_topic, value, key, partition, failed, headers=headers)
+        finally:
+            del produce  # what keeps an exception keeps this frame, and would keep the client
 
     def _send_offsets(
         self, producer: OwnerProducer, half_watermark: int, op_watermark: int
@@ -272,8 +292,11 @@ class KafkaPartitionWriter:
         give_up_s = time.monotonic() + _ANSWER_S
         while True:
             progress()
+            answer_s = max(_GRACE_S, give_up_s - time.monotonic())
+            send = partial(producer.send_offsets_to_transaction, offsets, metadata, answer_s)
             try:
-                producer.send_offsets_to_transaction(offsets, metadata, _ANSWER_S)
+                # Without an end only where leaving does not help any more: the watchdog ends it.
+                self._side.call(send, answer_s + _GRACE_S if may_leave(self._op) else None)
             except KafkaException as error:
                 is_over = time.monotonic() > give_up_s
                 if is_over or judge(error.args[0]).kind is not ErrorClass.RETRIABLE:
@@ -282,6 +305,23 @@ class KafkaPartitionWriter:
                 time.sleep(_RESUME_PAUSE_S)
             else:
                 return
+
+    def _leave(self, producer: OwnerProducer) -> str:
+        """Its call hangs. Gives the reason; no commit was asked for, the next fence outdates it."""
+        self._producer = None
+        self._is_ours = True  # a smaller step would hang as well
+        leave(producer, self._fresh_side(), self._op, self._on_left)
+        reason = (
+            "Kafka's client did not come back from sending the watermarks: the broker that was the "
+            "coordinator of the owners' group is gone"
+        )
+        logger.warning(
+            "%s; %s-%d goes on with a new producer, this one is left to itself",
+            reason,
+            *self._half,
+            extra={"action": "producer_left"},
+        )
+        return reason
 
     def _commit(self, producer: OwnerProducer) -> WriteResult:
         give_up_s = time.monotonic() + self._timeout_s
@@ -304,9 +344,13 @@ class KafkaPartitionWriter:
                     continue  # only ever resumed; aborting now would be a guess
                 self.close()
                 return WriteResult(WriteOutcome.UNKNOWN, self._reason(error))
+            except SystemError as error:
+                self.close()
+                reason = f"Kafka's client does not say what became of the commit: {error}"
+                return WriteResult(WriteOutcome.UNKNOWN, reason)
             reached("after_commit")
             # What librdkafka has to say about repeated requests was queued before it returned.
-            producer.poll(0)
+            _serve(producer)
             reason = producer.suspicion.end(time.monotonic()) or ""
             if reason:
                 self._tell(reason)
@@ -317,7 +361,7 @@ class KafkaPartitionWriter:
         progress()
         try:
             producer.abort_transaction(_ANSWER_S)
-        except KafkaException as error:
+        except _RAISED as error:
             # Not asked again: the next fence aborts it, and `_CONFLICT` would be asked for ever.
             logger.info("abort did not succeed: %s", describe(error))
             return False
@@ -392,7 +436,7 @@ class KafkaPartitionWriter:
         # What librdkafka was told says more than that it is so.
         return {topic: self._refused_topics.get(topic, why) for topic, why in found.items()}
 
-    def _reason(self, error: KafkaException | BufferError) -> str:
+    def _reason(self, error: KafkaException | BufferError | SystemError) -> str:
         if not isinstance(error, KafkaException):
             return "; ".join([str(error), *self._failures])
         self._is_ours = self._is_ours or is_ours(error.args[0])
@@ -439,6 +483,14 @@ class KafkaPartitionWriter:
             )
             return False
         return True
+
+
+def _serve(producer: OwnerProducer) -> None:
+    """Its callbacks. What they raise is its fatal error: it is not to be used any more."""
+    try:
+        producer.poll(0)
+    except _RAISED as error:
+        producer.suspicion.note(f"it has failed: {describe(error)}")
 
 
 def _is_fatal(error: KafkaException) -> bool:

@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from halfhitch.adapters.kafka.errors import append_error, describe, message_error
+from halfhitch.adapters.kafka.errors import CLOSE_ERRORS, append_error, describe, message_error
+from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, OutcomeUnknown, Overloaded
 from halfhitch.ports import KafkaHeaders
@@ -32,6 +33,8 @@ from halfhitch.ports import KafkaHeaders
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.2
+#: Between two new producers: what makes every one fail at once must not keep a processor busy.
+_REPLACE_S: Final = 1.0
 
 #: More than this waiting for one partition is refused: Kafka does not keep up.
 _WAITING_MAX: Final = 50_000
@@ -77,6 +80,7 @@ class KafkaRecordLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._broken = threading.Event()
+        self._replaced_s = -_REPLACE_S
         self._poller = threading.Thread(target=self._poll, name="record-log", daemon=True)
 
     def start(self) -> None:
@@ -96,11 +100,11 @@ class KafkaRecordLog:
             if time.monotonic() > give_up_s:
                 break
             await asyncio.sleep(0.01)
-        await asyncio.to_thread(self._producer.flush, drain_s)
+        await asyncio.to_thread(_quietly, self._producer.flush, drain_s)
         self._stopping.set()
         await asyncio.to_thread(self._poller.join, _POLL_S * 5)
         self._deliver()
-        await asyncio.to_thread(self._producer.close)
+        await asyncio.to_thread(_quietly, self._producer.close)
 
     def append_half(
         self, partition: int, key: bytes | None, value: bytes | None, headers: KafkaHeaders
@@ -187,7 +191,7 @@ class KafkaRecordLog:
         assert self._loop is not None
         while not self._stopping.is_set():
             progress()
-            self._producer.poll(_POLL_S)
+            self._serve()
             if self._reports:
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
@@ -196,16 +200,26 @@ class KafkaRecordLog:
             if self._broken.is_set():
                 self._replace()
 
+    def _serve(self) -> None:
+        """Callbacks of the producer. Its fatal error is raised by whatever serves them."""
+        try:
+            self._producer.poll(_POLL_S)
+        except (KafkaException, SystemError) as error:
+            logger.warning("the record producer has failed: %s", describe(error))
+            self._broken.set()
+
     def _replace(self) -> None:
         """After a fatal error: purge what is left (answered as unknown) and begin anew."""
+        self._stopping.wait(max(0.0, self._replaced_s + _REPLACE_S - time.monotonic()))
+        self._replaced_s = time.monotonic()
         self._broken.clear()
         logger.error(
             "the record producer met a fatal error and is replaced",
             extra={"action": "record_producer_replaced"},
         )
         broken, self._producer = self._producer, self._make_producer()
-        broken.purge()
-        broken.flush(1.0)
+        # Its reports are put into the same queue. Not by `flush`, which raises the error again.
+        let_go(broken)
 
     def _deliver(self) -> None:
         """On the loop: answer everyone whose report has come, send what has gathered meanwhile."""
@@ -228,6 +242,14 @@ class KafkaRecordLog:
             self._producer.list_topics(self._half_topic, 3.0)
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
+
+
+def _quietly(call: Callable[..., object], *arguments: object) -> None:
+    """At the end, when a producer that has failed may say so once more."""
+    try:
+        call(*arguments)
+    except CLOSE_ERRORS as error:
+        logger.debug("the record producer did not end cleanly: %s", error)
 
 
 def _lost_offset(is_plain: bool) -> OutcomeUnknown:  # noqa: FBT001 - one fact

@@ -26,8 +26,12 @@ class StoredOffsets:
     """Of one group. Any thread; blocks; nothing is kept open between two questions."""
 
     def __init__(self, make_consumer: Callable[[], Consumer]) -> None:
-        """`make_consumer`: with the group's name."""
+        """`make_consumer`: with the group's name, and fit to read logs (clients.JUDGING)."""
         self._make_consumer = make_consumer
+
+    def consumer(self) -> Consumer:
+        """One more, for whoever must look into the logs that the offsets speak of; to be closed."""
+        return self._make_consumer()
 
     def of(
         self, places: Sequence[TopicPartition], wait_s: float, action: str

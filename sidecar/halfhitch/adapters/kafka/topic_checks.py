@@ -36,6 +36,7 @@ class Finding:
     sentence: str
     remedy: str = ""  # what to do; empty when nothing is wrong
     may_pass: bool = False  # by itself, as when a broker comes back: no reason to refuse a start
+    is_right_in_dev: bool = False  # a warning elsewhere; one broker on a desk can have no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class InternalTopics:
     def bounds_group(self) -> str:
         """Group without members, under which owners tell what they take no more of."""
         return self.owner_group + "_BOUNDS"
+
+    @property
+    def skips_group(self) -> str:
+        """Group without members, under which operators say which records to pass over."""
+        return self.owner_group + "_SKIPS"
 
     @property
     def all(self) -> tuple[str, str, str]:
@@ -236,8 +242,9 @@ def _replica_findings(
             Finding(
                 topic,
                 Severity.WARN,
-                f"{topic} has one copy: with the broker's disk the transactions are lost.",
+                f"{topic} has one copy: if that broker's disk is lost, so are the transactions.",
                 "Fine for development; elsewhere use three brokers and three copies.",
+                is_right_in_dev=True,
             )
         )
     elif copies == 2 and in_sync_min < 2:

@@ -90,7 +90,7 @@ def ensure(
             raise TopologyError(_why_counts_are_fixed(names, known_count, partition_count))
         partition_count = known_count
     missing = [topic for topic in names.all if layouts[topic] is None]
-    _refuse_a_lost_twin(admin, names, layouts, wait_s)
+    _refuse_a_lost_topic(admin, names, layouts, wait_s)
     created: tuple[str, ...] = ()
     if missing:
         created = _create(
@@ -194,7 +194,7 @@ def _why_counts_are_fixed(names: InternalTopics, known: int, wanted: int) -> str
     )
 
 
-def _refuse_a_lost_twin(
+def _refuse_a_lost_topic(
     admin: AdminClient, names: InternalTopics, layouts: Mapping[str, Layout | None], wait_s: float
 ) -> None:
     """A half log without its op log (or the reverse) means that decisions or messages are lost."""

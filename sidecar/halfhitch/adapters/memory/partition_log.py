@@ -19,7 +19,7 @@ from halfhitch.adapters.memory.kafka import (
     record_bytes,
 )
 from halfhitch.crash_points import reached
-from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.ports import (
     ReadBatch,
     StoredRecord,
@@ -80,6 +80,9 @@ class MemoryPartitionReader:
         self._refuse_when_away()
         half = self._cursor(self._half, half_position)
         op = self._cursor(self._op, op_position)
+        for cursor in (half, op):
+            if cursor.position < cursor.log.start:
+                raise BelowLogError(_refusal(cursor.log, cursor.position))
         op.is_held = True
         self._cursors = half, op
         return half.position, op.position
@@ -88,11 +91,8 @@ class MemoryPartitionReader:
         log = self._kafka.log(*place)
         if position is None:
             position = log.start
-        if not log.start <= position <= log.end:
-            raise TopologyError(
-                f"{log.topic}-{log.partition} holds offsets {log.start} to {log.end}, but the "
-                f"stored watermark is {position}: records were deleted or the topic was recreated"
-            )
+        if position > log.end:
+            raise TopologyError(_refusal(log, position))
         return _Cursor(log, position)
 
     def hold_op(self) -> None:
@@ -172,6 +172,13 @@ class MemoryPartitionReader:
     def _refuse_when_away(self) -> None:
         if self._kafka.faults.is_away:
             raise KafkaUnavailable("Kafka does not answer; try again")
+
+
+def _refusal(log: MemoryLog, position: int) -> str:
+    return (
+        f"{log.topic}-{log.partition} holds offsets {log.start} to {log.end}, but the stored "
+        f"watermark is {position}: records were deleted or the topic was recreated"
+    )
 
 
 class MemoryPartitionWriter:

@@ -1,7 +1,7 @@
 """The native carrier out of its package, over the librdkafka that confluent-kafka has brought.
 
-It is an accelerator with a twin in Python: where it is not installed, or does not fit, everything
-goes the twin's way.
+It is an accelerator of what the door does in Python: where it is not installed, or does not fit,
+everything goes the interpreted way.
 """
 
 import logging
@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 
 from halfhitch.adapters.kafka.clients import logger
 from halfhitch.adapters.kafka.errors import append_error
+from halfhitch.adapters.native.face import installed
 from halfhitch.errors import HalfHitchError
 
 #: They call back into the program, which native threads do not.
@@ -22,12 +23,13 @@ _LIBRARY: Final = "librdkafka*"
 
 
 def load() -> Callable[..., Any] | None:
-    """The class of the carrier; None without the package."""
-    try:
-        import halfhitch_native
-    except ImportError:
+    """The class of the carrier; None without the package, or with one that does not fit."""
+    module, trouble = installed()
+    if trouble is not None:
+        logging.getLogger(__name__).warning("%s", trouble, extra={"action": "native_misfit"})
+    if module is None:
         return None
-    found: Callable[..., Any] = halfhitch_native.Native
+    found: Callable[..., Any] = module.Native
     return found
 
 

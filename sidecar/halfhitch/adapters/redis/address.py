@@ -94,18 +94,18 @@ def parse(url: str) -> RedisAddress:
         raise ConfigurationError(
             "redis.url has a '#', which ends a URL: write it as %23 in a password."
         )
-    login, _, place = parts.netloc.rpartition("@")
+    login, _, named = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     options = _options(parts.query, kind, is_tls=is_tls)
     hosts: tuple[tuple[str, int], ...]
     if kind == "socket":
         hosts, service, database = (), "", _database(options.pop("db", ""))
-        if place or not parts.path.startswith("/") or len(parts.path) < 2:
+        if named or not parts.path.startswith("/") or len(parts.path) < 2:
             raise ConfigurationError(
                 "redis.url must hold the absolute path of the socket: unix:///run/redis.sock."
             )
     else:
-        hosts = _hosts(place, _SENTINEL_PORT if kind == "sentinel" else _PORT)
+        hosts = _hosts(named, _SENTINEL_PORT if kind == "sentinel" else _PORT)
         service, database = _path(parts.path, kind)
         if kind == "server" and len(hosts) > 1:
             raise ConfigurationError(
@@ -128,9 +128,9 @@ def parse(url: str) -> RedisAddress:
     )
 
 
-def _hosts(place: str, port_else: int) -> tuple[tuple[str, int], ...]:
+def _hosts(named: str, port_else: int) -> tuple[tuple[str, int], ...]:
     found: list[tuple[str, int]] = []
-    for text in place.split(","):
+    for text in named.split(","):
         match = _HOST.fullmatch(text.strip())
         port = port_else if match is None or match[2] is None else int(match[2])
         # Where a password holds an unencoded character, `text` may be a piece of it.

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from halfhitch.adapters.redis import connect
 from halfhitch.adapters.redis.address import RedisAddress
-from halfhitch.adapters.redis.keys import Keys
 from halfhitch.ports import OnPost
 
 logger = logging.getLogger(__name__)
@@ -35,18 +34,17 @@ Entry = tuple[bytes, str, bytes]
 class InboxReader:
     """Started and stopped by RedisIndex."""
 
+    _stream: str  # since the start
+
     def __init__(
         self,
         address: RedisAddress,
-        keys: Keys,
-        instance: str,
         *,
         on_post: OnPost,
         now_ms: Callable[[], int],
         body_bytes_max: int,
     ) -> None:
         self._address = address
-        self._stream = keys.inbox(instance)
         self._on_post = on_post
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
@@ -58,8 +56,9 @@ class InboxReader:
         self._taken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-inbox", daemon=True)
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin; what comes is handed over on `loop`."""
+    def start(self, stream: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin; what comes to the inbox of this name is handed over on `loop`."""
+        self._stream = stream
         self._loop = loop
         self._thread.start()
 

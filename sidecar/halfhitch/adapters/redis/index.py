@@ -17,7 +17,7 @@ from halfhitch.adapters.redis import connect, doubts
 from halfhitch.adapters.redis.address import parse
 from halfhitch.adapters.redis.asker import Asker
 from halfhitch.adapters.redis.inbox import InboxReader
-from halfhitch.adapters.redis.keys import KEPT_S, identity_of, keys_of, member_of
+from halfhitch.adapters.redis.keys import KEPT_S, Keys, identity_of, keys_of, member_of
 from halfhitch.adapters.redis.outbox import Outbox
 from halfhitch.adapters.redis.presence import PresenceTable
 from halfhitch.adapters.redis.writer import Writer
@@ -35,9 +35,8 @@ ENTRIES_MAX: Final = 100_000
 
 
 class RedisIndex:
-    """Call `start` on the event loop that `on_post` is to be called on.
+    """Until `start` it is a Redis that is away: Kafka has not been reached yet.
 
-    cluster: keeps several installations on one Redis apart; part of every key.
     instance: this instance's name, the same that others know it by.
     on_post: gets (kind, body, age_s) of everything that other instances `post` to this one.
     kept_s: how long a doubt stays in Redis without being written again; longer than the age limit.
@@ -47,7 +46,6 @@ class RedisIndex:
         self,
         url: str,
         *,
-        cluster: str,
         instance: str,
         observer: Observer,
         on_post: OnPost,
@@ -57,13 +55,13 @@ class RedisIndex:
     ) -> None:
         """Raises ConfigurationError for a URL that `address.parse` does not take."""
         address = parse(url)
-        self._keys = keys_of(cluster)
+        self._instance = instance
+        self._keys: Keys | None = None
         self._body_bytes_max = body_bytes_max
         self._outbox = Outbox(entries_max=entries_max, posts_bytes_max=_POSTS_BYTES_MAX)
         self._table = PresenceTable(instance)
         self._writer = Writer(
             address,
-            self._keys,
             instance,
             outbox=self._outbox,
             presence=self._table,
@@ -73,8 +71,6 @@ class RedisIndex:
         self._asker = Asker(address)
         self._inbox = InboxReader(
             address,
-            self._keys,
-            instance,
             on_post=on_post,
             now_ms=lambda: self._writer.now_ms,
             body_bytes_max=body_bytes_max,
@@ -82,11 +78,15 @@ class RedisIndex:
 
     # -- life ------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin; Redis need not be there yet. Call it on the event loop."""
-        self._inbox.start(asyncio.get_running_loop())
+    def start(self, cluster: str) -> None:
+        """Begin; Redis need not be there yet. Call it on the event loop, where `on_post` is called.
+
+        cluster: keeps several installations on one Redis apart; part of every key.
+        """
+        self._keys = keys = keys_of(cluster)
+        self._inbox.start(keys.inbox(self._instance), asyncio.get_running_loop())
         self._asker.start()
-        self._writer.start()
+        self._writer.start(keys)
 
     async def stop(self) -> None:
         """Take our presence and ownership out of Redis, if it is there, and end within a second."""
@@ -107,8 +107,13 @@ class RedisIndex:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong and what to do, for /readyz; None while it is healthy."""
-        return self._writer.trouble
+        """What is wrong and what to do, for /readyz; None while it is healthy, or not started."""
+        return None if self._keys is None else self._writer.trouble
+
+    def _started(self) -> Keys:
+        if self._keys is None:
+            raise RedisUnavailable("Redis is asked only once Kafka has been reached; see /readyz")
+        return self._keys
 
     # -- ports.DoubtIndex ------------------------------------------------------------------------
 
@@ -141,8 +146,8 @@ class RedisIndex:
         self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
     ) -> int:
         """See ports.DoubtIndex."""
-        key = self._keys.tx(partition, member_of(identity))
         try:
+            key = self._started().tx(partition, member_of(identity))
             return await self._asker.ask(
                 [("HMGET", key, *doubts.DELIVERED_FIELDS)],
                 lambda answers: doubts.read_delivered(identity, half_offsets, answers[0]),
@@ -155,17 +160,18 @@ class RedisIndex:
         if count_max < 1:
             return []
         members = await self._asker.ask(
-            [("ZRANGE", self._keys.due(partition), 0, count_max - 1)], _members
+            [("ZRANGE", self._started().due(partition), 0, count_max - 1)], _members
         )
         return await self.find(partition, members)
 
     async def find(self, partition: int, identities: Sequence[Identity]) -> Sequence[Doubt]:
         """See ports.DoubtIndex."""
         found: list[Doubt] = []
+        keys = self._started()
         for start in range(0, len(identities), _LIST_PAGE):
             page = identities[start : start + _LIST_PAGE]
             commands = [
-                ("HMGET", self._keys.tx(partition, member_of(identity)), *doubts.FIELDS)
+                ("HMGET", keys.tx(partition, member_of(identity)), *doubts.FIELDS)
                 for identity in page
             ]
             found += await self._asker.ask(commands, partial(_doubts, page))
@@ -173,7 +179,7 @@ class RedisIndex:
 
     async def owner(self, partition: int) -> str | None:
         """See ports.DoubtIndex."""
-        return await self._asker.ask([("GET", self._keys.owner(partition))], _name)
+        return await self._asker.ask([("GET", self._started().owner(partition))], _name)
 
     # -- ports.Presence --------------------------------------------------------------------------
 

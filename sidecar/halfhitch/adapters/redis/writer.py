@@ -65,10 +65,12 @@ _REASONS: Final = {
 class Writer:
     """Started and stopped by RedisIndex."""
 
+    _keys: Keys  # these two since the start
+    _watch: Watch
+
     def __init__(
         self,
         address: RedisAddress,
-        keys: Keys,
         instance: str,
         *,
         outbox: Outbox,
@@ -77,7 +79,6 @@ class Writer:
         kept_s: int,
     ) -> None:
         self._address = address
-        self._keys = keys
         self._instance = instance
         self._outbox = outbox
         self._presence = presence
@@ -90,7 +91,6 @@ class Writer:
         self._last_good_s: float | None = None
         self._pause_s = _PAUSE_S
         self._client: connect.Client | None = None
-        self._watch = Watch(keys, instance)
         self._clock_ahead_ms = 0  # Redis's clock minus our monotonic one
         self._next_pulse_s = 0.0
         self._next_entries_s = 0.0
@@ -101,8 +101,10 @@ class Writer:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-writer", daemon=True)
 
-    def start(self) -> None:
+    def start(self, keys: Keys) -> None:
         """Begin."""
+        self._keys = keys
+        self._watch = Watch(keys, self._instance)
         self._thread.start()
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from halfhitch.access import Access
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.routes import SHOWN, Instruments, shown_handlers
 from halfhitch.doors.http.dispatch import Dispatcher
@@ -18,6 +19,7 @@ from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.listening import Listening
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.router import Router
+from halfhitch.doors.tls import ServerTls
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Operations, System
 
@@ -25,8 +27,10 @@ _NOT_FOUND: Final = (
     "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
     "/v1/config, /v1/transactions and /v1/parked, POST /v1/transactions/{group}/{id}/commit, "
     "/rollback and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
-    "Percent-encode group and id. This is the admin door: applications go to the data door "
-    "(http.port, 8340 unless set)."
+    "Percent-encode group and id."
+)
+_THIS_DOOR: Final = (
+    "This is the admin door: applications go to the data door (http.port, 8340 unless set)."
 )
 #: Scrapers and probes keep a few connections; more is somebody who means no good. Requests at work
 #: are half as many: the other half of the connections can always be closed for a newcomer.
@@ -34,6 +38,9 @@ ADMIN_LIMITS: Final = Limits(
     body_bytes_max=16 * 1024,
     header_bytes_max=16 * 1024,
     connection_count_max=128,
+    connection_peer_count_max=128,  # not looked at: the oldest makes room, whosever it is
+    stream_count_max=1,  # there are none
+    stream_group_count_max=1,
     in_flight_count_max=64,
     receive_s=10.0,
     idle_s=30.0,
@@ -57,33 +64,39 @@ class AdminDoor:
         port: int,
         tokens: Sequence[str],
         *,
+        access: Access | None = None,
         allowed_hosts: Sequence[str] = (),
         death_reasons: Callable[[], list[str]] = list,
         operations: Operations | None = None,
         limits: Limits = ADMIN_LIMITS,
+        tls: ServerTls | None = None,
     ) -> None:
         """Nothing listens before `start`. Without tokens whoever reaches the port may use it.
+        `access` knows who may do what; without it whoever has one of `tokens` may do everything.
 
         Without `operations` there are no routes for operators.
         """
-        self._host = host
+        self._host = host.strip("[]")  # of an IPv6 address as it stands in a URL
         self._port = port
         handlers = shown_handlers(
             system=system,
             metrics=metrics,
             settings_view=settings_view,
             death_reasons=death_reasons,
+            has_identities=access is not None and access.has_identities,
         )
         routes = SHOWN
         if operations is not None:
             handlers |= operating_handlers(operations)
             routes += OPERATED
         self._limits = limits
-        self._router = Router(routes, not_found=_NOT_FOUND)
+        self._tls = tls
+        self._router = Router(routes, not_found=_NOT_FOUND, this_door=_THIS_DOOR)
         self._handlers = handlers
         # Scrapers can send a bearer token, while few can send a header of our own.
         self._guard = Guard(
-            tokens=checked_tokens(tokens),
+            access=access or Access(tokens=checked_tokens(tokens)),
+            door="admin",
             hosts=hosts_allowed(host, allowed_hosts),
             takes_bearer=True,
         )
@@ -107,7 +120,7 @@ class AdminDoor:
             limits=self._limits,
         )
         self._listening = Listening(
-            limits=self._limits, load=load, backlog=_BACKLOG, makes_room=True
+            limits=self._limits, load=load, backlog=_BACKLOG, makes_room=True, tls=self._tls
         )
         self._listening.start()
         await self._listening.on_socket(dispatcher, listener)

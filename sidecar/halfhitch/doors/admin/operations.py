@@ -9,16 +9,22 @@
 Group and id are percent-encoded: they may contain slashes. A POST carries {"reason", "operator"}
 and must say that it is JSON: no form of a browser can.
 
-The guard and the bounds of door.py stand before all of this.
+The guard and the bounds of door.py stand before all of this. Who has no right for a group is
+refused before anything is looked up, and lists leave out what he may not observe. Where identities
+are configured the operator is the identity; what the body says he is called is a remark.
 """
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from halfhitch.access import Right
 from halfhitch.core.model import Resolution
 from halfhitch.doors.http.handlers import Handler
 from halfhitch.doors.http.replies import json_reply
@@ -26,6 +32,9 @@ from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import Route
 from halfhitch.errors import InvalidJson, InvalidRequest, UnsupportedMediaType
 from halfhitch.service.api import Filter, Operations, ParkedMessage
+from halfhitch.service.reasons import REASON_CHARS_MAX, kept_reason
+
+_log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 10_000
 _LIMIT: Final = 1_000
@@ -60,8 +69,16 @@ OPERATED: Final[tuple[Route, ...]] = (
 class _Order(msgspec.Struct, forbid_unknown_fields=True):
     """The body of everything that changes something. A check needs no reason."""
 
-    operator: str
+    operator: str | None = None
     reason: str = ""
+
+
+@dataclass(slots=True)
+class _Command:
+    """Who wants it, and why."""
+
+    operator: str
+    reason: str
 
 
 _decode_order = msgspec.json.Decoder(_Order).decode
@@ -87,13 +104,13 @@ class _Handlers:
         self._operations = operations
 
     async def undecided(self, request: Request) -> bytes:
-        return _answer(await self._operations.undecided(read_filter(request.query.decode())))
+        return _answer(await self._operations.undecided(_filter(request)))
 
     async def parked(self, request: Request) -> bytes:
-        return _answer(await self._operations.parked(read_filter(request.query.decode())))
+        return _answer(await self._operations.parked(_filter(request)))
 
     async def parked_one(self, request: Request) -> bytes:
-        group, transaction_id = request.arguments
+        group, transaction_id = _named(request)
         found, messages = await self._operations.parked_messages(group, transaction_id)
         return _answer({"transaction": found, "messages": [_message(m) for m in messages]})
 
@@ -104,22 +121,29 @@ class _Handlers:
         return await self._decide(request, Resolution.ROLLBACK)
 
     async def _decide(self, request: Request, resolution: Resolution) -> bytes:
+        group, transaction_id = _named(request)
         order = _order(request)
-        group, transaction_id = request.arguments
         ended = await self._operations.decide(
             group, transaction_id, resolution, reason=order.reason, operator=order.operator
         )
         return _answer({"transaction_id": ended.transaction_id, "state": ended.state})
 
     async def check(self, request: Request) -> bytes:
-        _order(request)
-        group, transaction_id = request.arguments
+        group, transaction_id = _named(request)
+        order = _order(request)
         await self._operations.check(group, transaction_id)
+        _log.info(
+            "%s asked for a check of transaction %s of group %s",
+            order.operator,
+            transaction_id,
+            group,
+            extra={"action": "operator"},
+        )
         return _answer({"transaction_id": transaction_id, "state": "pending"}, 202)
 
     async def resume(self, request: Request) -> bytes:
+        group, transaction_id = _named(request)
         order = _order(request)
-        group, transaction_id = request.arguments
         resumed = await self._operations.resume(
             group, transaction_id, reason=order.reason, operator=order.operator
         )
@@ -129,16 +153,49 @@ class _Handlers:
 # -- what is asked -------------------------------------------------------------------------------
 
 
-def _order(request: Request) -> _Order:
+def _named(request: Request) -> tuple[str, str]:
+    """Group and id that a path names. Raises Forbidden, whether there is such a one or not."""
+    group, transaction_id = request.arguments
+    request.caller.require(Right.OPERATE, group)
+    return group, transaction_id
+
+
+def _filter(request: Request) -> Filter:
+    """What is asked for, as far as the caller may see it. Raises Forbidden for one group's."""
+    caller, wanted = request.caller, read_filter(request.query.decode())
+    if not caller.is_free:
+        if wanted.producer_group is not None:
+            caller.require(Right.OBSERVE, wanted.producer_group)
+        caller.require_somewhere(Right.OBSERVE)
+        wanted.may_see = partial(caller.may, Right.OBSERVE)
+    return wanted
+
+
+def _order(request: Request) -> _Command:
     media_type = request.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media_type != b"application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     try:
-        return _decode_order(request.body)
+        order = _decode_order(request.body)
     except (ValueError, RecursionError) as error:
         raise InvalidJson(
             f'The body must be {{"reason": "...", "operator": "..."}}: {str(error)[:200]}'
         ) from None
+    name = request.caller.name
+    if name is not None:
+        return _Command(name, _signed(order.reason, order.operator, name))
+    if order.operator is None:
+        raise InvalidJson('The body must say who you are: {"reason": "...", "operator": "..."}')
+    return _Command(order.operator, order.reason)
+
+
+def _signed(reason: str, claimed: str | None, name: str) -> str:
+    """The reason, with what the operator calls himself behind it, where that fits."""
+    remark = kept_reason(claimed)
+    if remark in (None, name) or not reason.strip():
+        return reason
+    signed = f"{reason} (signed {remark})"
+    return signed if len(signed) <= REASON_CHARS_MAX else reason
 
 
 def read_filter(query: str) -> Filter:

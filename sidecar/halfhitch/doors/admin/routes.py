@@ -2,16 +2,21 @@
 
 Owns SHOWN and the handlers behind it. The probes are the only routes that need no token. They are
 answered at once, however many other requests are being worked on: a busy sidecar is not a dead one.
+Metrics tell of all producer groups, so they are for whoever may observe all; the state is for
+whoever may observe any, without the names and numbers of others; settings are for admins. Reasons
+may name any group or topic: where there are identities, only who may observe all is told them.
 
 The System is asked on the event loop, the rendering of metrics runs in a thread.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import msgspec
 
+from halfhitch.access import Caller, Right
 from halfhitch.doors.http.handlers import Handler
 from halfhitch.doors.http.replies import NO_CONTENT, json_reply, text_reply
 from halfhitch.doors.http.requests import Request
@@ -19,6 +24,8 @@ from halfhitch.doors.http.router import Route
 from halfhitch.service.api import PartitionState, System
 
 _RETRY: Final = b"Retry-After: 1\r\n"
+#: In the place of each reason, for whoever may not know of what groups and topics it tells.
+_UNTOLD: Final = "/v1/status tells it to an identity that may observe all groups"
 _encode = msgspec.json.Encoder().encode
 
 #: Any query is passed over: monitoring adds some of its own.
@@ -50,8 +57,12 @@ def shown_handlers(
     metrics: Instruments,
     settings_view: Sequence[Mapping[str, object]],
     death_reasons: Callable[[], list[str]],
+    has_identities: bool = False,
 ) -> dict[str, Handler]:
-    """By route name; `death_reasons` tells why only a restart can help (empty: alive)."""
+    """By route name; `death_reasons` tells why only a restart can help (empty: alive).
+
+    `has_identities`: whoever asks without a token is told no reasons.
+    """
 
     def livez(_: Request) -> bytes:
         reasons = death_reasons()
@@ -62,33 +73,42 @@ def shown_handlers(
         )
 
     def readyz(_: Request) -> bytes:
-        reasons = system.unready_reasons()
+        reasons = _told(system.unready_reasons(), everything=not has_identities)
         if reasons:
             return json_reply(503, _encode({"ready": False, "reasons": reasons}), _RETRY)
-        degraded = system.degraded_reasons()
+        degraded = _told(system.degraded_reasons(), everything=not has_identities)
         if degraded:  # ready all the same: whoever takes it out of service makes things worse
             return json_reply(200, _encode({"ready": True, "degraded": degraded}))
         return NO_CONTENT
 
-    async def show_metrics(_: Request) -> bytes:
+    async def show_metrics(request: Request) -> bytes:
+        request.caller.require_all()
         text = await asyncio.to_thread(metrics.render, system.partitions())
         return text_reply(metrics.content_type, text)
 
-    async def status(_: Request) -> bytes:
-        reasons = system.unready_reasons()
+    async def status(request: Request) -> bytes:
+        request.caller.require_somewhere(Right.OBSERVE)
+        everything = request.caller.sees_all
+        reasons = _told(system.unready_reasons(), everything=everything)
+        info = system.info()
+        if not everything and info.get("membership_trouble"):
+            info = {**info, "membership_trouble": _UNTOLD}
         state = {
             "ready": not reasons,
             "reasons": reasons,
-            "degraded": system.degraded_reasons(),
-            "info": system.info(),
-            "partitions": system.partitions(),
+            "degraded": _told(system.degraded_reasons(), everything=everything),
+            "info": info,
+            "partitions": _visible(system.partitions(), request.caller),
         }
         return json_reply(200, _encode(state))
 
-    async def partitions(_: Request) -> bytes:
-        return json_reply(200, _encode({"partitions": system.partitions()}))
+    async def partitions(request: Request) -> bytes:
+        request.caller.require_somewhere(Right.OBSERVE)
+        seen = _visible(system.partitions(), request.caller)
+        return json_reply(200, _encode({"partitions": seen}))
 
-    async def config(_: Request) -> bytes:
+    async def config(request: Request) -> bytes:
+        request.caller.require_admin()
         return json_reply(200, _encode({"settings": settings_view}))
 
     return {
@@ -99,3 +119,31 @@ def shown_handlers(
         "partitions": partitions,
         "config": config,
     }
+
+
+def _told(reasons: Sequence[str], *, everything: bool) -> list[str]:
+    return list(reasons) if everything else [_UNTOLD] * len(reasons)
+
+
+def _visible(states: Sequence[PartitionState], caller: Caller) -> Sequence[PartitionState]:
+    """Without the groups that the caller may not observe, the topics of those, and reasons."""
+    if caller.sees_all:
+        return states
+    return [
+        replace(
+            state,
+            trouble=None if state.trouble is None else _UNTOLD,
+            troubles=_told(state.troubles, everything=False),
+            pending_by_group={
+                group: count
+                for group, count in state.pending_by_group.items()
+                if caller.may(Right.OBSERVE, group)
+            },
+            waiting_by_topic={
+                topic: count
+                for topic, count in state.waiting_by_topic.items()
+                if caller.may_send_to(topic)
+            },
+        )
+        for state in states
+    ]

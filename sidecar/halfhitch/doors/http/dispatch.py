@@ -90,7 +90,7 @@ class Dispatcher:
         endpoint = self._router.find(path)
         route = endpoint.routes.get(request.method)
         if route is None:
-            return _other_method(request, endpoint)
+            return _other_method(request, endpoint, self._router.this_door)
         request.route_name = route.name
         request.arguments = endpoint.arguments
         return route
@@ -133,10 +133,11 @@ def _path_of(request: Request) -> bytes:
     return slash + path if slash else b"/"
 
 
-def _other_method(request: Request, endpoint: Endpoint) -> bytes:
+def _other_method(request: Request, endpoint: Endpoint, this_door: str) -> bytes:
     if request.method == b"OPTIONS":
         return allow_reply(endpoint.allowed)
     raise MethodNotAllowed(
-        f"This path does not take {request.method.decode('ascii')}; it takes {endpoint.allowed}.",
+        f"This path does not take {request.method.decode('ascii')}; it takes {endpoint.allowed}. "
+        f"{this_door}",
         allowed=endpoint.allowed,
     )

@@ -1,6 +1,6 @@
 """How errors look over HTTP.
 
-Owns the errors that only this door knows (framing, routes, tokens) and STATUS_OF, the one table
+Owns the errors that only this door knows (framing, routes, hosts) and STATUS_OF, the one table
 from error class to HTTP status. `error_reply` renders any error as
 `{"error": {"code", "message", "retryable"}}` with the headers its status asks for.
 
@@ -11,13 +11,32 @@ import msgspec
 
 from halfhitch import errors
 from halfhitch.doors.http.replies import json_reply
-from halfhitch.errors import BackendError, ContraryDecision, HalfHitchError, RequestError
+from halfhitch.errors import (
+    BackendError,
+    ContraryDecision,
+    HalfHitchError,
+    RequestError,
+    Unauthorized,
+)
+from halfhitch.wire.plain import shown
 
 
 class MalformedRequest(RequestError):
     """The bytes are not one well-framed HTTP/1.1 request."""
 
     code = "malformed_request"
+
+
+class TlsExpected(RequestError):
+    """The caller speaks plain HTTP to a door that speaks TLS."""
+
+    code = "tls_expected"
+
+
+class CertificateRequired(RequestError):
+    """The caller has shown no client certificate, and the door takes none without."""
+
+    code = "certificate_required"
 
 
 class HttpVersionNotSupported(RequestError):
@@ -43,16 +62,6 @@ class ExpectationFailed(RequestError):
     """An `Expect` other than 100-continue."""
 
     code = "expectation_failed"
-
-
-class Unauthorized(RequestError):
-    """Tokens are set and the request carries none of them."""
-
-    code = "unauthorized"
-
-    def __init__(self, message: str, *, schemes: str = "Half-Token") -> None:
-        super().__init__(message)
-        self.schemes = schemes
 
 
 class HostNotAllowed(RequestError):
@@ -118,7 +127,10 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     errors.InvalidHandle: 400,
     errors.WrongGroup: 400,
     MalformedRequest: 400,
-    Unauthorized: 401,
+    TlsExpected: 400,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    CertificateRequired: 403,
     HostNotAllowed: 403,
     OriginNotAllowed: 403,
     errors.TransactionNotFound: 404,
@@ -143,6 +155,7 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     InternalError: 500,
     errors.ConfigurationError: 500,
     errors.TopologyError: 500,
+    errors.BelowLogError: 500,
     errors.InvariantViolation: 500,
     errors.BackendError: 503,
     errors.ShuttingDown: 503,
@@ -196,7 +209,8 @@ def error_reply(error: HalfHitchError) -> bytes:
     status = status_of(error)
     if status == 500:
         error = INTERNAL
-    detail = ErrorDetail(error.code, error.message, error.retryable)
+    # It may name what was stored before such names were refused.
+    detail = ErrorDetail(error.code, shown(error.message), error.retryable)
     if isinstance(error, ContraryDecision):
         detail.decided = error.decided
         detail.requested = error.requested

@@ -3,27 +3,23 @@
 Owns the checks every request passes before anything else looks at it, unknown paths included:
 what is not allowed by name is refused.
 
-- A token, when tokens are set. Compared in constant time, two may be valid while one is replaced.
+- A token, when any is set, or with identities a client certificate. It says who asks
+  (`Request.caller`); what he may do, that is asked. Whoever sends a token is judged by it alone.
 - No `Origin`, and no `Sec-Fetch-Site` of another site: only browsers send them, and no page has
   business here. The plain GET of a page (`no-cors`, an image) has the second only.
 - A `Host` from an allow-list on TCP. A page can point a name of its own at 127.0.0.1 (DNS
   rebinding), and is then of the same origin and sends no `Origin`; but its `Host` is that name.
 """
 
-import hmac
-import ipaddress
 import logging
 import re
 from collections.abc import Sequence
 
-from halfhitch.doors.http.errors import (
-    HostNotAllowed,
-    MalformedRequest,
-    OriginNotAllowed,
-    Unauthorized,
-)
+from halfhitch.access import Access, Caller
+from halfhitch.config.loopback import is_loopback
+from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, OriginNotAllowed
 from halfhitch.doors.http.requests import Request
-from halfhitch.errors import ConfigurationError
+from halfhitch.errors import ConfigurationError, Unauthorized
 from halfhitch.observability.lines import LineBudget
 
 _log = logging.getLogger(__name__)
@@ -34,14 +30,6 @@ _TOKEN_COUNT_MAX = 2
 _SITES = frozenset({b"none", b"same-origin"})
 #: Hosts seen and found good: a handful of spellings, ports included.
 _GOOD_HOST_COUNT_MAX = 64
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener bound to `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def hosts_allowed(bound_host: str, configured: Sequence[str]) -> frozenset[bytes] | None:
@@ -82,22 +70,25 @@ class Guard:
     def __init__(
         self,
         *,
-        tokens: tuple[bytes, ...],
+        access: Access,
+        door: str,
         hosts: frozenset[bytes] | None,
         takes_bearer: bool = False,
     ) -> None:
-        """`takes_bearer`: a token may come as `Authorization: Bearer` instead."""
-        self._tokens = tokens
+        """`takes_bearer`: a token may come as `Authorization: Bearer` instead. `door`: what it is
+        called where those who were not known are counted."""
+        self._access = access
+        self._door = door
         self._takes_bearer = takes_bearer
         self._hosts = hosts
         self._good_hosts: set[bytes] = set()
         self._token_lines = LineBudget()
 
     def check(self, request: Request) -> None:
-        """Raise unless the request may be answered."""
+        """Raise unless the request may be answered; whose it is, is known then."""
         fields = request.fields
-        if self._tokens:
-            self._check_token(fields)
+        if self._access.asks_for_tokens:
+            request.caller = self._caller(fields, request.peer_certificate_names)
         if b"origin" in fields or fields.get(b"sec-fetch-site", b"none").lower() not in _SITES:
             raise OriginNotAllowed(
                 "Requests from pages in a browser are refused; call from the server side, "
@@ -110,26 +101,37 @@ class Guard:
         elif self._hosts is not None and host not in self._good_hosts:
             self._check_host(host, self._hosts)
 
-    def _check_token(self, fields: dict[bytes, bytes]) -> None:
+    def _caller(self, fields: dict[bytes, bytes], certificate_names: tuple[str, ...]) -> Caller:
         presented = fields.get(b"half-token")
         if presented is None and self._takes_bearer:
             scheme, _, presented = fields.get(b"authorization", b"").partition(b" ")
             presented = presented.strip() if scheme.lower() == b"bearer" else None
-        # Both are always compared: which of the two matched must not show in the time it takes.
-        matches = [hmac.compare_digest(presented or b"", token) for token in self._tokens]
-        if not any(matches):
-            more = self._token_lines.take()
-            if more is not None:
-                _log.warning(
-                    "a request %s was refused%s",
-                    "with a wrong token" if presented else "without a token",
-                    more,
-                    extra={"action": "http_unauthorized"},
-                )
-            raise Unauthorized(
-                "This door asks for a token: send a valid one in the Half-Token header.",
-                schemes="Half-Token, Bearer" if self._takes_bearer else "Half-Token",
+        if presented is None and certificate_names:
+            caller = self._access.by_certificate(certificate_names)
+        else:
+            caller = self._access.by_token(presented) if presented else None
+        if caller is None:
+            raise self._unauthorized(presented)
+        return caller
+
+    def _unauthorized(self, presented: bytes | None) -> Unauthorized:
+        self._access.unauthorized(self._door)
+        more = self._token_lines.take()
+        if more is not None:
+            _log.warning(
+                "a request %s was refused%s",
+                "with a wrong token" if presented else "without a token",
+                more,
+                extra={"action": "http_unauthorized"},
             )
+        return Unauthorized(
+            "This token is not valid here: give another one (Half-Token header; token=... of the "
+            "Python producers)."
+            if presented
+            else "This door asks for a token: send one in the Half-Token header (token=... of the "
+            "Python producers).",
+            schemes="Half-Token, Bearer" if self._takes_bearer else "Half-Token",
+        )
 
     def _check_host(self, host: bytes, allowed: frozenset[bytes]) -> None:
         parsed = _HOST.fullmatch(host.lower())

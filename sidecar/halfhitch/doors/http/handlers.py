@@ -1,14 +1,17 @@
 """What each route does: take a request apart, call the service, put its answer into bytes.
 
 Owns one method per route of router.ROUTES, named as the route is. It decides nothing: every rule
-about transactions is the service's.
+about transactions is the service's. Whether the caller may ask for it is asked here, before the
+service is: a handle says whose transaction it is, and nothing more is looked at for that.
 """
 
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from typing import Final
 
 import msgspec
 
+from halfhitch.access import Right
 from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add, read_prepare
 from halfhitch.doors.http.replies import json_reply, stored_reply, text_reply
@@ -53,6 +56,10 @@ class ViewAnswer(msgspec.Struct):
 
 
 _encode = msgspec.json.Encoder().encode
+_PRODUCE: Final = Right.PRODUCE
+_CHECK: Final = Right.CHECK
+#: Any of them: who prepares, who answers for the group, who looks after it.
+_VIEWING: Final = (Right.PRODUCE, Right.CHECK, Right.OBSERVE)
 
 
 class Handlers:
@@ -83,9 +90,13 @@ class Handlers:
     async def prepare(self, request: Request) -> bytes:
         """Several messages, as JSON."""
         body = read_prepare(request)
+        messages = messages_of(body.messages)
+        if not request.caller.is_free:
+            topics = [message.topic for message in messages]
+            request.caller.require_produce(body.producer_group, topics)
         prepared = await self._transactions.prepare(
             producer_group=body.producer_group,
-            messages=messages_of(body.messages),
+            messages=messages,
             transaction_id=body.transaction_id,
             immunity_s=body.immunity_seconds,
         )
@@ -107,9 +118,12 @@ class Handlers:
             transaction_id = request.text(b"half-transaction-id")
         if b"half-immunity-seconds" in half:
             immunity_s = request.number(b"half-immunity-seconds")
+        message = raw_message_of(request)
+        if not request.caller.is_free:
+            request.caller.require_produce(producer_group, (message.topic,))
         prepared = await self._transactions.prepare(
             producer_group=producer_group,
-            messages=(raw_message_of(request),),
+            messages=(message,),
             transaction_id=transaction_id,
             immunity_s=immunity_s,
         )
@@ -117,8 +131,11 @@ class Handlers:
 
     async def add(self, request: Request) -> bytes:
         """More messages for a pending transaction."""
-        body = read_add(request)
-        prepared = await self._transactions.add(request.argument, messages_of(body.messages))
+        messages = messages_of(read_add(request).messages)
+        if not request.caller.is_free:
+            group, _ = self._transactions.identify(request.argument)
+            request.caller.require_produce(group, [message.topic for message in messages])
+        prepared = await self._transactions.add(request.argument, messages)
         answer = PreparedAnswer(prepared.transaction_id, prepared.handle, "pending")
         return json_reply(201, _encode(answer))
 
@@ -132,6 +149,9 @@ class Handlers:
 
     async def _end(self, request: Request, resolution: Resolution) -> bytes:
         options = request.options
+        if not request.caller.is_free:
+            group, _ = self._transactions.identify(request.argument)
+            request.caller.require(_CHECK if "source" in options else _PRODUCE, group)
         ended = await self._transactions.end(
             request.argument,
             resolution,
@@ -149,6 +169,7 @@ class Handlers:
         Whether somebody waits for it makes no difference to the caller.
         """
         identity = self._transactions.identify(request.argument)
+        request.caller.require(_CHECK, identity[0])
         producer_group = request.text(b"half-producer-group")
         if producer_group not in (None, identity[0]):
             raise WrongGroup(
@@ -162,6 +183,9 @@ class Handlers:
 
     async def view(self, request: Request) -> bytes:
         """One transaction."""
+        if not request.caller.is_free:
+            group, _ = self._transactions.identify(request.argument)
+            request.caller.require_any(_VIEWING, group)
         view = await self._transactions.view(request.argument)
         answer = ViewAnswer(
             view.transaction_id,

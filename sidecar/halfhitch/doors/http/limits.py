@@ -1,7 +1,8 @@
 """How much one caller, and all callers together, may take from the data door.
 
-Owns `Limits`: every bound of the door in one frozen object, each with the reason for its default.
-Limits on messages, topics and transactions are the service's; these protect the process itself.
+Owns `Limits`: every bound of the door in one frozen object. Those that can be set have their
+defaults, and the reasons, in config/settings.py; the others have them here. Limits on messages,
+topics and transactions are the service's; these protect the process itself.
 """
 
 from dataclasses import dataclass, fields
@@ -13,37 +14,44 @@ from halfhitch.errors import ConfigurationError
 class Limits:
     """Bounds of the HTTP data door. All must be positive."""
 
-    #: One request's body. Kafka's own default for a record is 1 MiB; the slack is for the JSON
-    #: around it. Base64 adds a third: large binary messages belong on the raw route.
-    body_bytes_max: int = 1024 * 1024 + 64 * 1024
+    #: One request's body.
+    body_bytes_max: int
+
+    #: Request line and headers.
+    header_bytes_max: int
+
+    #: From the first byte of a request to its last.
+    receive_s: float
+
+    #: From accepting a connection to the end of its TLS handshake.
+    handshake_s: float = 10.0
+
+    #: Between requests of one connection.
+    idle_s: float
+
+    #: Open connections.
+    connection_count_max: int
+
+    #: Those of one address: nobody can take all of them.
+    connection_peer_count_max: int
+
+    #: Check streams among them.
+    stream_count_max: int
+
+    #: Those of one producer group.
+    stream_group_count_max: int
+
+    #: Requests in flight at which new prepares are refused (429). Ends still pass; what bounds them
+    #: is `connection_count_max`, one request of a connection at a time.
+    in_flight_count_max: int
 
     #: Bodies held by the door at once, queued and in flight together. Without it, as many callers
     #: as there are connections could send full bodies at once and the sidecar's memory limit
     #: would end the process, and with it everybody's requests.
     buffered_bytes_max: int = 64 * 1024 * 1024
 
-    #: Request line and headers. User headers travel here on the raw route, so twice the usual
-    #: 16 KiB of other servers.
-    header_bytes_max: int = 32 * 1024
-
     #: Generous for user headers, and far below what makes a head costly to read.
     header_count_max: int = 128
-
-    #: From the first byte of a request to its last. A caller on the same machine needs
-    #: milliseconds; one that trickles bytes is broken or hostile.
-    receive_s: float = 15.0
-
-    #: Between requests of one connection. Longer than the pools of common clients keep theirs
-    #: (30 s in Java), so that the client closes first and never meets a connection just closed.
-    idle_s: float = 75.0
-
-    #: Open connections. A process may usually have 1,024 open files: the rest is for Kafka,
-    #: Redis and the admin door.
-    connection_count_max: int = 768
-
-    #: Check streams among them: half, for a door full of streams would take no prepare. The
-    #: sidecar sets it to half of what its own setting allows.
-    stream_count_max: int = 384
 
     #: From one heartbeat line of a check stream to the next. The contract says three seconds;
     #: the sweep that sends them may be half a second late.
@@ -52,11 +60,6 @@ class Limits:
     #: How long bytes of a check stream may stay unacknowledged (TCP alone). With the time to the
     #: next heartbeat it makes up how long a producer whose machine is gone counts as live.
     unacknowledged_s: float = 7.0
-
-    #: Requests in flight at which new prepares are refused (429). Each waits some milliseconds
-    #: for Kafka: more in flight than this is a queue that only adds delay. Ends still pass;
-    #: what bounds them is `connection_count_max`, one request of a connection at a time.
-    in_flight_count_max: int = 512
 
     #: Requests of one connection read ahead while an earlier one is being answered. Reading
     #: stops here; what one read brought (at most 256 KiB) may exceed it.
@@ -88,5 +91,5 @@ class Limits:
             if getattr(self, field.name) <= 0:
                 raise ConfigurationError(
                     f"The HTTP limit {field.name} must be positive, not "
-                    f"{getattr(self, field.name)}; its default is {field.default}."
+                    f"{getattr(self, field.name)}."
                 )

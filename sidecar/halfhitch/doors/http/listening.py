@@ -5,16 +5,20 @@ protocol, looks after their deadlines, and drains on the way out; what is served
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from functools import partial
 
 from halfhitch.doors.http.dispatch import Dispatcher
+from halfhitch.doors.http.errors import TlsExpected
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import Connection, OnRequest
 from halfhitch.doors.http.sockets import UnixListener
-from halfhitch.errors import ConfigurationError
+from halfhitch.doors.tls import ServerTls
+from halfhitch.doors.tls_listening import Patience, TlsListener
+from halfhitch.errors import ConfigurationError, HalfHitchError
 
 #: How late the sweep may be: a fraction of the shortest deadline, but not busier than that.
 _SWEEP_S_MAX = 0.5
@@ -32,13 +36,19 @@ class Listening:
         backlog: int,
         makes_room: bool = False,
         on_request: OnRequest | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
-        """`backlog`: waiting connections the kernel keeps. `makes_room`: see protocol."""
+        """`backlog`: waiting connections the kernel keeps. `makes_room`: see protocol.
+
+        `tls` is for TCP alone: a unix socket does not leave the machine.
+        """
         self._limits = limits
         self._load = load
         self._backlog = backlog
         self._makes_room = makes_room
         self._on_request = on_request
+        self._tls = tls
+        self._tls_listener: TlsListener | None = None
         self._servers: list[asyncio.Server] = []
         self._unix_listener: UnixListener | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -53,13 +63,15 @@ class Listening:
         """Take connections; the port. Raises ConfigurationError."""
         loop = asyncio.get_running_loop()
         try:
+            if self._tls is not None:
+                return self._encrypting(self._tls, dispatcher).listen(host, port)
             server = await loop.create_server(
                 self._factory(dispatcher), host, port, backlog=self._backlog
             )
         except (OSError, OverflowError) as error:
             raise ConfigurationError(
-                f"Cannot listen on {host}:{port}: {error}. Choose another address or port, or "
-                "stop what uses it."
+                f"The data door cannot listen on http.host {host}, http.port {port}: "
+                f"{_reason(error)}. Choose another http.port, or stop what uses it."
             ) from error
         self._servers.append(server)
         bound_port: int = server.sockets[0].getsockname()[1]
@@ -67,6 +79,9 @@ class Listening:
 
     async def on_socket(self, dispatcher: Dispatcher, bound: socket.socket) -> None:
         """Take connections of a TCP socket that is bound already."""
+        if self._tls is not None:
+            self._encrypting(self._tls, dispatcher).listen_on(bound, self._backlog)
+            return
         loop = asyncio.get_running_loop()
         self._servers.append(
             await loop.create_server(self._factory(dispatcher), sock=bound, backlog=self._backlog)
@@ -90,14 +105,35 @@ class Listening:
             self._unix_listener = None
         for server in self._servers:
             server.close()
+        if self._tls_listener is not None:
+            self._tls_listener.close()
         try:
             await self._load.drain(drain_s, [self._sweeper])
         finally:
             for server in self._servers:
                 await server.wait_closed()
             self._servers.clear()
+            if self._tls_listener is not None:
+                await self._tls_listener.wait_closed()
 
-    def _factory(self, dispatcher: Dispatcher) -> Callable[[], Connection]:
+    def _encrypting(self, tls: ServerTls, dispatcher: Dispatcher) -> TlsListener:
+        limits = self._limits
+        self._tls_listener = TlsListener(
+            tls,
+            self._factory(dispatcher),
+            plain=self._factory(dispatcher, refusal=_tls_expected(tls.files.door)),
+            holding=self._load,
+            patience=Patience(
+                wait_s=limits.handshake_s,
+                count_max=limits.connection_count_max,
+                makes_room=self._makes_room,
+            ),
+        )
+        return self._tls_listener
+
+    def _factory(
+        self, dispatcher: Dispatcher, *, refusal: HalfHitchError | None = None
+    ) -> Callable[[], Connection]:
         return partial(
             Connection,
             dispatcher=dispatcher,
@@ -106,6 +142,8 @@ class Listening:
             loop=asyncio.get_running_loop(),
             on_request=self._on_request,
             makes_room=self._makes_room,
+            refusal=refusal,
+            tls=self._tls,
         )
 
     async def _sweep(self) -> None:
@@ -125,3 +163,16 @@ class Listening:
             now_s = loop.time()
             for connection in list(self._load.connections):
                 connection.sweep(now_s)
+
+
+def _tls_expected(door: str) -> HalfHitchError:
+    return TlsExpected(
+        "This port speaks TLS, and what came is not: call it with https:// (its certificate is "
+        f"that of {door}.tls_cert)."
+    )
+
+
+def _reason(error: OSError | OverflowError) -> str:
+    """The system's words: asyncio repeats the address in its own."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number is not None and number > 0 else str(error)

@@ -1,15 +1,35 @@
 """What the door carries at this moment: what it holds open, and the body bytes it holds."""
 
-from halfhitch.doors.holding import Holding
+import logging
+from collections import Counter
+
+from halfhitch.doors.holding import Holding, OnRefused
+from halfhitch.observability.lines import LineBudget
+
+_log = logging.getLogger(__name__)
 
 
 class Load(Holding):
     """Shared by all connections of one door."""
 
-    __slots__ = ("buffered_bytes", "stream_count")
+    __slots__ = ("_tls_lines", "buffered_bytes", "group_streams", "stream_count")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, on_refused: OnRefused | None = None) -> None:
+        super().__init__(on_refused)
+        #: How many of the streams each producer group has.
+        self.group_streams: Counter[str] = Counter()
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0
+        self._tls_lines = LineBudget()
+
+    def say_tls_spoken(self) -> None:
+        """A client began a TLS handshake; it cannot read the answer, but people can this."""
+        more = self._tls_lines.take()
+        if more is not None:
+            _log.warning(
+                "a client spoke TLS to a door that does not: give it http:// as the address, or "
+                "set the door's tls_cert (http.tls_cert, admin.tls_cert)%s",
+                more,
+                extra={"action": "http_tls_spoken"},
+            )

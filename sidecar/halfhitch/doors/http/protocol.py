@@ -34,9 +34,11 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import cast
 
+from halfhitch.doors.holding import Refused, peer_of
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.errors import (
     INTERNAL,
+    CertificateRequired,
     RequestTooSlow,
     TooManyConnections,
     error_reply,
@@ -54,6 +56,7 @@ from halfhitch.doors.http.replies import (
 )
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.stream import Opening, out_of_step
+from halfhitch.doors.tls import ClientCertificate, ServerTls
 from halfhitch.errors import HalfHitchError, ShuttingDown
 
 _log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ class Connection(asyncio.Protocol):
     """The door's side of one connection."""
 
     __slots__ = (
+        "_certificate",
         "_closing_since_s",
         "_discarded_bytes",
         "_dispatcher",
@@ -78,6 +82,7 @@ class Connection(asyncio.Protocol):
         "_heard_s",
         "_idle_since_s",
         "_is_busy",
+        "_is_encrypted",
         "_is_lingering",
         "_is_reading_paused",
         "_is_write_paused",
@@ -87,11 +92,15 @@ class Connection(asyncio.Protocol):
         "_makes_room",
         "_on_request",
         "_owes_continue",
+        "_peer",
         "_queue",
         "_reader",
         "_receiving_since_s",
+        "_refusal",
+        "_requires_certificate",
         "_stalled_since_s",
         "_task",
+        "_tls",
         "_transport",
         "_was_active",
         "opened_s",
@@ -106,7 +115,15 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest | None,
         makes_room: bool = False,
+        refusal: HalfHitchError | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
+        """`refusal`: all that is ever said on it, whatever it sends."""
+        self._refusal = refusal
+        self._tls = tls
+        self._requires_certificate = tls is not None and tls.files.clients == "required"
+        self._is_encrypted = False
+        self._certificate: ClientCertificate | None = None
         self._dispatcher = dispatcher
         self._limits = limits
         self._load = load
@@ -115,6 +132,7 @@ class Connection(asyncio.Protocol):
         self._makes_room = makes_room
         self._reader = RequestReader(self, limits=limits, load=load)
         self._transport: asyncio.Transport | None = None
+        self._peer = ""
         self._queue: deque[Request] = deque(maxlen=_QUEUED_COUNT_MAX)
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -138,19 +156,38 @@ class Connection(asyncio.Protocol):
         stream = cast("asyncio.Transport", transport)  # uvloop's are not of that class
         self._transport = stream
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        others_count = len(self._load.connections)
-        self._load.connections.add(self)
-        refused_count_max = self._limits.connection_count_max + _REFUSED_COUNT_MAX
-        if others_count >= refused_count_max or self._load.is_draining:
+        ssl_object = stream.get_extra_info("ssl_object")
+        if ssl_object is not None and self._tls is not None:
+            self._is_encrypted = True
+            self._certificate = ClientCertificate(ssl_object, self._tls.wall_ms)
+            if self._requires_certificate and not self._certificate.counts():
+                self._refusal = _certificate_required()
+        load, limits = self._load, self._limits
+        others_count = len(load.connections)
+        load.connections.add(self)
+        self._peer = peer_of(stream)
+        of_peer_count = load.came(self._peer)
+        if load.is_draining or others_count >= limits.connection_count_max + _REFUSED_COUNT_MAX:
             self._abort()
-        elif others_count >= self._limits.connection_count_max and not self._make_room():
-            self._reader.refuse(
-                TooManyConnections(
-                    "The door has as many connections as it takes; close idle ones, or raise "
-                    "the limit on connections.",
-                    retry_after_s=self._limits.retry_after_s,
-                )
+        elif others_count >= limits.connection_count_max and not self._make_room():
+            self._turn_away(
+                "full",
+                "The door has as many connections as it takes; close idle ones, or raise "
+                "http.connections_max.",
             )
+        elif not self._makes_room and of_peer_count > limits.connection_peer_count_max:
+            self._turn_away(
+                "peer",
+                f"Your address has {limits.connection_peer_count_max} connections of this door, "
+                "and others need some too; close idle ones, or raise http.connections_peer_max.",
+            )
+        elif self._refusal is not None:
+            self._reader.refuse(self._refusal)
+
+    def _turn_away(self, why: Refused, sentence: str) -> None:
+        self._load.refused(why, self._peer, sentence)
+        retry_after_s = self._limits.retry_after_s
+        self._reader.refuse(TooManyConnections(sentence, retry_after_s=retry_after_s))
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -167,11 +204,15 @@ class Connection(asyncio.Protocol):
             self._receiving_since_s = self._loop.time()
 
     def eof_received(self) -> bool:
-        """The caller sends nothing more; it may still wait for answers."""
+        """The caller sends nothing more; it may still wait for answers.
+
+        Not over TLS, where the end of one side is the end of both: what was begun is carried out.
+        """
         self._has_eof = True
         self._reader.end()
         self._receiving_since_s = None
-        if self._closing_since_s is None and not self._is_unoccupied():
+        is_awaited = not self._is_unoccupied() and not self._is_encrypted
+        if self._closing_since_s is None and is_awaited:
             return True
         # The transport closes now, once it has sent what is left: not for ever.
         self._closing_since_s = self._loop.time()
@@ -184,6 +225,7 @@ class Connection(asyncio.Protocol):
             self._release(request)
         self._queue.clear()
         self._load.connections.discard(self)
+        self._load.went(self._peer)
         if self._load.is_draining:
             self._load.drained_some()
 
@@ -202,6 +244,8 @@ class Connection(asyncio.Protocol):
         self._receiving_since_s = None
         self._owes_continue = False
         request.started_s = perf_counter()
+        if self._certificate is not None:
+            request.ready = self._show(request, self._certificate) or request.ready
         if self._is_busy or self._queue or self._is_write_paused:
             self._queue.append(request)
             if len(self._queue) >= self._limits.pipelined_count_max:
@@ -210,12 +254,19 @@ class Connection(asyncio.Protocol):
             self._begin(request)
 
     def body_wanted(self, request: Request) -> bytes | None:
-        refusal = self._dispatcher.refusal(request)
+        refusal = self._certificate and self._show(request, self._certificate)
+        refusal = refusal or self._dispatcher.refusal(request)
         if refusal is None:
             # Behind requests that are not answered yet it has to wait for its turn.
             self._owes_continue = True
             self._pay_continue()
         return refusal
+
+    def _show(self, request: Request, certificate: ClientCertificate) -> bytes | None:
+        """Asked again for each request: it may have ended meanwhile."""
+        request.peer_certificate_names = certificate.names()
+        is_missed = self._requires_certificate and not certificate.counts()
+        return error_reply(_certificate_required()) if is_missed else None
 
     # What the door calls.
 
@@ -409,12 +460,13 @@ class Connection(asyncio.Protocol):
             return
         self._reader.end()
         self._closing_since_s = self._loop.time()
-        if lingers and not self._has_eof and transport.can_write_eof():
+        if lingers and not self._has_eof:
             self._is_lingering = True
             self._heard_s = self._closing_since_s
             if self._is_reading_paused:
                 self._resume_reading()
-            transport.write_eof()
+            if transport.can_write_eof():  # TLS cannot: who has read the answer knows that it ends
+                transport.write_eof()
         else:
             transport.close()
 
@@ -423,6 +475,13 @@ class Connection(asyncio.Protocol):
             self._reader.end()
             self._closing_since_s = self._loop.time()
             self._transport.abort()
+
+
+def _certificate_required() -> HalfHitchError:
+    return CertificateRequired(
+        "This door asks for a client certificate, and none that is valid now was shown: give one "
+        "of an authority in its tls_client_ca (curl: --cert, --key)."
+    )
 
 
 def _opened_s(connection: Connection) -> float:

@@ -41,6 +41,8 @@ _UPGRADE = 3  # a head was read whose wish for another protocol is going to be p
 #: What llhttp counts has no more digits, unless thousands of zeros stand before it: these would
 #: be too much for int().
 _LENGTH_DIGITS_MAX = 20
+#: How a client's TLS handshake begins: record type, version; no method does.
+_TLS_HELLO = b"\x16\x03"
 #: How httptools says that it met the first line of HTTP/2.
 _HTTP_2_PREFACE = "Pause on PRI/Upgrade"
 
@@ -125,6 +127,9 @@ class RequestReader:
             except HttpParserError as error:
                 # Bytes behind the last request of a connection are nobody's business.
                 if not self.is_ended:
+                    if was_between and data.startswith(_TLS_HELLO):
+                        self._answer = error_reply(_tls_spoken())
+                        self._load.say_tls_spoken()
                     self._parser_failed(error)
                 return
         if self.phase != BETWEEN:
@@ -351,13 +356,19 @@ def _body_too_large(limits: Limits) -> HalfHitchError:
 
 
 def _version_not_supported() -> HalfHitchError:
-    return HttpVersionNotSupported("This door speaks HTTP/1.1 (and 1.0) without TLS.")
+    return HttpVersionNotSupported("This door speaks HTTP/1.1 (and 1.0).")
+
+
+def _tls_spoken() -> HalfHitchError:
+    return MalformedRequest(
+        "This port speaks plain HTTP, and what came is TLS: call it with http://, or set the "
+        "door's tls_cert (http.tls_cert, admin.tls_cert)."
+    )
 
 
 def _malformed(reason: str) -> HalfHitchError:
     if reason == _HTTP_2_PREFACE:
         return _version_not_supported()
     return MalformedRequest(
-        f"This is not a well-formed HTTP/1.1 request: {reason}. The door speaks HTTP/1.1 "
-        "without TLS; check the address and the client."
+        f"This is not a well-formed HTTP/1.1 request: {reason}. Check the address and the client."
     )

@@ -7,6 +7,7 @@ A head that makes no sense does not raise here: `head_error` is answered in the 
 after the guard has looked at it and its body has been read, and the connection stays usable.
 """
 
+from halfhitch.access import EVERYBODY, Caller
 from halfhitch.doors.http.errors import MalformedRequest
 from halfhitch.doors.http.router import HALF_HEADERS, Route, decode_percent
 from halfhitch.errors import HalfHitchError, InvalidRequest
@@ -80,9 +81,13 @@ class Request:
     route_name = "unmatched"
     started_s = 0.0
     is_http_11 = True
+    #: Whom the caller's verified certificate names: see doors/tls.py.
+    peer_certificate_names: tuple[str, ...] = ()
     #: The answer, when it was clear before the request was complete.
     ready: bytes | None = None
     head_error: HalfHitchError | None = None
+    #: Who asks; the guard finds out.
+    caller: Caller = EVERYBODY
 
     def __init__(
         self,

@@ -103,6 +103,11 @@ _NOT_FOUND = (
     "There is no such route; GET /v1/openapi.yaml lists them all. A handle or topic in a path must "
     "be one segment: write a slash in it as %2F."
 )
+#: The two doors have paths in common, so whoever is at the wrong one is told by either refusal.
+_THIS_DOOR = (
+    "This is the data door: `halfhitch tx`, `parked` and `status` go to the admin door "
+    "(admin.port, 8341 unless set)."
+)
 #: Remembered targets. Those with an id come once or twice.
 _REMEMBERED_MAX = 1024
 _NOT_REMEMBERED = (b"{handle}", b"{id}")
@@ -132,9 +137,17 @@ class _Node:
 class Router:
     """Finds the endpoint of a path; stateless but for what it remembers."""
 
-    def __init__(self, routes: tuple[Route, ...] = ROUTES, *, not_found: str = _NOT_FOUND) -> None:
+    def __init__(
+        self,
+        routes: tuple[Route, ...] = ROUTES,
+        *,
+        not_found: str = _NOT_FOUND,
+        this_door: str = _THIS_DOOR,
+    ) -> None:
         self.routes = routes
-        self._not_found = not_found
+        #: Which door it is, and who belongs to the other one: part of every refusal.
+        self.this_door = this_door
+        self._not_found = f"{this_door} {not_found}"
         self._root = _Node()
         self._remembered: dict[bytes, Endpoint] = {}
         for route in routes:

@@ -6,8 +6,11 @@ Owns `HttpDoor`: what others start and stop.
 import os
 from collections.abc import Sequence
 
+from halfhitch.access import Access
+from halfhitch.config.loopback import is_loopback
+from halfhitch.doors.holding import OnRefused
 from halfhitch.doors.http.dispatch import Dispatcher
-from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed, is_loopback
+from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
 from halfhitch.doors.http.handlers import Handlers
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.listening import Listening
@@ -15,6 +18,7 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import OnRequest
 from halfhitch.doors.http.router import Router
 from halfhitch.doors.http.stream import Streams
+from halfhitch.doors.tls import ServerTls
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Transactions
 from halfhitch.service.checking.api import CheckDesk
@@ -36,35 +40,45 @@ class HttpDoor:
         port: int = 8340,
         unix_path: str | os.PathLike[str] | None = None,
         tokens: Sequence[str] = (),
+        access: Access | None = None,
         allowed_hosts: Sequence[str] = (),
-        limits: Limits | None = None,
+        limits: Limits,
         on_request: OnRequest | None = None,
+        on_refused: OnRefused | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """`host=None` is the unix socket alone; `port=0` any free port, told by `.port`.
 
+        `access` knows who may do what; without it whoever has one of `tokens` may do everything.
         `allowed_hosts` are names the door answers to on TCP besides those of loopback.
-        Without `checks` there are no check streams. Raises ConfigurationError.
+        Without `checks` there are no check streams. `tls` is for TCP; a unix socket stays plain.
+        Raises ConfigurationError.
         """
         if host is None and unix_path is None:
             raise ConfigurationError("The HTTP door needs a TCP host, a unix socket, or both.")
         if not 0 <= port <= _PORT_MAX:
             raise ConfigurationError(f"The HTTP port must be between 0 and 65535, not {port}.")
-        if host is not None and not tokens and not is_loopback(host):
+        self._access = access = access or Access(tokens=checked_tokens(tokens))
+        if host is not None and not access.asks_for_tokens and not is_loopback(host):
             raise ConfigurationError(
                 f"The HTTP door would be open to other machines on {host}: set a token, or bind "
                 "it to 127.0.0.1."
             )
-        self._host = host
+        # An IPv6 address may stand in brackets, as in a URL; a socket takes it without.
+        self._host = None if host is None else host.strip("[]")
         self._wanted_port = port
         self._unix_path = None if unix_path is None else os.fspath(unix_path)
-        self._tokens = checked_tokens(tokens)
         self._allowed_hosts = allowed_hosts
-        self._limits = limits or Limits()
-        self._load = Load()
+        self._limits = limits
+        self._load = Load(on_refused)
         self._listening = Listening(
-            limits=self._limits, load=self._load, backlog=_BACKLOG, on_request=on_request
+            limits=self._limits,
+            load=self._load,
+            backlog=_BACKLOG,
+            on_request=on_request,
+            tls=tls,
         )
-        streams = Streams(checks, limits=self._limits, load=self._load)
+        streams = Streams(checks, limits=self._limits, load=self._load, access=access)
         self._handlers = Handlers(transactions, checks=checks, streams=streams)
         self._port: int | None = None
 
@@ -116,7 +130,7 @@ class HttpDoor:
         return Dispatcher(
             router=Router(),
             handler_of=self._handlers.handler,
-            guard=Guard(tokens=self._tokens, hosts=hosts),
+            guard=Guard(access=self._access, door="http", hosts=hosts),
             load=self._load,
             limits=self._limits,
         )

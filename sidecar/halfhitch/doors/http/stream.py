@@ -16,6 +16,8 @@ Invariants:
 - A line is sent at least every `heartbeat_s`, and what the other side has not acknowledged after
   `unacknowledged_s` ends the connection. A producer whose machine has gone is noticed within the
   sum of both, which no read would tell.
+- Whoever has lost the right to answer for the group, or whose token counts no more, is asked no
+  more: when identities change, a stream is looked at again before anything else is sent on it.
 - The producer sends line breaks or nothing. Bytes that are anything else end the stream: they
   could be a request, and there is no answering it here.
 """
@@ -24,8 +26,10 @@ import asyncio
 import logging
 from typing import Final
 
+from halfhitch.access import Access, Grant, Right
 from halfhitch.core.model import ProducerGroup
 from halfhitch.doors.half_open import notice_half_open
+from halfhitch.doors.holding import peer_of
 from halfhitch.doors.http.errors import (
     ChecksNotServed,
     MalformedRequest,
@@ -37,10 +41,11 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import STREAM_HEAD, STREAM_HEAD_10, STREAM_PROMISE
 from halfhitch.doors.http.requests import Request
 from halfhitch.errors import HalfHitchError, InvalidRequest
-from halfhitch.service.admission import is_name
 from halfhitch.service.checking.api import AT_ONCE_ELSE, CheckDesk
+from halfhitch.service.transactions.admission import is_name
 from halfhitch.wire.check import HEARTBEAT_LINE, Check, encode
 from halfhitch.wire.half import ID_BYTES_MAX
+from halfhitch.wire.plain import WITHOUT_HIDDEN
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +56,8 @@ _AT_ONCE_MAX: Final = 10_000
 #: Promised beats in a row that may be missing.
 _BEATS_MISSED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 100
+#: Nor can a page send these.
+_LOCKS: Final = (b"half-token", b"authorization")
 _LINE_BREAKS: Final = b"\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -58,8 +65,11 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 class Streams:
     """The check streams of one door; makes Openings out of requests."""
 
-    def __init__(self, desk: CheckDesk | None, *, limits: Limits, load: Load) -> None:
+    def __init__(
+        self, desk: CheckDesk | None, *, limits: Limits, load: Load, access: Access | None = None
+    ) -> None:
         self._desk = desk
+        self._access = access or Access()
         self._limits = limits
         self._load = load
 
@@ -73,6 +83,13 @@ class Streams:
 
     def _opening(self, request: Request) -> "Opening":
         producer_group = _group_of(request)
+        request.caller.require(Right.CHECK, producer_group)
+        if not request.half and not any(lock in request.fields for lock in _LOCKS):
+            raise InvalidRequest(
+                "GET /v1/checks needs at least one header that a page in a browser cannot send: "
+                "name yourself with Half-Producer-Name, such as orders-7, or promise a sign of "
+                "life with Half-Heartbeat: 3."
+            )
         beat_s = request.number(b"half-heartbeat")
         if beat_s is not None and not 1 <= beat_s <= _BEAT_S_MAX:
             raise InvalidRequest(
@@ -91,35 +108,48 @@ class Streams:
                 "Half-Checks-At-Once is how many checks you want to have at a time: a whole "
                 f"number from 1 to {_AT_ONCE_MAX}, such as 64."
             )
-        self._desk_with_room()
+        self._desk_with_room(producer_group)
         return Opening(self, request, producer_group, name, beat_s, at_once or AT_ONCE_ELSE)
 
     def begin(self, opening: "Opening", transport: asyncio.Transport) -> None:
         """Take the transport over from its connection. Raises BackendError, and then has not."""
-        desk = self._desk_with_room()  # asked again: others may have come in between
-        stream = CheckStream(opening, transport, desk=desk, limits=self._limits, load=self._load)
+        # Asked again: others may have come in between.
+        desk = self._desk_with_room(opening.producer_group)
+        stream = CheckStream(
+            opening, transport, desk=desk, limits=self._limits, load=self._load, access=self._access
+        )
         transport.set_protocol(stream)
         stream.begin()
 
-    def _desk_with_room(self) -> CheckDesk:
+    def _desk_with_room(self, producer_group: ProducerGroup) -> CheckDesk:
         if self._desk is None:
             raise ChecksNotServed(
                 "This instance does not check back; connect to one that does.",
                 retry_after_s=self._limits.retry_after_s,
             )
-        if self._load.stream_count >= self._limits.stream_count_max:
-            raise TooManyConnections(
+        load, limits = self._load, self._limits
+        if load.stream_count >= limits.stream_count_max:
+            sentence = (
                 "The door has as many check streams as it takes; let several workers of a group "
-                "share one, or raise the limit on connections.",
-                retry_after_s=self._limits.retry_after_s,
+                "share one, or raise http.connections_max."
             )
+            load.refused("full", f"group {producer_group}", sentence)
+            raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
+        if load.group_streams[producer_group] >= limits.stream_group_count_max:
+            sentence = (
+                f"Your producer group has {limits.stream_group_count_max} check streams of this "
+                "door, and others need some too; let several workers share one, or raise "
+                "http.streams_group_max."
+            )
+            load.refused("group", f"group {producer_group}", sentence)
+            raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
         return self._desk
 
 
 class Opening:
     """A request for a stream that will be granted when its turn has come."""
 
-    __slots__ = ("_streams", "at_once", "beat_s", "is_chunked", "name", "producer_group")
+    __slots__ = ("_streams", "at_once", "beat_s", "caller", "is_chunked", "name", "producer_group")
 
     def __init__(
         self,
@@ -131,6 +161,7 @@ class Opening:
         at_once: int,
     ) -> None:
         self._streams = streams
+        self.caller = request.caller
         self.is_chunked = request.is_http_11
         self.producer_group = producer_group
         self.name = name
@@ -153,8 +184,11 @@ class CheckStream(asyncio.Protocol):
         desk: CheckDesk,
         limits: Limits,
         load: Load,
+        access: Access,
     ) -> None:
         self._transport = transport
+        self._peer = peer_of(transport)  # counted as the connection's that this one was
+        self._grant = Grant(access, opening.caller, Right.CHECK, opening.producer_group)
         self._desk = desk
         self._limits = limits
         self._load = load
@@ -178,6 +212,7 @@ class CheckStream(asyncio.Protocol):
         """Write the head, and be live."""
         self._load.connections.add(self)
         self._load.stream_count += 1
+        self._load.group_streams[self._producer_group] += 1
         notice_half_open(self._transport, self._limits.unacknowledged_s)
         head = STREAM_HEAD if self._is_chunked else STREAM_HEAD_10
         self._transport.write(head + self._framed(HEARTBEAT_LINE))
@@ -215,6 +250,8 @@ class CheckStream(asyncio.Protocol):
         """Send the check, unless the producer does not read, or the stream is ending."""
         if not self._is_connected or self._is_write_paused or self._transport.is_closing():
             return False
+        if not self._is_allowed():
+            return False
         self._transport.write(self._framed(encode(check) + b"\n"))
         return True
 
@@ -235,6 +272,10 @@ class CheckStream(asyncio.Protocol):
         if self in load.connections:
             load.connections.discard(self)
             load.stream_count -= 1
+            load.group_streams[self._producer_group] -= 1
+            if not load.group_streams[self._producer_group]:
+                del load.group_streams[self._producer_group]
+            load.went(self._peer)
             if load.is_draining:
                 load.drained_some()
 
@@ -253,6 +294,8 @@ class CheckStream(asyncio.Protocol):
         if self._closing_since_s is not None:
             if now_s - self._closing_since_s > limits.write_stall_s:
                 self._transport.abort()
+            return
+        if not self._is_allowed():
             return
         if self._silence_s_max is not None and now_s - self._heard_s > self._silence_s_max:
             self._disconnect(f"nothing came for {self._silence_s_max:g} s")
@@ -275,6 +318,13 @@ class CheckStream(asyncio.Protocol):
         self._transport.abort()
 
     # The rest.
+
+    def _is_allowed(self) -> bool:
+        """By the identities there are now; else it has ended."""
+        holds = self._grant.holds()
+        if not holds:
+            self._end("it has no right to answer for the group any more")
+        return holds
 
     def _framed(self, line: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(line), line) if self._is_chunked else line
@@ -317,8 +367,8 @@ def _group_of(request: Request) -> ProducerGroup:
     producer_group = request.read_parameter("producer_group")
     if not is_name(producer_group):
         raise InvalidRequest(
-            f"producer_group must be 1 to {ID_BYTES_MAX} bytes of UTF-8 without control "
-            "characters, exactly as in your prepares."
+            f"producer_group must be 1 to {ID_BYTES_MAX} bytes of UTF-8 {WITHOUT_HIDDEN}, exactly "
+            "as in your prepares."
         )
     return ProducerGroup(producer_group)
 

@@ -3,13 +3,10 @@
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.server import RocketmqDoor, RocketmqOptions
 from halfhitch.doors.rocketmq.stats import Snapshot
-from halfhitch.doors.rocketmq.tls import server_context
 
 __all__ = [
     "Limits",
     "RocketmqDoor",
     "RocketmqOptions",
     "Snapshot",
-    "read_access_keys",
-    "server_context",
 ]

@@ -1,8 +1,7 @@
 """One connection of a RocketMQ client: frames in, answers out, in whatever order they are ready.
 
 Remoting answers carry the number of their request, so many requests of a connection are worked on
-at once, and nothing waits behind another. There is no task for a request on the hot path: the
-service calls back, and the answers of one round of the loop leave in one write.
+at once, and nothing waits behind another. The answers of one round of the loop leave in one write.
 
 Invariants:
 
@@ -18,16 +17,22 @@ Deadlines are looked after by one sweep of the door, not by timers.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
+from halfhitch.access import Grant
 from halfhitch.doors.half_open import notice_half_open
+from halfhitch.doors.holding import Refused
 from halfhitch.doors.rocketmq.addresses import NOWHERE, address_of, ip_host, is_encrypted, shown
-from halfhitch.doors.rocketmq.links import RemotingLink
+from halfhitch.doors.rocketmq.dispatch import Dispatcher, Work
+from halfhitch.doors.rocketmq.lending import Lender, Lending
+from halfhitch.doors.rocketmq.limits import Limits
+from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
+from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address
-from halfhitch.doors.rocketmq.ride import Ride
-from halfhitch.doors.rocketmq.surroundings import Surroundings
 from halfhitch.doors.rocketmq.unread import unread
+from halfhitch.service.checking.api import CheckDesk
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, starts_tls
@@ -41,12 +46,24 @@ _OPAQUE_MAX: Final = 2**31 - 1
 _TLS_REFUSAL: Final = b"\x15\x03\x03\x00\x02\x02\x28"
 
 
-class Connection:
-    """The door's side of one connection.
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a door share."""
 
-    An asyncio.Protocol by its methods only: a class that inherits from an interpreted one would
-    stay half interpreted where this module is compiled.
-    """
+    dispatcher: Dispatcher
+    desk: CheckDesk | None
+    questioning: Questioning
+    limits: Limits
+    load: Load
+    loop: asyncio.AbstractEventLoop
+    #: host, or host:port, that clients are told; None: what they dialled.
+    advertised: tuple[str, int | None] | None
+    requires_tls: bool
+    lending: Lending | None = None
+
+
+class Connection(asyncio.Protocol):
+    """The door's side of one connection."""
 
     __slots__ = (
         "_address",
@@ -59,6 +76,7 @@ class Connection:
         "_is_over",
         "_is_reading_paused",
         "_is_write_paused",
+        "_lender",
         "_limits",
         "_links",
         "_load",
@@ -67,24 +85,25 @@ class Connection:
         "_out",
         "_peer",
         "_receiving_since_s",
-        "_ride",
         "_seen_s",
+        "_shared",
         "_stalled_since_s",
-        "_surroundings",
         "_transport",
         "_was_active",
     )
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        self._dispatcher = surroundings.dispatcher
-        self._limits = surroundings.limits
-        self._load = surroundings.load
-        self._loop = surroundings.loop
-        self._frames = Frames(surroundings.limits.frame_bytes_max)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._dispatcher = shared.dispatcher
+        self._limits = shared.limits
+        self._load = shared.load
+        self._loop = shared.loop
+        self._frames = Frames(shared.limits.frame_bytes_max)
         self._held_bytes = 0
-        express = surroundings.express
-        self._ride = None if express is None else Ride(express, self, surroundings.dispatcher)
+        lending = shared.lending
+        self._lender: Lender | None = None
+        if lending is not None:
+            self._lender = Lender(lending, self, shared.dispatcher.refuse)
         self._transport: asyncio.Transport | None = None
         self._peer: Host = NOWHERE
         self._address: Address | None = None
@@ -98,7 +117,7 @@ class Connection:
         self._is_write_paused = False
         self._was_active = False  # since the last sweep
         # Moments on the loop's clock.
-        self._seen_s = surroundings.loop.time()
+        self._seen_s = shared.loop.time()
         self._stalled_since_s = 0.0
         self._receiving_since_s: float | None = None
         self._closing_since_s: float | None = None
@@ -109,21 +128,30 @@ class Connection:
         stream = cast("asyncio.Transport", transport)  # uvloop's are not of that class
         self._transport = stream
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        load = self._load
+        load, limits = self._load, self._limits
         self._peer = ip_host(stream.get_extra_info("peername"))
-        notice_half_open(stream, self._limits.unacknowledged_s)
-        is_full = len(load.connections) >= self._limits.connection_count_max
+        notice_half_open(stream, limits.unacknowledged_s)
+        is_full = len(load.connections) >= limits.connection_count_max
         load.connections.add(self)
         load.stats.connection_count += 1
+        of_peer_count = load.came(self._peer[0])
         if is_full:
-            self._end(
-                f"there are {self._limits.connection_count_max} connections already: let clients "
-                "share theirs, or raise rocketmq.connections_max"
-            )
+            self._turn_away("full", "there are", limits.connection_count_max, "connections_max")
+        elif of_peer_count > limits.connection_peer_count_max:
+            count_max = limits.connection_peer_count_max
+            self._turn_away("peer", "its address has", count_max, "connections_peer_max")
         elif load.is_draining:
             self._close()
-        elif self._surroundings.requires_tls and not is_encrypted(stream):
+        elif self._shared.requires_tls and not is_encrypted(stream):
             self._end("it does not speak TLS, which rocketmq.tls_required asks for")
+
+    def _turn_away(self, why: Refused, whose: str, count_max: int, setting: str) -> None:
+        sentence = (
+            f"{whose} {count_max} connections already: let clients share theirs, or raise "
+            f"rocketmq.{setting}"
+        )
+        self._load.refused(why, shown(self._peer), sentence)
+        self._close()
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -133,20 +161,20 @@ class Connection:
             if starts_tls(data) and not is_encrypted(self._transport):
                 self._refuse_tls()
                 return
-        ride = self._ride
-        if ride is None or not ride.is_on:
+        lender = self._lender
+        if lender is None or not lender.is_connected:
             self._read(data)
             return
-        self._read(data, ride)
-        if ride.may_embark:
-            self._embark(ride)
+        self._read(data, lender)
+        if lender.may_lend:
+            self._lend(lender)
 
-    def _read(self, data: bytes, ride: Ride | None = None) -> None:
+    def _read(self, data: bytes, lender: Lender | None = None) -> None:
         frames = self._frames
         self._was_active = True
         try:
-            if ride is not None:
-                data = ride.feed(data, self._load.room(self._limits, self._in_flight))
+            if lender is not None:
+                data = lender.feed(data, self._load.room(self._limits, self._in_flight))
             for frame in frames.feed(data) if data else ():
                 self._take(frame)
         except FrameError as error:
@@ -162,7 +190,7 @@ class Connection:
         if frames.broken is not None:
             self._end(f"what it sends cannot be read: {frames.broken}")
             return
-        held_bytes = frames.held_bytes + (0 if self._ride is None else self._ride.held_bytes)
+        held_bytes = frames.held_bytes + (0 if self._lender is None else self._lender.held_bytes)
         if held_bytes or self._held_bytes:
             self._hold(held_bytes)
 
@@ -171,24 +199,25 @@ class Connection:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        transport, ride = self._transport, self._ride
+        transport, lender = self._transport, self._lender
         if exc is not None and transport is not None:  # perhaps before all was read
-            if ride is not None:
-                ride.catch_up()
+            if lender is not None:
+                lender.catch_up()
             for data in unread(transport):
                 self.data_received(data)
         self._is_over = True
         self._transport = None
         self._out.clear()
         self._forget_links()
-        if ride is not None:
-            ride.leave()
+        if lender is not None:
+            lender.close()
         load = self._load
         load.held_bytes -= self._held_bytes
         self._held_bytes = 0
         if self in load.connections:
             load.connections.discard(self)
             load.stats.connection_count -= 1
+            load.went(self._peer[0])
         if load.is_draining:
             load.drained_some()
 
@@ -206,9 +235,11 @@ class Connection:
     def _take(self, frame: Frame) -> None:
         if frame.flag & codes.RESPONSE_FLAG:
             return  # we ask nothing that is answered so
-        answer = self._dispatcher.handle(frame, self)
-        if answer is not None:
+        answer = self._dispatcher.admit(frame, self)
+        if isinstance(answer, bytes):
             self._write(answer)
+        elif answer is not None:
+            self._work(frame, answer)
 
     @property
     def address(self) -> Address:
@@ -216,19 +247,27 @@ class Connection:
         found = self._address
         if found is None:
             name = None if self._transport is None else self._transport.get_extra_info("sockname")
-            found = self._address = address_of(name, self._surroundings.advertised)
+            found = self._address = address_of(name, self._shared.advertised)
         return found
 
-    def begin(self) -> None:
-        """A request is answered by one `finish`, later or just before."""
-        self._in_flight += 1
-        self._load.stats.in_flight_count += 1
+    def _work(self, frame: Frame, work: Work) -> None:
+        self.begun(1)
+        task = self._loop.create_task(self._dispatcher.answer(frame, work))
+        self._load.tasks.add(task)
+        task.add_done_callback(partial(self._worked, work))
+
+    def _worked(self, work: Work, task: "asyncio.Task[bytes | None]") -> None:
+        self._load.tasks.discard(task)
+        work.close()  # it may have been cancelled before it began
+        self.done(1, b"" if task.cancelled() else task.result() or b"")
+
+    def begun(self, count: int) -> None:
+        """So many more requests are in flight."""
+        self._was_active = True
+        self._in_flight += count
+        self._load.stats.in_flight_count += count
         if self._in_flight >= self._limits.pipelined_count_max:
             self._pause_reading()
-
-    def finish(self, frame: Frame, content: bytes) -> None:
-        """The answer to a request that has begun."""
-        self.done(1, b"" if frame.flag & codes.ONE_WAY_FLAG else content)
 
     def done(self, count: int, content: bytes) -> None:
         """So many requests have ended, and this answers them."""
@@ -242,43 +281,15 @@ class Connection:
         if self._is_reading_paused:
             self._read_on()
 
-    def work(self, frame: Frame, work: Awaitable[bytes]) -> None:
-        """Answer with what this gives; for requests that are rare."""
-        task = asyncio.ensure_future(self._worked(frame, work))
-        self._load.tasks.add(task)
-        task.add_done_callback(self._work_done)
-
-    async def _worked(self, frame: Frame, work: Awaitable[bytes]) -> None:
-        try:
-            content: bytes | None = await work
-        except Exception as error:  # noqa: BLE001 (a client waits for an answer)
-            content = self._dispatcher.refuse(frame, error)
-        else:
-            self._load.stats.answered(frame.code, codes.SUCCESS)
-        self.finish(frame, content or b"")
-
-    def _work_done(self, task: asyncio.Task[None]) -> None:
-        self._load.tasks.discard(task)
-        if self._load.is_draining:
-            self._load.drained_some()
-
-    # Requests that go the native way (dispatch.Asker, ride.Home).
+    # Requests that go the native way (dispatch.Asker, lending.LoopSide).
 
     def allow(self, send: Send, group: str, topic: str) -> None:
         """The next ones like this one may go the native way."""
-        ride = self._ride  # the rest of a frame that is held here must come here too
-        if ride is not None and not self._is_over and not self._frames.held_bytes:
-            ride.allow(send, group, topic, self.address.message_ids.make(0))
+        lender = self._lender  # the rest of a frame that is held here must come here too
+        if lender is not None and not self._is_over and not self._frames.held_bytes:
+            lender.allow(send, group, topic, self.address.message_ids.make(0))
 
-    def taken(self, count: int) -> None:
-        """See ride.Home."""
-        self._was_active = True
-        self._in_flight += count
-        self._load.stats.in_flight_count += count
-        if self._in_flight >= self._limits.pipelined_count_max:
-            self._pause_reading()
-
-    def _embark(self, ride: Ride) -> None:
+    def _lend(self, lender: Lender) -> None:
         """Have the socket read and written natively, if nothing stands in the way."""
         transport, limits = self._transport, self._limits
         is_busy = self._is_over or self._is_reading_paused or self._is_write_paused
@@ -287,24 +298,24 @@ class Connection:
             return
         if transport.is_closing() or transport.get_write_buffer_size():
             return
-        ride.embark(transport, (limits.pipelined_count_max, limits.in_flight_count_max))
+        lender.lend(transport, (limits.pipelined_count_max, limits.in_flight_count_max))
 
-    def given(self, data: bytes) -> None:
-        """See ride.Home."""
+    def _take_back(self) -> None:
+        if self._lender is not None:
+            self._lender.take_back()
+
+    def read(self, data: bytes) -> None:
+        """See lending.LoopSide."""
         if not self._is_over:
             self._read(data)
 
     def read_on(self) -> None:
-        """See ride.Home."""
+        """See lending.LoopSide."""
         transport = self._transport
-        if self._ride is not None and not self._is_over:
-            self._hold(self._frames.held_bytes + self._ride.held_bytes)
+        if self._lender is not None and not self._is_over:
+            self._hold(self._frames.held_bytes + self._lender.held_bytes)
         if transport is not None and not self._is_reading_paused and not transport.is_closing():
             transport.resume_reading()
-
-    def _disembark(self) -> None:
-        if self._ride is not None:
-            self._ride.disembark()
 
     def _write(self, content: bytes) -> None:
         out = self._out
@@ -320,21 +331,20 @@ class Connection:
             return
         content = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
-        if self._ride is not None and self._ride.is_aboard:
-            self._ride.write(content)
+        if self._lender is not None and self._lender.is_lent:
+            self._lender.write(content)
         else:
             transport.write(content)
 
     # Producer groups, and what is asked of them (links.Way).
 
-    def register(self, producer_group: str, *, has_namespace_field: bool) -> None:
+    def register(self, producer_group: str, grant: Grant, *, has_namespace_field: bool) -> None:
         """Checks of the group may be asked over this connection."""
-        desk = self._surroundings.desk
-        if producer_group in self._links or desk is None or self._is_over:
+        desk = self._shared.desk
+        is_over = self._is_over or self._load.is_draining
+        if producer_group in self._links or desk is None or is_over:
             return
-        if self._load.is_draining:
-            return
-        if not self._load.has_place(self._limits, len(self._links)):
+        if not self._load.has_room_for_group(self._limits, len(self._links)):
             self._load.say_too_many_groups(self._limits, self._peer, producer_group)
             return
         link = RemotingLink(
@@ -343,8 +353,9 @@ class Connection:
             shown(self._peer),
             peer=self._peer,
             address=self.address,
+            grant=grant,
             has_namespace_field=has_namespace_field,
-            questioning=self._surroundings.questioning,
+            questioning=self._shared.questioning,
         )
         self._links[producer_group] = link
         self._load.stats.producer_count += 1
@@ -356,7 +367,7 @@ class Connection:
     def unregister(self, producer_group: str) -> None:
         """They may not any more."""
         link = self._links.pop(producer_group, None)
-        desk = self._surroundings.desk
+        desk = self._shared.desk
         if link is None or desk is None:
             return
         self._load.stats.producer_count -= 1
@@ -365,25 +376,21 @@ class Connection:
         except Exception:
             logger.exception("a producer's farewell failed", extra={"action": "rocketmq_bug"})
 
-    def _forget_links(self) -> None:
-        for producer_group in list(self._links):
-            self.unregister(producer_group)
+    def _forget_links(self, *, all_of_them: bool = True) -> None:
+        for producer_group, link in list(self._links.items()):
+            if all_of_them or not link.is_allowed():
+                self.unregister(producer_group)
 
     def can_ask(self) -> bool:
         """Whether a check can be sent now."""
         transport = self._transport
-        return not (
-            self._is_over
-            or self._is_write_paused
-            or transport is None
-            or transport.is_closing()
-            or self._load.is_draining
-        )
+        is_mute = self._is_over or self._is_write_paused or self._load.is_draining
+        return not (is_mute or transport is None or transport.is_closing())
 
     def ask(self, content: bytes) -> None:
         """Send a request of ours."""
-        if self._ride is not None:
-            self._ride.asks()
+        if self._lender is not None:
+            self._lender.check_goes_out()
         self._write(content)
 
     def next_opaque(self) -> int:
@@ -396,8 +403,9 @@ class Connection:
     def sweep(self, now_s: float) -> None:
         """End what has been silent, slow or stalled too long."""
         limits = self._limits
+        self._forget_links(all_of_them=False)
         if self._load.room(limits, self._in_flight) <= 0:
-            self._disembark()
+            self._take_back()
         if self._was_active:
             self._was_active = False
             self._seen_s = now_s
@@ -420,13 +428,13 @@ class Connection:
 
     def start_draining(self) -> None:
         """No checks any more; the sweep closes it once it is silent."""
-        self._disembark()
+        self._take_back()
         self._forget_links()
 
     def abort(self) -> None:
         """Close now."""
         self._is_over = True
-        self._disembark()
+        self._take_back()
         self._forget_links()
         if self._transport is not None:
             self._closing_since_s = self._loop.time()
@@ -447,7 +455,7 @@ class Connection:
             self._end("too many unfinished frames are held for all connections together")
 
     def _pause_reading(self) -> None:
-        self._disembark()
+        self._take_back()
         transport = self._transport
         if transport is not None and not self._is_reading_paused and not transport.is_closing():
             self._is_reading_paused = True
@@ -460,8 +468,8 @@ class Connection:
             self._is_reading_paused = False
             if self._receiving_since_s is not None:
                 self._receiving_since_s = self._loop.time()  # the wait was ours
-            is_away = self._ride is not None and self._ride.is_away
-            if transport is not None and not is_away and not transport.is_closing():
+            is_barred = self._lender is not None and self._lender.bars_reading
+            if transport is not None and not is_barred and not transport.is_closing():
                 transport.resume_reading()
 
     def _refuse_tls(self) -> None:
@@ -481,7 +489,7 @@ class Connection:
             return
         self._flush()
         self._is_over = True
-        self._disembark()
+        self._take_back()
         self._forget_links()
         self._closing_since_s = self._loop.time()
         if self._transport is not None:

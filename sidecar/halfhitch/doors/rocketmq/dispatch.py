@@ -1,14 +1,15 @@
 """What each request means: from frames to the service, and back to bytes.
 
-A request is answered at once with bytes, or later through its connection. Nothing here raises for
-what a client sent: `Dispatcher.handle` turns every failure into an answer.
+What needs no work is answered at once with bytes; the rest is a coroutine that gives them. Nothing
+here raises for what a client sent: `Dispatcher` turns every failure into an answer.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
+from halfhitch.access import EVERYBODY, Caller, Grant, Right
 from halfhitch.core.model import ProducerGroup, Resolution, ResolutionSource, TransactionId
 from halfhitch.doors.rocketmq import inflaters, messages, names
 from halfhitch.doors.rocketmq.access import AccessControl
@@ -16,13 +17,13 @@ from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address, commit_log_offset, handle_of
-from halfhitch.doors.rocketmq.places import Places
-from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
+from halfhitch.doors.rocketmq.routes import Routes
+from halfhitch.errors import HalfHitchError, Overloaded, RequestError
 from halfhitch.ports import KafkaHeaders
-from halfhitch.service.admission import check_group, is_name
+from halfhitch.service.api import OutgoingMessage, SingleSends, Transactions
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.reasons import kept_reason
-from halfhitch.service.singles import Singles
+from halfhitch.service.transactions.admission import check_group, is_name
 from halfhitch.wire import headers
 from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting import codes, ending
@@ -39,6 +40,10 @@ logger = logging.getLogger(__name__)
 _RESOLUTIONS: Final = {ending.COMMIT: Resolution.COMMIT, ending.ROLLBACK: Resolution.ROLLBACK}
 _CHECK: Final = ResolutionSource.CHECK
 _PRODUCER: Final = ResolutionSource.PRODUCER
+_ANSWER: Final = Right.CHECK
+_PRODUCE: Final = Right.PRODUCE
+#: Producers of single messages beat too; they are asked nothing.
+_SENDING_OR_ANSWERING: Final = (Right.PRODUCE, Right.CHECK)
 #: Every client registers it, and nothing is ever prepared under it.
 _INNER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 #: Answered, or dropped, while the door drains; the rest is sent elsewhere.
@@ -54,23 +59,11 @@ class Asker(Protocol):
         """Where its client reaches us."""
         ...
 
-    def begin(self) -> None:
-        """A request is answered by one `finish`, later or just before."""
-        ...
-
-    def finish(self, frame: Frame, content: bytes) -> None:
-        """The answer to a request that has begun."""
-        ...
-
     def allow(self, send: Send, group: str, topic: str) -> None:
         """A message of this kind was stored: the next ones may go the native way."""
         ...
 
-    def work(self, frame: Frame, work: Awaitable[bytes]) -> None:
-        """Answer with what this gives, whenever that is; an error becomes an answer too."""
-        ...
-
-    def register(self, producer_group: str, *, has_namespace_field: bool) -> None:
+    def register(self, producer_group: str, grant: Grant, *, has_namespace_field: bool) -> None:
         """Checks of the group may be asked over this connection."""
         ...
 
@@ -79,7 +72,9 @@ class Asker(Protocol):
         ...
 
 
-Handler = Callable[[Frame, Asker], bytes | None]
+#: What gives an answer, later.
+Work = Coroutine[Any, Any, bytes]
+Handler = Callable[[Frame, Asker, Caller], bytes | Work]
 
 
 class Dispatcher:
@@ -87,17 +82,19 @@ class Dispatcher:
 
     def __init__(
         self,
-        singles: Singles,
+        transactions: Transactions,
+        sends: SingleSends,
         desk: CheckDesk | None,
-        places: Places,
+        routes: Routes,
         *,
         access: AccessControl,
         limits: Limits,
         load: Load,
-        has_express: bool = False,
+        has_native: bool = False,
     ) -> None:
-        self._has_express = has_express
-        self._singles = singles
+        self._has_native = has_native
+        self._transactions = transactions
+        self._sends = sends
         self._desk = desk
         self._access = access
         self._limits = limits
@@ -111,15 +108,18 @@ class Dispatcher:
             codes.END_TRANSACTION: self._end,
             codes.HEART_BEAT: self._heartbeat,
             codes.UNREGISTER_CLIENT: self._unregister,
-            codes.GET_ROUTE_INFO_BY_TOPIC: places.route,
-            codes.GET_ALL_TOPIC_LIST_FROM_NAME_SERVER: places.topics,
-            codes.GET_BROKER_CLUSTER_INFO: places.cluster,
-            codes.GET_MAX_OFFSET: places.max_offset,
-            codes.UPDATE_AND_CREATE_TOPIC: places.create_topic,
+            codes.GET_ROUTE_INFO_BY_TOPIC: routes.route,
+            codes.GET_ALL_TOPIC_LIST_FROM_NAME_SERVER: routes.topics,
+            codes.GET_BROKER_CLUSTER_INFO: routes.cluster,
+            codes.GET_MAX_OFFSET: routes.max_offset,
+            codes.UPDATE_AND_CREATE_TOPIC: routes.create_topic,
         }
 
-    def handle(self, frame: Frame, asker: Asker) -> bytes | None:
-        """The answer, or None: it comes through `finish`, or nobody waits for one."""
+    def admit(self, frame: Frame, asker: Asker) -> bytes | Work | None:
+        """The answer, where no work is needed for it, else that work, for `answer`.
+
+        None: it is answered, and nobody waits for that.
+        """
         code = frame.code
         handler = self._handlers.get(code)
         try:
@@ -129,18 +129,25 @@ class Dispatcher:
                     f"request type {code} not supported: Half Hitch takes messages of producers; "
                     "consumers and tools work on Kafka itself",
                 )
-            if self._access.is_on:
-                self._access.check(frame)
+            caller = self._access.check(frame) if self._access.is_on else EVERYBODY
             if self._load.is_draining and code not in _ALWAYS_TAKEN:
                 raise _leaving(frame)
-            answer = handler(frame, asker)
+            answer = handler(frame, asker, caller)
         except Exception as error:  # noqa: BLE001 (whatever a client sent, it gets an answer)
             return self.refuse(frame, error)
-        if answer is None:
-            asker.begin()  # after a `finish`, if the answer came at once
-            return None
-        self._stats.answered(code, codes.SUCCESS)
-        return None if frame.is_one_way else answer
+        return self._answered(frame, answer) if isinstance(answer, bytes) else answer
+
+    async def answer(self, frame: Frame, work: Work) -> bytes | None:
+        """What the work gives, or what it failed of; None when nobody waits for it."""
+        try:
+            content = await work
+        except Exception as error:  # noqa: BLE001 (a client waits for an answer)
+            return self.refuse(frame, error)
+        return self._answered(frame, content)
+
+    def _answered(self, frame: Frame, content: bytes) -> bytes | None:
+        self._stats.answered(frame.code, codes.SUCCESS)
+        return None if frame.is_one_way else content
 
     def refuse(self, frame: Frame, error: BaseException) -> bytes | None:
         """The answer to what failed, counted; None when nobody waits for one."""
@@ -163,94 +170,81 @@ class Dispatcher:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _send(self, frame: Frame, asker: Asker) -> bytes | None:
+    def _send(self, frame: Frame, asker: Asker, caller: Caller) -> Work:
         self._refuse_when_busy()
         send = read_send(frame)
         if send.batch:
-            self._batch(frame, send, asker)
-            return None
-        properties = send.properties
-        is_transactional = messages.is_transactional(send.sys_flag, properties)
-        messages.refuse_delay(properties, transactional=is_transactional)
-        topic = names.kafka_topic(send.namespace, send.topic)
-        message = messages.outgoing(
+            return self._batch(frame, send, asker, caller)
+        is_transactional = messages.is_transactional(send.sys_flag, send.properties)
+        messages.refuse_delay(send.properties, transactional=is_transactional)
+        group, topic = _addressed(send, caller)
+        message = self._outgoing(topic, send, send.flag, send.sys_flag, send.properties, send.body)
+        if not is_transactional:
+            return self._plain(frame, send.properties, message, asker)
+        # Before the first heartbeat, which comes a second after the start: else nobody could be
+        # asked what became of this message. What is no name is refused below.
+        if is_name(group) and caller.may(_ANSWER, group):
+            grant = self._access.grant(caller, group)
+            asker.register(group, grant, has_namespace_field=send.namespace is not None)
+        return self._half(frame, send, group, message, asker)
+
+    def _outgoing(
+        self,
+        topic: str,
+        send: Send,
+        flag: int,
+        sys_flag: int,
+        properties: dict[str, str],
+        body: bytes,
+    ) -> OutgoingMessage:
+        return messages.outgoing(
             topic,
             send.queue_id,
-            send.flag,
-            send.sys_flag,
+            flag,
+            sys_flag,
             properties,
-            send.body,
+            body,
             body_bytes_max=self._limits.body_bytes_max,
             inflaters=self._inflaters,
         )
-        queue_id = max(0, send.queue_id)
-        if not is_transactional:
-            self._singles.send(
-                message, _unique(properties), partial(self._sent, frame, asker, properties)
-            )
-            return None
-        group = names.group_of(send.namespace, send.producer_group)
-        # Before the first heartbeat, which comes a second after the start: else nobody could be
-        # asked what became of this message. What is no name is refused below.
-        if is_name(group):
-            asker.register(group, has_namespace_field=send.namespace is not None)
-        transaction_id = properties.get(_TRANSACTION_KEY)
-        allow = None
-        if self._has_express and frame.code == codes.SEND_MESSAGE_V2 and send.namespace is None:
-            allow = partial(asker.allow, send, group, topic)
-        self._singles.prepare(
-            group,
-            message,
-            transaction_id,
-            messages.immunity_s(properties),
-            partial(self._stored, frame, asker, queue_id, allow),
-            place=None if transaction_id is None else maker_of(transaction_id).encode(),
+
+    async def _half(
+        self, frame: Frame, send: Send, group: str, message: OutgoingMessage, asker: Asker
+    ) -> bytes:
+        transaction_id = send.properties.get(_TRANSACTION_KEY)
+        prepared = await self._transactions.prepare(
+            producer_group=group,
+            messages=(message,),
+            transaction_id=transaction_id,
+            immunity_s=messages.immunity_s(send.properties),
+            partition_by=None if transaction_id is None else maker_of(transaction_id).encode(),
+            is_partition_chosen=False,  # clients try again with another queue
         )
-        return None
+        if self._has_native and frame.code == codes.SEND_MESSAGE_V2 and send.namespace is None:
+            asker.allow(send, group, message.topic)
+        (half_offset,) = prepared.half_offsets
+        position = commit_log_offset(prepared.partition, half_offset)
+        return sent_reply(
+            frame,
+            asker.address.message_ids.make(position),
+            max(0, send.queue_id),
+            half_offset,
+            prepared.transaction_id,
+        )
 
-    def _stored(
-        self,
-        frame: Frame,
-        asker: Asker,
-        queue_id: int,
-        allow: Callable[[], None] | None,
-        result: tuple[int, int, str] | HalfHitchError,
-    ) -> None:
-        if isinstance(result, HalfHitchError):
-            self._failed(frame, asker, result)
-            return
-        if allow is not None:
-            allow()
-        partition, half_offset, transaction_id = result
-        message_id = asker.address.message_ids.make(commit_log_offset(partition, half_offset))
-        content = sent_reply(frame, message_id, queue_id, half_offset, transaction_id)
-        self._stats.answered(frame.code, codes.SUCCESS)
-        asker.finish(frame, content)
-
-    def _sent(
-        self,
-        frame: Frame,
-        asker: Asker,
-        properties: dict[str, str],
-        result: tuple[int, int] | HalfHitchError,
-    ) -> None:
-        if isinstance(result, HalfHitchError):
-            self._failed(frame, asker, result)
-            return
-        partition, log_offset = result
+    async def _plain(
+        self, frame: Frame, properties: dict[str, str], message: OutgoingMessage, asker: Asker
+    ) -> bytes:
+        partition, log_offset = await self._sends.send(message, _unique(properties))
         message_id = asker.address.message_ids.make(log_offset)
-        content = sent_reply(
-            frame, message_id, partition, log_offset, properties.get(_TRANSACTION_KEY)
-        )
-        self._stats.answered(frame.code, codes.SUCCESS)
-        asker.finish(frame, content)
+        unique = properties.get(_TRANSACTION_KEY)
+        return sent_reply(frame, message_id, partition, log_offset, unique)
 
-    def _send_batch(self, frame: Frame, asker: Asker) -> bytes | None:
+    def _send_batch(self, frame: Frame, asker: Asker, caller: Caller) -> Work:
         self._refuse_when_busy()
-        self._batch(frame, read_send(frame), asker)
-        return None
+        return self._batch(frame, read_send(frame), asker, caller)
 
-    def _batch(self, frame: Frame, send: Send, asker: Asker) -> None:
+    def _batch(self, frame: Frame, send: Send, asker: Asker, caller: Caller) -> Work:
         batch = read_batch(send)
         properties_of_all = [send.properties, *(message.properties for message in batch)]
         if any(messages.is_transactional(send.sys_flag, each) for each in properties_of_all):
@@ -259,51 +253,35 @@ class Dispatcher:
                 "a batch cannot be transactional: send its messages one by one, or use the HTTP "
                 "door, where one transaction takes many messages",
             )
-        topic = names.kafka_topic(send.namespace, send.topic)
+        _, topic = _addressed(send, caller)
         outgoing = []
-        for message in batch:
-            messages.refuse_delay(message.properties, transactional=False)
-            outgoing.append(
-                messages.outgoing(
-                    topic,
-                    send.queue_id,
-                    message.flag,
-                    codes.TRANSACTION_NOT,
-                    message.properties,
-                    message.body,
-                    body_bytes_max=self._limits.body_bytes_max,
-                    inflaters=self._inflaters,
-                )
+        for each in batch:
+            messages.refuse_delay(each.properties, transactional=False)
+            message = self._outgoing(
+                topic, send, each.flag, codes.TRANSACTION_NOT, each.properties, each.body
             )
-        results: list[tuple[int, int] | HalfHitchError] = []
-        arrived = partial(self._batch_sent, frame, asker, results, len(batch))
-        for each, message in zip(outgoing, batch, strict=True):
-            self._singles.send(each, _unique(message.properties), arrived)
+            outgoing.append((message, _unique(each.properties)))
+        return self._all_plain(frame, outgoing, asker)
 
-    def _batch_sent(
-        self,
-        frame: Frame,
-        asker: Asker,
-        results: list[tuple[int, int] | HalfHitchError],
-        count: int,
-        result: tuple[int, int] | HalfHitchError,
-    ) -> None:
-        results.append(result)
-        if len(results) < count:
-            return
-        stored = sorted(each for each in results if not isinstance(each, HalfHitchError))
-        failure = next((each for each in results if isinstance(each, HalfHitchError)), None)
-        if failure is not None:
-            response_code, _ = response_of(failure)
-            remark = messages.several_of(len(stored), failure, count)
-            self._failed(frame, asker, RemotingError(response_code, remark))
-            return
+    async def _all_plain(
+        self, frame: Frame, outgoing: Sequence[tuple[OutgoingMessage, KafkaHeaders]], asker: Asker
+    ) -> bytes:
+        send = self._sends.send
+        results = await asyncio.gather(
+            *(send(message, further) for message, further in outgoing), return_exceptions=True
+        )
+        stored = sorted(each for each in results if isinstance(each, tuple))
+        for failure in results:
+            if isinstance(failure, HalfHitchError):
+                response_code, _ = response_of(failure)
+                remark = messages.several_of(len(stored), failure, len(results))
+                raise RemotingError(response_code, remark)
+            if isinstance(failure, BaseException):
+                raise failure
         make = asker.address.message_ids.make
         message_ids = ",".join([make(log_offset) for _, log_offset in stored])
         partition, log_offset = stored[0]
-        content = sent_reply(frame, message_ids, partition, log_offset, None)
-        self._stats.answered(frame.code, codes.SUCCESS)
-        asker.finish(frame, content)
+        return sent_reply(frame, message_ids, partition, log_offset, None)
 
     def _refuse_when_busy(self) -> None:
         load = self._load
@@ -314,15 +292,12 @@ class Dispatcher:
                 f"{self._limits.in_flight_count_max} requests are under way; try again in a moment"
             )
 
-    def _failed(self, frame: Frame, asker: Asker, error: HalfHitchError) -> None:
-        content = self.refuse(frame, error)
-        asker.finish(frame, content or b"")
-
     # -- ends ------------------------------------------------------------------------------------
 
-    def _end(self, frame: Frame, asker: Asker) -> bytes | None:
+    def _end(self, frame: Frame, _: Asker, caller: Caller) -> bytes | Work:
         end = read_end(frame)
         known = handle_of(end, names.group_of(end.namespace, end.producer_group))
+        caller.require(_ANSWER if end.from_check else _PRODUCE, known.producer_group)
         resolution = _RESOLUTIONS.get(end.commit_or_rollback)
         if resolution is None:
             if end.from_check and self._desk is not None:
@@ -330,29 +305,20 @@ class Dispatcher:
                 reason = kept_reason(frame.remark)
                 self._desk.settle(identity, CheckOutcome.UNKNOWN, reason)
             return reply(frame, codes.SUCCESS)
-        source = _CHECK if end.from_check else _PRODUCER
-        if frame.is_one_way:
-            ended = partial(self._ended, frame, asker)
-            self._singles.end(
-                known, resolution, source, ended, is_awaited=False, reason=frame.remark
-            )
-        else:
-            asker.work(frame, self._end_surely(frame, known, resolution, source))
-        return None
+        return self._decide(frame, known, resolution, _CHECK if end.from_check else _PRODUCER)
 
-    def _ended(self, frame: Frame, asker: Asker, error: HalfHitchError | None) -> None:
-        if error is not None:
-            self._failed(frame, asker, error)
-            return
-        self._stats.answered(codes.END_TRANSACTION, codes.SUCCESS)
-        asker.finish(frame, b"")
-
-    async def _end_surely(
+    async def _decide(
         self, frame: Frame, known: Handle, resolution: Resolution, source: ResolutionSource
     ) -> bytes:
         """RocketMQ's clients end one-way; a tool or a test that waits wants the truth."""
-        await self._singles.end_surely(known, resolution, source, reason=frame.remark)
-        return reply(frame, codes.SUCCESS)
+        await self._transactions.end_named(
+            known,
+            resolution,
+            source=source,
+            is_awaited=not frame.is_one_way,
+            reason=frame.remark,
+        )
+        return b"" if frame.is_one_way else reply(frame, codes.SUCCESS)
 
     def _end_failed(self, error: HalfHitchError) -> None:
         self._stats.end_failed(error.code)
@@ -360,29 +326,41 @@ class Dispatcher:
 
     # -- who is there ----------------------------------------------------------------------------
 
-    def _heartbeat(self, frame: Frame, asker: Asker) -> bytes | None:
+    def _heartbeat(self, frame: Frame, asker: Asker, caller: Caller) -> bytes:
         namespace = names.namespace_of(frame)
-        refusal: InvalidRequest | None = None
+        refusal: HalfHitchError | None = None
         for name in read_heartbeat(frame).producer_groups:
             if name != _INNER_GROUP:
                 group = names.group_of(namespace, name)
                 try:
                     check_group(group)
-                except InvalidRequest as error:
+                    caller.require_any(_SENDING_OR_ANSWERING, group)
+                except RequestError as error:
                     refusal = error
                     continue  # the groups beside it are asked all the same
-                asker.register(group, has_namespace_field=namespace is not None)
+                if caller.may(_ANSWER, group):
+                    grant = self._access.grant(caller, group)
+                    asker.register(group, grant, has_namespace_field=namespace is not None)
         if refusal is not None:
             raise refusal
         return reply(frame, codes.SUCCESS)
 
-    def _unregister(self, frame: Frame, asker: Asker) -> bytes | None:
+    def _unregister(self, frame: Frame, asker: Asker, _: Caller) -> bytes:
         name = read_unregister(frame).producer_group
         if name is not None:
             group = names.group_of(names.namespace_of(frame), name)
             check_group(group)
             asker.unregister(group)
         return reply(frame, codes.SUCCESS)
+
+
+def _addressed(send: Send, caller: Caller) -> tuple[str, str]:
+    """Producer group and topic, as the service knows them. Raises Forbidden."""
+    group = names.group_of(send.namespace, send.producer_group)
+    topic = names.kafka_topic(send.namespace, send.topic)
+    if not caller.is_free:
+        caller.require_produce(group, (topic,))
+    return group, topic
 
 
 def _unique(properties: dict[str, str]) -> KafkaHeaders:

@@ -9,6 +9,7 @@ from typing import Final
 
 from halfhitch import errors
 from halfhitch.errors import HalfHitchError
+from halfhitch.wire.plain import shown
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import RemotingError
 
@@ -22,6 +23,8 @@ _RESPONSE_CODES: Final[dict[type[HalfHitchError], int]] = {
     errors.ForbiddenTopic: codes.NO_PERMISSION,
     errors.MessageTooLarge: codes.MESSAGE_ILLEGAL,
     errors.WrongGroup: codes.SYSTEM_ERROR,
+    errors.Unauthorized: codes.NO_PERMISSION,
+    errors.Forbidden: codes.NO_PERMISSION,
     errors.TransactionNotFound: codes.SYSTEM_ERROR,
     errors.TransactionGone: codes.SYSTEM_ERROR,
     errors.ContraryDecision: codes.ILLEGAL_OPERATION,
@@ -51,9 +54,10 @@ class NoPermission(errors.RequestError):
 
 def response_of(error: HalfHitchError) -> tuple[int, str]:
     """Response code and remark."""
-    remark = f"{error.code}: {error.message}"
+    message = shown(error.message)
+    remark = f"{error.code}: {message}"
     if isinstance(error, RemotingError):
-        return error.response_code, error.message[:_REMARK_CHARACTERS_MAX]
+        return error.response_code, message[:_REMARK_CHARACTERS_MAX]
     if isinstance(error, NoPermission):
         return codes.NO_PERMISSION, remark
     for kind in type(error).__mro__:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from halfhitch.wire.remoting.codes import Compression
-from halfhitch.wire.remoting.compression import Inflater, Inflaters
+from halfhitch.wire.remoting.compression import Inflater, Inflaters, check_end
 
 #: A frame says how much memory it wants; the levels that clients use need a quarter of this.
 _ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -37,8 +37,8 @@ def _lz4(package: Any) -> Inflater:
             inflated: bytes = stream.decompress(body, limit_bytes + 1)
         except (RuntimeError, EOFError) as error:
             raise ValueError(str(error)) from None
-        if len(inflated) <= limit_bytes and not stream.eof:
-            raise ValueError("it ends too early")
+        if len(inflated) <= limit_bytes:
+            check_end(is_whole=stream.eof, rest=stream.unused_data or b"")
         return inflated
 
     return inflate_lz4
@@ -54,8 +54,7 @@ def _zstd(package: Any) -> Inflater:
                 # Only this tells whether the body was whole; how much it gives is known by now.
                 stream = machine.decompressobj()
                 stream.decompress(body)
-                if not stream.eof:
-                    raise ValueError("it ends too early")
+                check_end(is_whole=stream.eof, rest=stream.unused_data)
         except package.ZstdError as error:
             raise ValueError(str(error)) from None
         return inflated

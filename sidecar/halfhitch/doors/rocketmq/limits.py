@@ -26,6 +26,9 @@ class Limits:
     #: Open connections. A client machine has one or two, whatever its number of threads.
     connection_count_max: int = 1_024
 
+    #: Those of one address: nobody can take all of them.
+    connection_peer_count_max: int = 512
+
     #: Producer groups that one connection may register.
     group_count_max: int = 256
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from halfhitch.access import Grant
 from halfhitch.core.model import ProducerGroup
 from halfhitch.doors.rocketmq.messages import properties_of
 from halfhitch.doors.rocketmq.names import client_names
@@ -63,10 +64,13 @@ class RemotingLink:
         *,
         peer: Host,
         address: Address,
+        grant: Grant,
         has_namespace_field: bool,
         questioning: Questioning,
     ) -> None:
         self._way = way
+        #: Whether the group may be asked over this connection: identities may change.
+        self.is_allowed = grant.holds
         self._producer_group = ProducerGroup(producer_group)
         self._name = name
         self._peer = peer
@@ -91,7 +95,7 @@ class RemotingLink:
 
     def offer(self, check: Check) -> bool:
         """Send it, if it is about one message: remoting clients know no others."""
-        if len(check.messages) != 1 or not self._way.can_ask():
+        if len(check.messages) != 1 or not self._way.can_ask() or not self.is_allowed():
             return False
         try:
             content = self._encoded(check)

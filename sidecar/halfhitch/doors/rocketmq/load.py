@@ -2,7 +2,7 @@
 
 import logging
 
-from halfhitch.doors.holding import Holding
+from halfhitch.doors.holding import Holding, OnRefused
 from halfhitch.doors.rocketmq.addresses import shown
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
@@ -18,8 +18,8 @@ class Load(Holding):
 
     __slots__ = ("_closed_lines", "_group_lines", "failed_ends", "held_bytes", "refusal", "stats")
 
-    def __init__(self, stats: Stats) -> None:
-        super().__init__()
+    def __init__(self, stats: Stats, on_refused: OnRefused | None = None) -> None:
+        super().__init__(on_refused)
         self.stats = stats
         self.held_bytes = 0
         self._closed_lines = LineBudget()
@@ -40,7 +40,7 @@ class Load(Holding):
         )
 
     def drained_some(self) -> None:
-        """See Holding; a one-way end has no task, and the client may be gone by then."""
+        """See Holding; what is carried out natively has no task, and its client may be gone."""
         if self.stats.in_flight_count == 0:
             super().drained_some()
 
@@ -61,7 +61,7 @@ class Load(Holding):
                 extra={"action": "rocketmq_connection_closed"},
             )
 
-    def has_place(self, limits: Limits, group_count: int) -> bool:
+    def has_room_for_group(self, limits: Limits, group_count: int) -> bool:
         """Whether a connection that has so many producer groups may register one more."""
         return (
             group_count < limits.group_count_max

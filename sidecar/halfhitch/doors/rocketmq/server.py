@@ -7,27 +7,28 @@ the way out: checks go elsewhere at once, new messages are sent elsewhere, ends 
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
+from halfhitch.access import Access
+from halfhitch.doors.holding import OnRefused
 from halfhitch.doors.rocketmq.access import AccessControl
-from halfhitch.doors.rocketmq.connection import Connection
+from halfhitch.doors.rocketmq.connection import Connection, Shared
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
-from halfhitch.doors.rocketmq.express import Express
+from halfhitch.doors.rocketmq.lending import Lending
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.links import Questioning
 from halfhitch.doors.rocketmq.load import Load
-from halfhitch.doors.rocketmq.places import Places
+from halfhitch.doors.rocketmq.routes import Routes
 from halfhitch.doors.rocketmq.stats import Snapshot, Stats
-from halfhitch.doors.rocketmq.surroundings import Surroundings
-from halfhitch.doors.rocketmq.tls import PeekingListener
+from halfhitch.doors.tls import ServerTls
+from halfhitch.doors.tls_listening import Patience, TlsListener
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
+from halfhitch.service.api import SingleSends, Transactions
 from halfhitch.service.checking.api import CheckDesk
-from halfhitch.service.singles import Singles
-from halfhitch.service.target_topics import TargetTopics
+from halfhitch.service.transactions.topic_directory import TopicDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class RocketmqOptions:
     broker_name: str = "halfhitch"
     cluster_name: str = "DefaultCluster"
     access_secrets: Mapping[str, str] = field(default_factory=dict)
-    tls: ssl.SSLContext | None = None
+    tls: ServerTls | None = None
     tls_required: bool = False
     create_topics: bool = False
     create_partitions: int = 4
@@ -57,23 +58,29 @@ class RocketmqDoor:
 
     def __init__(
         self,
-        singles: Singles,
-        topics: TargetTopics,
+        transactions: Transactions,
+        sends: SingleSends,
+        topics: TopicDirectory,
         *,
         wall_ms: Callable[[], int],
         desk: CheckDesk | None = None,
         unready_reasons: Callable[[], Sequence[str]] = list,
         options: RocketmqOptions | None = None,
         limits: Limits | None = None,
-        express: Express | None = None,
+        lending: Lending | None = None,
+        on_refused: OnRefused | None = None,
+        access: Access | None = None,
     ) -> None:
-        self._express = express
+        """`access` knows whose access keys they are; without it each key may do everything."""
         self._options = options = options or RocketmqOptions()
+        control = AccessControl(options.access_secrets, access)
+        # The native way looks at no signature and at no right: what is asked for, it must not pass.
+        self._lending = lending = None if control.is_on else lending
         self._limits = limits = limits or Limits()
         self._desk = desk
         self._unready_reasons = unready_reasons
-        self._load = Load(Stats())
-        places = Places(
+        self._load = Load(Stats(), on_refused)
+        routes = Routes(
             topics,
             broker_name=options.broker_name,
             cluster_name=options.cluster_name,
@@ -81,17 +88,18 @@ class RocketmqDoor:
             create_partitions=options.create_partitions,
         )
         self._dispatcher = Dispatcher(
-            singles,
+            transactions,
+            sends,
             desk,
-            places,
-            access=AccessControl(options.access_secrets),
+            routes,
+            access=control,
             limits=limits,
             load=self._load,
-            has_express=self._express is not None,
+            has_native=lending is not None,
         )
-        self._questioning = Questioning(options.broker_name, wall_ms, singles.read_handle)
+        self._questioning = Questioning(options.broker_name, wall_ms, transactions.read_handle)
         self._server: asyncio.Server | None = None
-        self._peeking: PeekingListener | None = None
+        self._tls_listener: TlsListener | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._port: int | None = None
 
@@ -109,7 +117,7 @@ class RocketmqDoor:
         if self._sweeper is not None:
             raise RuntimeError("this door has been started before")
         options, loop = self._options, asyncio.get_running_loop()
-        surroundings = Surroundings(
+        shared = Shared(
             dispatcher=self._dispatcher,
             desk=self._desk,
             questioning=self._questioning,
@@ -118,15 +126,13 @@ class RocketmqDoor:
             loop=loop,
             advertised=options.advertised,
             requires_tls=options.tls_required,
-            express=self._express,
+            lending=self._lending,
         )
-        if self._express is not None:
-            self._express.start(self._load.stats)
+        if self._lending is not None:
+            self._lending.start(self._load.stats)
         self._look()
         try:
-            # It has a protocol's methods, and loops ask for no more.
-            factory = cast("Callable[[], asyncio.Protocol]", partial(Connection, surroundings))
-            await self._listen(loop, factory)
+            await self._listen(loop, partial(Connection, shared))
         except (OSError, OverflowError) as error:
             await self.stop(0)
             raise ConfigurationError(
@@ -145,35 +151,38 @@ class RocketmqDoor:
             )
             self._port = self._server.sockets[0].getsockname()[1]
             return
-        self._peeking = PeekingListener(
-            loop,
-            factory,
+        limits = self._limits
+        self._tls_listener = TlsListener(
             options.tls,
-            wait_s=self._limits.handshake_s,
-            waiting_count_max=self._limits.connection_count_max,
+            factory,
+            plain=factory,
+            holding=self._load,
+            patience=Patience(wait_s=limits.handshake_s, count_max=limits.connection_count_max),
         )
-        self._port = self._peeking.listen(options.host, options.port)
+        self._port = self._tls_listener.listen(options.host, options.port)
 
     async def stop(self, drain_s: float = 10.0) -> None:
         """Take no more connections, answer what was begun, close; after `drain_s` close anyway."""
         if self._server is not None:
             self._server.close()
-        if self._peeking is not None:
-            self._peeking.close()
+        if self._tls_listener is not None:
+            self._tls_listener.close()
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + drain_s
         try:
             await self._load.drain(drain_s, [self._sweeper])
         finally:
-            if self._express is not None:
-                await self._express.stop(max(0.0, give_up_s - loop.time()))
+            if self._lending is not None:
+                await self._lending.stop(max(0.0, give_up_s - loop.time()))
                 self._say_failed_ends()
             await self._closed()
 
     async def _closed(self) -> None:
         if self._server is not None:
             await self._server.wait_closed()
-        self._server = self._peeking = self._port = None
+        if self._tls_listener is not None:
+            await self._tls_listener.wait_closed()
+        self._server = self._tls_listener = self._port = None
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -194,8 +203,8 @@ class RocketmqDoor:
         load = self._load
         reasons = self._unready_reasons()
         load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
-        if self._express is not None:
-            self._express.look()
+        if self._lending is not None:
+            self._lending.look()
         self._say_failed_ends()
 
     def _say_failed_ends(self) -> None:

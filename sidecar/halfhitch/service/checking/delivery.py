@@ -20,6 +20,7 @@ instance asks is tried with the links here, once, and reported back.
 import logging
 from asyncio import AbstractEventLoop, Task
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Final
 
@@ -27,15 +28,16 @@ from halfhitch.core.model import Identity
 from halfhitch.ports import Clock, DoubtIndex, Observer
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, CheckReport, ProducerLink, ReportSink
+from halfhitch.service.checking.halves import AskedHalves
 from halfhitch.service.checking.limits import DeskLimits
-from halfhitch.service.checking.others import Others
 from halfhitch.service.checking.permits import Permits
 from halfhitch.service.checking.questions import Deadlines, Question, Questions, last_delivered
-from halfhitch.service.checking.ways import Link, Ways
+from halfhitch.service.checking.ways import AllWays, Link, Others, Ways
 from halfhitch.wire.check import Check
 
 logger = logging.getLogger(__name__)
 
+_BUG: Final = {"action": "check_bug"}
 #: Deadlines that are met in one turn of the loop.
 _SWEEP_MAX: Final = 256
 #: Questions of other instances here, for each that one of them may have under way in a group.
@@ -52,9 +54,12 @@ class Delivery:
     def __init__(
         self, *, loop: AbstractEventLoop, instance: str, index: DoubtIndex | None, others: Others,
         permits: Permits, observer: Observer, clock: Clock, reports: ReportSink,
-        limits: DeskLimits, is_ending: Callable[[int, Identity], bool],
+        limits: DeskLimits, halves: AskedHalves | None, is_ending: Callable[[int, Identity], bool],
     ) -> None:  # fmt: skip
-        """`is_ending`: whether a decision has come in here that its owner has perhaps not read."""
+        """`halves`: the half log, for others' questions; None: none of them is put to producers.
+
+        `is_ending`: whether a decision has come in here that its owner has perhaps not read.
+        """
         self._loop = loop
         self._instance = instance
         self._index = index
@@ -64,10 +69,11 @@ class Delivery:
         self._clock = clock
         self._reports = reports
         self._limits = limits
+        self._halves = halves
         self._is_ending = is_ending
         self.questions = Questions()
         self._deadlines = Deadlines(limits.sweep_s)
-        self.ways: dict[str, Ways] = {}
+        self.ways = AllWays()
         self._links: dict[int, Link] = {}  # by id() of the producer link
         self._full: dict[Link, None] = {}
         self._crowded: dict[Ways, None] = {}  # those where questions wait
@@ -81,7 +87,7 @@ class Delivery:
         """True: the first one of its group here."""
         if id(producer_link) in self._links or self._is_stopped:
             return False
-        ways = self._ways_of(producer_link.producer_group)
+        ways = self.ways[producer_link.producer_group]
         link = Link(producer_link, producer_link.name, ways)
         self._links[id(producer_link)] = link
         ways.add(link)
@@ -134,15 +140,13 @@ class Delivery:
 
     def _ask(self, question: Question) -> None:
         try:
-            ways = self._ways_of(question.check.identity[0])
+            ways = self.ways[question.check.identity[0]]
             if ways.waiting and not question.asker:
                 self._wait(question, ways)  # not past those that came before
             elif not self._place(question, ways):
                 self._unplaced(question, ways, may_wait=True)
         except Exception:
-            logger.exception(
-                "a check was not delivered; please report this", extra={"action": "check_bug"}
-            )
+            logger.exception("a check was not delivered; please report this", extra=_BUG)
             self._finish(question, CheckOutcome.LOST)
 
     # -- the way out -----------------------------------------------------------------------------
@@ -158,11 +162,11 @@ class Delivery:
                 return True
             if question.asker:
                 return False
-        for place in ways.places(own, self._others.instances(ways.group), check):
-            if place == own:
+        for instance in ways.instances(own, self._others.instances(ways.group), check):
+            if instance == own:
                 if self._offer_here(question, ways):
                     return True
-            elif place not in question.shunned and self._post(question, ways, place):
+            elif instance not in question.shunned and self._post(question, ways, instance):
                 return True
         return False
 
@@ -193,11 +197,7 @@ class Delivery:
             is_taken = link.producer_link.offer(question.check)
         except Exception:
             question.is_perhaps_delivered = True
-            logger.exception(
-                "the link to %s failed; please report this",
-                link.name,
-                extra={"action": "check_bug"},
-            )
+            logger.exception("the link to %s failed; please report this", link.name, extra=_BUG)
         is_here = question.link is link
         if is_taken:
             now_s = self._sent(question)
@@ -213,12 +213,8 @@ class Delivery:
         return True
 
     def _post(self, question: Question, ways: Ways, instance: str) -> bool:
-        try:
-            body = inbox.check_body(self._instance, question.check)
-        except Exception:
-            logger.exception("a check cannot be written", extra={"action": "check_bug"})
-            return False
-        if not self._others.post(instance, inbox.CHECK, body):
+        body = inbox.question_body(self._instance, question.check)
+        if not self._others.post(instance, inbox.QUESTION, body):
             return False
         question.instance = instance
         ways.out_count += 1
@@ -361,7 +357,7 @@ class Delivery:
             question.is_retried = True
             if is_shunned:
                 question.shunned += (way,)
-            if self._place(question, self._ways_of(question.check.identity[0])):
+            if self._place(question, self.ways[question.check.identity[0]]):
                 return
         self._finish(question, CheckOutcome.LOST, way if isinstance(way, str) else way.name)
 
@@ -370,7 +366,7 @@ class Delivery:
         question.shunned += (question.link or question.instance,)
         self._freed(question)
         question.was_refused = question.was_refused or is_telling
-        ways = self._ways_of(question.check.identity[0])
+        ways = self.ways[question.check.identity[0]]
         if not self._place(question, ways):
             self._unplaced(question, ways, may_wait=may_wait)
 
@@ -383,7 +379,7 @@ class Delivery:
             return
         question.is_settled = True
         check = question.check
-        ways = self._ways_of(check.identity[0])
+        ways = self.ways[check.identity[0]]
         by = by or (question.link.name if question.link is not None else question.instance)
         if question.is_out:
             self._freed(question)
@@ -396,7 +392,8 @@ class Delivery:
         if question.asker:
             self._foreign_count -= 1
             if is_wanted:
-                body = inbox.report_body(self._instance, report, has_producers=bool(ways.links))
+                has_producers = bool(ways.links) and not question.is_unread
+                body = inbox.report_body(self._instance, report, has_producers=has_producers)
                 self._others.post(question.asker, inbox.REPORT, body)
             return
         now_s = self._clock.monotonic_s()
@@ -407,7 +404,7 @@ class Delivery:
         try:
             self._reports.report(check.partition, report)
         except Exception:
-            logger.exception("a report got lost", extra={"action": "check_bug"})
+            logger.exception("a report got lost", extra=_BUG)
 
     def _release(self, question: Question) -> None:
         """It is at no link and at no instance any more."""
@@ -416,7 +413,7 @@ class Delivery:
             link.out.pop(question, None)
         question.link = None
         question.instance = ""
-        self._ways_of(question.check.identity[0]).out_count -= 1
+        self.ways[question.check.identity[0]].out_count -= 1
 
     def _freed(self, question: Question) -> None:
         """The same, and where it was there is room now."""
@@ -424,18 +421,12 @@ class Delivery:
         self._release(question)
         if link is not None:
             self._unfill(link)
-        self._wake_soon(self._ways_of(question.check.identity[0]))
+        self._wake_soon(self.ways[question.check.identity[0]])
 
     def _unfill(self, link: Link) -> None:
         if link.is_full:
             self._full.pop(link, None)
             link.ways.unfill(link)
-
-    def _ways_of(self, group: str) -> Ways:
-        ways = self.ways.get(group)
-        if ways is None:
-            ways = self.ways[group] = Ways(group)
-        return ways
 
     # -- other instances -------------------------------------------------------------------------
 
@@ -445,9 +436,22 @@ class Delivery:
         self.questions.add(question)
         self._foreign_count += 1
         is_stale = age_s > self._limits.inbox_age_s  # we were stopped; it may be decided by now
-        if is_stale or self._foreign_count > _FOREIGN_FACTOR * self._limits.in_flight_max:
+        is_too_many = self._foreign_count > _FOREIGN_FACTOR * self._limits.in_flight_max
+        if is_stale or is_too_many or self._halves is None:
             self._finish(question, CheckOutcome.UNDELIVERED)
         else:
+            self._deadlines.put(question, question.accepted_s + self._limits.answer_s)
+            self._halves.fill(check, partial(self._filled, question))
+
+    def _filled(self, question: Question, check: Check | None) -> None:
+        """Its halves were read here: only now there is something to be asked."""
+        if question.is_settled:
+            return
+        if check is None:
+            question.is_unread = True
+            self._finish(question, CheckOutcome.UNDELIVERED)
+        else:
+            question.check = check
             self._ask(question)
 
     def reported(self, remote: inbox.RemoteReport) -> None:
@@ -493,8 +497,3 @@ class Delivery:
             self._finish(question, outcome, is_telling=False)
         for link in list(self._links.values()):
             self.disconnect(link.producer_link)
-
-    def forget_idle(self) -> None:
-        """Keep nothing for groups without producers and questions."""
-        for group in [group for group, ways in self.ways.items() if ways.is_idle]:
-            del self.ways[group]

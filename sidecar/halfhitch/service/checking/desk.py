@@ -19,11 +19,11 @@ from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, ProducerLink, ReportSink
 from halfhitch.service.checking.arrivals import Arrivals
 from halfhitch.service.checking.delivery import Delivery
+from halfhitch.service.checking.halves import AskedHalves
 from halfhitch.service.checking.limits import DeskLimits
-from halfhitch.service.checking.others import Others
 from halfhitch.service.checking.permits import GroupPermits, Permits
-from halfhitch.service.checking.ways import Ways
-from halfhitch.service.decisions import Decision, DecisionLog
+from halfhitch.service.checking.ways import Others, Ways
+from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire.check import Check
 
 logger = logging.getLogger(__name__)
@@ -58,14 +58,15 @@ class Desk:
         observer: Observer,
         clock: Clock,
         reports: ReportSink,
-        limits: DeskLimits | None = None,
+        limits: DeskLimits,
+        halves: AskedHalves | None = None,
         check_now: Callable[[int, Identity], None] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
         self._loop = loop
         self._decisions = decisions
         self._clock = clock
-        self._limits = limits = limits or DeskLimits()
+        self._limits = limits
         self._check_now = check_now
         self._others = Others(presence)
         self._permits = Permits(
@@ -85,6 +86,7 @@ class Desk:
             clock=clock,
             reports=reports,
             limits=limits,
+            halves=halves,
             is_ending=self._is_ending,
         )
         self._is_announced = False
@@ -154,8 +156,8 @@ class Desk:
         if self._is_stopped:
             return
         try:
-            if kind == inbox.CHECK:
-                self._delivery.asked(*inbox.read_check(body), age_s)
+            if kind == inbox.QUESTION:
+                self._delivery.asked(*inbox.read_question(body), age_s)
             elif kind == inbox.REPORT:
                 self._delivery.reported(inbox.read_report(body))
             elif kind == inbox.FORGET:
@@ -250,7 +252,7 @@ class Desk:
         self._is_announced = self._others.announce(self.live_groups())
 
     def _forget_idle(self, now_s: float) -> None:
-        self._delivery.forget_idle()
+        self._delivery.ways.forget_idle()
         limits = self._limits
         leaking = self._permits.forget_idle(now_s, idle_s=limits.idle_s, grant_s=limits.grant_s)
         for group in leaking:

@@ -1,11 +1,13 @@
 """What instances say to one another about checks: the bodies of inbox messages, as JSON.
 
-    check       ask your producers this, and report to `asker`
+    question    ask your producers about this transaction, and report to `asker`
     report      what became of a check that you have asked me to deliver
     forget      the question is needless by now
     check_now   an operator wants this transaction checked at once; for its owner
 
-An inbox may lose, repeat and delay; nothing here decides a transaction.
+An inbox may lose, repeat and delay; nothing here decides a transaction. Nor does it hold any
+message or handle: who is asked to ask reads the halves itself (halves.py). Earlier releases said
+`check`, with all of it; that kind is passed over.
 """
 
 from dataclasses import dataclass
@@ -16,18 +18,27 @@ import msgspec
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.reasons import kept_reason
-from halfhitch.wire import check as check_wire
 from halfhitch.wire.check import Check
+from halfhitch.wire.half import INDEX_MAX
 
-CHECK: Final = "check"
+QUESTION: Final = "question"
 REPORT: Final = "report"
 FORGET: Final = "forget"
 CHECK_NOW: Final = "check_now"
 
 
-class _Asked(msgspec.Struct):
+class _Question(msgspec.Struct, omit_defaults=True):
     asker: str
-    check: msgspec.Raw
+    producer_group: str
+    transaction_id: str
+    half_partition: int
+    half_offsets: list[int]
+    number: int
+    number_max: int
+    age_ms: int
+    born_ms: int | None = None
+    instance: str = ""
+    is_repeat: bool = False
 
 
 class _Report(msgspec.Struct, omit_defaults=True):
@@ -63,23 +74,49 @@ class RemoteReport:
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_check = msgspec.json.Decoder(_Asked).decode
+_decode_question = msgspec.json.Decoder(_Question).decode
 _decode_report = msgspec.json.Decoder(_Report).decode
 _decode_forget = msgspec.json.Decoder(_Forget).decode
 _decode_check_now = msgspec.json.Decoder(_CheckNow).decode
 
 
-def check_body(asker: str, check: Check) -> bytes:
+def question_body(asker: str, check: Check) -> bytes:
     """For another instance with live producers."""
-    return _encode(_Asked(asker, msgspec.Raw(check_wire.encode(check, for_inbox=True))))
+    return _encode(
+        _Question(
+            asker,
+            *check.identity,
+            check.partition,
+            list(check.half_offsets),
+            check.number,
+            check.number_max,
+            check.age_ms,
+            check.born_ms,
+            check.instance,
+            check.is_repeat,
+        )
+    )
 
 
-def read_check(body: bytes) -> tuple[str, Check]:
-    """Who asks, and what. Raises ValueError."""
-    asked = _decode_check(body)
-    if not asked.asker:
-        raise ValueError("asker is empty")
-    return asked.asker, check_wire.decode(bytes(asked.check))
+def read_question(body: bytes) -> tuple[str, Check]:
+    """Who asks, and what: without messages and handle. Raises ValueError."""
+    line = _decode_question(body)
+    if not line.asker or not 0 < len(line.half_offsets) <= INDEX_MAX + 1:
+        raise ValueError("asker is empty, or the number of half offsets cannot be")
+    check = Check(
+        line.half_partition,
+        _identity(line.producer_group, line.transaction_id),
+        line.number,
+        line.number_max,
+        "",
+        line.age_ms,
+        line.instance,
+        (),
+        line.is_repeat,
+        half_offsets=tuple(line.half_offsets),
+        born_ms=line.born_ms,
+    )
+    return line.asker, check
 
 
 def report_body(instance: str, report: CheckReport, *, has_producers: bool) -> bytes:

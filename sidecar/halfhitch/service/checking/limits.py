@@ -9,8 +9,8 @@ from halfhitch.service.checking.breaker import BreakerLimits
 class DeskLimits:
     """The settings checks.in_flight_max and checks.answer_s_max, and what nobody needs to set."""
 
-    in_flight_max: int = 256
-    answer_s: float = 10.0
+    in_flight_max: int
+    answer_s: float
     #: How much longer another instance may take to report.
     inbox_grace_s: float = 3.0
     #: What has lain longer in an inbox is not delivered any more.

@@ -42,6 +42,7 @@ class Question:
     is_waiting: bool = False
     is_settled: bool = False
     reason: str | None = None  # of the answer that settled it
+    is_unread: bool = False  # its halves could not be read here: no fault of the producers
 
     #: Some way took it and then broke: nobody can say that it did not arrive.
     is_perhaps_delivered: bool = False

@@ -1,26 +1,33 @@
-"""The ways to the producers of one group: its links here, and which way a check tries first.
+"""The ways to producers: a group's links here, other instances, and which a check tries first.
 
-Used on the event loop only. A link that refuses a check is full: it leaves the rotation, so that it
-is not asked again for each check, and comes back once something on it has ended (or at the next
-sweep).
+Used on the event loop only, but for `Others.instances`. A link that refuses a check is full: it
+leaves the rotation, so that it is not asked again for each check, and comes back once something on
+it has ended (or at the next sweep).
 
-The order of places for a check: the instance that took the prepare, then this one, then the others
-in turn. The n-th check of a transaction begins at the n-th place: were it always the first, a
+The order of instances for a check: the one that took the prepare, then this one, then the others in
+turn. The n-th check of a transaction begins at the n-th of them: were it always the first, a
 producer that hangs there would use up all the checks of its transactions.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from halfhitch.ports import Presence
     from halfhitch.service.checking.api import ProducerLink
     from halfhitch.service.checking.questions import Question
     from halfhitch.wire.check import Check
+
+
+logger = logging.getLogger(__name__)
+
+_BUG: Final = {"action": "check_bug"}
 
 
 @dataclass(slots=True, eq=False)
@@ -104,22 +111,78 @@ class Ways:
             rotation.rotate(-1)
         return first
 
-    def places(self, own: str, others: Sequence[str], check: Check) -> list[str]:
+    def instances(self, own: str, others: Sequence[str], check: Check) -> list[str]:
         """Instances to be tried, best first; `own` stands for the links here."""
-        places = sorted(instance for instance in others if instance != own)
-        if len(places) > 1:
+        found = sorted(instance for instance in others if instance != own)
+        if len(found) > 1:
             if check.number == 1:
                 self._turn += 1
-                turn = self._turn % len(places)
+                turn = self._turn % len(found)
             else:  # the same for each check of a transaction, so that none is left out
-                turn = hash(check.identity[1]) % len(places)
-            places = places[turn:] + places[:turn]
+                turn = hash(check.identity[1]) % len(found)
+            found = found[turn:] + found[:turn]
         if self.links:
-            places.insert(0, own)
-        if check.instance in places:
-            places.remove(check.instance)
-            places.insert(0, check.instance)
-        if len(places) > 1 and check.number > 1:
-            first = (check.number - 1) % len(places)
-            places = places[first:] + places[:first]
-        return places
+            found.insert(0, own)
+        if check.instance in found:
+            found.remove(check.instance)
+            found.insert(0, check.instance)
+        if len(found) > 1 and check.number > 1:
+            first = (check.number - 1) % len(found)
+            found = found[first:] + found[:first]
+        return found
+
+
+class AllWays(dict[str, Ways]):
+    """By producer group; one that is not known begins without any."""
+
+    def __missing__(self, group: str) -> Ways:
+        ways = self[group] = Ways(group)
+        return ways
+
+    def forget_idle(self) -> None:
+        """Keep nothing for groups without producers and questions."""
+        for group in [group for group, ways in self.items() if ways.is_idle]:
+            del self[group]
+
+
+class Others:
+    """The other instances: who has producers of a group, and a way to say something to them.
+
+    Presence comes from Redis, so it may be missing, old or broken; the check-back then goes on with
+    the producers of this instance alone. Nothing here raises. `instances` is asked from any thread,
+    the rest on the event loop.
+    """
+
+    def __init__(self, presence: Presence | None) -> None:
+        self._presence = presence
+
+    def instances(self, producer_group: str) -> Sequence[str]:
+        """Other instances with live producers of the group."""
+        if self._presence is None:
+            return ()
+        try:
+            return self._presence.instances(producer_group)
+        except Exception:
+            logger.exception("it is not known where else producers are", extra=_BUG)
+            return ()
+
+    def post(self, instance: str, kind: str, body: bytes) -> bool:
+        """False: it is surely not on its way."""
+        if self._presence is None:
+            return False
+        try:
+            return self._presence.post(instance, kind, body)
+        except Exception:
+            logger.exception("nothing was sent to another instance", extra=_BUG)
+            return False
+
+    def announce(self, producer_groups: Collection[str]) -> bool:
+        """These have live producers here. False: try again."""
+        if self._presence is None:
+            return True
+        try:
+            self._presence.announce(producer_groups)
+        except Exception:
+            logger.exception("producers here were not announced", extra=_BUG)
+            return False
+        return True

@@ -8,17 +8,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from halfhitch import extras
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.codes import Compression
 from halfhitch.wire.remoting.faults import RemotingError
 
 #: Undoes one compression. Gets the body and a limit, gives at most limit + 1 bytes (one more than
-#: allowed says "too many"), ValueError when the body is broken or ends too early.
+#: allowed says "too many"), ValueError when the body is broken, or has not its end at its end.
 Inflater = Callable[[bytes, int], bytes]
 Inflaters = Mapping[Compression, Inflater]
-
-#: The extra that brings what zlib is not.
-EXTRA: Final = "rocketmq"
 
 
 def inflate_zlib(body: bytes, limit_bytes: int) -> bytes:
@@ -28,9 +26,17 @@ def inflate_zlib(body: bytes, limit_bytes: int) -> bytes:
         inflated = stream.decompress(body, limit_bytes + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from None
-    if len(inflated) <= limit_bytes and not stream.eof:
-        raise ValueError("it ends too early")
+    if len(inflated) <= limit_bytes:
+        check_end(is_whole=stream.eof, rest=stream.unused_data)
     return inflated
+
+
+def check_end(*, is_whole: bool, rest: bytes) -> None:
+    """Raises ValueError: what lies behind the end would be dropped, and success be answered."""
+    if not is_whole:
+        raise ValueError("it ends too early")
+    if rest:
+        raise ValueError(f"{len(rest)} bytes follow its end")
 
 
 _ALWAYS: Final[Inflaters] = {
@@ -57,7 +63,7 @@ def inflate(body: bytes, sys_flag: int, limit_bytes: int, others: Inflaters = _A
         raise RemotingError(
             codes.MESSAGE_ILLEGAL,
             f"the body is compressed with {kind.name}, which this server cannot undo: install "
-            f"halfhitch[{EXTRA}] there, or let the client compress with zlib",
+            f"halfhitch[{extras.ROCKETMQ}] there, or let the client compress with zlib",
         )
     try:
         inflated = inflater(body, limit_bytes)

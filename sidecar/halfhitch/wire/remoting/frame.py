@@ -3,8 +3,8 @@
 A frame is a length, a header in one of two forms (JSON, or the binary one called ROCKETMQ) and a
 body. Limits are checked before anything is kept: a length that is too large is refused when its
 four bytes are here, and never more is held than has arrived. The named fields of a binary header
-stay bytes until somebody asks for them: the two requests of a transaction are read without
-(`sending`, `ending`).
+stay bytes until somebody asks for them: fields that do not parse are the fault of one request, not
+of the stream.
 
 Nothing here knows what a code means.
 """
@@ -18,7 +18,6 @@ from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.fields import write_fields
 from halfhitch.wire.remoting.requests import Form, Frame, JsonHeader
-from halfhitch.wire.remoting.shapes import Shapes
 
 #: Of everything after the length field, as RocketMQ's own servers have it.
 FRAME_BYTES_MAX: Final = 16_777_216
@@ -32,15 +31,10 @@ TLS_FIRST_BYTE: Final = 0x16
 _BINARY: Final = Form.BINARY
 _JSON: Final = Form.JSON
 _LENGTH: Final = Struct(">i")
-#: length, form and header length, code, language, version, opaque, flag, remark length, and the
-#: length of the fields if there is no remark.
-_HEAD: Final = Struct(">iIhbhiiii")
-_HEAD_BYTES: Final = _HEAD.size
-#: Of a binary header without remark and fields.
-_EMPTY_HEADER_BYTES: Final = 21
+#: code, language, version, opaque, flag, remark length.
 _FIXED: Final = Struct(">hbhiii")
-_PLAIN_MARK: Final = (1 << 24) + _EMPTY_HEADER_BYTES
-_PLAIN_FIELDS_BYTES_MAX: Final = HEADER_BYTES_MAX - _EMPTY_HEADER_BYTES
+#: Of a binary header without remark and fields.
+_EMPTY_HEADER_BYTES: Final = _FIXED.size + _LENGTH.size
 _INT32_MAX: Final = 2**31 - 1
 _JSON_DECODER: Final = msgspec.json.Decoder(JsonHeader)
 _JSON_ENCODER: Final = msgspec.json.Encoder()
@@ -59,13 +53,12 @@ class Frames:
     broken, the frames before that are still given; `broken` says why, and so does the next `feed`.
     """
 
-    __slots__ = ("_frame_bytes_max", "_held", "_needed_bytes", "_shapes", "broken")
+    __slots__ = ("_frame_bytes_max", "_held", "_needed_bytes", "broken")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._held = bytearray()  # bounded: of a length that was checked
         self._needed_bytes = 0
-        self._shapes = Shapes()
         self.broken: FrameError | None = None
 
     @property
@@ -95,30 +88,8 @@ class Frames:
     def _cut(self, data: bytes, frames: list[Frame]) -> None:
         at, size = 0, len(data)
         while True:
-            left = size - at
-            if left >= _HEAD_BYTES:
-                (
-                    length, mark, code, language, version, opaque, flag, remark_bytes, fields_bytes,
-                ) = _HEAD.unpack_from(data, at)  # fmt: skip
-                end = at + 4 + length
-                if (
-                    mark - fields_bytes == _PLAIN_MARK
-                    and remark_bytes == 0
-                    and 0 <= fields_bytes <= _PLAIN_FIELDS_BYTES_MAX
-                    and fields_bytes + 25 <= length <= self._frame_bytes_max
-                    and end <= size
-                ):
-                    body_at = at + _HEAD_BYTES + fields_bytes
-                    frames.append(
-                        Frame(
-                            code, opaque, flag, language, version, None, data[body_at:end],
-                            _BINARY, data[at + _HEAD_BYTES : body_at], None, self._shapes,
-                        )
-                    )  # fmt: skip
-                    at = end
-                    continue
-            if left < 4:
-                self._needed_bytes = 4
+            self._needed_bytes = _LENGTH.size
+            if size - at < self._needed_bytes:
                 break
             (length,) = _LENGTH.unpack_from(data, at)
             if not 4 <= length <= self._frame_bytes_max:
@@ -126,11 +97,12 @@ class Frames:
                     f"a frame of {length} bytes: 4 to {self._frame_bytes_max} are allowed; "
                     "is this a RocketMQ client?"
                 )
-            if left < 4 + length:
-                self._needed_bytes = 4 + length
+            self._needed_bytes += length
+            if size - at < self._needed_bytes:
                 break
-            frames.append(_frame(data[at + 4 : at + 4 + length]))
-            at += 4 + length
+            end = at + self._needed_bytes
+            frames.append(_frame(data[at + _LENGTH.size : end]))
+            at = end
         if at < size:
             self._held += data[at:]
 

@@ -1,8 +1,6 @@
 """What a request is made of: frames, and what the two requests of a transaction say.
 
-A file of its own because these are msgspec's structs, which stay as they are where the rest of this
-package is compiled: mypyc would lose the options in a class's head, and msgspec's own C makes one
-of them faster than anything else could.
+They are msgspec's structs: its own C makes one of them faster than anything else could.
 """
 
 from enum import IntEnum
@@ -11,7 +9,6 @@ import msgspec
 
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.fields import read_fields
-from halfhitch.wire.remoting.shapes import Shapes
 
 
 class Form(IntEnum):
@@ -34,7 +31,6 @@ class Frame(msgspec.Struct, eq=False):
     form: Form
     raw_fields: bytes = b""  # of a binary header, as they came
     known_fields: dict[str, str] | None = None
-    shapes: Shapes | None = None  # of its connection
 
     @property
     def fields(self) -> dict[str, str]:

@@ -84,6 +84,8 @@ class Brokers(MemoryKafka):
         self.on_positions: Callable[[dict[Place, int]], None] = lambda positions: None
         #: What lies beside each stored offset: all that were stored with it.
         self.stored_with: dict[Place, dict[Place, int]] = {}
+        #: All that was ever stored together, with its stamp, by half partition.
+        self.stored_before: dict[int, list[tuple[dict[Place, int], str]]] = {}
         self.waiters: dict[Place, list[Any]] = {}
 
     # -- logs -------------------------------------------------------------------------------------
@@ -215,6 +217,8 @@ class Brokers(MemoryKafka):
                 self._stamps.update(dict.fromkeys(open_.positions, open_.stamp))
                 pair = dict(open_.positions)
                 self.stored_with.update((place, pair) for place in pair)
+                for partition in {partition for _, partition in pair}:
+                    self.stored_before.setdefault(partition, []).append((pair, open_.stamp))
                 self.on_positions(open_.positions)
             arrived()
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.adapters.kafka.membership import GroupMembership
-from halfhitch.errors import HalfHitchError, InvariantViolation
-from halfhitch.service.asking import Asking
-from halfhitch.service.checkback import CheckBack
+from halfhitch.errors import BelowLogError, HalfHitchError, InvariantViolation
 from halfhitch.service.checking.policy import GiveUpPolicy
-from halfhitch.service.owner import OwnerLimits, PartitionOwner
-from halfhitch.service.ownership import Ownership
-from halfhitch.service.topics import TopicPolicy
-from halfhitch.service.worker import PartitionWorker
+from halfhitch.service.owner.checkback import CheckBack
+from halfhitch.service.owner.ownership import Ownership
+from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.turn import PartitionOwner
+from halfhitch.service.owner.worker import PartitionWorker
+from halfhitch.service.topic_policy import TopicPolicy
+from harness.defaults import owner_limits
 from harness.simulation.cluster import HALF, OP, PARKED, CoordinatorClock
 from harness.simulation.desk import Desk
 from harness.simulation.life import HORIZON_MS, Observed
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from halfhitch.core.ledger import Ledger
     from halfhitch.ports import PartitionReader
     from halfhitch.service.checking.api import CheckReport
-    from halfhitch.service.payloads import PayloadCache
+    from halfhitch.service.owner.payloads import PayloadCache
     from harness.simulation.several.life import SeveralLife
 
 
@@ -91,9 +92,17 @@ class SimulatedWorker(PartitionWorker):
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).name}:{where.lineno}"
             world.red(f"a bug in {self._instance.name}/{self.partition}, {place}: {error!r}")
+        if isinstance(error, BelowLogError) and self._is_owner:
+            world.red(f"I11: nothing was deleted from outside, and yet it stops: {error}")
         world.timeline.count[f"owner ends: {type(error).__name__}"] += 1
         world.timeline.note("{}/{} fails: {}", self._instance.name, self.partition, error)
         super()._failed(error, action)
+
+    @property
+    def _is_owner(self) -> bool:
+        """Whether nobody else can have moved the watermarks meanwhile."""
+        owner = self._instance.world.group.owner_of(self.partition)
+        return owner is not None and owner.split(".")[0] == self._instance.name
 
 
 class Instance:
@@ -216,7 +225,7 @@ class Instance:
         writer.is_small = self.is_small
 
         def make_checkback(payloads: PayloadCache, reader: PartitionReader) -> CheckBack:
-            asking = Asking(
+            questions = CheckQuestions(
                 partition,
                 half_topic=HALF,
                 sign=lambda handle: ",".join(map(str, handle.half_offsets)),
@@ -227,7 +236,7 @@ class Instance:
                 gate=self.desk,
                 index=life.twin if plan.has_redis else None,  # type: ignore[arg-type]
                 policy=GiveUpPolicy(plan.give_up, []),
-                asking=asking,
+                questions=questions,
                 observer=observer,
                 clock=self.clock,
                 payloads=payloads,
@@ -242,7 +251,7 @@ class Instance:
             parked_topic=PARKED,
             observer=observer,
             clock=self.clock,
-            limits=OwnerLimits(
+            limits=owner_limits(
                 batch_count_max=plan.batch_count_max,
                 payload_cache_bytes=plan.payload_cache_bytes,
                 horizon_ms=HORIZON_MS,

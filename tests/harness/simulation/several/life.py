@@ -59,9 +59,10 @@ class SeveralLife:
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.timeline = timeline = SeveralTimeline(seed, is_traced=is_traced)
         self.more_dice = Random(f"{seed}, later")
-        self.plan = plan = planned(timeline.dice, self.more_dice)
+        old_dice = Random(f"{seed}, old watermarks")
+        self.plan = plan = planned(timeline.dice, self.more_dice, old_dice)
         cluster: Any
-        self.world = cluster = World(timeline, plan)
+        self.world = cluster = World(timeline, plan, old_dice)
         self.apps = Apps(cluster)
         self.twin = Twin(cluster)
         self.sent: list[Sent] = []
@@ -72,6 +73,7 @@ class SeveralLife:
         self.instances = [Instance(self, f"i-{n}") for n in range(plan.instances)]
         self.world.instances = {instance.name: instance for instance in self.instances}
         self.watch = Watch(self)
+        self.world.on_old_pair = self.watch.forget_positions
         places = [(topic, p) for topic in (HALF, OP, OP) for p in range(plan.partitions)]
         self.strangers = Strangers(cluster, [*places, ("orders", 0)])
         for instance in self.instances:

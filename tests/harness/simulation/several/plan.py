@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from halfhitch.core.check_rules import CheckRules
+from harness.defaults import check_rules
 from harness.simulation.plan import Plan, with_others
 from harness.simulation.strangers import fresh_dice
 
@@ -38,6 +38,7 @@ class SeveralPlan(Plan):
     stops: int = 0
     lost_offsets: int = 0
     aways: int = 0
+    old_pairs: float = 0.0  # Kafka gives watermarks that were stored some time ago
     reset_in_making: float = 0.0  # a connection that is lost while a producer is made
     #: Topics that take nothing, or nothing large: until somebody has looked, or for a while.
     closed_target: bool = False
@@ -49,10 +50,10 @@ class SeveralPlan(Plan):
     instances_differ: bool = False  # in what their own doors take
 
 
-def planned(dice: Random, more_dice: Random) -> SeveralPlan:
+def planned(dice: Random, more_dice: Random, old_dice: Random) -> SeveralPlan:
     """The plan of a seed: each kind of fault is there or is not.
 
-    `more_dice` decide on what was thought of later, so that other lives stay as they were.
+    `more_dice` and `old_dice` decide on what was thought of later: older lives stay as they were.
     """
 
     def some(probability: float, often: float) -> float:
@@ -62,7 +63,7 @@ def planned(dice: Random, more_dice: Random) -> SeveralPlan:
         return dice.randint(1, most) if dice.random() < probability else 0
 
     interval_ms = dice.choice([8_000, 15_000])
-    rules = CheckRules(
+    rules = check_rules(
         immunity_ms=dice.choice([0, 1_500, 6_000]),
         interval_ms=interval_ms,
         backoff=1.0,
@@ -118,10 +119,11 @@ def planned(dice: Random, more_dice: Random) -> SeveralPlan:
     )
     for name, value in dice.choice(_RECIPES).items():
         setattr(plan, name, value)
-    return with_others(_with_refusals(plan, more_dice), fresh_dice(dice))
+    return with_others(_with_more(plan, more_dice, old_dice), fresh_dice(dice))
 
 
-def _with_refusals(plan: SeveralPlan, dice: Random) -> SeveralPlan:
+def _with_more(plan: SeveralPlan, dice: Random, old_dice: Random) -> SeveralPlan:
+    plan.old_pairs = old_dice.choice([0.0, 0.3, 0.8])
     # A link that flaps is also one on which frames are late, and what is retried is so fast.
     if plan.held_end and dice.random() < 0.4:
         plan.reset_in_making, plan.fast_retry = 0.6, 1.0

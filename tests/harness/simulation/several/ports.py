@@ -13,8 +13,9 @@ from zlib import crc32
 from confluent_kafka import KafkaException
 
 from halfhitch.adapters.memory.kafka import Fenced, StaleGeneration
-from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
+from halfhitch.wire.proof import read_proof
 from harness.simulation.cluster import HALF, OP, RESUMER
 from harness.simulation.several.broker import Concurrent, WrongState
 from harness.simulation.several.world import LARGE_BYTES
@@ -60,9 +61,14 @@ class SeveralReader:
             if world.timeline.now_ms > give_up_ms:
                 raise KafkaUnavailable("the stored watermarks are not stable")
             world.tasks.sleep(200)
-        half, op = (kafka.stored_position(*place) for place in self._places)
-        is_pair = self._is_pair(half, op)
-        self.stamp = kafka.stamp(self._places)
+        old = world.old_pair(self._places[0][1])
+        if old is None:
+            half, op = (kafka.stored_position(*place) for place in self._places)
+            is_pair = self._is_pair(half, op)
+            self.stamp = kafka.stamp(self._places)
+        else:
+            half, op = (old[0][place] for place in self._places)
+            self.stamp, is_pair = old[1], True
         world.travel("after reading the stored watermarks")
         return half, op if is_pair else None
 
@@ -73,8 +79,14 @@ class SeveralReader:
 
     def begin(self, half_position: int | None, op_position: int | None) -> tuple[int, int]:
         self._world.travel("asking for the bounds of the logs")
-        self._half_position = self._start(self._half, half_position)
-        self._op_position = self._start(self._op, op_position)
+        starts = [
+            self._start(self._half, half_position),
+            self._start(self._op, op_position),
+        ]
+        for log, start in zip((self._half, self._op), starts, strict=True):
+            if start < log.start:
+                raise BelowLogError(f"{log.topic} starts at {log.start}, not at {start}")
+        self._half_position, self._op_position = starts
         self._is_op_held = True
         return self._half_position, self._op_position
 
@@ -86,7 +98,8 @@ class SeveralReader:
             stored = self._world.kafka.stored_position(log.topic, log.partition)
             if stored is not None and not log.start <= stored <= log.end:
                 self._world.red(f"I8: {log.topic} starts at {log.start}, its watermark is {stored}")
-            raise TopologyError(f"{log.topic} starts at {log.start}, not at {position}")
+        if position > log.end:
+            raise TopologyError(f"{log.topic} ends at {log.end}, not at {position}")
         return position
 
     def hold_op(self) -> None:
@@ -317,7 +330,13 @@ class SeveralWriter:
             place = target.topic, partition
             self._one(place, (target.key, target.value, target.headers), added)
         for value, headers, key in ops:
-            self._one(self._op, (key, value, headers), added)
+            if key is not None and read_proof(kafka.log(*self._op).end, headers, key):
+                # It goes with the one before it: in the same batch nothing can happen to it alone.
+                content = (key, value, headers)
+                proof_at = kafka.produce(self.transactional_id, self._epoch, self._op, content)
+                self._world.stored(self._op, proof_at)
+            else:
+                self._one(self._op, (key, value, headers), added)
 
     def _one(
         self,

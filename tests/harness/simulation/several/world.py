@@ -15,6 +15,7 @@ from harness.simulation.several.tasks import Killed, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from halfhitch.ports import KafkaHeaders
     from harness.simulation.apps import Transaction
@@ -34,7 +35,7 @@ _TELLING = ("fencing", "after fencing", "asking for the bounds of the logs")
 class World:
     """Has what the cluster of one instance has (apps, desks and Redis know no difference)."""
 
-    def __init__(self, timeline: SeveralTimeline, plan: SeveralPlan) -> None:
+    def __init__(self, timeline: SeveralTimeline, plan: SeveralPlan, old_dice: Random) -> None:
         self.timeline = timeline
         self.plan = plan
         self.tasks = Tasks(timeline)
@@ -58,6 +59,12 @@ class World:
         self.narrow: set[str] = set()  # topics that take nothing large any more
         self.refused: set[str] = set()  # targets that were among the closed ones once
         self._held: dict[str, list[Callable[[], None]]] = {}
+        self._old_dice = old_dice
+        #: Given instead of what is stored, by half partition, and until when.
+        self._old_pairs: dict[int, tuple[int, tuple[dict[tuple[str, int], int], str]]] = {}
+        self.kafka.on_positions = self._are_stored
+        #: Called when watermarks are given that were stored some time ago.
+        self.on_old_pair: Callable[[], None] = lambda: None
 
     def red(self, text: str) -> None:
         """An invariant does not hold. Raised by the driver: a worker would take it for a bug."""
@@ -143,6 +150,28 @@ class World:
         if self.is_faulty and self.timeline.chance(self.plan.slow_marker):
             return self.timeline.dice.randint(0, 3_000)
         return self.timeline.dice.randint(0, self.plan.marker_ms)
+
+    def old_pair(self, partition: int) -> tuple[dict[tuple[str, int], int], str] | None:
+        """What Kafka gives instead of the stored watermarks, with its stamp; mostly nothing."""
+        until_ms, given = self._old_pairs.get(partition, (0, None))
+        if not self.is_faulty or self.timeline.now_ms < until_ms:
+            return given if self.is_faulty else None
+        before = self.kafka.stored_before.get(partition, [])[:-1]
+        dice = self._old_dice
+        if not before or dice.random() >= self.plan.old_pairs:
+            return None
+        given = dice.choice(before[: (len(before) + 1) // 2])  # old enough to be trimmed
+        until_ms = self.timeline.now_ms + dice.choice([200, 5_000, 60_000])
+        self._old_pairs[partition] = until_ms, given
+        self.timeline.count["old watermarks given"] += 1
+        self.timeline.note("old watermarks: {}", given)
+        self.on_old_pair()
+        return given
+
+    def _are_stored(self, positions: dict[tuple[str, int], int]) -> None:
+        """What a coordinator is told now it knows."""
+        for _, partition in positions:
+            self._old_pairs.pop(partition, None)
 
     # -- the network ------------------------------------------------------------------------------
 

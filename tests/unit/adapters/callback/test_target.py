@@ -87,6 +87,13 @@ NEVER = [
     "169.254.170.2",
     "::ffff:169.254.169.254",
     "64:ff9b::a9fe:a9fe",  # the same through NAT64
+    "64:ff9b:1::a9fe:a9fe",  # through a NAT64 of one's own
+    "64:ff9b:1:a9fe:a9:fe00::",  # the same, in the form of a /48
+    "64:ff9b:1:a9:fe:a9fe::",  # and of a /56
+    "64:ff9b:1::a9:fea9:fe00:0",  # and of a /64
+    "::ffff:0:169.254.169.254",  # through SIIT
+    "fd12::5efe:a9fe:a9fe",  # through ISATAP
+    "fd12::200:5efe:a9fe:a9fe",
     "2002:a9fe:a9fe::1",  # through 6to4
     "::a9fe:a9fe",  # in the long abandoned compatible form
     "fe80::1",

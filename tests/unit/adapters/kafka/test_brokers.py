@@ -28,8 +28,8 @@ GOOD = {
 }
 Config = Mapping[str, str]
 Answer = Config | Exception
-#: Copies, and the topic's own settings.
-StateTopic = tuple[int, Config]
+#: Copies, and the topic's own settings; or why it cannot be described.
+StateTopic = tuple[int, Config] | ConfigurationError
 
 
 class _Admin:
@@ -60,11 +60,14 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Look:
             return {key: SimpleNamespace(value=value) for key, value in config.items()}
 
         def layouts(_: object, topics: list[str], __: float) -> dict[str, Any]:
+            if isinstance(state, ConfigurationError):
+                raise state
             layout = None if state is None else (PartitionLayout(1, state[0], state[0]),)
             return dict.fromkeys(topics, layout)
 
         def configs(_: object, topics: list[str], __: float) -> tuple[dict[str, Config], None]:
-            return {} if state is None else dict.fromkeys(topics, state[1]), None
+            known = isinstance(state, tuple)
+            return dict.fromkeys(topics, state[1]) if known else {}, None
 
         monkeypatch.setattr(brokers, "answer", answer)
         monkeypatch.setattr(brokers, "topic_layouts", layouts)
@@ -174,3 +177,14 @@ def test_settings_that_may_not_be_read_are_one_warning(look: Look) -> None:
     (finding,) = look(ConfigurationError("not allowed.")).values()
     assert finding.severity is Severity.WARN
     assert "DescribeConfigs" in finding.remedy
+
+
+def test_kafkas_own_topics_that_may_not_be_described_hide_no_setting(look: Look) -> None:
+    unfit = {**GOOD, "transaction.max.timeout.ms": "1"}
+    found = bad(look(unfit, state=ConfigurationError("Could not describe it: not allowed.")))
+    state_topics = [finding for finding in found if "not allowed" in finding.sentence]
+    assert [finding.check for finding in state_topics] == ["transaction log", "positions log"]
+    assert all(finding.severity is Severity.WARN for finding in state_topics)
+    assert "Describe" in state_topics[0].remedy
+    assert "__transaction_state" in state_topics[0].remedy
+    assert len(found) > len(state_topics)

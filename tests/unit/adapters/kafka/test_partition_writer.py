@@ -5,6 +5,7 @@ That it writes what it should is promised by the contract tests on a real broker
 
 from __future__ import annotations
 
+import threading
 import traceback
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from halfhitch.adapters.kafka.guard import Suspicion
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import TargetRecord, WriteOutcome
+from harness.kafka import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,6 +141,7 @@ class Bench:
     def __init__(self, **script: list[Exception | None]) -> None:
         self.script = script
         self.producers: list[StrawProducer] = []
+        self.left: list[bool] = []
         self.admin = StrawAdmin({"orders": [1, 2], "points": [1]})
         self.writer = KafkaPartitionWriter(
             self._make,  # type: ignore[arg-type]
@@ -149,6 +152,7 @@ class Bench:
             op_topic="op",
             partition=3,
             transaction_timeout_ms=15_000,
+            on_left=self.left.append,
         )
         self.writer.fence()
 
@@ -182,6 +186,138 @@ def test_a_step_without_trouble_is_not_suspect() -> None:
     result = bench.write()
     assert (result.outcome, result.is_suspect, result.reason) == (WriteOutcome.OK, False, "")
     assert bench.calls == STEP
+
+
+class Hung:
+    """Where sending the watermarks hangs, until it is told that it is fenced."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partition_writer, "_ANSWER_S", 0.05)
+        monkeypatch.setattr(partition_writer, "_GRACE_S", 0.05)
+        self.is_told = threading.Event()
+        bench.producer.send_offsets_to_transaction = self._hang  # type: ignore[method-assign]
+
+    def _hang(self, *args: Any) -> None:
+        assert self.is_told.wait(20.0)
+        raise FENCED
+
+
+def test_a_step_whose_watermarks_hang_is_a_fail_and_its_producer_is_not_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process was ended by its watchdog: librdkafka keeps no bound in that call."""
+    bench = Bench()
+    hung, first = Hung(bench, monkeypatch), bench.producer
+    result = bench.write()
+    assert result.outcome is WriteOutcome.FAIL
+    assert "did not come back from sending the watermarks" in result.reason
+    assert (result.is_ours, result.poisoned, result.away_topics) == (True, {}, frozenset())
+    assert first.calls == STEP[:4], "neither ended, nor committed, nor let go while in the call"
+    assert bench.left == [True]
+    assert bench.write().reason == "the producer was not fenced"
+    bench.writer.fence()
+    assert bench.producer is not first
+    assert bench.write().outcome is WriteOutcome.OK
+    hung.is_told.set()
+    wait_until(lambda: len(bench.left) > 1, 20.0, what="the producer is gone")
+    assert (first.calls[-1], bench.left) == ("let go", [True, False])
+    assert "commit" not in first.calls
+
+
+def test_a_step_that_hangs_too_often_hangs_until_the_watchdog_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    hung = Hung(bench, monkeypatch)
+    monkeypatch.setattr(partition_writer, "may_leave", lambda log: False)
+    results: list[WriteResult] = []
+    step = threading.Thread(target=lambda: results.append(bench.write()), daemon=True)
+    step.start()
+    step.join(0.5)
+    assert step.is_alive()
+    hung.is_told.set()
+    step.join(20.0)
+    assert [result.outcome for result in results] == [WriteOutcome.FAIL]
+
+
+def test_watermarks_that_are_sent_again_have_one_bound_for_all_tries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each try had the whole time: a step could take twice as long, or longer."""
+    bench = Bench()
+    now_s, given_s = [0.0], []
+
+    def send(offsets: Any, metadata: Any, wait_s: float) -> None:
+        given_s.append(wait_s)
+        now_s[0] += 4.0
+        raise TIMED_OUT
+
+    bench.producer.send_offsets_to_transaction = send  # type: ignore[method-assign]
+    monkeypatch.setattr(
+        partition_writer, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda _: None)
+    )
+    assert bench.write().outcome is WriteOutcome.FAIL
+    assert given_s == [10.0, 6.0, 2.0]
+
+
+NOTHING_SAID = SystemError("returned a result with an exception set")
+
+
+def test_a_system_error_out_of_a_commit_is_an_unknown_outcome() -> None:
+    """It was taken for a bug of ours. Of the commit nothing is known, and nothing is aborted."""
+    bench = Bench(commit=[NOTHING_SAID])
+    result = bench.write()
+    assert result.outcome is WriteOutcome.UNKNOWN
+    assert "what became of the commit" in result.reason
+    assert bench.calls == [*STEP, "let go"]
+
+
+@pytest.mark.parametrize("call", ["begin", "produce", "offsets"])
+def test_a_system_error_before_the_commit_is_a_fail(call: str) -> None:
+    bench = Bench(**{call: [NOTHING_SAID]})
+    result = bench.write()
+    assert result.outcome is WriteOutcome.FAIL
+    assert "commit" not in bench.calls
+    assert bench.calls[-2:] == ["abort", "let go"]
+
+
+def test_a_system_error_out_of_an_abort_or_a_fence_is_trouble_and_no_bug() -> None:
+    bench = Bench(offsets=[NOT_DELIVERED], abort=[NOTHING_SAID], init=[None, NOTHING_SAID])
+    assert bench.write().outcome is WriteOutcome.FAIL
+    with pytest.raises(KafkaUnavailable, match="cannot be taken over"):
+        bench.writer.fence()
+    assert bench.calls == ["init", "let go"]
+
+
+@pytest.mark.parametrize("error", [FENCED, NOTHING_SAID], ids=["fatal", "system"])
+def test_a_fatal_error_that_is_told_between_steps_makes_the_producer_anew(error: Exception) -> None:
+    """Whatever serves callbacks raises it; out of `idle` it was taken for a bug of ours."""
+    bench = Bench()
+
+    def fails() -> None:
+        raise error
+
+    bench.producer.on_poll = fails
+    assert bench.writer.idle()
+    result = bench.write()
+    assert result.outcome is WriteOutcome.FAIL
+    assert "it has failed" in result.reason
+    assert bench.calls == ["init", "let go"]
+
+
+def test_a_fatal_error_that_is_told_behind_a_commit_does_not_make_it_unknown() -> None:
+    bench = Bench()
+    polls: list[int] = []
+
+    def fails_behind_the_commit() -> None:
+        polls.append(1)
+        if "commit" in bench.calls:
+            raise FENCED
+
+    bench.producer.on_poll = fails_behind_the_commit
+    result = bench.write()
+    assert (result.outcome, result.is_suspect) == (WriteOutcome.OK, True)
+    assert polls
 
 
 def test_both_watermarks_name_each_other_and_the_write() -> None:

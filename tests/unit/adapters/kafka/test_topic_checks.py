@@ -27,6 +27,7 @@ def verify(
     copies: int = 3,
     config: Mapping[str, str] | None = None,
     refusal: str | None = None,
+    parked: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Findings that are not ok, when the cluster looks like this."""
     layout: Layout = (PartitionLayout(1, copies, copies), partition)
@@ -37,6 +38,7 @@ def verify(
         }
         for topic in NAMES.all
     }
+    configs[NAMES.parked].update(parked or {})
     monkeypatch.setattr(topic_checks, "topic_layouts", lambda *_: dict.fromkeys(NAMES.all, layout))
     monkeypatch.setattr(
         topic_checks, "topic_configs", lambda *_: ({}, refusal) if refusal else (configs, None)
@@ -100,6 +102,21 @@ def test_missing_brokers_fail_the_check_but_may_pass(
 
 def test_a_copy_fewer_in_sync_than_there_are_is_still_good(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verify(monkeypatch, partition=PartitionLayout(2, 3, 2)) == []
+
+
+def test_a_parked_topic_that_takes_less_than_the_half_topic_is_a_failure_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the half topic had taken could not be parked, and waited for ever."""
+    wide = {"max.message.bytes": "5000000"}
+    (found,) = verify(monkeypatch, config=wide, parked={"max.message.bytes": "4999999"})
+    assert (found.check, found.severity) == (NAMES.parked, Severity.FAIL)
+    assert "max.message.bytes=4999999" in found.sentence
+    assert f"{NAMES.half} has 5000000" in found.sentence
+    assert "--repair" in found.remedy
+    assert not found.may_pass
+    assert verify(monkeypatch, config=wide) == []
+    assert verify(monkeypatch, config=wide, parked={"max.message.bytes": "5000001"}) == []
 
 
 def test_settings_that_may_not_be_read_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

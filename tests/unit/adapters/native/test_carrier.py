@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halfhitch.adapters.native import carrier
+from halfhitch.doors.rocketmq import native as values
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.wire.remoting import codes
-from harness.native import needs_native
+from harness.native import native, needs_native
 from harness.native_carrier import (
     PARTITIONS,
     PREFIX,
@@ -58,6 +60,18 @@ def test_numbers_of_librdkafka_mean_what_they_mean_to_the_twin() -> None:
 # -- the carrier ---------------------------------------------------------------------------------
 
 
+@needs_native
+@pytest.mark.parametrize(
+    "kind",
+    [values.Events, values.Failed, values.Fed, values.FirstDecision, values.Line, values.Progress,
+     values.TakenBack, values.Unread],
+)  # fmt: skip
+def test_its_values_have_the_fields_that_the_door_reads(kind: type) -> None:
+    made = getattr(native, kind.__name__)
+    public = {name for name in dir(made) if not name.startswith("_")}
+    assert public == {each.name for each in fields(kind)}
+
+
 @pytest.fixture
 def carried() -> Iterator[Carried]:
     made = Carried()
@@ -88,13 +102,13 @@ def test_every_request_that_was_taken_is_reported_when_kafka_is_away(carried: Ca
     ends = [end(50 + n, f"U{n}", 8 if n % 3 else 12) for n in range(50)]
     assert carried.feed(1, b"".join(halves + ends)) == (b"", 100, 0)
     carried.until_failed(100)
-    kinds = {(code, connection, opaque) for code, connection, opaque, _, _ in carried.failures}
+    kinds = {(one.request_code, one.connection, one.opaque) for one in carried.failures}
     assert kinds == {
         *((codes.SEND_MESSAGE_V2, 1, n) for n in range(50)),
         *((codes.END_TRANSACTION, 1, 50 + n) for n in range(50)),
     }
     assert len(carried.failures) == 100
-    assert {error for *_, error in carried.failures} == {TIMED_OUT}
+    assert {one.error_number for one in carried.failures} == {TIMED_OUT}
 
 
 @needs_native
@@ -103,7 +117,7 @@ def test_what_waits_behind_a_record_on_its_way_is_reported_too(carried: Carried)
     assert carried.feed(1, half(1, "U1") + end(2, "U1"))[1] == 2
     assert carried.feed(1, half(3, "U1") + end(4, "U1", 12))[1] == 2
     carried.until_failed(4)
-    assert sorted(opaque for _, _, opaque, _, _ in carried.failures) == [1, 2, 3, 4]
+    assert sorted(one.opaque for one in carried.failures) == [1, 2, 3, 4]
 
 
 @needs_native
@@ -114,12 +128,12 @@ def test_what_librdkafka_has_no_room_for_is_reported_at_once() -> None:
         halves = b"".join([half(n, f"U{n}") for n in range(10)])
         assert carried.feed(1, halves)[1] == 10
         carried.until_failed(8)
-        assert {error for *_, error in carried.failures} == {QUEUE_FULL}
+        assert {one.error_number for one in carried.failures} == {QUEUE_FULL}
         carried.feed(1, end(10, "U1"))
         carried.until_failed(9)
         carried.it.stop(0)
-        carried.take()
-        assert sorted(opaque for _, _, opaque, _, _ in carried.failures) == list(range(11))
+        carried.catch_up()
+        assert sorted(one.opaque for one in carried.failures) == list(range(11))
     finally:
         carried.close()
 
@@ -139,7 +153,8 @@ def test_the_first_decision_is_known_while_it_is_on_its_way_and_forgotten_when_i
 ) -> None:
     carried.join(1)
     carried.feed(1, end(1, "U1", 12) + end(2, "U1", 8))
-    assert carried.it.first_decision(1, "p", "U1") == (False, False)
+    known = carried.it.first_decision(1, "p", "U1")
+    assert (known.is_commit, known.is_stored) == (False, False)
     assert carried.it.first_decision(1, "p", "U2") is None
     assert carried.it.first_decision(2, "p", "U1") is None
     assert carried.it.first_decision(PARTITIONS, "p", "U1") is None
@@ -186,9 +201,9 @@ def test_stop_keeps_to_its_time_and_reports_what_it_gives_up(patient: Carried) -
     began_s = time.monotonic()
     patient.it.stop(0.2)
     assert time.monotonic() - began_s < 5
-    patient.take()
-    assert sorted(opaque for _, _, opaque, _, _ in patient.failures) == [1, 2]
-    assert all(error in PURGED for *_, error in patient.failures)
+    patient.catch_up()
+    assert sorted(one.opaque for one in patient.failures) == [1, 2]
+    assert all(one.error_number in PURGED for one in patient.failures)
 
 
 @needs_native
@@ -201,8 +216,8 @@ def test_what_waits_behind_a_record_on_its_way_is_reported_by_stop(
     for opaque in range(100, 300):  # more than gather: the first record leaves at once
         assert patient.feed(1, end(opaque, f"U{opaque}", 8 if opaque % 2 else 12))[1] == 1
     patient.it.stop(0)
-    patient.take()
-    assert sorted(opaque for _, _, opaque, _, _ in patient.failures) == [1, 2, 3, *range(100, 300)]
+    patient.catch_up()
+    assert sorted(one.opaque for one in patient.failures) == [1, 2, 3, *range(100, 300)]
 
 
 @needs_native
@@ -220,7 +235,7 @@ def test_after_stop_everything_is_given_back_and_so_is_what_was_held(carried: Ca
     carried.it.stop(0)
     assert carried.feed(1, first[40:] + second[:9]) == (first + second[:9], 0, 0)
     assert carried.feed(1, second[9:]) == (second[9:], 0, 0)
-    carried.take()
+    carried.catch_up()
     assert carried.failures == []
 
 
@@ -268,7 +283,7 @@ def test_only_what_is_allowed_is_taken_until_it_is_forgotten(carried: Carried) -
         (3, half(1, "U1")),
     ):
         assert carried.feed(connection, frame) == (frame, 0, 0)
-    assert carried.it.feed(1, end(1, "U1"), 9, False)[0] == end(1, "U1")  # a check is out
+    assert carried.it.feed(1, end(1, "U1"), 9, False).rest == end(1, "U1")  # a check is out
     assert carried.feed(1, half(1, "U1"))[1] == 1
     carried.it.forget()
     assert carried.feed(1, half(2, "U2")) == (half(2, "U2"), 0, 0)
@@ -346,7 +361,7 @@ def test_however_a_stream_is_cut_the_same_requests_are_taken(
             at_once[connection] = (back, count)
         assert at_once[1] == at_once[2]
         carried.it.stop(0)
-        carried.take()
+        carried.catch_up()
         assert len(carried.failures) == at_once[1][1] + at_once[2][1]
     finally:
         carried.close()

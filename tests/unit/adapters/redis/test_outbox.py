@@ -119,7 +119,7 @@ def test_everything_is_asked_for_no_more_than_once_a_second() -> None:
     begin_s = time.monotonic()
     assert not outbox.wants_all(0, is_healthy=True)
     while not outbox.wants_all(0, is_healthy=True):
-        assert time.monotonic() - begin_s < 3
+        assert time.monotonic() - begin_s < 30
         time.sleep(0.01)
     assert time.monotonic() - begin_s > 0.5
 

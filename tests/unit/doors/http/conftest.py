@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from halfhitch.doors.http import HttpDoor
+from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
 from harness.raw_http import Client
 
@@ -31,7 +32,7 @@ class OpenDoors:
 
     async def open(self, **settings: Any) -> HttpDoor:
         """A door over the fake service, on a free port."""
-        door = HttpDoor(self.service, **{"port": 0, **settings})
+        door = HttpDoor(self.service, **{"port": 0, "limits": http_limits(), **settings})
         await door.start()
         self.opened.append(door)
         return door

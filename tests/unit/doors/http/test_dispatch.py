@@ -26,6 +26,18 @@ async def test_a_method_the_path_does_not_take_is_refused(
     assert doors.service.calls == []
 
 
+async def test_the_command_line_at_the_data_door_was_not_told_that_there_is_another(
+    client: Client,
+) -> None:
+    """`tx list --admin-port 8340`: the path is one that both doors have."""
+    for path in ("/v1/transactions?limit=100", "/v1/status", "/v1/parked", "/v1/transactions/g/i"):
+        answer = await client.ask(request("GET", path))
+        assert answer.status in (404, 405)
+        message = answer.json()["error"]["message"]
+        assert "This is the data door" in message
+        assert "admin.port, 8341 unless set" in message
+
+
 async def test_head_is_get_without_the_body(client: Client) -> None:
     whole = await client.ask(request("GET", "/v1/openapi.yaml"))
     head = await client.ask(request("HEAD", "/v1/openapi.yaml"))

@@ -106,6 +106,6 @@ def test_a_method_that_is_not_allowed_names_those_that_are() -> None:
     assert headers["Allow"] == "GET, HEAD"
 
 
-def test_a_message_is_json_whatever_is_in_it() -> None:
-    _, _, error = parts(error_reply(KafkaUnavailable('"\r\n\0é\ud7ff')))
-    assert error["message"] == '"\r\n\0é\ud7ff'
+def test_a_message_is_json_and_one_printable_line_whatever_is_in_it() -> None:
+    _, _, error = parts(error_reply(KafkaUnavailable('"\r\n\0é\u202e\x9b\u2028')))
+    assert error["message"] == r'"\r\n\x00é\u202e\x9b\u2028'

@@ -6,21 +6,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.doors.http.errors import (
-    HostNotAllowed,
-    MalformedRequest,
-    OriginNotAllowed,
-    Unauthorized,
-)
-from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed, is_loopback
+from halfhitch.access import Access, Identity, Right
+from halfhitch.access.identities import token_digest
+from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, OriginNotAllowed
+from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import ROUTES
+from halfhitch.errors import Unauthorized
 from harness.raw_http import request
 
 if TYPE_CHECKING:
     from conftest import OpenDoors
 
 LOOPBACK = hosts_allowed("127.0.0.1", ["Sidecar.Example", "fd00::7"])
+
+
+def guard_of(
+    *tokens: str, hosts: frozenset[bytes] | None = LOOPBACK, takes_bearer: bool = False
+) -> Guard:
+    access = Access(tokens=checked_tokens(tokens))
+    return Guard(access=access, door="http", hosts=hosts, takes_bearer=takes_bearer)
 
 
 def with_host(host: bytes | None, **fields: bytes) -> Request:
@@ -44,7 +49,7 @@ def with_host(host: bytes | None, **fields: bytes) -> Request:
     ],
 )
 def test_the_doors_own_names_are_let_in(host: bytes) -> None:
-    guard = Guard(tokens=(), hosts=LOOPBACK)
+    guard = guard_of()
     guard.check(with_host(host))
     guard.check(with_host(host))  # the second time from memory
 
@@ -68,21 +73,21 @@ def test_the_doors_own_names_are_let_in(host: bytes) -> None:
     ],
 )
 def test_other_names_are_kept_out(host: bytes) -> None:
-    guard = Guard(tokens=(), hosts=LOOPBACK)
+    guard = guard_of()
     for _ in range(2):
         with pytest.raises(HostNotAllowed):
             guard.check(with_host(host))
 
 
 def test_what_is_remembered_of_hosts_is_bounded() -> None:
-    guard = Guard(tokens=(), hosts=LOOPBACK)
+    guard = guard_of()
     for port in range(1000):
         guard.check(with_host(b"localhost:%d" % port))
     assert len(guard._good_hosts) <= 64
 
 
 def test_a_missing_host_is_a_fault_in_http_11_only() -> None:
-    guard = Guard(tokens=(), hosts=LOOPBACK)
+    guard = guard_of()
     request_10 = with_host(None)
     request_10.is_http_11 = False
     guard.check(request_10)
@@ -102,25 +107,8 @@ def test_a_listener_for_other_machines_takes_any_host_unless_names_are_set() -> 
     assert b"[::1]" in (hosts_allowed("::1", []) or ())
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.1.2.3", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("10.0.0.1", False),
-        ("localhost.example", False),
-    ],
-)
-def test_what_only_this_machine_reaches(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
-
-
 def test_either_of_two_tokens_lets_in_and_nothing_else() -> None:
-    guard = Guard(tokens=checked_tokens(["old", "new"]), hosts=None)
+    guard = guard_of("old", "new", hosts=None)
     guard.check(with_host(b"x", half_token=b"old"))
     guard.check(with_host(b"x", half_token=b"new"))
     for wrong in (b"", b"ol", b"oldx", b"OLD", b"old,new", b"\xff"):
@@ -134,7 +122,7 @@ def test_wrong_tokens_are_told_in_the_log_and_do_not_fill_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Thousands of guesses a second left no trace at all."""
-    guard = Guard(tokens=(b"s3cret",), hosts=None)
+    guard = guard_of("s3cret", hosts=None)
     for token in (b"guess", b""):
         for _ in range(50):
             with pytest.raises(Unauthorized):
@@ -145,15 +133,15 @@ def test_wrong_tokens_are_told_in_the_log_and_do_not_fill_it(
 
 def test_a_bearer_token_counts_only_where_it_is_taken() -> None:
     bearer = with_host(b"x", authorization=b"Bearer s3cret")
-    Guard(tokens=(b"s3cret",), hosts=None, takes_bearer=True).check(bearer)
+    guard_of("s3cret", hosts=None, takes_bearer=True).check(bearer)
     with pytest.raises(Unauthorized):
-        Guard(tokens=(b"s3cret",), hosts=None).check(bearer)
+        guard_of("s3cret", hosts=None).check(bearer)
 
 
 @pytest.mark.parametrize("site", [b"cross-site", b"same-site", b"Cross-Site", b"", b"\xff"])
 def test_a_page_of_another_site_is_refused_though_its_plain_get_has_no_origin(site: bytes) -> None:
     """`fetch(url, {mode: "no-cors"})` opened check streams: a page became a live producer."""
-    guard = Guard(tokens=(), hosts=LOOPBACK)
+    guard = guard_of()
     with pytest.raises(OriginNotAllowed):
         guard.check(with_host(b"localhost", sec_fetch_site=site))
     guard.check(with_host(b"localhost", sec_fetch_site=b"none"))
@@ -220,3 +208,40 @@ async def test_the_host_header_must_be_there_once(doors: OpenDoors) -> None:
     assert (await client.ask(twice)).code == "malformed_request"
     url_form = request("GET", "http://localhost/v1/openapi.yaml", host=None)
     assert (await client.ask(url_form)).code == "malformed_request"
+
+
+def test_a_client_certificate_says_who_it_is_unless_a_token_says_otherwise() -> None:
+    known = Identity(
+        name="shop",
+        rights=frozenset({Right.CHECK}),
+        groups=("shop",),
+        token_hashes=(token_digest(b"s3cret"),),
+        certificates=("DNS:orders.svc",),
+    )
+    guard = Guard(access=Access(identities=[known]), door="http", hosts=None)
+
+    def asked(*names: str, **fields: bytes) -> Request:
+        request = with_host(b"x", **fields)
+        request.peer_certificate_names = names
+        guard.check(request)
+        return request
+
+    assert asked("CN:orders", "DNS:orders.svc").caller.name == "shop"
+    assert asked("DNS:stranger", half_token=b"s3cret").caller.name == "shop"
+    for names, fields in (
+        (("DNS:stranger",), {}),
+        ((), {}),
+        (("DNS:orders.svc",), {"half_token": b"guess"}),
+        (("DNS:orders.svc",), {"half_token": b""}),
+    ):
+        with pytest.raises(Unauthorized):
+            asked(*names, **fields)
+
+
+async def test_a_wrong_token_was_told_to_send_one(doors: OpenDoors) -> None:
+    client = await doors.client(await doors.open(tokens=["s3cret"]))
+    wrong = await client.ask(request("GET", "/v1/openapi.yaml", [("Half-Token", "wrong")]))
+    none = await client.ask(request("GET", "/v1/openapi.yaml"))
+    assert b"This token is not valid here" in wrong.body
+    assert b"This door asks for a token" in none.body
+    assert all(b"token=... of the Python producers" in found.body for found in (wrong, none))

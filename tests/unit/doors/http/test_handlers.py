@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch.core.model import ResolutionSource
-from halfhitch.doors.http import Limits
 from halfhitch.doors.http.handlers import Handlers
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.router import ROUTES
@@ -22,6 +21,7 @@ from halfhitch.errors import (
 )
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.checking.api import CheckOutcome
+from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.raw_http import Client, json_post, raw_half, request
 
@@ -289,7 +289,7 @@ async def test_the_contract_is_served(client: Client) -> None:
 
 
 def test_every_route_has_a_handler_of_its_name() -> None:
-    streams = Streams(None, limits=Limits(), load=Load())
+    streams = Streams(None, limits=http_limits(), load=Load())
     handlers = Handlers(None, checks=None, streams=streams)  # type: ignore[arg-type]
     for route in ROUTES:
         assert handlers.handler(route.name) == getattr(handlers, route.name)

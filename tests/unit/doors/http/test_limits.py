@@ -8,17 +8,17 @@ import pytest
 
 from halfhitch.doors.http import Limits
 from halfhitch.errors import ConfigurationError
+from harness.defaults import http_limits
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
 @pytest.mark.parametrize("value", [0, -1])
 def test_every_limit_must_be_positive_and_is_named(name: str, value: int) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        Limits(**{name: value})
+        http_limits(**{name: value})
 
 
 def test_the_defaults_fit_together() -> None:
-    limits = Limits()
-    assert limits.body_bytes_max < limits.buffered_bytes_max
-    assert limits.in_flight_count_max < limits.connection_count_max < 1024
-    assert limits.body_bytes_max > 1024 * 1024
+    limits = http_limits()
+    assert 1024 * 1024 < limits.body_bytes_max < limits.buffered_bytes_max
+    assert limits.stream_count_max < limits.connection_count_max

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from halfhitch import errors
-from halfhitch.doors.http import Limits
 from halfhitch.doors.http.errors import ERROR_CODES, STATUS_OF, InternalError
 from halfhitch.doors.http.messages import AddBody, MessageBody, PrepareBody
 from halfhitch.doors.http.router import HALF_HEADERS, ROUTES, Route
+from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk, a_check
 from harness.raw_http import Answer, Client, json_post, raw_half, request, until
 
@@ -187,7 +187,7 @@ async def test_what_the_door_answers_is_what_the_contract_says(doors: OpenDoors)
 async def test_the_lines_of_a_stream_are_what_the_contract_says(doors: OpenDoors) -> None:
     door = await doors.open(checks=(desk := FakeDesk(waiting=[a_check()])))
     client = await doors.client(door)
-    await client.send(request("GET", "/v1/checks?producer_group=g"))
+    await client.send(request("GET", "/v1/checks?producer_group=g", [("Half-Heartbeat", "60")]))
     await until(lambda: desk.links)
     await door.stop()
     answer = await client.answer()
@@ -201,7 +201,7 @@ async def test_the_lines_of_a_stream_are_what_the_contract_says(doors: OpenDoors
 
 async def error_answers(doors: OpenDoors) -> list[Answer]:
     """One answer of every kind the door itself can be driven to."""
-    limits = Limits(receive_s=0.1, body_bytes_max=1000, linger_silence_s=0.1)
+    limits = http_limits(receive_s=0.1, body_bytes_max=1000, linger_silence_s=0.1)
     door = await doors.open(limits=limits)
     single = [
         raw_half(b"v", ("Content-Encoding", "gzip")),
@@ -218,7 +218,7 @@ async def error_answers(doors: OpenDoors) -> list[Answer]:
     answers = [await (await doors.client(door)).ask(asked) for asked in single]
     closed = await doors.open(tokens=["s3cret"])
     answers.append(await (await doors.client(closed)).ask(raw_half()))
-    busy = await doors.open(limits=Limits(connection_count_max=1, in_flight_count_max=1))
+    busy = await doors.open(limits=http_limits(connection_count_max=1, in_flight_count_max=1))
     first = await doors.client(busy)
     await first.ask(raw_half())
     answers.append(await (await doors.client(busy)).ask(raw_half()))

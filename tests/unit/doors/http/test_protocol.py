@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.http import Limits
 from halfhitch.errors import InvariantViolation, KafkaUnavailable
+from harness.defaults import http_limits
 from harness.raw_http import Client, raw_half, request, until
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def test_many_refusals_in_one_read_are_all_answered(client: Client) -> Non
 
 
 async def test_reading_stops_while_too_many_requests_wait(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(pipelined_count_max=4))
+    door = await doors.open(limits=http_limits(pipelined_count_max=4))
     client = await doors.client(door)
     doors.service.hold()
     body = b"x" * 200_000
@@ -122,7 +122,7 @@ async def test_a_caller_that_does_not_read_gets_no_more_work_done(doors: OpenDoo
 
 
 async def test_a_caller_that_never_reads_is_cut_off(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(write_stall_s=0.1))
+    door = await doors.open(limits=http_limits(write_stall_s=0.1))
     client = await doors.client(door)
     client.writer.write(request("GET", "/v1/openapi.yaml") * 1000)
     await until(lambda: any(c._is_write_paused for c in door._load.connections))
@@ -134,7 +134,7 @@ async def test_a_caller_that_leaves_its_last_answers_unread_is_cut_off(
     doors: OpenDoors, who_closes: str
 ) -> None:
     """A transport that is closing sends what is left first, and would wait for ever to do so."""
-    limits = Limits(write_stall_s=0.1, write_buffer_bytes=1_000_000_000)
+    limits = http_limits(write_stall_s=0.1, write_buffer_bytes=1_000_000_000)
     door = await doors.open(limits=limits)
     client = await doors.client(door)
     asked = request("GET", "/v1/openapi.yaml") * 1000

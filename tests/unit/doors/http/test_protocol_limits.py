@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.doors.http import Limits
+from harness.defaults import http_limits
 from harness.raw_http import Client, json_post, raw_half, request, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import OpenDoors
 
 HEAD = b"POST /v1/topics/orders/half HTTP/1.1\r\nHost: localhost\r\nHalf-Producer-Group: g\r\n"
@@ -21,7 +23,7 @@ HEAD = b"POST /v1/topics/orders/half HTTP/1.1\r\nHost: localhost\r\nHalf-Produce
 async def test_the_body_limit_is_exact(
     doors: OpenDoors, size: int, status: int, is_chunked: bool
 ) -> None:
-    client = await doors.client(await doors.open(limits=Limits(body_bytes_max=100)))
+    client = await doors.client(await doors.open(limits=http_limits(body_bytes_max=100)))
     body = b"x" * size
     if is_chunked:
         chunks = b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in (body[:50], body[50:]))
@@ -50,7 +52,7 @@ async def test_a_content_length_of_thousands_of_digits_is_no_fault_of_ours(
     doors: OpenDoors, length: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each one was answered with 500 and put a traceback into the log."""
-    client = await doors.client(await doors.open(limits=Limits(body_bytes_max=100)))
+    client = await doors.client(await doors.open(limits=http_limits(body_bytes_max=100)))
     await client.send(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
     if status == 201:
         await client.send(b"x" * int(length[-5:]))
@@ -62,7 +64,7 @@ async def test_a_content_length_of_thousands_of_digits_is_no_fault_of_ours(
 async def test_the_limit_on_the_number_of_headers_is_exact(
     doors: OpenDoors, count: int, status: int
 ) -> None:
-    client = await doors.client(await doors.open(limits=Limits(header_count_max=130)))
+    client = await doors.client(await doors.open(limits=http_limits(header_count_max=130)))
     answer = await client.ask(raw_half(b"v", *[("X", "1")] * count))
     assert answer.status == status
 
@@ -72,7 +74,7 @@ async def test_the_limit_on_the_number_of_headers_is_exact(
 async def test_the_limit_on_the_size_of_headers_holds_however_they_come(
     doors: OpenDoors, size: int, status: int, is_slow: bool
 ) -> None:
-    client = await doors.client(await doors.open(limits=Limits(header_bytes_max=2000)))
+    client = await doors.client(await doors.open(limits=http_limits(header_bytes_max=2000)))
     asked = raw_half(b"v", ("X", "x" * size))
     for start in range(0, len(asked), 40 if is_slow else len(asked)):
         await client.send(asked[start : start + (40 if is_slow else len(asked))])
@@ -121,7 +123,7 @@ async def test_endless_bytes_around_a_chunked_body_are_refused(
 async def test_a_request_that_does_not_arrive_in_time_is_given_up(
     doors: OpenDoors, part: bytes
 ) -> None:
-    door = await doors.open(limits=Limits(receive_s=0.1))
+    door = await doors.open(limits=http_limits(receive_s=0.1))
     client = await doors.client(door)
     await client.send(part)
     answer = await client.answer()
@@ -133,7 +135,7 @@ async def test_a_request_that_does_not_arrive_in_time_is_given_up(
 
 
 async def test_trickling_bytes_do_not_gain_time(doors: OpenDoors) -> None:
-    client = await doors.client(await doors.open(limits=Limits(receive_s=0.2)))
+    client = await doors.client(await doors.open(limits=http_limits(receive_s=0.2)))
     await client.send(HEAD + b"Content-Length: 100000\r\n\r\n")
 
     async def trickle() -> None:
@@ -164,7 +166,7 @@ async def test_a_steady_caller_whose_requests_straddle_reads_is_not_slow(doors: 
 
 
 async def test_an_idle_connection_is_closed_without_a_word(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(idle_s=0.1))
+    door = await doors.open(limits=http_limits(idle_s=0.1))
     silent = await doors.client(door)
     served = await doors.client(door)
     assert (await served.ask(raw_half())).status == 201
@@ -187,7 +189,7 @@ async def test_a_connection_in_use_is_not_idle_however_old_it_is(doors: OpenDoor
 
 
 async def test_a_request_whose_rest_the_door_does_not_read_is_not_slow(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(pipelined_count_max=2))
+    door = await doors.open(limits=http_limits(pipelined_count_max=2))
     client = await doors.client(door)
     doors.service.hold()
     asked = raw_half()
@@ -203,7 +205,7 @@ async def test_a_request_whose_rest_the_door_does_not_read_is_not_slow(doors: Op
 
 
 async def test_a_request_at_work_is_not_idle(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(idle_s=0.05, receive_s=0.05))
+    door = await doors.open(limits=http_limits(idle_s=0.05, receive_s=0.05))
     client = await doors.client(door)
     doors.service.hold()
     await client.send(raw_half())
@@ -215,7 +217,7 @@ async def test_a_request_at_work_is_not_idle(doors: OpenDoors) -> None:
 
 
 async def test_connections_beyond_the_limit_are_told_so(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(connection_count_max=2, linger_silence_s=0.1))
+    door = await doors.open(limits=http_limits(connection_count_max=2, linger_silence_s=0.1))
     first, second = await doors.client(door), await doors.client(door)
     assert (await first.ask(raw_half())).status == 201
     assert (await second.ask(raw_half())).status == 201
@@ -230,8 +232,32 @@ async def test_connections_beyond_the_limit_are_told_so(doors: OpenDoors) -> Non
     assert (await (await doors.client(door)).ask(raw_half())).status == 201
 
 
+async def test_one_address_cannot_take_all_connections(doors: OpenDoors, tmp_path: Path) -> None:
+    refused: list[str] = []
+    door = await doors.open(
+        limits=http_limits(connection_peer_count_max=3, linger_silence_s=0.1),
+        unix_path=tmp_path / "door.sock",
+        on_refused=refused.append,
+    )
+    held = [await doors.client(door) for _ in range(3)]
+    for one in held:
+        assert (await one.ask(raw_half())).status == 201
+    answer = await (turned_away := await doors.client(door)).ask(raw_half())
+    assert (answer.status, answer.code) == (503, "too_many_connections")
+    assert "http.connections_peer_max" in answer.body.decode()
+    await turned_away.ended()
+    assert refused == ["peer"]
+    assert door.unix_path is not None
+    other = await Client.unix(door.unix_path)
+    assert (await other.ask(raw_half())).status == 201, "another address is let in"
+    await other.close()
+    await held[0].close()
+    await until(lambda: door.connection_count == 2)
+    assert (await (await doors.client(door)).ask(raw_half())).status == 201
+
+
 async def test_a_flood_of_connections_is_dropped_without_a_word(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(connection_count_max=1, linger_silence_s=60))
+    door = await doors.open(limits=http_limits(connection_count_max=1, linger_silence_s=60))
     kept = await doors.client(door)
     flood = [await doors.client(door) for _ in range(80)]
     await until(lambda: door.connection_count <= 65)
@@ -241,7 +267,7 @@ async def test_a_flood_of_connections_is_dropped_without_a_word(doors: OpenDoors
 
 
 async def test_under_overload_prepares_are_refused_and_ends_pass(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(in_flight_count_max=2, retry_after_s=7))
+    door = await doors.open(limits=http_limits(in_flight_count_max=2, retry_after_s=7))
     clients = [await doors.client(door) for _ in range(4)]
     await clients[0].ask(raw_half())
     doors.service.hold()
@@ -262,7 +288,7 @@ async def test_under_overload_prepares_are_refused_and_ends_pass(doors: OpenDoor
 
 
 async def test_bodies_held_at_once_are_bounded(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(buffered_bytes_max=1000, body_bytes_max=900))
+    door = await doors.open(limits=http_limits(buffered_bytes_max=1000, body_bytes_max=900))
     slow, fast = await doors.client(door), await doors.client(door)
     await slow.send(HEAD + b"Content-Length: 800\r\n\r\n" + b"x" * 700)
     await until(lambda: door._load.buffered_bytes == 700)

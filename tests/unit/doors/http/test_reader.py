@@ -7,11 +7,11 @@ import logging
 import pytest
 
 from halfhitch.doors.http.errors import RequestTooSlow
-from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.reader import BETWEEN, RequestReader
 from halfhitch.doors.http.replies import reply_status
 from halfhitch.doors.http.requests import Request
+from harness.defaults import http_limits
 
 ASKED = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -38,7 +38,7 @@ class Taken:
 
 def new_reader(**limits: int) -> tuple[RequestReader, Taken, Load]:
     sink, load = Taken(), Load()
-    return RequestReader(sink, limits=Limits(**limits), load=load), sink, load
+    return RequestReader(sink, limits=http_limits(**limits), load=load), sink, load
 
 
 def test_a_request_is_handed_on_complete_and_its_bytes_are_counted() -> None:

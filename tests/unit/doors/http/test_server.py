@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.doors.http import HttpDoor, Limits
+from halfhitch.doors.http import HttpDoor
 from halfhitch.errors import ConfigurationError
+from harness.defaults import http_limits
 from harness.raw_http import Client, raw_half, request, until
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def test_a_second_door_does_not_take_the_socket_of_a_living_one(
 ) -> None:
     path = tmp_path / "door.sock"
     first = await doors.open(host=None, unix_path=path)
-    second = HttpDoor(doors.service, port=0, unix_path=path)
+    second = HttpDoor(doors.service, port=0, unix_path=path, limits=http_limits())
     with pytest.raises(ConfigurationError, match="Another process listens"):
         await second.start()
     assert second.port is None  # its TCP listener was closed again
@@ -70,9 +71,10 @@ async def test_a_second_door_does_not_take_the_socket_of_a_living_one(
 async def test_a_taken_port_is_a_clear_error(doors: OpenDoors) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        door = HttpDoor(doors.service, port=port)
-        with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}.*Choose another"):
+        door = HttpDoor(doors.service, port=port, limits=http_limits())
+        with pytest.raises(ConfigurationError, match=r"Choose another http\.port") as told:
             await door.start()
+    assert f"http.port {port}: Address already in use." in str(told.value)
 
 
 async def test_a_door_is_started_once(doors: OpenDoors) -> None:
@@ -99,7 +101,7 @@ def test_a_door_that_would_not_be_safe_is_not_made(
     settings: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
-        HttpDoor(None, **settings)  # type: ignore[arg-type]
+        HttpDoor(None, limits=http_limits(), **settings)  # type: ignore[arg-type]
 
 
 async def test_with_a_token_other_machines_may_reach_it(doors: OpenDoors) -> None:
@@ -195,11 +197,11 @@ async def test_stopping_twice_or_unstarted_is_harmless(doors: OpenDoors) -> None
     door = await doors.open()
     await door.stop(drain_s=0)
     await door.stop(drain_s=0)
-    await HttpDoor(doors.service, port=0).stop(drain_s=0)
+    await HttpDoor(doors.service, port=0, limits=http_limits()).stop(drain_s=0)
 
 
 async def test_one_slow_caller_does_not_disturb_the_others(doors: OpenDoors) -> None:
-    door = await doors.open(limits=Limits(receive_s=0.1))
+    door = await doors.open(limits=http_limits(receive_s=0.1))
     slow, fast = await doors.client(door), await doors.client(door)
     await slow.send(b"POST /v1/transactions HTTP/1.1\r\n")
     for _ in range(20):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.http import Limits
 from halfhitch.service.checking.api import AT_ONCE_ELSE
 from harness.deaf_socket import make_deaf
+from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk, a_check
 from harness.raw_http import Client, raw_half, request, until
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from conftest import OpenDoors
 
 TARGET = "/v1/checks?producer_group=g"
+#: A header that no page can send; it says what is so anyway.
+NAMED = [("Half-Checks-At-Once", "256")]
 HEARTBEAT = {"type": "heartbeat"}
 
 
@@ -36,7 +38,7 @@ class Producer:
         self.head = b""
 
     async def open(self, *headers: tuple[str, str], target: str = TARGET) -> None:
-        await self.client.send(request("GET", target, headers))
+        await self.client.send(request("GET", target, headers or NAMED))
         await self.read_head()
 
     async def read_head(self) -> None:
@@ -99,7 +101,7 @@ def group(doors: OpenDoors) -> Group:
 
 async def refused(group: Group, target: str, *headers: tuple[str, str]) -> tuple[int, str, str]:
     client = await group.doors.client(group.door)
-    answer = await client.ask(request("GET", target, headers))
+    answer = await client.ask(request("GET", target, headers or NAMED))
     assert group.desk.connected_count == 0
     assert (await client.ask(raw_half())).status == 201  # an ordinary answer: nothing is lost
     return answer.status, answer.code, answer.json()["error"]["message"]
@@ -139,7 +141,7 @@ async def test_an_http_10_caller_gets_lines_until_the_connection_ends(group: Gro
     group.desk.waiting = [a_check()]
     await group.open()
     client = await group.doors.client(group.door)
-    await client.send(f"GET {TARGET} HTTP/1.0\r\n\r\n".encode())
+    await client.send(f"GET {TARGET} HTTP/1.0\r\nHalf-Producer-Name: old\r\n\r\n".encode())
     head = await client.reader.readuntil(b"\r\n\r\n")
     assert b"Transfer-Encoding" not in head
     assert b"\r\nConnection: close\r\n" in head
@@ -155,7 +157,7 @@ async def test_requests_before_it_are_answered_first(group: Group) -> None:
     await group.open()
     group.doors.service.hold()
     client = await group.doors.client(group.door)
-    await client.send(raw_half() + raw_half() + request("GET", TARGET))
+    await client.send(raw_half() + raw_half() + request("GET", TARGET, NAMED))
     await group.doors.service.until_waiting(1)
     assert group.desk.links == []
     group.doors.service.release()
@@ -171,7 +173,7 @@ async def test_requests_behind_it_in_the_same_read_make_it_a_refusal(
 ) -> None:
     await group.open()
     client = await group.doors.client(group.door)
-    await client.send(request("GET", TARGET) + extra)
+    await client.send(request("GET", TARGET, NAMED) + extra)
     first, second = await client.answer(), await client.answer()
     assert (first.status, first.code) == (400, "malformed_request")
     assert second.status == 200
@@ -181,7 +183,7 @@ async def test_requests_behind_it_in_the_same_read_make_it_a_refusal(
 async def test_a_piece_of_a_request_behind_it_makes_it_a_refusal(group: Group) -> None:
     await group.open()
     client = await group.doors.client(group.door)
-    await client.send(request("GET", TARGET) + b"POST /v1/trans")
+    await client.send(request("GET", TARGET, NAMED) + b"POST /v1/trans")
     assert (await client.answer()).status == 400
     assert group.desk.connected_count == 0
 
@@ -190,7 +192,7 @@ async def test_a_caller_that_has_closed_its_sending_side_gets_no_stream(group: G
     await group.open()
     client = await group.doors.client(group.door)
     group.doors.service.hold()
-    await client.send(raw_half() + request("GET", TARGET))
+    await client.send(raw_half() + request("GET", TARGET, NAMED))
     await group.doors.service.until_waiting(1)
     client.writer.write_eof()
     await until(lambda: all(c._has_eof for c in group.door._load.connections))
@@ -211,6 +213,9 @@ async def test_a_caller_that_has_closed_its_sending_side_gets_no_stream(group: G
         "?group=g",
         "?producer_group=a%00b",
         "?producer_group=a%0Ab",
+        "?producer_group=a%C2%9Bb",
+        "?producer_group=a%E2%80%AEb",
+        "?producer_group=a%E2%80%A8b",
         "?producer_group=a+b",
         "?producer_group=%ff",
         "?producer_group=%zz",
@@ -292,7 +297,7 @@ async def test_a_link_has_a_name_for_people(group: Group, tmp_path: Path) -> Non
 async def test_head_and_options_promise_and_open_nothing(group: Group) -> None:
     await group.open()
     client = await group.doors.client(group.door)
-    head = await client.ask(request("HEAD", TARGET))
+    head = await client.ask(request("HEAD", TARGET, NAMED))
     assert (head.status, head.header("content-type")) == (200, "application/x-ndjson")
     assert (await client.ask(request("HEAD", "/v1/checks"))).status == 400
     options = await client.ask(request("OPTIONS", "/v1/checks"))
@@ -303,7 +308,7 @@ async def test_head_and_options_promise_and_open_nothing(group: Group) -> None:
 
 async def test_without_a_desk_there_are_no_streams(doors: OpenDoors) -> None:
     client = await doors.client(await doors.open())
-    answer = await client.ask(request("GET", TARGET))
+    answer = await client.ask(request("GET", TARGET, NAMED))
     assert (answer.status, answer.code) == (503, "checks_not_served")
     assert answer.header("retry-after") == "1"
 
@@ -311,20 +316,20 @@ async def test_without_a_desk_there_are_no_streams(doors: OpenDoors) -> None:
 async def test_the_token_is_asked_for(doors: OpenDoors) -> None:
     door = await doors.open(checks=(desk := FakeDesk()), tokens=["s3cret"])
     client = await doors.client(door)
-    assert (await client.ask(request("GET", TARGET))).status == 401
+    assert (await client.ask(request("GET", TARGET, NAMED))).status == 401
     assert desk.connected_count == 0
     await Producer(client).open(("Half-Token", "s3cret"))
     await until(lambda: desk.links)
 
 
 async def test_streams_are_bounded_and_places_come_free(group: Group) -> None:
-    await group.open(limits=Limits(stream_count_max=2))
+    await group.open(limits=http_limits(stream_count_max=2))
     first = await group.producer()
     await group.producer()
     client = await group.doors.client(group.door)
-    answer = await client.ask(request("GET", TARGET))
+    answer = await client.ask(request("GET", TARGET, NAMED))
     assert (answer.status, answer.code) == (503, "too_many_connections")
-    assert (await client.ask(request("HEAD", TARGET))).status == 503
+    assert (await client.ask(request("HEAD", TARGET, NAMED))).status == 503
     assert (await client.ask(raw_half())).status == 201  # other requests are served
     await first.client.close()
     await until(lambda: len(group.desk.links) == 1)
@@ -332,10 +337,60 @@ async def test_streams_are_bounded_and_places_come_free(group: Group) -> None:
     await until(lambda: len(group.desk.links) == 2)
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("Accept", "*/*"), ("Sec-Fetch-Mode", "no-cors"), ("User-Agent", "Mozilla/5.0")),
+    ],
+)
+async def test_what_a_page_can_send_never_becomes_a_live_producer(
+    group: Group, method: str, headers: tuple[tuple[str, str], ...]
+) -> None:
+    """Old browsers, and proxies on the way, send no Sec-Fetch-Site."""
+    await group.open()
+    client = await group.doors.client(group.door)
+    answer = await client.ask(request(method, TARGET, headers))
+    assert answer.status == 400
+    assert method == "HEAD" or "Half-Producer-Name" in answer.body.decode()
+    assert not group.desk.links
+
+
+async def test_one_group_cannot_take_all_streams(group: Group) -> None:
+    refused: list[str] = []
+    await group.open(limits=http_limits(stream_group_count_max=2), on_refused=refused.append)
+    first = await group.producer()
+    await group.producer()
+    client = await group.doors.client(group.door)
+    answer = await client.ask(request("GET", TARGET, NAMED))
+    assert (answer.status, answer.code) == (503, "too_many_connections")
+    assert "http.streams_group_max" in answer.body.decode()
+    assert refused == ["group"]
+    other = await group.doors.client(group.door)
+    await other.send(request("GET", "/v1/checks?producer_group=bank", NAMED))
+    assert (await other.reader.readline())[9:12] == b"200"
+    await first.client.close()
+    await until(lambda: len(group.desk.links) == 2)
+    await Producer(client).open()
+    await until(lambda: len(group.desk.links) == 3)
+
+
+async def test_a_stream_counts_for_its_address_as_the_connection_did(group: Group) -> None:
+    await group.open(limits=http_limits(connection_peer_count_max=1))
+    stream = await group.producer()
+    answer = await (await group.doors.client(group.door)).ask(raw_half())
+    assert (answer.status, answer.code) == (503, "too_many_connections")
+    await stream.client.close()
+    await until(lambda: group.door.connection_count == 0)
+    assert (await (await group.doors.client(group.door)).ask(raw_half())).status == 201
+    assert len(group.door._load._peers) == 1
+
+
 async def test_streams_that_ask_at_the_same_moment_are_bounded_too(group: Group) -> None:
-    await group.open(limits=Limits(stream_count_max=3))
+    await group.open(limits=http_limits(stream_count_max=3))
     clients = [await group.doors.client(group.door) for _ in range(10)]
-    await asyncio.gather(*(client.send(request("GET", TARGET)) for client in clients))
+    await asyncio.gather(*(client.send(request("GET", TARGET, NAMED)) for client in clients))
     heads = await asyncio.gather(*(client.reader.readline() for client in clients))
     assert sorted(head[9:12] for head in heads) == [b"200"] * 3 + [b"503"] * 7
     assert len(group.desk.links) == 3
@@ -358,13 +413,13 @@ async def test_a_stream_is_counted_once_when_it_opens(doors: OpenDoors) -> None:
 
 
 async def test_heartbeats_come_without_end(group: Group) -> None:
-    await group.open(limits=Limits(heartbeat_s=0.02))
+    await group.open(limits=http_limits(heartbeat_s=0.02))
     producer = await group.producer()
     assert [await producer.line() for _ in range(10)] == [HEARTBEAT] * 10
 
 
 def test_heartbeats_and_acknowledgements_fit_the_promises() -> None:
-    limits = Limits()
+    limits = http_limits()
     sweep_s = 0.5
     assert limits.heartbeat_s + sweep_s <= 3
     assert limits.heartbeat_s + sweep_s + limits.unacknowledged_s <= 10
@@ -381,7 +436,7 @@ async def test_the_kernel_is_told_how_long_to_wait_for_acknowledgements(group: G
 async def test_a_machine_that_is_gone_is_noticed_by_what_it_does_not_acknowledge(
     group: Group,
 ) -> None:
-    await group.open(limits=Limits(heartbeat_s=0.1, unacknowledged_s=0.5))
+    await group.open(limits=http_limits(heartbeat_s=0.1, unacknowledged_s=0.5))
     producer = await group.producer()
     make_deaf(producer.client.writer.get_extra_info("socket"))
     await group.until_gone()
@@ -402,7 +457,7 @@ async def test_a_producer_that_stops_beating_is_dropped(group: Group) -> None:
 
 
 async def test_a_producer_that_beats_stays(group: Group) -> None:
-    await group.open(limits=Limits(heartbeat_s=0.02))
+    await group.open(limits=http_limits(heartbeat_s=0.02))
     producer = await group.producer(("Half-Heartbeat", "1"))
     for beat in (b"\r\n", b"\r", b"\n", b"\r\n\r\n\r\n"):
         let_pass(group, 2.5)
@@ -415,7 +470,7 @@ async def test_a_producer_that_beats_stays(group: Group) -> None:
 
 
 async def test_a_producer_that_promised_nothing_may_be_silent(group: Group) -> None:
-    await group.open(limits=Limits(heartbeat_s=0.02, idle_s=0.05))
+    await group.open(limits=http_limits(heartbeat_s=0.02, idle_s=0.05))
     producer = await group.producer()
     let_pass(group, 3600)
     assert [await producer.line() for _ in range(10)] == [HEARTBEAT] * 10
@@ -437,7 +492,7 @@ async def small_receiver(group: Group) -> Producer:
 
 
 async def test_a_producer_that_does_not_read_is_offered_no_more(group: Group) -> None:
-    await group.open(limits=Limits(write_stall_s=60))
+    await group.open(limits=http_limits(write_stall_s=60))
     producer = await small_receiver(group)
     (link,), (stream,) = group.desk.links, group.door._load.connections
     check = a_check(value=b"x" * 30_000)
@@ -473,7 +528,7 @@ async def test_offers_in_one_go_do_not_pass_the_write_buffer(group: Group) -> No
 
 
 async def test_a_producer_that_does_not_read_for_long_is_dropped(group: Group) -> None:
-    await group.open(limits=Limits(write_stall_s=0.1))
+    await group.open(limits=http_limits(write_stall_s=0.1))
     await small_receiver(group)
     (link,) = group.desk.links
     check = a_check(value=b"x" * 60_000)
@@ -555,7 +610,7 @@ async def test_no_stream_opens_while_draining(group: Group) -> None:
     await group.open()
     client = await group.doors.client(group.door)
     group.doors.service.hold()
-    await client.send(raw_half() + request("GET", TARGET))
+    await client.send(raw_half() + request("GET", TARGET, NAMED))
     await group.doors.service.until_waiting(1)
     stopping = asyncio.create_task(group.door.stop(drain_s=60))
     await until(lambda: group.door._load.is_draining)
@@ -582,7 +637,7 @@ async def test_a_connection_lost_before_its_stream_opens_connects_nobody(group: 
     await group.open()
     client = await group.doors.client(group.door)
     group.doors.service.hold()
-    await client.send(raw_half() + request("GET", TARGET))
+    await client.send(raw_half() + request("GET", TARGET, NAMED))
     await group.doors.service.until_waiting(1)
     for connection in list(group.door._load.connections):
         connection.abort()

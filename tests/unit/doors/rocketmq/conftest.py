@@ -12,8 +12,8 @@ import uvloop
 
 from halfhitch.adapters.memory import MemoryTopicCatalog
 from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
-from halfhitch.service.admission import Admission
-from halfhitch.service.target_topics import TargetTopics
+from halfhitch.service.transactions.admission import Admission
+from halfhitch.service.transactions.topic_directory import TopicDirectory
 from harness.coordinator import Coordinator
 from harness.fake_desk import FakeDesk
 from harness.remoting_client import RemotingClient
@@ -21,7 +21,8 @@ from harness.remoting_client import RemotingClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from halfhitch.doors.rocketmq.express import Express
+    from halfhitch.access import Access
+    from halfhitch.doors.rocketmq.lending import Lending
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -43,20 +44,23 @@ class Stage:
         self,
         *,
         limits: dict[str, Any] | None = None,
-        express: Express | None = None,
+        lending: Lending | None = None,
+        access: Access | None = None,
         **options: Any,
     ) -> RocketmqDoor:
         policy, catalog = self.it.twin.policy, MemoryTopicCatalog(self.kafka)
         admission = Admission(policy=policy, catalog=catalog, message_bytes_max=10_000)
         door = RocketmqDoor(
-            self.it.service.singles,
-            TargetTopics(policy, catalog, admission),
+            self.it.service,
+            self.it.service.sends,
+            TopicDirectory(policy, catalog, admission),
             wall_ms=self.it.twin.clock.wall_ms,
             desk=self.desk,
             unready_reasons=lambda: self.unready,
             options=replace(RocketmqOptions(port=0), **options),
             limits=Limits(**(limits or {})),
-            express=express,
+            lending=lending,
+            access=access,
         )
         await door.start()
         self.doors.append(door)

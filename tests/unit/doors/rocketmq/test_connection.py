@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.rocketmq import Limits, server_context
+from halfhitch.doors.rocketmq import Limits
+from halfhitch.doors.tls import ServerTls, TlsFiles
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import encode, request
@@ -103,15 +105,31 @@ async def test_many_requests_of_a_connection_are_worked_on_at_once(stage: Any) -
     assert len(stage.it.halves()) == 100
 
 
-@pytest.mark.interpreted("takes a method away, which only an interpreted class allows")
 async def test_a_bug_is_an_answer_and_a_line_with_its_trace(
     stage: Any, client: RemotingClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.it.service.singles.prepare = None
+    stage.it.service.prepare = None
     sent = await client.half(GROUP, "orders", b"x", unique="U1")
     assert sent.code == codes.SYSTEM_ERROR
     assert "please report this" in caplog.text
     assert stage.doors[0].snapshot().in_flight_count == 0
+
+
+async def test_a_request_that_is_cancelled_before_it_began_is_in_flight_no_more(
+    stage: Any, client: RemotingClient
+) -> None:
+    """Its coroutine was left behind, never awaited."""
+    assert (await client.heartbeat("g")).code == 0
+    (door,) = stage.doors
+    (connection,) = door._load.connections
+    connection.data_received(encode(request(codes.GET_ALL_TOPIC_LIST_FROM_NAME_SERVER, 7)))
+    (task,) = door._load.tasks
+    assert door.snapshot().in_flight_count == 1
+    task.cancel()
+    await stage.until(lambda: not door._load.tasks, "its end")
+    gc.collect()
+    assert door.snapshot().in_flight_count == 0
+    assert (await client.heartbeat("g")).code == 0
 
 
 async def test_strangers_do_not_fill_the_log(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -173,6 +191,22 @@ async def test_unfinished_frames_together_are_bounded(
     assert "too many unfinished frames" in caplog.text
 
 
+async def test_one_address_cannot_take_all_connections(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    door = await stage.open(limits={"connection_peer_count_max": 2})
+    first, second = await stage.client(door), await stage.client(door)
+    assert (await first.heartbeat()).code == (await second.heartbeat()).code == 0
+    await is_closed(await stage.client(door))
+    assert "rocketmq.connections_peer_max" in caplog.text
+    _, writer = await asyncio.open_connection("127.0.0.1", door.port, local_addr=("127.0.0.2", 0))
+    await stage.until(lambda: door.snapshot().connection_count == 3, "another address is let in")
+    writer.close()
+    await second.__aexit__(None, None, None)
+    await stage.until(lambda: door.snapshot().connection_count == 1, "places come free")
+    assert (await (await stage.client(door)).heartbeat()).code == 0
+
+
 async def test_connections_are_bounded(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
     door = await stage.open(limits={"connection_count_max": 1})
     first = await stage.client(door)
@@ -207,6 +241,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
+def server_tls(pair: tuple[Path, Path]) -> ServerTls:
+    files = TlsFiles(door="rocketmq", certificate=pair[0], key=pair[1])
+    return ServerTls(files, lambda: 0)
+
+
 def trusting(pair: tuple[Path, Path]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(pair[0]))
     context.check_hostname = False
@@ -214,7 +253,7 @@ def trusting(pair: tuple[Path, Path]) -> ssl.SSLContext:
 
 
 async def test_tls_and_plain_clients_share_the_port(stage: Any, pair: tuple[Path, Path]) -> None:
-    tls = server_context(*pair)
+    tls = server_tls(pair)
     door = await stage.open(tls=tls)
     for options in ({"tls": trusting(pair)}, {}):
         client = await stage.client(door, **options)
@@ -225,7 +264,7 @@ async def test_tls_and_plain_clients_share_the_port(stage: Any, pair: tuple[Path
 async def test_where_tls_is_required_plain_clients_are_turned_away(
     stage: Any, pair: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    tls = server_context(*pair)
+    tls = server_tls(pair)
     door = await stage.open(tls=tls, tls_required=True)
     plain = await stage.client(door)
     plain.send(codes.HEART_BEAT)
@@ -248,18 +287,13 @@ async def test_without_a_certificate_a_tls_client_is_told_at_once(
 async def test_a_handshake_that_never_comes_is_not_waited_for(
     stage: Any, pair: tuple[Path, Path]
 ) -> None:
-    tls = server_context(*pair)
+    tls = server_tls(pair)
     door = await stage.open(tls=tls, limits={"handshake_s": 0.3})
     client = await stage.client(door)
     await is_closed(client)
     broken = await stage.client(door)
     broken.raw(b"\x16\x03\x01\x00\x05hello")
     await is_closed(broken)
-
-
-def test_a_certificate_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"rocketmq\.tls_cert"):
-        server_context(tmp_path / "missing.pem", None)
 
 
 # -- signatures ----------------------------------------------------------------------------------
@@ -329,7 +363,7 @@ async def test_an_address_in_use_is_told_with_the_settings_names(
     door = await stage.open()
     with pytest.raises(ConfigurationError, match=r"rocketmq\.port"):
         await stage.open(port=door.port)
-    tls = server_context(*pair)
+    tls = server_tls(pair)
     with pytest.raises(ConfigurationError, match=r"rocketmq\.port"):
         await stage.open(port=door.port, tls=tls)
 

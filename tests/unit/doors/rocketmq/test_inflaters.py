@@ -39,6 +39,16 @@ def test_a_broken_body_is_refused(kind: Compression, broken: bytes | None) -> No
         inflate(body, 1 | kind << 8, len(BODY), inflaters.available())
 
 
+@pytest.mark.parametrize("kind", COMPRESSED)
+@pytest.mark.parametrize("rest", [b"\0", None])
+def test_what_lies_behind_a_body_is_not_dropped_in_silence(
+    kind: Compression, rest: bytes | None
+) -> None:
+    body = COMPRESSED[kind] + (COMPRESSED[kind] if rest is None else rest)
+    with pytest.raises(RemotingError, match="follow its end"):
+        inflate(body, 1 | kind << 8, 10 * len(BODY), inflaters.available())
+
+
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)

@@ -54,7 +54,7 @@ async def test_the_first_half_message_registers_its_group(
 
 
 #: Too long, too long in UTF-8, and what would break lines or terminals.
-BAD_NAMES = ["g" * 256, "ü" * 128, "a\r\nb", "a\x1b[2J", "a\x7f"]
+BAD_NAMES = ["g" * 256, "ü" * 128, "a\r\nb", "a\x1b[2J", "a\x7f", "a\x9b", "a\u202e", "a\u2028"]
 
 
 @pytest.mark.parametrize("bad", BAD_NAMES, ids=range(len(BAD_NAMES)))

@@ -49,6 +49,15 @@ async def test_a_half_message_is_stored_invisible_under_the_clients_own_id(
     assert stage.stored() == []
 
 
+async def test_the_next_try_of_a_message_may_go_to_another_queue(client: RemotingClient) -> None:
+    """Java's clients choose another one for each; it was taken for another message under one id."""
+    for queue_id in ("0", "2"):
+        sent = await client.half(GROUP, "orders", b"x", unique="U1", e=queue_id)
+        assert (sent.code, sent.remark) == (0, None)
+    other = await client.half(GROUP, "orders", b"y", unique="U1")
+    assert other.code == codes.MESSAGE_ILLEGAL
+
+
 async def test_the_messages_of_one_client_process_share_a_half_partition(
     stage: Any, client: RemotingClient
 ) -> None:

@@ -6,8 +6,8 @@ from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.checking.breaker import BreakerLimits
-from halfhitch.service.checking.limits import DeskLimits
-from halfhitch.service.decisions import Decision, UnderWay
+from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from harness.defaults import desk_limits
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
 
 COMMIT, UNKNOWN, SILENT = CheckOutcome.COMMIT, CheckOutcome.UNKNOWN, CheckOutcome.SILENT
@@ -21,7 +21,7 @@ def identity(transaction_id: str):
 
 
 def lone(**limits) -> OneDesk:
-    return World().desk(limits=DeskLimits(**limits), has_redis=False)
+    return World().desk(limits=desk_limits(**limits), has_redis=False)
 
 
 async def test_answers_from_within_a_report_do_not_report_twice() -> None:
@@ -210,7 +210,7 @@ async def test_for_each_answer_one_of_those_that_wait_is_sent_elsewhere() -> Non
     two.desk.settle(identity("T0"), UNKNOWN)
     world.deliver()
     await turn()
-    assert len([kind for _, kind, _ in world.posts if kind == "check"]) == 1
+    assert len([kind for _, kind, _ in world.posts if kind == "question"]) == 1
 
 
 async def test_a_report_of_another_number_is_passed_over() -> None:

@@ -11,8 +11,8 @@ from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
 from halfhitch.service.checking.api import COUNTED, CheckOutcome
 from halfhitch.service.checking.breaker import BreakerLimits
-from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.wire import op as op_wire
+from harness.defaults import desk_limits
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
 
 COMMIT, ROLLBACK, UNKNOWN = CheckOutcome.COMMIT, CheckOutcome.ROLLBACK, CheckOutcome.UNKNOWN
@@ -26,7 +26,7 @@ def identity(transaction_id: str = "T1", group: str = GROUP):
 
 def lone(**limits) -> OneDesk:
     """An instance without Redis."""
-    return World().desk(limits=DeskLimits(**limits), has_redis=False)
+    return World().desk(limits=desk_limits(**limits), has_redis=False)
 
 
 # -- permits -------------------------------------------------------------------------------------
@@ -517,8 +517,8 @@ async def test_thousands_of_groups_that_come_and_go_leave_nothing_behind() -> No
 
 async def test_a_decision_by_policy_is_written_with_its_reason() -> None:
     one = lone()
-    one.desk.decide(0, identity(), Resolution.PARK, 2, (5, 6), "no answer to 15 checks")
-    one.desk.decide(0, identity(), Resolution.PARK, 2, (5, 6), "no answer to 15 checks")
+    one.desk.decide(0, identity(), Resolution.PARK, 2, (5, 6), "no decision after 15 checks")
+    one.desk.decide(0, identity(), Resolution.PARK, 2, (5, 6), "no decision after 15 checks")
     await turn()
     [record] = one.kafka.committed(one.kafka.op_topic)  # asked twice at once, written once
     [event] = op_wire.read(record.offset(), 0, record.value(), record.headers())
@@ -529,7 +529,7 @@ async def test_a_decision_by_policy_is_written_with_its_reason() -> None:
         2,
     )
     assert event.source is ResolutionSource.POLICY
-    assert any(b"no answer to 15 checks" in (value or b"") for _, value in record.headers())
+    assert any(b"no decision after 15 checks" in (value or b"") for _, value in record.headers())
 
 
 async def test_a_decision_that_fails_is_logged_and_can_be_asked_for_again(

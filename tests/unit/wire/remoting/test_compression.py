@@ -41,7 +41,13 @@ def test_nothing_is_made_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(b"plain", "is no ZLIB"), (ZLIB[:-1], "ends too early"), (b"", "too early")],
+    [
+        (b"plain", "is no ZLIB"),
+        (ZLIB[:-1], "ends too early"),
+        (b"", "too early"),
+        (ZLIB + ZLIB, "23 bytes follow its end"),
+        (ZLIB + b"x", "1 bytes follow its end"),
+    ],
 )
 def test_a_broken_body_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(RemotingError, match=reason) as caught:

@@ -1,4 +1,4 @@
-"""Requests to end a transaction: as the Java clients send them, the short way and in full."""
+"""Requests to end a transaction, as the Java clients send them, and odd ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.fields import write_fields
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.requests import End, Form, Frame
-from halfhitch.wire.remoting.shapes import LIKE_MAX, PIECE_BYTES_MAX
 
 UNIQUE = "FD000000000000000000000000000002029B30946E096AB30E640003"
 #: In the order in which the Java client of 5.5 writes it.
@@ -40,22 +39,11 @@ READ = End(
 )
 
 
-def from_raw(frames: Frames, raw: bytes) -> Frame:
+def arrived(raw: bytes) -> Frame:
     """As it arrives on a connection."""
     sent = Frame(codes.END_TRANSACTION, 5, 2, 0, 513, None, b"", Form.BINARY, raw)
-    (seen,) = frames.feed(encode(sent))
+    (seen,) = Frames().feed(encode(sent))
     return seen
-
-
-def result(frames: Frames, raw: bytes) -> End | str:
-    try:
-        return read_end(from_raw(frames, raw))
-    except RemotingError as error:
-        return error.remark
-
-
-def in_full(raw: bytes) -> End | str:
-    return result(Frames(), raw)
 
 
 def changed(**values: object) -> End:
@@ -70,9 +58,7 @@ def test_both_forms_say_the_same(form: Form) -> None:
 
 def test_an_older_client_leaves_topic_and_transaction_out() -> None:
     fields = {name: USUAL[name] for name in USUAL if name not in ("topic", "transactionId")}
-    raw, frames = write_fields(fields), Frames()
-    for _ in range(3):
-        assert result(frames, raw) == changed(topic=None, transaction_id=None)
+    assert read_end(arrived(write_fields(fields))) == changed(topic=None, transaction_id=None)
 
 
 @pytest.mark.parametrize(("text", "decision"), [("0", UNKNOWN), ("8", COMMIT), ("12", ROLLBACK)])
@@ -100,97 +86,47 @@ def test_a_namespace_beside_the_topic_is_seen() -> None:
     assert read_end(request(37, 1, USUAL | {"nsd": "true", "ns": "ns"})).namespace == "ns"
 
 
-# -- the short way -------------------------------------------------------------------------------
-
-
-def test_a_known_header_is_not_read_in_full_again() -> None:
-    frames = Frames()
-    first = from_raw(frames, write_fields(USUAL))
-    assert read_end(first) == READ
-    assert first.known_fields is not None
-    other = {"commitLogOffset": "562949953421317", "msgId": UNIQUE[:-1] + "4", "topic": "b" * 13}
-    second = from_raw(frames, write_fields(USUAL | other))
-    assert read_end(second) == changed(
-        commit_log_offset=562_949_953_421_317, message_id=UNIQUE[:-1] + "4", topic="b" * 13
-    )
-    assert second.known_fields is None
+@pytest.mark.parametrize(
+    ("odd", "changes"),
+    [
+        ({"bname": "ii"}, {"broker_name": "ii"}),
+        ({"fromTransactionCheck": "TRUE!"}, {}),
+        ({"fromTransactionCheck": "True"}, {"from_check": True}),
+        ({"commitLogOffset": "-7"}, {"commit_log_offset": -7}),
+        ({"commitLogOffset": "+7"}, {"commit_log_offset": 7}),
+        ({"msgId": ""}, {"message_id": ""}),
+        ({"transactionId": ""}, {"transaction_id": None}),
+        ({"topic": "é"}, {"topic": "é"}),
+        ({"nsd": "false", "ns": "ns"}, {}),
+        ({"Signature": "x"}, {}),
+    ],
+)
+def test_an_odd_header_is_read_for_what_it_says(
+    odd: dict[str, str], changes: dict[str, object]
+) -> None:
+    assert read_end(arrived(write_fields(USUAL | odd))) == changed(**changes)
 
 
 @pytest.mark.parametrize(
-    "odd",
+    ("odd", "remark"),
     [
-        {"producerGroup": "gp"},
-        {"bname": "ii"},
-        {"fromTransactionCheck": "TRUE!"},
-        {"fromTransactionCheck": "true", "commitOrRollback": "12"},
-        {"commitOrRollback": "0"},
-        {"commitOrRollback": "4"},
-        {"commitOrRollback": "x"},
-        {"tranStateTableOffset": "x"},
-        {"tranStateTableOffset": "-"},
-        {"tranStateTableOffset": ""},
-        {"commitLogOffset": "-62949953421316"},
-        {"commitLogOffset": "+62949953421316"},
-        {"commitLogOffset": "9" * 18},
-        {"commitLogOffset": "9" * 19},
-        {"commitLogOffset": "1" * 19},
-        {"msgId": "", "transactionId": ""},
-        {"msgId": ""},
-        {"transactionId": ""},
-        {"topic": ""},
-        {"topic": "é" * 6 + "e"},
-        {"ns": "ns", "nsd": "true"},
-        {"Signature": "x"},
-        {"bname": "h" * PIECE_BYTES_MAX},
+        ({"commitOrRollback": "x"}, "the field commitOrRollback is no whole number"),
+        ({"tranStateTableOffset": "-"}, "the field tranStateTableOffset is no whole number"),
+        ({"commitLogOffset": "9" * 19}, "the field commitLogOffset does not fit 64 bits"),
     ],
 )
-def test_an_odd_header_is_read_the_same_after_usual_ones(odd: dict[str, str]) -> None:
-    usual, raw, frames = write_fields(USUAL), write_fields(USUAL | odd), Frames()
-    right = in_full(raw)
-    assert result(frames, usual) == READ
-    for _ in range(3):
-        assert result(frames, raw) == right
-        assert result(frames, usual) == READ
+def test_what_makes_no_sense_is_refused(odd: dict[str, str], remark: str) -> None:
+    with pytest.raises(RemotingError, match=remark):
+        read_end(arrived(write_fields(USUAL | odd)))
 
 
 @pytest.mark.parametrize("name", ["msgId", "transactionId", "topic"])
-def test_fields_of_no_text_are_refused_after_usual_ones(name: str) -> None:
-    marked = USUAL | {name: "z" * len(USUAL[name])}
-    broken, frames = write_fields(marked).replace(b"z", b"\xff"), Frames()
-    assert result(frames, write_fields(USUAL)) == READ
-    assert result(frames, broken) == in_full(broken)
-    assert isinstance(in_full(broken), str)
+def test_fields_of_no_text_are_refused(name: str) -> None:
+    broken = write_fields(USUAL | {name: "zzz"}).replace(b"zzz", b"\xff\xff\xff")
+    with pytest.raises(RemotingError, match="do not parse"):
+        read_end(arrived(broken))
 
 
-@pytest.mark.parametrize("name", ["commitLogOffset", "tranStateTableOffset", "msgId"])
-def test_what_lacks_a_field_is_not_kept(name: str) -> None:
-    raw, frames = write_fields({one: USUAL[one] for one in USUAL if one != name}), Frames()
-    for _ in range(2):
-        assert result(frames, raw) == in_full(raw)
-
-
-def test_foreign_fields_are_not_kept() -> None:
-    frames = Frames()
-    for odd in ({"Signature": "x"}, {"bname": "h" * PIECE_BYTES_MAX}, {"msgId": "x" * 2_000}):
-        seen = from_raw(frames, write_fields(USUAL | odd))
-        read_end(seen)
-        assert seen.shapes is not None
-        assert not seen.shapes.ends
-
-
-def test_a_field_twice_is_read_as_in_full() -> None:
-    frames = Frames()
-    for name, value in (("commitLogOffset", "7"), ("bname", "ii"), ("msgId", "FD")):
-        raw = write_fields({name: value}) + write_fields(USUAL) + write_fields({name: value})
-        for _ in range(3):
-            assert result(frames, raw) == in_full(raw)
-
-
-def test_shapes_of_one_length_are_few() -> None:
-    frames = Frames()
-    for number in range(10, 10 + 3 * LIKE_MAX):
-        seen = from_raw(frames, write_fields(USUAL | {"producerGroup": str(number)}))
-        assert read_end(seen) == changed(producer_group=str(number))
-    assert seen.shapes is not None
-    (like,) = seen.shapes.ends.values()
-    assert [shape.meaning[0] for shape in like] == ["21", "20", "19", "18"]
+def test_of_a_field_that_comes_twice_the_last_counts() -> None:
+    raw = write_fields({"bname": "ii"}) + write_fields(USUAL) + write_fields({"msgId": "FD"})
+    assert read_end(arrived(raw)) == changed(message_id="FD")

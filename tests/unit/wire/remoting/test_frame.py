@@ -61,7 +61,7 @@ def test_the_binary_form_is_written_as_java_writes_it() -> None:
     assert frame.encode(sent) == END_BINARY
 
 
-def test_a_frame_without_remark_takes_the_short_way() -> None:
+def test_fields_stay_bytes_until_they_are_asked_for() -> None:
     raw = write_fields({"a": "b"})
     (seen,) = Frames().feed(binary(fixed(fields=raw), b"body"))
     assert seen.raw_fields == raw

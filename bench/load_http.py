@@ -1,0 +1,169 @@
+"""Over HTTP: callers in a process of their own, one kept connection each, and nothing superfluous.
+
+Requests are put together from ready bytes and answers are read just far enough, so that the client
+takes as little as it can of the processors it shares with what is measured. It relies on how the
+door spells its answers; it is no HTTP client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from bench import stamps
+from bench.children import BenchmarkError, Order, arguments, obey, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LENGTH = b"Content-Length: "
+_HANDLE = b"Half-Handle: "
+_HEAD_END = b"\r\n\r\n"
+
+
+class Cell:
+    """What all callers of one closed loop share."""
+
+    def __init__(self, order: Order, topic: str) -> None:
+        self.number = order["cell"]
+        self.tally = stamps.Tally()
+        self.stop_s = time.monotonic() + order["seconds"]
+        self.open_count = order["concurrency"]
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.query = b"?wait=visible" if order["wait"] else b""
+        self.half = (
+            b"POST /v1/topics/%b/half HTTP/1.1\r\nHost: localhost\r\n"
+            b"Half-Producer-Group: bench\r\nContent-Length: %d\r\n"
+            % (topic.encode(), stamps.BODY_BYTES)
+        )
+        self.key_of: Callable[[], bytes] | None = None
+        if order["keyed"]:
+            key_bits = random.Random(self.number).getrandbits
+            self.key_of = lambda: b"Half-Key: %016x\r\n" % key_bits(64)
+
+    def fail(self, error: Exception) -> None:
+        """End the loop: one wrong answer makes all figures worthless."""
+        if not self.finished.done():
+            self.finished.set_exception(error)
+
+    def one_finished(self) -> None:
+        """One caller has ended its last transaction."""
+        self.open_count -= 1
+        if self.open_count == 0 and not self.finished.done():
+            self.finished.set_result(None)
+
+
+class Caller(asyncio.Protocol):
+    """One connection: prepare, commit, and again, until the time is up."""
+
+    __slots__ = ("_began_s", "_cell", "_is_commit", "_number", "_rest", "_transport")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_commit = False
+        self._cell: Cell | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of that class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._cell is not None:
+            self._cell.fail(BenchmarkError(f"the door has closed a connection: {exc}"))
+
+    def close(self) -> None:
+        """The loop has ended."""
+        self._cell = None
+        self._transport.close()
+
+    def prepare(self, cell: Cell) -> None:
+        """Begin a transaction."""
+        self._cell = cell
+        self._is_commit = False
+        self._number = number = cell.tally.begin()
+        key = cell.key_of() if cell.key_of is not None else b""
+        request = b"".join([cell.half, key, b"\r\n", stamps.body(cell.number, number)])
+        self._began_s = time.monotonic()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        head_end = data.find(_HEAD_END)
+        length_at = data.find(_LENGTH) + len(_LENGTH)
+        if head_end < 0 or len(data) < head_end + 4 + int(
+            data[length_at : data.index(b"\r", length_at)]
+        ):
+            self._rest = data
+            return
+        cell = self._cell
+        if cell is not None and not cell.finished.done():
+            self._answered(cell, data)
+
+    def _answered(self, cell: Cell, data: bytes) -> None:
+        now_s = time.monotonic()
+        elapsed_s, self._began_s = now_s - self._began_s, now_s
+        if not self._is_commit:
+            if not data.startswith(b"HTTP/1.1 201 "):
+                cell.fail(BenchmarkError(f"a prepare was answered with {data!r}"))
+                return
+            cell.tally.prepared(self._number, elapsed_s)
+            handle_at = data.index(_HANDLE) + len(_HANDLE)
+            handle = data[handle_at : data.index(b"\r", handle_at)]
+            self._is_commit = True
+            self._transport.write(
+                b"POST /v1/transactions/%b/commit%b HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Length: 0\r\n\r\n" % (handle, cell.query)
+            )
+            return
+        if not data.startswith(b"HTTP/1.1 200 "):
+            cell.fail(BenchmarkError(f"a commit was answered with {data!r}"))
+            return
+        cell.tally.committed(self._number, elapsed_s, now_s)
+        if now_s < cell.stop_s:
+            self.prepare(cell)
+        else:
+            cell.one_finished()
+
+
+async def load(address: str, topic: str, order: Order) -> Order:
+    """One closed loop over fresh connections."""
+    callers = [await _connect(address) for _ in range(order["concurrency"])]
+    started_s = time.monotonic()
+    cell = Cell(order, topic)
+    try:
+        for caller in callers:
+            caller.prepare(cell)
+        await cell.finished
+    finally:
+        for caller in callers:
+            caller.close()
+    count = cell.tally.save(Path(order["stamps"]))
+    return {"started_s": started_s, "ended_s": time.monotonic(), "count": count}
+
+
+async def _connect(address: str) -> Caller:
+    loop = asyncio.get_running_loop()
+    kind, _, place = address.partition(":")
+    if kind == "unix":
+        _, caller = await loop.create_unix_connection(Caller, place)
+    else:
+        host, _, port = place.partition(":")
+        _, caller = await loop.create_connection(Caller, host, int(port))
+    return caller
+
+
+async def main() -> None:
+    """Load the door as ordered."""
+    topic = arguments()["topic"]
+
+    async def carry_out(order: Order) -> Order:
+        return await load(order["address"], topic, order) if "cell" in order else {}
+
+    await obey(carry_out)
+
+
+if __name__ == "__main__":
+    run(main)

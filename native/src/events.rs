@@ -1,0 +1,141 @@
+//! What the loop is told, by name.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// What has become of chunks of bytes that the loop has read.
+#[pyclass(frozen, get_all)]
+pub struct Fed {
+    /// The loop's: whole frames, or what cannot be one.
+    rest: Py<PyBytes>,
+    begun_count: usize,
+    held_bytes: usize,
+}
+
+impl Fed {
+    pub fn new(py: Python<'_>, rest: &[u8], begun_count: usize, held_bytes: usize) -> Fed {
+        Fed { rest: PyBytes::new(py, rest).unbind(), begun_count, held_bytes }
+    }
+}
+
+/// A connection whose socket is the loop's again.
+#[pyclass(frozen, get_all)]
+pub struct TakenBack {
+    /// Still to be written.
+    unsent: Py<PyBytes>,
+    /// Requests that no event has told of.
+    begun_count: u32,
+    held_bytes: usize,
+}
+
+impl TakenBack {
+    pub fn new(py: Python<'_>, unsent: &[u8], begun_count: u32, held_bytes: usize) -> TakenBack {
+        TakenBack { unsent: PyBytes::new(py, unsent).unbind(), begun_count, held_bytes }
+    }
+}
+
+/// How far a connection's requests have come.
+#[pyclass(frozen, get_all)]
+pub struct Progress {
+    connection: u64,
+    /// Those that came over its lent socket.
+    begun_count: u32,
+    done_count: u32,
+    /// What the loop is to write.
+    answers: Py<PyBytes>,
+}
+
+/// A request that could not be carried out.
+#[pyclass(frozen, get_all)]
+pub struct Failed {
+    pub connection: u64,
+    pub request_code: i32,
+    pub opaque: i32,
+    pub is_json: bool,
+    /// librdkafka's.
+    pub error_number: i32,
+}
+
+/// What came over a lent socket and is the loop's.
+#[pyclass(frozen, get_all)]
+pub struct Unread {
+    connection: u64,
+    data: Py<PyBytes>,
+}
+
+/// A line of librdkafka.
+#[pyclass(frozen, get_all)]
+pub struct Line {
+    pub level: i32,
+    pub facility: String,
+    pub text: String,
+}
+
+/// All since the last time.
+#[pyclass(frozen, get_all)]
+pub struct Events {
+    progress: Vec<Py<Progress>>,
+    failures: Vec<Py<Failed>>,
+    /// Seconds that each prepare took, each commit, each roll back.
+    prepared_s: Vec<f64>,
+    committed_s: Vec<f64>,
+    rolled_back_s: Vec<f64>,
+    lines: Vec<Py<Line>>,
+    unread: Vec<Py<Unread>>,
+    /// Connections whose sockets the loop should take back.
+    due: Vec<u64>,
+}
+
+impl Events {
+    pub fn new(py: Python<'_>, told: Told) -> PyResult<Events> {
+        let bytes = |content: Vec<u8>| PyBytes::new(py, &content).unbind();
+        let progress = told.progress.into_iter().map(|one| {
+            let Counts { connection, begun_count, done_count, answers } = one;
+            Py::new(py, Progress { connection, begun_count, done_count, answers: bytes(answers) })
+        });
+        let unread = told.unread.into_iter();
+        let unread =
+            unread.map(|(connection, data)| Py::new(py, Unread { connection, data: bytes(data) }));
+        Ok(Events {
+            progress: progress.collect::<PyResult<_>>()?,
+            failures: told
+                .failures
+                .into_iter()
+                .map(|one| Py::new(py, one))
+                .collect::<PyResult<_>>()?,
+            prepared_s: told.prepared_s,
+            committed_s: told.committed_s,
+            rolled_back_s: told.rolled_back_s,
+            lines: told.lines.into_iter().map(|one| Py::new(py, one)).collect::<PyResult<_>>()?,
+            unread: unread.collect::<PyResult<_>>()?,
+            due: told.due,
+        })
+    }
+}
+
+/// The same before there are objects of Python.
+pub struct Told {
+    pub progress: Vec<Counts>,
+    pub failures: Vec<Failed>,
+    pub prepared_s: Vec<f64>,
+    pub committed_s: Vec<f64>,
+    pub rolled_back_s: Vec<f64>,
+    pub lines: Vec<Line>,
+    pub unread: Vec<(u64, Vec<u8>)>,
+    pub due: Vec<u64>,
+}
+
+/// See `Progress`.
+pub struct Counts {
+    pub connection: u64,
+    pub begun_count: u32,
+    pub done_count: u32,
+    pub answers: Vec<u8>,
+}
+
+/// A decision of the last moments.
+#[pyclass(frozen, get_all)]
+pub struct FirstDecision {
+    pub is_commit: bool,
+    pub is_stored: bool,
+}

@@ -1,0 +1,170 @@
+"""Who is known now: from a token, an access key or a certificate to the caller.
+
+Owns `Access`, one for a process and shared by its doors. `replace` puts other identities in the
+place of those before. What outlives a request (a check stream, a registered producer) has a
+`Grant`, and ends when that does not hold any more.
+
+The tokens of auth.tokens are one identity more, which may do everything. A token is looked up by
+its hash, so the time that takes tells nothing about the tokens there are.
+"""
+
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from halfhitch.access.identities import Identity, token_digest
+from halfhitch.access.rights import EVERYBODY, Caller, Right
+
+#: The name under which whoever shows one of auth.tokens acts, beside identities.
+SHARED_TOKENS: Final = "auth.tokens"
+_TOKEN: Final = "token"  # noqa: S105 - a kind of proof
+_ACCESS_KEY: Final = "access key"
+_CERTIFICATE: Final = "certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What was counted, as of one moment."""
+
+    unauthorized: dict[str, int]  # by door
+    forbidden: dict[tuple[str, str], int]  # by identity and right
+    identity_count: int
+    has_identities: bool
+    is_file_broken: bool
+
+
+class Access:
+    """For one thread, the event loop's; `numbers` is for any."""
+
+    def __init__(
+        self,
+        *,
+        tokens: Sequence[bytes] = (),
+        identities: Sequence[Identity] | None = None,
+        on_forbidden: Callable[[str, Right], None] = lambda *_: None,
+    ) -> None:
+        """`identities` None: none are configured. Without tokens too, nothing is asked for.
+
+        `on_forbidden` is told which identity lacked which right.
+        """
+        self._shared = tuple(token_digest(token) for token in tokens)
+        self._on_forbidden = on_forbidden
+        self._callers: dict[tuple[str, bytes], Caller] = {}
+        self._unauthorized: dict[str, int] = {}
+        self._forbidden: dict[tuple[str, str], int] = {}
+        self._identity_count = 0
+        #: Whether callers are told apart.
+        self.has_identities = identities is not None
+        #: Whether a token must be shown.
+        self.asks_for_tokens = bool(tokens) or self.has_identities
+        #: Changes when identities change.
+        self.generation = 0
+        #: The file was changed to something that cannot be read: those of before still count.
+        self.is_file_broken = False
+        self._fill(identities or ())
+
+    def replace(self, identities: Sequence[Identity]) -> None:
+        """These are known from now on, and no others."""
+        self.generation += 1
+        self.is_file_broken = False
+        self._fill(identities)
+
+    def _fill(self, identities: Sequence[Identity]) -> None:
+        callers: dict[tuple[str, bytes], Caller] = {}
+        for digest in self._shared:
+            name = SHARED_TOKENS if self.has_identities else None
+            callers[_TOKEN, digest] = Caller(name, (Right.ADMIN,), proof=(_TOKEN, digest))
+        for identity in identities:
+            for proof in _proofs(identity):
+                callers[proof] = Caller(
+                    identity.name,
+                    identity.rights,
+                    groups=identity.groups,
+                    topics=identity.topics,
+                    proof=proof,
+                    refused=partial(self._refused, identity.name),
+                )
+        self._identity_count = len(identities)
+        self._callers = callers
+
+    # -- who it is -------------------------------------------------------------------------------
+
+    def by_token(self, token: bytes) -> Caller | None:
+        """Whose token it is."""
+        digest = token_digest(token)
+        caller = self._callers.get((_TOKEN, digest))
+        if caller is None or not hmac.compare_digest(caller.proof[1], digest):
+            return None
+        return caller
+
+    def by_access_key(self, key: str) -> Caller | None:
+        """Whose access key it is, once its signature was verified."""
+        if not self.has_identities:
+            return EVERYBODY
+        return self._callers.get((_ACCESS_KEY, key.encode()))
+
+    def by_certificate(self, names: Sequence[str]) -> Caller | None:
+        """Whose verified certificate has these names; nobody's if they are those of several."""
+        proofs = [(_CERTIFICATE, name.encode()) for name in names]
+        found = [self._callers[proof] for proof in proofs if proof in self._callers]
+        return found[0] if len({caller.name for caller in found}) == 1 else None
+
+    def renewed(self, caller: Caller) -> Caller | None:
+        """The same by what is known now; None when what it was known by counts no more."""
+        return caller if caller is EVERYBODY else self._callers.get(caller.proof)
+
+    # -- what is counted -------------------------------------------------------------------------
+
+    def unauthorized(self, door: str) -> None:
+        """Somebody could not say who he is."""
+        self._unauthorized[door] = self._unauthorized.get(door, 0) + 1
+
+    def _refused(self, name: str, right: Right) -> None:
+        key = (name, right.value)
+        self._forbidden[key] = self._forbidden.get(key, 0) + 1
+        self._on_forbidden(name, right)
+
+    def numbers(self) -> Numbers:
+        """A copy."""
+        return Numbers(
+            self._unauthorized.copy(),
+            self._forbidden.copy(),
+            self._identity_count,
+            self.has_identities,
+            self.is_file_broken,
+        )
+
+
+class Grant:
+    """A right for a group that outlives the request in which it was shown."""
+
+    __slots__ = ("_access", "_caller", "_generation", "_group", "_right")
+
+    def __init__(self, access: Access, caller: Caller, right: Right, group: str) -> None:
+        self._access = access
+        self._caller = caller
+        self._right = right
+        self._group = group
+        self._generation = -1
+
+    def holds(self) -> bool:
+        """By the identities there are now."""
+        access = self._access
+        if self._generation == access.generation:
+            return True
+        caller = access.renewed(self._caller)
+        if caller is None or not caller.may(self._right, self._group):
+            return False
+        self._caller, self._generation = caller, access.generation
+        return True
+
+
+def _proofs(identity: Identity) -> Iterable[tuple[str, bytes]]:
+    for digest in identity.token_hashes:
+        yield _TOKEN, digest
+    for key in identity.access_keys:
+        yield _ACCESS_KEY, key.encode()
+    for name in identity.certificates:
+        yield _CERTIFICATE, name.encode()

@@ -1,0 +1,113 @@
+"""Is a build of halfhitch-native one for this sidecar? Its version, and the names it is asked by.
+
+Two packages are installed one by one, and a build in a folder has no version at all. An older one
+would be asked what it does not know, in the middle of a request; so it is looked at first, and one
+that does not fit is as good as none. Imports nothing heavy: `--version` asks too.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import halfhitch
+
+MODULE: Final = "halfhitch_native"
+REMEDY: Final = "`make native` from a clone, or pip install --find-links dist 'halfhitch[speed]'"
+
+#: What `Native` is made with.
+MADE_WITH: Final = (
+    *("library", "options", "half_topic", "op_topic", "instance", "reply_start", "wake"),
+    *("frame_bytes_max", "body_bytes_max", "message_bytes_max"),
+)
+#: Its methods, and how many arguments each takes; a test holds them against what the door asks.
+METHODS: Final[Mapping[str, int]] = {
+    "allow": 6,
+    "claim": 3,
+    "connect": 2,
+    "disconnect": 1,
+    "events": 0,
+    "feed": 4,
+    "first_decision": 3,
+    "forget": 0,
+    "lend": 3,
+    "lingering": 0,
+    "open": 1,
+    "stop": 1,
+    "take_back": 1,
+    "take_ends": 1,
+    "write": 2,
+}
+#: The values that it answers with, and their fields.
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Events": (
+        *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s", "lines"),
+        *("unread", "due"),
+    ),
+    "Failed": ("connection", "request_code", "opaque", "is_json", "error_number"),
+    "Fed": ("rest", "begun_count", "held_bytes"),
+    "FirstDecision": ("is_commit", "is_stored"),
+    "Line": ("level", "facility", "text"),
+    "Progress": ("connection", "begun_count", "done_count", "answers"),
+    "TakenBack": ("unsent", "begun_count", "held_bytes"),
+    "Unread": ("connection", "data"),
+}
+
+
+def installed() -> tuple[Any | None, str | None]:
+    """The module, where it fits; and the sentence that says why one that is here does not."""
+    try:
+        module = importlib.import_module(MODULE)
+    except ModuleNotFoundError:
+        return None, None
+    except ImportError as error:
+        return None, _told(f"it cannot be loaded: {error}")
+    why = _other_version(module) or _other_names(module)
+    return (module, None) if why is None else (None, _told(why))
+
+
+def _told(why: str) -> str:
+    return (
+        f"halfhitch-native is here and is not used ({why}); everything goes the interpreted way. "
+        f"Renew it: {REMEDY}"
+    )
+
+
+def _other_version(module: Any) -> str | None:
+    """None too where it has none: `make native` leaves a file in a folder."""
+    try:
+        found = metadata.distribution("halfhitch-native")
+    except metadata.PackageNotFoundError:
+        return None
+    place = Path(str(module.__file__)).resolve()
+    if not place.is_relative_to(Path(str(found.locate_file(""))).resolve()):
+        return None  # another one, that comes first on the path
+    if found.version == halfhitch.__version__:
+        return None
+    return f"it is version {found.version}, and this is halfhitch {halfhitch.__version__}"
+
+
+def _other_names(module: Any) -> str | None:
+    native = getattr(module, "Native", None)
+    if _parameters(native) != MADE_WITH:
+        return "it is a build of another version: Native is not made as it was"
+    for name, count in METHODS.items():
+        # Called by position, so their names may differ.
+        found = _parameters(getattr(native, name, None))
+        if found is None or len(found) != count:
+            return f"it is a build of another version: Native.{name} is not as asked"
+    for name, fields in VALUES.items():
+        kind = getattr(module, name, None)
+        if not all(hasattr(kind, field) for field in fields):
+            return f"it is a build of another version: {name} is not as read"
+    return None
+
+
+def _parameters(function: Any) -> tuple[str, ...] | None:
+    try:
+        names = tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return None
+    return names[1:] if names[:1] in (("self",), ("$self",)) else names

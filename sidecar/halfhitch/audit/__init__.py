@@ -1,0 +1,1 @@
+"""Is anything lost or doubled? All topics against each other, for `halfhitch verify`."""

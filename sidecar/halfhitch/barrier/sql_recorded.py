@@ -1,0 +1,174 @@
+"""From the record to the commit: what is committed must be the transaction that holds the record.
+
+A deadlock rolls all of MariaDB's transaction back, INSERT OR ROLLBACK all of SQLite's, a rollback
+of the driver's anybody's. A hook before the commit that swallows the exception, or a program that
+has recorded early, would then commit what came afterwards, without rows and record, and the
+messages would follow. So the transaction is marked by the record, and asked for at its commit:
+
+    PostgreSQL              a setting (SET LOCAL), by the record's own statement; it ends with the
+                            transaction, or with the savepoint that the record was in
+    MySQL, MariaDB, SQLite  a savepoint behind the record: it ends likewise, and can be released
+                            before that only
+
+The row itself is not read again: at SERIALIZABLE that would make transactions that have nothing to
+do with each other fail. Other databases are not asked.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, CursorResult, RootTransaction
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import PoolProxiedConnection
+
+from halfhitch.barrier import guards, mysql
+from halfhitch.barrier.one_transaction import commits_inside, is_no_savepoint
+from halfhitch.barrier.sql_guards import connection_of
+from halfhitch.errors import InvalidRequest
+
+_NAME: Final = "halfhitch_record"
+_WITH_SAVEPOINT: Final = (*mysql.NAMES, "sqlite")
+#: Behind the record's INSERT: the mark is the number of its transaction.
+POSTGRESQL: Final = " RETURNING set_config('halfhitch.record', CAST(txid_current() AS TEXT), true)"
+_ASK_POSTGRESQL: Final = "SELECT current_setting('halfhitch.record', true)"
+#: Before a local commit: in one phase, or in two, the first of which may be left out.
+_COMMITS: Final = ("commit", "prepare_twophase", "commit_twophase")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Of the last record on a connection."""
+
+    transaction: "ReferenceType[RootTransaction]"
+    #: PostgreSQL's.
+    setting: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What a block wants to be called before its commit."""
+
+    transaction: "ReferenceType[RootTransaction]"
+    session: "ReferenceType[Session]"
+    call: Callable[[], None]
+
+
+_MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
+_BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
+
+
+def require_earlier(connection: Connection) -> None:
+    """Before another record of the same transaction: the mark will be that one's.
+
+    A failure leaves the earlier mark, so that whoever swallows it cannot commit either.
+    """
+    mark = _MARKS.get(connection)
+    if mark is not None and mark.transaction() is connection.get_transaction():
+        _require(connection, mark)
+
+
+def watch_commit(connection: Connection, made: "CursorResult[Any]") -> None:
+    """After a record was `made`: the commit raises InvalidRequest if it would not commit that."""
+    dialect, setting = connection.dialect.name, None
+    if dialect == "postgresql":
+        setting = made.scalar()
+    elif dialect not in _WITH_SAVEPOINT:
+        return
+    transaction = connection.get_transaction()
+    if transaction is None:
+        return
+    if dialect in _WITH_SAVEPOINT:
+        connection.exec_driver_sql(f"SAVEPOINT {_NAME}")
+    _MARKS[connection] = _Mark(ref(transaction), setting)
+    _listen(connection)
+
+
+def call_before_commit(session: Session, call: Callable[[], None]) -> None:
+    """After a block's record: behind all hooks of the session's, before the database's commit.
+
+    What it raises is raised by the commit, which is not done.
+    """
+    connection = connection_of(session)
+    assert connection is not None
+    transaction = connection.get_transaction()
+    assert transaction is not None
+    _BEFORE[connection] = _Before(ref(transaction), ref(session), call)
+    _listen(connection)
+
+
+def _listen(connection: Connection) -> None:
+    for name in _COMMITS:
+        if not event.contains(connection, name, _require_recorded):
+            event.listen(connection, name, _require_recorded)
+
+
+def _require_recorded(connection: Connection, *phase: object) -> None:
+    """`phase`: in two phases, the transaction's number, and of the second whether it is one."""
+    if phase[1:] == (True,):
+        return  # asked before the first
+    transaction = connection.get_transaction()
+    mark, before = _MARKS.pop(connection, None), _BEFORE.get(connection)
+    pooled = connection.connection
+    try:
+        # Of another one: that was rolled back, and this has recorded nothing.
+        if mark is not None and mark.transaction() is transaction:
+            _require(connection, mark)
+        if before is not None and before.transaction() is transaction:
+            # A session that is still active prepares, in two phases, or somebody else commits.
+            if not phase and _is_active(before.session()):
+                raise commits_inside()
+            before.call()
+    except BaseException:
+        _give_up(pooled)
+        raise
+
+
+def _is_active(session: Session | None) -> bool:
+    transaction = None if session is None else session.get_transaction()
+    return transaction is not None and transaction.is_active
+
+
+def _give_up(pooled: PoolProxiedConnection) -> None:
+    """SQLAlchemy does not roll back when a commit's event raises: the next one would commit it."""
+    try:
+        pooled.rollback()
+    except Exception:  # noqa: BLE001 - what went wrong first is raised
+        with suppress(Exception):
+            if pooled.is_valid:
+                pooled.invalidate()
+
+
+def _require(connection: Connection, mark: _Mark) -> None:
+    try:
+        if connection.dialect.name != "postgresql":
+            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_NAME}")
+        elif guards.has_failed(connection.connection.driver_connection):
+            raise guards.silent_rollback()
+        elif connection.exec_driver_sql(_ASK_POSTGRESQL).scalar() != mark.setting:
+            raise lost()
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        if connection.dialect.name == "postgresql":  # a driver that does not say what has failed
+            raise guards.silent_rollback() from error
+        if is_no_savepoint(error):
+            raise lost() from error
+        raise
+
+
+def lost() -> InvalidRequest:
+    """To be raised before a commit of another transaction than the record's."""
+    return InvalidRequest(
+        "the local transaction was ended between the record and its commit: by a statement that"
+        " failed and whose exception was swallowed (a deadlock rolls all of a transaction back, on"
+        " SQLite INSERT OR ROLLBACK does), by a commit, rollback or begin past the session, by a"
+        " statement that commits (on MariaDB: DDL, LOCK TABLES), or because record was called"
+        " inside a savepoint; or, on PostgreSQL, RESET ALL took the barrier's mark away. What would"
+        " be committed now does not hold the record, so it is rolled back. Let exceptions out of"
+        " hooks (before_commit, before_flush), or run what may fail in a savepoint (begin_nested)"
+    )

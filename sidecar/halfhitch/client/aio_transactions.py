@@ -1,0 +1,240 @@
+# sync_transactions.py is made of this by tools/blocking.py, which puts in what stands behind `#|`.
+"""One transaction of the asyncio producer, as a block.
+
+What may be sent, and what must be at the end, is decided in `conversation`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from halfhitch.client.calls import Operation
+from halfhitch.client.conversation import (
+    LEAVING_DEADLINE_S,
+    Conversation,
+    Leaving,
+    note_failed_rollback,
+)
+from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
+from halfhitch.client.retries import without_inner_lines
+from halfhitch.client.values import Ended, Headers, Message
+from halfhitch.errors import HalfHitchError
+
+if TYPE_CHECKING:
+    from halfhitch.client.aio import AsyncTransactionProducer
+
+# asyncio only
+T = TypeVar("T")
+
+
+class AsyncTransaction:
+    #| """One transaction; made by `TransactionProducer.transaction()`.
+    #|
+    #| Its methods may be called from several threads; they take turns. A thread that sends after
+    #| the block has ended is refused (TransactionEnded): join it before the local commit.
+    #| """
+    # asyncio only
+    """One transaction; made by `AsyncTransactionProducer.transaction()`.
+
+    Its methods may be called from several tasks of one loop; they take turns. What they return
+    must be awaited: at the end of the block a call without `await` is TransactionDoomed, and
+    nothing is committed. `assert_can_commit` is not awaited, so that it cannot be forgotten
+    half-way; a message that is still on its way counts there as one that was not sent.
+    """
+
+    def __init__(self, producer: "AsyncTransactionProducer", conversation: Conversation) -> None:
+        self._producer = producer
+        self._talk = conversation
+        self._lock = asyncio.Lock()
+        # asyncio only
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def id(self) -> str:
+        """The transaction id: known before anything is sent, so it can go into the database."""
+        return self._talk.transaction_id
+
+    @property
+    def handle(self) -> str | None:
+        """What ends this transaction from anywhere; None before the first message is stored."""
+        return self._talk.handle
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """Store one message, invisible, on all in-sync replicas before this returns."""
+        messages = [Message(topic, value, key, headers, partition)]
+        return self._counted("tx.send", lambda: self._prepare(messages))
+
+    def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
+        """Store several messages in one request."""
+        return self._counted("tx.prepare", lambda: self._prepare(messages))
+
+    def commit(self, *, wait_visible: bool = False) -> Coroutine[Any, Any, Ended]:
+        """Make the messages visible, before the block ends. May be repeated."""
+        self._talk.require_unheld("tx.commit()")
+        return self._counted("tx.commit", lambda: self._commit(wait_visible=wait_visible))
+
+    def rollback(self) -> Coroutine[Any, Any, Ended]:
+        """Drop the messages, before the block ends. May be repeated."""
+        self._talk.require_unheld("tx.rollback()")
+        return self._counted("tx.rollback", lambda: self._roll_back(inf))
+
+    def assert_can_commit(self) -> None:
+        """Call it right before the local commit: raises if the messages cannot follow.
+
+        TransactionDoomed, with what failed, when a message was not sent and the program went on;
+        else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
+        """
+        self._require_usable()
+        #| with self._lock:
+        #|     self._talk.assert_can_commit()
+        # asyncio only
+        self._talk.assert_can_commit()
+        # asyncio only
+        if self._lock.locked():
+            raise TransactionDoomed(
+                f"a message of transaction {self.id} is still on its way, and may fail: await it"
+                " before the local commit"
+            )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """For this package: a barrier's block, which alone ends the transaction (`follow`, `drop`).
+
+        Afterwards the program may: a commit that was not answered is repeated.
+        """
+        self._talk.hold(is_held=True)
+        self._producer.note_held(self._talk, is_held=True)
+        try:
+            yield
+        finally:
+            self._producer.note_held(self._talk, is_held=False)
+            self._talk.hold(is_held=False)
+
+    async def follow(self) -> Ended:
+        """For this package: the rows are committed, so the messages are."""
+        return await self._commit(wait_visible=False)
+
+    async def drop(self, error: BaseException) -> None:
+        """Roll back because of `error`, when the local transaction surely has not committed.
+
+        It takes two seconds at most, and a failure is a note on `error`; the check-back settles
+        it then. Without effect once an end was begun.
+        """
+        if not self._talk.wants_end():
+            return
+        try:
+            await self._roll_back(LEAVING_DEADLINE_S)
+        except HalfHitchError as failed:
+            note_failed_rollback(error, failed)
+
+    async def _prepare(self, messages: Sequence[Message]) -> None:
+        self._require_usable()
+        async with self._lock:
+            call = self._talk.next_send(messages)
+            try:
+                self._talk.sent(await self._producer.perform(call))
+            except HalfHitchError as error:
+                self._talk.send_failed(error)
+                raise without_inner_lines(error) from error.__cause__
+            except BaseException as error:  # of a signal's handler too, when all is stored
+                self._talk.send_failed(error)
+                raise
+
+    async def _commit(self, *, wait_visible: bool) -> Ended:
+        self._require_usable()
+        async with self._lock:
+            call = self._talk.next_commit(wait_visible=wait_visible)
+            if call is None:
+                return self._talk.nothing_to_end(Operation.COMMIT)
+            return await self._producer.perform(call)
+
+    async def _roll_back(self, at_most_s: float) -> Ended:
+        self._require_usable()
+        async with self._lock:
+            call = self._talk.next_rollback()
+            if call is None:
+                return self._talk.nothing_to_end(Operation.ROLLBACK)
+            return await self._producer.perform(call, at_most_s)
+
+    # asyncio only
+    def _counted(
+        self, what: str, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """A real coroutine, fit for create_task; the block knows whether it was begun."""
+        caller = sys._getframe(2)  # noqa: SLF001 - the cheap way; two: the program's own line
+        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        talk = self._talk
+
+        async def counted() -> T:
+            talk.awaited(mark)
+            return await work()
+
+        counted.__qualname__ = what  # in Python's own warning, when it was never awaited
+        promise = counted()
+        mark = talk.called(f"{what} ({place})", promise.close)
+        return promise
+
+    def _require_usable(self) -> None:
+        #| """Before the lock, of which a forked child has a copy that nobody opens."""
+        self._talk.require_process()
+        # asyncio only
+        self._require_loop()
+        try:
+            self._producer.check_open()
+        except ProducerClosed:
+            raise ProducerClosed(self.id) from None
+
+    # asyncio only
+    def _require_loop(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if self._loop is None:
+            self._loop = loop
+        if loop is None or self._loop is not loop:
+            raise TransactionMisused(
+                f"transaction {self.id} is used outside the event loop that it was begun in, and"
+                " its connections belong to that one: make a producer and a transaction in the"
+                " loop that uses them"
+            )
+
+    async def __aenter__(self) -> Self:
+        self._require_usable()
+        self._talk.enter()
+        self._producer.note_block(self.id, is_running=True)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._producer.note_block(self.id, is_running=False)
+        # asyncio only: tasks that were made of them begin now
+        if error is None and self._talk.has_unawaited:
+            await asyncio.sleep(0)
+        # asyncio only: after an error whoever holds them keeps them, and is refused when they begin
+        self._talk.forget_unawaited(are_closed=error is None)
+        leaving = self._talk.leave(error)
+        if leaving is Leaving.COMMIT:
+            try:
+                await self._commit(wait_visible=False)
+            except TransactionDoomed as doomed:
+                if self._talk.leave(doomed) is Leaving.ROLLBACK:
+                    await self.drop(doomed)
+                raise
+        elif leaving is Leaving.ROLLBACK and error is not None:
+            await self.drop(error)

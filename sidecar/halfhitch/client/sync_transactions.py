@@ -1,0 +1,178 @@
+# Made of aio_transactions.py by tools/blocking.py: change that one, then `make format`.
+"""One transaction of the blocking producer, as a block.
+
+What may be sent, and what must be at the end, is decided in `conversation`.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from halfhitch.client.calls import Operation
+from halfhitch.client.conversation import (
+    LEAVING_DEADLINE_S,
+    Conversation,
+    Leaving,
+    note_failed_rollback,
+)
+from halfhitch.client.errors import ProducerClosed, TransactionDoomed
+from halfhitch.client.retries import without_inner_lines
+from halfhitch.client.values import Ended, Headers, Message
+from halfhitch.errors import HalfHitchError
+
+if TYPE_CHECKING:
+    from halfhitch.client.sync import TransactionProducer
+
+
+class Transaction:
+    """One transaction; made by `TransactionProducer.transaction()`.
+
+    Its methods may be called from several threads; they take turns. A thread that sends after
+    the block has ended is refused (TransactionEnded): join it before the local commit.
+    """
+
+    def __init__(self, producer: "TransactionProducer", conversation: Conversation) -> None:
+        self._producer = producer
+        self._talk = conversation
+        self._lock = threading.Lock()
+
+    @property
+    def id(self) -> str:
+        """The transaction id: known before anything is sent, so it can go into the database."""
+        return self._talk.transaction_id
+
+    @property
+    def handle(self) -> str | None:
+        """What ends this transaction from anywhere; None before the first message is stored."""
+        return self._talk.handle
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Store one message, invisible, on all in-sync replicas before this returns."""
+        messages = [Message(topic, value, key, headers, partition)]
+        return self._prepare(messages)
+
+    def prepare(self, messages: Sequence[Message]) -> None:
+        """Store several messages in one request."""
+        return self._prepare(messages)
+
+    def commit(self, *, wait_visible: bool = False) -> Ended:
+        """Make the messages visible, before the block ends. May be repeated."""
+        self._talk.require_unheld("tx.commit()")
+        return self._commit(wait_visible=wait_visible)
+
+    def rollback(self) -> Ended:
+        """Drop the messages, before the block ends. May be repeated."""
+        self._talk.require_unheld("tx.rollback()")
+        return self._roll_back(inf)
+
+    def assert_can_commit(self) -> None:
+        """Call it right before the local commit: raises if the messages cannot follow.
+
+        TransactionDoomed, with what failed, when a message was not sent and the program went on;
+        else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
+        """
+        self._require_usable()
+        with self._lock:
+            self._talk.assert_can_commit()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """For this package: a barrier's block, which alone ends the transaction (`follow`, `drop`).
+
+        Afterwards the program may: a commit that was not answered is repeated.
+        """
+        self._talk.hold(is_held=True)
+        self._producer.note_held(self._talk, is_held=True)
+        try:
+            yield
+        finally:
+            self._producer.note_held(self._talk, is_held=False)
+            self._talk.hold(is_held=False)
+
+    def follow(self) -> Ended:
+        """For this package: the rows are committed, so the messages are."""
+        return self._commit(wait_visible=False)
+
+    def drop(self, error: BaseException) -> None:
+        """Roll back because of `error`, when the local transaction surely has not committed.
+
+        It takes two seconds at most, and a failure is a note on `error`; the check-back settles
+        it then. Without effect once an end was begun.
+        """
+        if not self._talk.wants_end():
+            return
+        try:
+            self._roll_back(LEAVING_DEADLINE_S)
+        except HalfHitchError as failed:
+            note_failed_rollback(error, failed)
+
+    def _prepare(self, messages: Sequence[Message]) -> None:
+        self._require_usable()
+        with self._lock:
+            call = self._talk.next_send(messages)
+            try:
+                self._talk.sent(self._producer.perform(call))
+            except HalfHitchError as error:
+                self._talk.send_failed(error)
+                raise without_inner_lines(error) from error.__cause__
+            except BaseException as error:  # of a signal's handler too, when all is stored
+                self._talk.send_failed(error)
+                raise
+
+    def _commit(self, *, wait_visible: bool) -> Ended:
+        self._require_usable()
+        with self._lock:
+            call = self._talk.next_commit(wait_visible=wait_visible)
+            if call is None:
+                return self._talk.nothing_to_end(Operation.COMMIT)
+            return self._producer.perform(call)
+
+    def _roll_back(self, at_most_s: float) -> Ended:
+        self._require_usable()
+        with self._lock:
+            call = self._talk.next_rollback()
+            if call is None:
+                return self._talk.nothing_to_end(Operation.ROLLBACK)
+            return self._producer.perform(call, at_most_s)
+
+    def _require_usable(self) -> None:
+        """Before the lock, of which a forked child has a copy that nobody opens."""
+        self._talk.require_process()
+        try:
+            self._producer.check_open()
+        except ProducerClosed:
+            raise ProducerClosed(self.id) from None
+
+    def __enter__(self) -> Self:
+        self._require_usable()
+        self._talk.enter()
+        self._producer.note_block(self.id, is_running=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._producer.note_block(self.id, is_running=False)
+        leaving = self._talk.leave(error)
+        if leaving is Leaving.COMMIT:
+            try:
+                self._commit(wait_visible=False)
+            except TransactionDoomed as doomed:
+                if self._talk.leave(doomed) is Leaving.ROLLBACK:
+                    self.drop(doomed)
+                raise
+        elif leaving is Leaving.ROLLBACK and error is not None:
+            self.drop(error)

@@ -1,0 +1,122 @@
+"""What the engine and the data door are told: plain values out of the settings."""
+
+from halfhitch.adapters.system import SystemClock
+from halfhitch.config import Settings
+from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings
+from halfhitch.core.check_rules import CheckRules
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.tls import ServerTls, TlsFiles
+from halfhitch.engine.options import EngineOptions
+from halfhitch.service.checking.limits import DeskLimits
+from halfhitch.service.owner.turn import OwnerLimits
+from halfhitch.service.transactions.bounds import IntakeLimits
+
+
+def engine_options(settings: Settings, *, create_topics: bool = False) -> EngineOptions:
+    """The engine's plain values out of the settings."""
+    kafka, owner = settings.kafka, settings.owner
+    return EngineOptions(
+        bootstrap=kafka.bootstrap,
+        handle_keys=tuple(key.reveal().encode() for key in settings.handle.key),
+        instance=settings.instance.id,
+        topic_prefix=settings.topics.prefix,
+        partition_count=settings.topics.partitions,
+        replication_factor=settings.topics.replication_factor,
+        create_topics=create_topics or settings.topics.create,
+        allow_topics=settings.topics.allow,
+        owner_enabled=owner.enabled,
+        owner_limits=OwnerLimits(
+            batch_count_max=owner.batch_count_max,
+            batch_bytes_max=owner.batch_bytes_max,
+            payload_cache_bytes=owner.payload_cache_bytes,
+            horizon_ms=settings.ledger.horizon_s * 1000,
+            finished_max=settings.ledger.finished_max,
+            check_rules=_check_rules(settings),
+        ),
+        desk_limits=DeskLimits(
+            in_flight_max=settings.checks.in_flight_max, answer_s=settings.checks.answer_s_max
+        ),
+        give_up=settings.checks.give_up,
+        give_up_topics=settings.checks.give_up_topics,
+        redis_url=None if settings.redis.url is None else settings.redis.url.reveal(),
+        check_url=settings.checks.url,
+        check_url_groups=settings.checks.url_groups,
+        check_url_networks=settings.checks.url_networks,
+        check_url_token=(
+            None if settings.checks.url_token is None else settings.checks.url_token.reveal()
+        ),
+        transaction_timeout_ms=owner.transaction_timeout_ms,
+        session_timeout_ms=owner.session_timeout_ms,
+        group_instance_id=settings.instance.id if owner.static_membership else None,
+        message_bytes_max=settings.messages.bytes_max,
+        transaction_bytes_max=settings.messages.transaction_bytes_max,
+        intake_limits=IntakeLimits(
+            undecided_max=settings.limits.undecided_max,
+            undecided_group_max=settings.limits.undecided_group_max,
+            lag_s_max=settings.limits.lag_s_max,
+        ),
+        visible_wait_s=settings.visible.wait_s_max,
+        producer_options=kafka.options.for_client("producer"),
+        consumer_options=kafka.options.for_client("consumer"),
+        admin_options=kafka.options.for_client("admin"),
+    )
+
+
+def _check_rules(settings: Settings) -> CheckRules:
+    checks = settings.checks
+    return CheckRules(
+        immunity_ms=int(checks.immunity_s * 1000),
+        interval_ms=int(checks.interval_s * 1000),
+        backoff=checks.backoff,
+        interval_ms_max=int(checks.interval_s_max * 1000),
+        jitter=checks.jitter,
+        count_max=checks.count_max,
+        age_ms_max=checks.age_s_max * 1000,
+        renew_ms=checks.renew_s * 1000,
+        incomplete_ms=settings.ledger.horizon_s * 1000,
+        # Somewhat more than the desk waits, with another instance in between.
+        answer_ms=int(checks.answer_s_max * 1000) + 10_000,
+    )
+
+
+def share(count: int) -> int:
+    """What one of many may have of it: half, and then there is still room for others."""
+    return max(1, count // 2)
+
+
+def http_limits(settings: Settings) -> Limits:
+    """The data door's bounds out of the settings."""
+    http = settings.http
+    return Limits(
+        # A binary message of the full size must pass the JSON route too: base64 adds a third.
+        body_bytes_max=settings.messages.bytes_max * 4 // 3 + 65_536,
+        header_bytes_max=http.header_bytes_max,
+        connection_count_max=http.connections_max,
+        connection_peer_count_max=http.connections_peer_max or share(http.connections_max),
+        stream_count_max=share(http.connections_max),
+        stream_group_count_max=http.streams_group_max or share(share(http.connections_max)),
+        in_flight_count_max=http.in_flight_max,
+        receive_s=http.receive_s_max,
+        idle_s=http.idle_s_max,
+    )
+
+
+def server_tls(
+    door: str,
+    chosen: HttpSettings | AdminSettings | RocketmqSettings,
+    protocols: tuple[str, ...] = ("http/1.1",),
+) -> ServerTls | None:
+    """What a door speaks TLS with, if it does. Raises ConfigurationError."""
+    if chosen.tls_cert is None:
+        return None
+    files = TlsFiles(
+        door=door,
+        certificate=chosen.tls_cert,
+        key=chosen.tls_key,
+        client_ca=chosen.tls_client_ca,
+        clients=chosen.tls_clients,
+        minimum=chosen.tls_minimum,
+        protocols=protocols,
+        tells_without_certificate="http/1.1" in protocols,
+    )
+    return ServerTls(files, SystemClock().wall_ms)

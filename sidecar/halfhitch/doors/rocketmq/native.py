@@ -1,0 +1,168 @@
+"""The native carrier as the door sees it: what it is asked, and the values that it answers with.
+
+The package halfhitch-native has classes of its own with the same fields.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What has become of bytes that the loop has read."""
+
+    rest: bytes  # given back: whole frames, or what cannot be one
+    begun_count: int  # requests that are carried out
+    held_bytes: int  # of a frame that is not complete
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A socket is the loop's again."""
+
+    unsent: bytes  # still to be written
+    begun_count: int  # requests that no event has told of
+    held_bytes: int  # of an unfinished frame that `feed` goes on with
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the requests of a connection have come."""
+
+    connection: int
+    begun_count: int  # that came over its lent socket
+    done_count: int
+    answers: bytes  # for the loop to write
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request that could not be carried out."""
+
+    connection: int
+    request_code: int
+    opaque: int
+    is_json: bool
+    error_number: int  # librdkafka's
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What came over a lent socket and is the loop's to read."""
+
+    connection: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of librdkafka."""
+
+    level: int
+    facility: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """All since the last time."""
+
+    progress: Sequence[Progress] = ()
+    failures: Sequence[Failed] = ()
+    #: Seconds that each prepare took, each commit, each roll back.
+    prepared_s: Sequence[float] = ()
+    committed_s: Sequence[float] = ()
+    rolled_back_s: Sequence[float] = ()
+    lines: Sequence[Line] = ()
+    unread: Sequence[Unread] = ()
+    due: Sequence[int] = ()  # connections whose sockets should be taken back
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDecision:
+    """Of the last moments."""
+
+    is_commit: bool
+    is_stored: bool
+
+
+class Native(Protocol):
+    """The carrier. Its methods do not block. Connections have numbers."""
+
+    def open(self, partition_count: int) -> None:
+        """So many half partitions; 0: take nothing."""
+        ...
+
+    def connect(self, connection: int, id_prefix: str) -> None:
+        """Answers over this connection have ids that begin so."""
+        ...
+
+    def disconnect(self, connection: int) -> None:
+        """Nothing more can be written to it."""
+        ...
+
+    def allow(
+        self,
+        connection: int,
+        group: str,
+        topic: str,
+        group_name: str,
+        kafka_topic: str,
+        partition_count: int,
+    ) -> None:
+        """Messages of this group for this topic are taken, until `forget`."""
+        ...
+
+    def forget(self) -> None:
+        """Nothing is allowed any more."""
+        ...
+
+    def feed(
+        self,
+        connection: int,
+        data: bytes,
+        room: int,
+        takes_ends: bool,  # noqa: FBT001
+    ) -> Fed:
+        """Carry out what it can, at most `room` requests."""
+        ...
+
+    def lend(self, connection: int, socket: int, rooms: tuple[int, int]) -> bool:
+        """Read and write this file descriptor from now on, with at most so many requests in flight
+        of the connection and of all; False: it cannot be."""
+        ...
+
+    def take_back(self, connection: int) -> TakenBack:
+        """No more of that."""
+        ...
+
+    def write(self, connection: int, content: bytes) -> None:
+        """Over a lent socket, behind what is written there already."""
+        ...
+
+    def take_ends(self, yes: bool) -> None:  # noqa: FBT001
+        """Whether ends that come over lent sockets are carried out."""
+        ...
+
+    def lingering(self) -> Sequence[int]:
+        """Connections with a frame that has been unfinished for a while."""
+        ...
+
+    def events(self) -> Events:
+        """What has happened since the last time."""
+        ...
+
+    def first_decision(
+        self, partition: int, group: str, transaction_id: str
+    ) -> FirstDecision | None:
+        """The first one of the last moments."""
+        ...
+
+    def claim(self, group: str, transaction_id: str, digest: int) -> bool:
+        """The message is about to be stored by the loop; False: another was taken for this id."""
+        ...
+
+    def stop(self, drain_s: float) -> None:
+        """Blocks: wait for what is in flight, then end."""
+        ...

@@ -1,0 +1,1 @@
+"""What people do with transactions: look, decide, check, resume."""

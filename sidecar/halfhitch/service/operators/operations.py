@@ -1,0 +1,440 @@
+"""What an operator can do: look, decide, check, resume. Every door for operators calls it.
+
+Own half partitions are asked directly; of the others Redis tells what is undecided. Redis is never
+believed where something follows from it: before a transaction of another instance's partition is
+decided, its messages are looked up in the half log.
+
+Everything an operator does is an op record with his name and reason.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from halfhitch.core.model import (
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
+from halfhitch.core.standing import Standing
+from halfhitch.errors import (
+    BackendError,
+    HalfHitchError,
+    InvalidRequest,
+    RedisUnavailable,
+    TransactionGone,
+    TransactionNotFound,
+    TransactionParked,
+)
+from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, ParkedStore, Presence
+from halfhitch.service.api import (
+    STATE_AFTER,
+    Ended,
+    Filter,
+    ParkedMessage,
+    ParkedPage,
+    ParkedTransaction,
+    Undecided,
+    UndecidedPage,
+)
+from halfhitch.service.checking import inbox
+from halfhitch.service.operators.shown import is_wanted, matches, shown_parked
+from halfhitch.service.reasons import REASON_CHARS_MAX
+from halfhitch.service.transactions.dependencies import Inquiry
+from halfhitch.service.transactions.end import first_decision, refuse_late, refuse_loser
+from halfhitch.service.transactions.op_appends import Decision, UnderWay
+
+logger = logging.getLogger(__name__)
+
+OPERATOR_CHARS_MAX: Final = 100
+#: Of another instance's partition, as Redis tells it.
+_LISTED_MAX: Final = 20_000
+
+
+class PendingOwners(Protocol):
+    """The half partitions that this instance owns."""
+
+    def owned(self) -> set[int]:
+        """Which those are."""
+        ...
+
+    async def undecided(self, wanted: Filter) -> tuple[list[Undecided], int]:
+        """Pending transactions there, oldest first, and how many match."""
+        ...
+
+    async def check_now(self, partition: int, identity: Identity) -> bool:
+        """Make it due; False when it is not pending there."""
+        ...
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        """What is known of it there."""
+        ...
+
+
+class DecisionSink(Protocol):
+    """The op log's side of service.transactions.op_appends.DecisionLog."""
+
+    def append(self, partition: int, decision: Decision) -> "asyncio.Future[int]":
+        """Make it durable; its op offset."""
+        ...
+
+    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
+        """The first decision of this transaction that is not confirmed yet."""
+        ...
+
+
+@dataclass(slots=True)
+class FoundHalves:
+    """A transaction as it lies in the half log."""
+
+    partition: int
+    half_offsets: tuple[int, ...]  # latest copies, by index
+    covered_count: int
+
+
+class HalfSearch(Protocol):
+    """Finds a transaction's messages in half partitions that others own."""
+
+    async def find(
+        self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
+    ) -> FoundHalves | None:
+        """`hints`: by partition, a half offset they are not below, if that is true.
+
+        Raises KafkaUnavailable when the logs cannot be read to their ends in time.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationsParts:
+    """What operations are made of. Without Redis `index` and `presence` are None."""
+
+    owners: PendingOwners
+    decisions: DecisionSink
+    halves: HalfSearch
+    inquiry: Inquiry
+    parked: ParkedStore
+    index: DoubtIndex | None
+    presence: Presence | None
+    observer: Observer
+    clock: Clock
+    partition_count: Callable[[], int]
+    check_count_max: int
+
+
+class OperationsService:
+    """service.api.Operations."""
+
+    def __init__(self, parts: OperationsParts) -> None:
+        self._parts = parts
+
+    # -- undecided -------------------------------------------------------------------------------
+
+    async def undecided(self, wanted: Filter) -> UndecidedPage:
+        """See service.api.Operations."""
+        owned = self._parts.owners.owned()
+        mine, total_count = await self._parts.owners.undecided(wanted)
+        await self._remember_answers(mine)
+        missing = [p for p in range(self._parts.partition_count()) if p not in owned]
+        found = list(mine)
+        doubts, missing = await self._doubts(missing)
+        now_ms = self._parts.clock.wall_ms()
+        for partition, known in doubts.items():
+            for doubt in known:
+                shown = self._undecided(partition, doubt, now_ms)
+                if matches(wanted, shown):
+                    found.append(shown)
+                    total_count += 1
+        found.sort(key=lambda shown: -shown.age_s)
+        return UndecidedPage(found[: wanted.count_max], total_count, missing)
+
+    async def _remember_answers(self, mine: Sequence[Undecided]) -> None:
+        """What was answered to the last check is lost with an owner; Redis may still know it."""
+        index = self._parts.index
+        unknown: dict[int, dict[Identity, Undecided]] = {}
+        for shown in mine:
+            if shown.check_count and shown.last_answer is None:
+                identity = _identity(shown.producer_group, shown.transaction_id)
+                unknown.setdefault(shown.partition, {})[identity] = shown
+        if index is None:
+            return
+        for partition, by_identity in unknown.items():
+            try:
+                doubts = await index.find(partition, list(by_identity))
+            except BackendError:
+                return
+            for doubt in doubts:
+                shown = by_identity[doubt.identity]
+                shown.last_answer, shown.asked = doubt.last_answer, doubt.last_instance
+                shown.last_reason = doubt.last_reason
+
+    async def _doubts(
+        self, partitions: Sequence[int]
+    ) -> tuple[dict[int, Sequence[Doubt]], list[int]]:
+        """What Redis says of these, and of which it says nothing."""
+        index = self._parts.index
+        if index is None:
+            return {}, list(partitions)
+        answers = await asyncio.gather(
+            *(index.list(partition, count_max=_LISTED_MAX) for partition in partitions),
+            return_exceptions=True,
+        )
+        found: dict[int, Sequence[Doubt]] = {}
+        missing: list[int] = []
+        for partition, answer in zip(partitions, answers, strict=True):
+            if isinstance(answer, BackendError):
+                missing.append(partition)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[partition] = answer
+        return found, missing
+
+    def _undecided(self, partition: int, doubt: Doubt, now_ms: int) -> Undecided:
+        group, transaction_id = doubt.identity
+        return Undecided(
+            transaction_id=transaction_id,
+            producer_group=group,
+            partition=partition,
+            topics=doubt.topics,
+            message_count=doubt.message_count,
+            half_offsets=doubt.half_offsets,
+            age_s=max(0.0, (now_ms - doubt.born_ms) / 1000),
+            check_count=doubt.check_count,
+            check_max=self._parts.check_count_max,
+            delivered=0 < doubt.check_count <= doubt.delivered,
+            next_check_s=max(0.0, (doubt.due_ms - now_ms) / 1000),
+            last_answer=doubt.last_answer,
+            asked=doubt.last_instance,
+            last_reason=doubt.last_reason,
+            from_index=True,
+        )
+
+    # -- decide ----------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        producer_group: str,
+        transaction_id: str,
+        resolution: Resolution,
+        *,
+        reason: str,
+        operator: str,
+    ) -> Ended:
+        """See service.api.Operations."""
+        parts = self._parts
+        began_s = parts.clock.monotonic_s()
+        check_reason(reason, operator)
+        identity = _identity(producer_group, transaction_id)
+        known, _ = await parts.owners.undecided(_only(identity))
+        if known:
+            mine = known[0]
+            found = FoundHalves(mine.partition, mine.half_offsets, mine.message_count)
+            await self._append(found, identity, resolution, f"{operator}: {reason}")
+            self._stands_in(found.partition, identity, resolution)
+        elif not self._stands(identity, resolution):
+            found = await self._found_elsewhere(identity)
+            await self._append(found, identity, resolution, f"{operator}: {reason}")
+            await self._confirm(found, identity, resolution)
+        parts.observer.ended(
+            resolution, ResolutionSource.OPERATOR, parts.clock.monotonic_s() - began_s
+        )
+        self._tell("decided " + resolution.name.lower(), identity, reason, operator)
+        return Ended(transaction_id, STATE_AFTER[resolution], visible=False)
+
+    async def _append(
+        self, found: FoundHalves, identity: Identity, resolution: Resolution, reason: str
+    ) -> None:
+        decisions = self._parts.decisions
+        rival = decisions.under_way(found.partition, identity)
+        await decisions.append(
+            found.partition,
+            Decision(
+                identity,
+                resolution,
+                found.covered_count,
+                found.half_offsets,
+                ResolutionSource.OPERATOR,
+                reason,
+            ),
+        )
+        if rival is not None:
+            refuse_late(identity, rival, resolution, advice="look with `halfhitch tx show`")
+
+    def _stands(self, identity: Identity, resolution: Resolution) -> bool:
+        """Whether it was decided here already, in this way. Raises ContraryDecision or Parked."""
+        return any(
+            self._stands_in(partition, identity, resolution)
+            for partition in self._parts.owners.owned()
+        )
+
+    def _stands_in(self, partition: int, identity: Identity, resolution: Resolution) -> bool:
+        standing = self._parts.owners.standing(partition, identity, -1)
+        if standing is None:
+            return False
+        if standing.is_parked:
+            raise _is_parked(identity)
+        refuse_loser(identity, standing.resolution, resolution, _is_parked)
+        return standing.resolution is resolution
+
+    async def _found_elsewhere(self, identity: Identity) -> FoundHalves:
+        """In the half partitions of others. Raises TransactionNotFound, TransactionParked."""
+        parts = self._parts
+        owned = parts.owners.owned()
+        others = [p for p in range(parts.partition_count()) if p not in owned]
+        doubts, _ = await self._doubts(others)
+        hints = {
+            partition: min(doubt.half_offsets, default=0)
+            for partition, known in doubts.items()
+            for doubt in known
+            if doubt.identity == identity
+        }
+        found = await parts.halves.find(others, identity, hints) if others else None
+        if found is not None:
+            return found
+        if (await parts.parked.parkings(identity))[0]:
+            raise _is_parked(identity)
+        raise _not_found(identity)
+
+    async def _confirm(
+        self, found: FoundHalves, identity: Identity, resolution: Resolution
+    ) -> None:
+        """Another instance carries it out: the log says whether ours was the first decision."""
+        try:
+            first = await first_decision(
+                self._parts.inquiry,
+                found.partition,
+                identity,
+                found.half_offsets[0],
+                advice="look with `halfhitch tx show`",
+            )
+        except TransactionGone:
+            raise _not_found(identity) from None
+        refuse_loser(identity, first, resolution, _is_parked)
+
+    # -- check -----------------------------------------------------------------------------------
+
+    async def check(self, producer_group: str, transaction_id: str) -> None:
+        """See service.api.Operations."""
+        parts = self._parts
+        identity = _identity(producer_group, transaction_id)
+        known, _ = await parts.owners.undecided(_only(identity))
+        if known and await parts.owners.check_now(known[0].partition, identity):
+            return
+        owned = parts.owners.owned()
+        others = [p for p in range(parts.partition_count()) if p not in owned]
+        doubts, missing = await self._doubts(others)
+        for partition, listed in doubts.items():
+            if any(doubt.identity == identity for doubt in listed):
+                await self._check_elsewhere(partition, identity)
+                return
+        if missing:
+            raise RedisUnavailable(
+                f"{transaction_id} is not pending here; half partitions {_numbers(missing)} belong "
+                "to other instances, and without Redis nothing is known of them: ask those"
+            )
+        raise _not_found(identity)
+
+    async def _check_elsewhere(self, partition: int, identity: Identity) -> None:
+        parts = self._parts
+        owner = None if parts.index is None else await parts.index.owner(partition)
+        body = inbox.check_now_body(partition, identity)
+        if owner is None:
+            raise RedisUnavailable(
+                f"half partition {partition} has no owner at the moment; try again in some seconds"
+            )
+        if parts.presence is None or not parts.presence.post(owner, inbox.CHECK_NOW, body):
+            raise RedisUnavailable(
+                f"{owner}, which owns half partition {partition}, cannot be told without Redis; "
+                "ask it itself"
+            )
+
+    # -- parked ----------------------------------------------------------------------------------
+
+    async def parked(self, wanted: Filter) -> ParkedPage:
+        """See service.api.Operations."""
+        identity = None
+        if wanted.producer_group is not None and wanted.transaction_id is not None:
+            identity = _identity(wanted.producer_group, wanted.transaction_id)
+        parkings, left_out_count = await self._parts.parked.parkings(identity)
+        now_ms = self._parts.clock.wall_ms()
+        found = [parking for parking in parkings if is_wanted(wanted, parking, now_ms)]
+        shown = [shown_parked(parking) for parking in found[: wanted.count_max]]
+        return ParkedPage(shown, len(found), left_out_count)
+
+    async def parked_messages(
+        self, producer_group: str, transaction_id: str
+    ) -> tuple[ParkedTransaction, list[ParkedMessage]]:
+        """See service.api.Operations."""
+        parking, messages = await self._parts.parked.content(
+            _identity(producer_group, transaction_id)
+        )
+        return shown_parked(parking), [
+            ParkedMessage(m.topic, m.partition, m.key, m.value, m.headers) for m in messages
+        ]
+
+    async def resume(
+        self, producer_group: str, transaction_id: str, *, reason: str, operator: str
+    ) -> ParkedTransaction:
+        """See service.api.Operations."""
+        check_reason(reason, operator)
+        identity = _identity(producer_group, transaction_id)
+        parking = await self._parts.parked.resume(identity, reason=reason, operator=operator)
+        self._parts.observer.resumed(1)
+        self._tell("resumed", identity, reason, operator)
+        return shown_parked(parking)
+
+    def _tell(self, action: str, identity: Identity, reason: str, operator: str) -> None:
+        logger.info(
+            "%s %s transaction %s of group %s: %s",
+            operator,
+            action,
+            identity[1],
+            identity[0],
+            reason,
+            extra={"action": "operator"},
+        )
+
+
+def check_reason(reason: str, operator: str) -> None:
+    """Raises InvalidRequest unless people can read it in one line of a log."""
+    for what, text, chars_max in (
+        ("reason", reason, REASON_CHARS_MAX),
+        ("operator", operator, OPERATOR_CHARS_MAX),
+    ):
+        if not text.strip() or len(text) > chars_max or not text.isprintable():
+            raise InvalidRequest(
+                f"the {what} must be 1 to {chars_max} printable characters in one line: it is kept "
+                "for those who look later"
+            )
+
+
+def _identity(producer_group: str, transaction_id: str) -> Identity:
+    return ProducerGroup(producer_group), TransactionId(transaction_id)
+
+
+def _only(identity: Identity) -> Filter:
+    return Filter(producer_group=identity[0], transaction_id=identity[1], count_max=1)
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    return ", ".join(map(str, partitions))
+
+
+def _not_found(identity: Identity) -> TransactionNotFound:
+    return TransactionNotFound(
+        f"no transaction {identity[1]} of group {identity[0]} is undecided: it has ended, or the "
+        "id or the group is misspelled; `halfhitch tx list` shows what is undecided, `halfhitch "
+        "parked list` what was given up"
+    )
+
+
+def _is_parked(identity: Identity) -> HalfHitchError:
+    return TransactionParked(
+        f"transaction {identity[1]} was given up and lies on the parked topic: put it back with "
+        "`halfhitch parked resume`, then it can be decided"
+    )

@@ -1,0 +1,72 @@
+"""When a half partition is full, a group or a target that is away has too much in it, or its owner
+is too far behind.
+
+Pure. A bound that was reached counts as reached until its number has gone well below it: else
+prepares would be refused and taken in turn, many times a second.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from halfhitch.wire.burden import Burden, Over
+
+#: Of a bound on transactions; they go in thousands.
+_EASED: Final = 0.9
+#: Of the bound on lag: an owner that has caught up so far will not be behind again at once.
+_EASED_LAG: Final = 0.5
+
+NONE: Final = Burden()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeLimits:
+    """Of each half partition; see config/settings.py for what they mean to an operator."""
+
+    undecided_max: int
+    undecided_group_max: int
+    lag_s_max: float
+
+
+def judge(
+    limits: IntakeLimits,
+    before: Burden,
+    *,
+    undecided_count: int,
+    undecided_by_group: Mapping[str, int],
+    lag_s: float,
+    waiting_count: int = 0,
+    waiting_by_topic: Mapping[str, int] | None = None,
+) -> Burden:
+    """Which bounds are reached, after it was `before`.
+
+    `waiting`: decided, for targets that are away. They take as much memory as the undecided, and
+    nothing but the target ends them; so a target may have as many of them as a group undecided.
+    """
+    count = undecided_count + waiting_count
+    whole = _over(count, limits.undecided_max, _EASED, was=before.undecided)
+    lag = _over(lag_s, limits.lag_s_max, _EASED_LAG, was=before.lag_s)
+    groups: dict[str, Over] = {}
+    bound = limits.undecided_group_max
+    # No group can have more than all have: most of the time there is nothing to look through.
+    if undecided_count >= bound * _EASED:
+        for group, count in undecided_by_group.items():
+            over = _over(count, bound, _EASED, was=before.groups.get(group))
+            if over is not None:
+                groups[group] = over
+    topics: dict[str, Over] = {}
+    for topic, waiting in (waiting_by_topic or {}).items():
+        was = before.topics.get(topic) if before.undecided is None else None
+        over = _over(waiting, bound, _EASED, was=was)
+        if over is None and whole is not None and waiting:
+            over = Over(waiting, bound)  # it is among those who fill it
+        if over is not None:
+            topics[topic] = over
+    if whole is None and lag is None and not groups and not topics:
+        return NONE
+    return Burden(whole, lag, groups, topics)
+
+
+def _over(value: float, bound: float, eased: float, *, was: Over | None) -> Over | None:
+    reached = value >= (bound if was is None else bound * eased)
+    return Over(round(value), round(bound)) if reached else None

@@ -1,0 +1,254 @@
+"""One decision on its way into the op log: what is known against it before, and after.
+
+Owns the rule of the first decision as far as it can be told at once. `Deciding.begin` asks what is
+known here and appends; once the append is durable `Begun.check` says whether the decision counts.
+"""
+
+from asyncio import Future
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.core.standing import Standing
+from halfhitch.errors import (
+    BackendError,
+    CommittedInPart,
+    ContraryDecision,
+    HalfHitchError,
+    OutcomeUnknown,
+    RequestError,
+    TransactionGone,
+    TransactionParked,
+    TransactionReused,
+)
+from halfhitch.service.api import STATE_AFTER, TransactionState
+from halfhitch.service.transactions.dependencies import Dependencies, Inquiry
+from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.wire.handle import Handle
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+_COMMITTING: Final = Standing.COMMITTING
+_PARK: Final = Resolution.PARK
+_ROLLBACK: Final = Resolution.ROLLBACK
+_UNKNOWN: Final = Standing.UNKNOWN
+
+
+@dataclass(slots=True)
+class Begun:
+    """A decision that is being stored."""
+
+    identity: Identity
+    requested: Resolution
+    stored: "Future[int]"  # its op offset
+    decided: Resolution | None  # known here before it was asked for
+    rival: UnderWay | None  # was under way before it
+    #: An equal one that covers fewer messages stands; whether this one came in time, its done mark
+    #: says.
+    extends: bool = field(default=False, kw_only=True)
+
+    def check(self) -> None:
+        """Once it is stored: raises when an earlier decision stands, or may stand."""
+        if self.decided is not None:
+            refuse_loser(self.identity, self.decided, self.requested)
+        if self.rival is not None:
+            refuse_late(self.identity, self.rival, self.requested, advice="ask for its status")
+
+
+class Deciding:
+    """The rules of an end, for every door."""
+
+    def __init__(self, parts: Dependencies) -> None:
+        self._parts = parts
+
+    def begin(
+        self,
+        known: Handle,
+        identity: Identity,
+        resolution: Resolution,
+        source: ResolutionSource,
+        reason: str | None = None,
+        *,
+        is_awaited: bool = True,
+    ) -> Begun | None:
+        """Store the decision; None: an equal one stands already.
+
+        Raises TransactionGone; TransactionReused when it is said of other messages.
+
+        `is_awaited`: somebody waits for the answer.
+        """
+        partition, decisions = known.partition, self._parts.decisions
+        self.refuse_reused(known, identity)
+        standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise gone(identity)
+        decided = standing.resolution
+        count = len(known.half_offsets)
+        extends = False
+        if decided is resolution:
+            if not self._covers_more(partition, identity, resolution, count):
+                return None
+            if standing is not _COMMITTING:
+                raise committed_in_part(identity)
+            decided, extends = None, True
+        rival = decisions.under_way(partition, identity)
+        decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
+        # A decision that is known to lose is stored all the same: the owner puts it on record.
+        stored = decisions.append(partition, decision, is_awaited=is_awaited)
+        return Begun(identity, resolution, stored, decided, rival, extends=extends)
+
+    def _covers_more(
+        self, partition: int, identity: Identity, resolution: Resolution, count: int
+    ) -> bool:
+        """Than the equal commit that stands already."""
+        if resolution is not _COMMIT or count == 1:
+            return False
+        return count > self._parts.owners.covered_count(partition, identity)
+
+    async def confirm(self, known: Handle, identity: Identity, resolution: Resolution) -> None:
+        """Of a stored decision: whether it counts, also where no owner here can tell.
+
+        Reads the logs then, so it is for those who ask seldom. Raises ContraryDecision,
+        TransactionParked, TransactionGone (there is no such transaction); OutcomeUnknown when the
+        logs cannot be read.
+        """
+        parts, half_offset = self._parts, known.half_offsets[0]
+        if parts.owners.standing(known.partition, identity, half_offset) is not _UNKNOWN:
+            return
+        first = await first_decision(
+            parts.inquiry, known.partition, identity, half_offset, advice="ask again"
+        )
+        refuse_loser(identity, first, resolution)
+
+    def refuse_reused(self, known: Handle, identity: Identity) -> None:
+        """Raises TransactionReused when the handle is that of messages which were dropped."""
+        if self._parts.owners.is_reused(known.partition, known.half_offsets):
+            raise reused(identity)
+
+    def decided(self, known: Handle, identity: Identity) -> Resolution | None:
+        """The decision as far as it is known here at once.
+
+        Raises TransactionGone; TransactionReused when the handle is that of other messages.
+        """
+        parts = self._parts
+        self.refuse_reused(known, identity)
+        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise gone(identity)
+        rival = parts.decisions.under_way(known.partition, identity)
+        return standing.resolution or (None if rival is None else rival.resolution)
+
+    def refuse_rolled_back(self, partition: int, identity: Identity) -> TransactionState:
+        """A prepare under an id that was rolled back would be acknowledged and then dropped.
+
+        Gives the state as far as it is known here: the prepare may be a late repeat.
+        """
+        standing = self._parts.owners.standing(partition, identity, -1)
+        decided = None if standing is None else standing.resolution
+        if decided is _ROLLBACK:
+            raise ContraryDecision(
+                f"transaction {identity[1]} is already rolled back; prepare again under a new id",
+                decided=TransactionState.ROLLED_BACK.value,
+                requested=TransactionState.PENDING.value,
+            )
+        if standing is not None and standing.is_parked:
+            return TransactionState.PARKED
+        return TransactionState.PENDING if decided is None else STATE_AFTER[decided]
+
+    def refused(
+        self, identity: Identity | None, source: ResolutionSource, error: HalfHitchError
+    ) -> None:
+        """An end is answered with this error."""
+        self._parts.observer.end_refused(error.code)
+        if identity is not None and isinstance(error, RequestError):
+            # Decided by somebody else: there is nothing to ask any more.
+            self._parts.on_decided(identity, None, source)
+
+
+async def first_decision(
+    inquiry: Inquiry, partition: int, identity: Identity, half_offset: int, *, advice: str
+) -> Resolution | None:
+    """The one that counts, by the logs. TransactionGone; OutcomeUnknown if they cannot be read."""
+    try:
+        first, _ = await inquiry.look_up(partition, identity, half_offset)
+    except BackendError as error:
+        raise OutcomeUnknown(
+            f"the decision for {identity[1]} is stored; whether it is the first one is not "
+            f"known ({error.message}): {advice}"
+        ) from error
+    return first
+
+
+def given_up(identity: Identity) -> TransactionParked:
+    """The error of whoever comes after it was given up."""
+    return TransactionParked(
+        f"transaction {identity[1]} was given up before: its messages lie on the parked topic. "
+        "This decision is on record and counts when an operator puts it back (halfhitch parked "
+        "resume)"
+    )
+
+
+def committed_in_part(identity: Identity) -> CommittedInPart:
+    """The error of whoever has added messages to what was committed already."""
+    return CommittedInPart(
+        f"transaction {identity[1]} was committed, by a check or an operator, before its last "
+        "messages were added: the earlier ones are visible, the last ones never will be; send "
+        "them under a new id"
+    )
+
+
+def reused(identity: Identity) -> TransactionReused:
+    """The error of whoever uses an id for other messages than the first ones."""
+    return TransactionReused(
+        f"transaction id {identity[1]!r} of group {identity[0]!r} stands for other messages "
+        "already, and those stand: use a new id for these, or repeat exactly the same ones (and "
+        "to add to a transaction, the newest handle)"
+    )
+
+
+def gone(identity: Identity) -> TransactionGone:
+    """The error of whoever comes too late to be told."""
+    return TransactionGone(
+        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
+    )
+
+
+def refuse_loser(
+    identity: Identity,
+    first: Resolution | None,
+    requested: Resolution,
+    parked: Callable[[Identity], HalfHitchError] = given_up,
+) -> None:
+    """Raise unless the first decision is the one that was asked for, or none is known.
+
+    `parked` makes the error of whoever comes after a giving up.
+    """
+    if first is _PARK:
+        raise parked(identity)
+    if first is not None and first is not requested:
+        raise contrary(identity, first, requested)
+
+
+def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, advice: str) -> None:
+    """Once our decision is stored: raise if a contrary one, under way before it, is or may be."""
+    if rival.resolution is requested:
+        return
+    if rival.is_stored:
+        raise contrary(identity, rival.resolution, requested)
+    if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
+        first, later = STATE_AFTER[rival.resolution].value, STATE_AFTER[requested].value
+        raise OutcomeUnknown(
+            f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
+            f"before it ({first}) has reached the log: {advice}"
+        )
+
+
+def contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
+    """The error of whoever comes second."""
+    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
+    return ContraryDecision(
+        f"transaction {identity[1]} is {first}: that decision came first and stands",
+        decided=first,
+        requested=later,
+    )

@@ -1,0 +1,218 @@
+"""Decisions on their way into the op log: those of the same moment share one record.
+
+While one record of a partition is on its way, the next decisions gather; they leave together when
+it is confirmed. At low load a decision leaves at once, at high load hundreds share a record. One
+record in flight for each partition also fixes the order: what was asked first lies first.
+
+A decision whose answer nobody awaits (a RocketMQ client ends its transactions one-way) does not set
+off a record for _GATHER_S, so that at middling load such decisions share one too. It goes along
+with the next one that is awaited.
+
+Against a decision that is still on its way a contrary one is known at once, but which of them
+counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
+remembered for a second or two, until its owner has read it: a contrary end in between would be told
+that it counts.
+"""
+
+from asyncio import Future, get_running_loop
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.ports import RecordLog
+from halfhitch.wire import op as op_wire
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_PARK: Final = Resolution.PARK
+
+#: More would make the record too large for its topic; the rest goes into the next one.
+_BATCH_MAX: Final = op_wire.MARKS_MAX
+#: Of ids and reasons in one record: with the offsets well below a topic's usual megabyte.
+_ENTRIES_BYTES_MAX: Final = 500_000
+
+
+#: An owner reads what was stored within a tenth of it.
+_RECENT_S: Final = 1.0
+#: A wait that no caller feels, and several times as long as a record takes.
+_GATHER_S: Final = 0.004
+#: So many do not wait: the record is large enough.
+_GATHERED_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class Decision:
+    """One decision to be made durable."""
+
+    identity: Identity
+    resolution: Resolution
+    covered_count: int
+    half_offsets: tuple[int, ...]  # hints for people and for other versions
+    source: ResolutionSource
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A decision that was asked for before and has perhaps not been read by its owner yet."""
+
+    resolution: Resolution
+    #: How it went, once known. Records of one partition arrive in the order of asking: whoever was
+    #: asked later and is confirmed can look here.
+    is_stored: bool | None = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Item:
+    decision: Decision
+    future: "Future[int]"
+    under_way: UnderWay
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """A bound of what it takes in a record: JSON doubles quotes, UTF-8 takes up to four."""
+        group, transaction_id = self.decision.identity
+        reason = self.decision.reason or ""
+        return 64 + 4 * (len(group) + len(transaction_id)) + 6 * len(reason)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What waits and what is on its way for one partition."""
+
+    waiting: list[_Item] = field(default_factory=list)
+    in_flight: int = 0
+    is_awaited: bool = False  # one of those that wait
+    is_gathering: bool = False  # a timer runs
+    under_way: dict[Identity, UnderWay] = field(default_factory=dict)
+    #: Stored since `renewed_s`, and in the time before that.
+    recent: dict[Identity, UnderWay] = field(default_factory=dict)
+    older: dict[Identity, UnderWay] = field(default_factory=dict)
+    renewed_s: float = 0.0
+
+    def first(self, identity: Identity) -> UnderWay | None:
+        """The first decision, as far as it is not forgotten."""
+        return self.older.get(identity) or self.recent.get(identity) or self.under_way.get(identity)
+
+    def forget(self, now_s: float) -> None:
+        """What the owner has read by now is his to know."""
+        passed_s = now_s - self.renewed_s
+        if passed_s > _RECENT_S:
+            self.older = self.recent if passed_s <= 2 * _RECENT_S else {}
+            self.recent, self.renewed_s = {}, now_s
+
+
+class DecisionLog:
+    """Appends decisions for one event loop. The result of a future is the decision's op offset."""
+
+    def __init__(self, log: RecordLog) -> None:
+        self._log = log
+        #: What else is under way, from whoever else appends decisions in this process.
+        self.elsewhere: Callable[[int, Identity], UnderWay | None] | None = None
+        self._lanes: dict[int, _Lane] = {}
+
+    def append(
+        self, partition: int, decision: Decision, *, is_awaited: bool = True
+    ) -> "Future[int]":
+        """Queue a decision; the future fails as ports.RecordLog says."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane()
+        loop = get_running_loop()
+        future: Future[int] = loop.create_future()
+        item = _Item(decision, future, UnderWay(decision.resolution))
+        lane.waiting.append(item)
+        lane.forget(loop.time())
+        if lane.first(decision.identity) is None:
+            lane.under_way[decision.identity] = item.under_way
+        lane.is_awaited = lane.is_awaited or is_awaited
+        if lane.in_flight == 0:
+            self._send_or_gather(partition, lane)
+        return future
+
+    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
+        """The first decision of this transaction that its owner has perhaps not read yet."""
+        found = None
+        lane = self._lanes.get(partition)
+        if lane is not None:
+            lane.forget(get_running_loop().time())
+            found = lane.first(identity)
+        if found is None and self.elsewhere is not None:
+            found = self.elsewhere(partition, identity)
+        return found
+
+    def _send_or_gather(self, partition: int, lane: _Lane) -> None:
+        if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:
+            self._send(partition, lane)
+        elif not lane.is_gathering:
+            lane.is_gathering = True
+            get_running_loop().call_later(_GATHER_S, self._gathered, partition, lane)
+
+    def _gathered(self, partition: int, lane: _Lane) -> None:
+        lane.is_gathering = False
+        if lane.waiting and lane.in_flight == 0:
+            self._send(partition, lane)
+
+    def _send(self, partition: int, lane: _Lane) -> None:
+        """One record for each run of equal tags, so that the log keeps the order of asking."""
+        batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
+        lane.is_awaited = lane.is_awaited and bool(lane.waiting)
+        run: list[_Item] = []
+        offset_count = entries_bytes = 0
+        for item in batch:
+            decision = item.decision
+            if run and (
+                decision.resolution is not run[-1].decision.resolution
+                or offset_count + len(decision.half_offsets) > op_wire.OFFSETS_MAX
+                or entries_bytes + item.entry_bytes_max > _ENTRIES_BYTES_MAX
+            ):
+                self._send_run(partition, lane, run)
+                run, offset_count, entries_bytes = [], 0, 0
+            run.append(item)
+            offset_count += len(decision.half_offsets)
+            entries_bytes += item.entry_bytes_max
+        if run:
+            self._send_run(partition, lane, run)
+
+    def _send_run(self, partition: int, lane: _Lane, run: list[_Item]) -> None:
+        entries: list[op_wire.Entry] = []
+        half_offsets: list[int] = []
+        for item in run:
+            decision = item.decision
+            entries.append(
+                op_wire.DecisionEntry(
+                    *decision.identity,
+                    decision.covered_count,
+                    len(decision.half_offsets),
+                    decision.source,
+                    decision.reason,
+                )
+            )
+            half_offsets.extend(decision.half_offsets)
+        value, headers = op_wire.write(
+            op_wire.tag_of(run[0].decision.resolution), entries, half_offsets
+        )
+        lane.in_flight += 1
+        stored = self._log.append_op(partition, value, headers)
+        stored.add_done_callback(lambda done: self._stored(partition, lane, run, done))
+
+    def _stored(self, partition: int, lane: _Lane, run: list[_Item], stored: "Future[int]") -> None:
+        lane.in_flight -= 1
+        error = stored.exception()
+        for item in run:
+            identity, future = item.decision.identity, item.future
+            item.under_way.is_stored, item.under_way.error = error is None, error
+            if lane.under_way.get(identity) is item.under_way:
+                del lane.under_way[identity]
+                # Giving up is no contradiction to what comes later: see ledger._apply.
+                if error is None and item.decision.resolution is not _PARK:
+                    lane.recent[identity] = item.under_way
+            if future.done():  # whoever asked has gone; the decision stands all the same
+                continue
+            if error is None:
+                future.set_result(stored.result())
+            else:
+                future.set_exception(error)
+        if lane.waiting and lane.in_flight == 0:
+            self._send_or_gather(partition, lane)

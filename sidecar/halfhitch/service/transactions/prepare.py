@@ -1,0 +1,119 @@
+"""Half messages on their way into the half log: their id, partition, headers, and append.
+
+What every prepare does, whichever door asks; who is refused is admission's.
+"""
+
+from asyncio import Future
+from collections.abc import Iterable, Sequence
+
+from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.core.partitioning import half_partition
+from halfhitch.core.standing import Standing
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown, Overloaded
+from halfhitch.service.api import OutgoingMessage
+from halfhitch.service.transactions.dependencies import Dependencies
+from halfhitch.service.transactions.end import reused
+from halfhitch.service.transactions.op_appends import Decision
+from halfhitch.service.transactions.taken import Taken
+from halfhitch.wire.digest import digest_of
+from halfhitch.wire.half import HalfRecord, system_headers
+
+
+class Preparing:
+    """Closed until `open` says how many half partitions there are."""
+
+    def __init__(self, parts: Dependencies) -> None:
+        self._parts = parts
+        self._log = parts.log
+        self._taken = Taken(parts.clock.monotonic_s)
+        self.partition_count = 0
+
+    def open(self, partition_count: int) -> None:
+        """The internal topics are verified: prepares are taken from now on. 0: none any more."""
+        self.partition_count = partition_count
+
+    def partition_of(
+        self, first_key: bytes | None, transaction_id: str | None, topics: Iterable[str] = ()
+    ) -> int:
+        """Where one for these topics lives. Raises KafkaUnavailable while nothing is open."""
+        count = self.partition_count
+        if count == 0:
+            raise KafkaUnavailable("the coordinator has not reached Kafka yet; see /readyz")
+        partition = half_partition(first_key, transaction_id, count)
+        if partition is None:
+            closed = self._parts.intake.closed_to(topics)
+            return self._parts.owners.preferred_partition(count, closed)
+        return partition
+
+    def admit(self, partition: int, identity: Identity, topics: Iterable[str]) -> None:
+        """Raises what Intake.admit does, but for a repeat of what is pending already."""
+        parts = self._parts
+        try:
+            parts.intake.admit(partition, identity[0], topics)
+        except Overloaded:
+            if parts.owners.standing(partition, identity, -1) is not Standing.PENDING:
+                raise
+
+    def claim(
+        self, partition: int, identity: Identity, first_index: int, digests: Sequence[int]
+    ) -> None:
+        """Messages are about to be stored under an id that somebody may have used before.
+
+        Raises TransactionReused when it is known here that it stands for others.
+        """
+        if self._parts.owners.differs(partition, identity, first_index, digests) or (
+            not self._taken.claim(identity, first_index, digests)
+        ):
+            raise reused(identity)
+
+    def failed(self, identity: Identity, index: int, error: BaseException) -> None:
+        """A message that was claimed could not be stored, or nobody can say."""
+        if not isinstance(error, OutcomeUnknown):
+            self._taken.release(identity, index)
+
+    def append(
+        self,
+        partition: int,
+        identity: Identity,
+        message: OutgoingMessage,
+        index: int,
+        immunity_s: int | None,
+        born_ms: int,
+        digest: int,
+    ) -> "Future[int]":
+        """Store one half; its half offset."""
+        group, transaction_id = identity
+        record = HalfRecord(
+            transaction_id,
+            group,
+            index,
+            born_ms,
+            self._parts.instance,
+            message.topic,
+            message.partition,
+            immunity_s,
+            digest=digest,
+        )
+        headers = system_headers(record) + message.headers
+        return self._log.append_half(partition, message.key, message.value, headers)
+
+    def disown(
+        self, partition: int, identity: Identity, covered_count: int, stored: tuple[int, ...]
+    ) -> None:
+        """Roll back what may have been stored; without waiting, and without a second failure."""
+        decision = Decision(
+            identity,
+            Resolution.ROLLBACK,
+            covered_count,
+            stored,
+            ResolutionSource.PRODUCER,
+            "prepare failed",
+        )
+        future = self._parts.decisions.append(partition, decision)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def digest(message: OutgoingMessage, *, is_partition_chosen: bool = True) -> int:
+    """What the message says. `is_partition_chosen`: by its producer, and so by all its tries."""
+    partition = message.partition if is_partition_chosen else None
+    return digest_of(message.topic, partition, message.key, message.value, message.headers)

@@ -1,1 +1,0 @@
-"""Is anything lost or doubled? All topics of an installation against each other, after the fact."""

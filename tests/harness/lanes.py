@@ -1,0 +1,206 @@
+"""A pytest plugin: several processes share the tests, and each counts the processor time it takes.
+
+`tests/side_by_side.py` starts the processes, the lanes. All of them collect the same tests, and
+each takes the next file that nobody has taken: the first to create a mark in a common folder has
+it. So no list says who runs what, and nobody waits for the other at the end. Files that share a
+server which takes long to start are taken together.
+
+What a layer takes is told in processor time of a quiet machine: seconds of the process and of its
+children that have ended, divided by how much slower than there a fixed piece of work has just been.
+Without that folder this plugin does nothing, as in a run of pytest's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from coverage import Coverage
+
+from harness.places import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+#: Names the folder with the marks; whoever sets it reads there what each lane has spent.
+FOLDER_VARIABLE: Final = "HALFHITCH_TEST_LANES"
+#: Begin of path: its files are taken together, for the first of them starts what all need.
+TOGETHER: Final = ("tests/spark/", "tests/integration/test_barrier", "conformance/promises/")
+#: Begin of path: lives by the hundred run what other tests have covered long before, and to be
+#: traced makes them two or three times as long.
+UNTRACED: Final = ("tests/simulation/", "tests/property/")
+#: What `work` takes on the machine that the budgets were written on, when that is quiet.
+QUIET_WORK_S: Final = 0.0021
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the tests of one layer have taken."""
+
+    count: int = 0
+    wall_s: float = 0.0
+    #: As it would be on a quiet machine.
+    cpu_s: float = 0.0
+
+
+def work() -> float:
+    """Processor seconds of a fixed piece of work, the best of three."""
+
+    def once() -> float:
+        began_s = time.process_time()
+        total = 0
+        for number in range(100_000):
+            total += number & 7
+        return time.process_time() - began_s
+
+    return min(once() for _ in range(3))
+
+
+def _cpu_s() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def layer_of(path: str) -> str:
+    """`tests/unit` of `tests/unit/core/test_x.py`."""
+    return "/".join(path.split("/")[:2])
+
+
+def unit_of(path: str) -> str:
+    """What is taken in one piece: the file, or those that share a server."""
+    return next((begin for begin in TOGETHER if path.startswith(begin)), path)
+
+
+class Marks:
+    """Who was first: one file for each unit that was taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take(self, unit: str) -> bool:
+        """Whether it is ours now."""
+        name = unit.replace("/", ".")
+        try:
+            (self._folder / f"{name}.taken").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def taken(
+    items: Sequence[Any], path_of: Callable[[Any], str], take: Callable[[str], bool]
+) -> Iterator[tuple[Any, Any | None]]:
+    """Each item of the units that are ours, with the one that follows it.
+
+    A unit is asked for when the last item before it begins, for pytest wants to know what follows.
+    """
+    ours = (
+        item
+        for unit, group in groupby(items, lambda item: unit_of(path_of(item)))
+        if take(unit)
+        for item in list(group)
+    )
+    item = next(ours, None)
+    while item is not None:
+        following = next(ours, None)
+        yield item, following
+        item = following
+
+
+class Tracing:
+    """Of coverage, if this process is run under it."""
+
+    def __init__(self, coverage: Coverage | None) -> None:
+        self._coverage, self._is_on = coverage, True
+
+    def set(self, is_wanted: bool) -> None:
+        """On or off, from here on."""
+        if self._coverage is not None and is_wanted is not self._is_on:
+            self._is_on = is_wanted
+            (self._coverage.start if is_wanted else self._coverage.stop)()
+
+
+class Lane:
+    """The plugin of one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tracing = Tracing(Coverage.current())
+        self._marks = Marks(folder)
+        self._report = folder / f"{os.getpid()}.spent.json"
+        self.spent: defaultdict[str, Spent] = defaultdict(Spent)
+        self._path, self._slowness = "", 1.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed or session.config.option.collectonly:
+            return None  # as pytest does it
+        for item, following in taken(session.items, path_of, self._marks.take):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        path = path_of(item)
+        self._pace(path)
+        began_s, began_cpu_s = time.monotonic(), _cpu_s()
+        try:
+            return (yield)
+        finally:
+            spent = self.spent[layer_of(path)]
+            spent.count += 1
+            spent.wall_s += time.monotonic() - began_s
+            spent.cpu_s += (_cpu_s() - began_cpu_s) / self._slowness
+
+    def _pace(self, path: str) -> None:
+        """How slow is the machine now? Asked for each file."""
+        if path != self._path:
+            self._tracing.set(not path.startswith(UNTRACED))
+            self._path, self._slowness = path, work() / QUIET_WORK_S
+
+    def pytest_sessionfinish(self) -> None:
+        spent = {layer: asdict(one) for layer, one in self.spent.items()}
+        self._report.write_text(json.dumps(spent))
+
+
+def path_of(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT).as_posix()
+
+
+def all_spent(folder: Path) -> dict[str, Spent]:
+    """By layer, of all lanes."""
+    found: dict[str, Spent] = {}
+    for report in sorted(folder.glob("*.spent.json")):
+        for layer, more in json.loads(report.read_text()).items():
+            one = found.setdefault(layer, Spent())
+            one.count += more["count"]
+            one.wall_s += more["wall_s"]
+            one.cpu_s += more["cpu_s"]
+    return found
+
+
+def over_budget(spent: Iterable[tuple[str, Spent]], budgets: dict[str, float]) -> list[str]:
+    """What to say of each layer that has taken more than it may."""
+    return [
+        f"{layer} took {one.cpu_s:.0f} s of processor time, as a quiet machine counts it, and "
+        f"{budgets[layer]:.0f} s are allowed: see --durations, and what make test-all is for"
+        for layer, one in spent
+        if one.cpu_s > budgets[layer]
+    ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        config.pluginmanager.register(Lane(Path(folder)), "halfhitch-lane")

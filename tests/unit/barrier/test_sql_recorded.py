@@ -1,0 +1,113 @@
+"""The commit behind a record: what it asks for, and of which transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import StaticPool
+
+from halfhitch.barrier import sql_recorded
+from halfhitch.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Connection
+
+INSERT = text("INSERT INTO rows VALUES ('one')")
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with engine.connect() as made:
+        made.execute(text("CREATE TABLE rows (id TEXT)"))
+        made.commit()
+        yield made
+    engine.dispose()
+
+
+def record(connection: Connection) -> None:
+    sql_recorded.watch_commit(connection, connection.execute(INSERT))
+
+
+def count(connection: Connection) -> int:
+    return int(connection.execute(text("SELECT count(*) FROM rows")).scalar_one())
+
+
+def test_a_commit_of_the_record_s_transaction_is_done(connection: Connection) -> None:
+    for number in (1, 2):
+        record(connection)
+        connection.commit()
+        assert count(connection) == number
+        connection.rollback()
+
+
+def test_a_commit_of_another_transaction_is_refused_before_it_is_done(
+    connection: Connection,
+) -> None:
+    record(connection)
+    connection.connection.rollback()
+    connection.execute(INSERT)
+    with pytest.raises(InvalidRequest, match="between the record and its commit"):
+        connection.commit()
+    connection.rollback()
+    assert count(connection) == 0
+
+
+def test_a_transaction_that_has_recorded_nothing_is_not_asked(connection: Connection) -> None:
+    record(connection)
+    connection.rollback()
+    connection.execute(INSERT)
+    connection.commit()
+    assert count(connection) == 1
+
+
+def test_what_the_database_says_otherwise_is_its_own_error(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(connection)
+    monkeypatch.setattr(sql_recorded, "_NAME", "no name")
+    with pytest.raises(OperationalError, match="syntax error"):
+        connection.commit()
+    connection.rollback()
+
+
+class SoftTimeLimitError(Exception):
+    """Of a signal, between two lines of anybody's."""
+
+
+def test_a_commit_that_was_cut_short_left_its_rows_to_the_next_one_of_the_pool(
+    connection: Connection,
+) -> None:
+    def cut(*_: object) -> None:
+        raise SoftTimeLimitError
+
+    record(connection)
+    event.listen(connection, "before_cursor_execute", cut, once=True)
+    with pytest.raises(SoftTimeLimitError):
+        connection.commit()
+    driver_connection = connection.connection.dbapi_connection
+    assert isinstance(driver_connection, sqlite3.Connection)
+    assert not driver_connection.in_transaction
+
+
+def test_a_connection_that_cannot_be_rolled_back_is_not_used_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise sqlite3.OperationalError("no rollback now")
+
+    record(connection)
+    event.listen(connection, "before_cursor_execute", refuses, once=True)
+    pooled = connection.connection
+    invalidated: list[object] = []
+    monkeypatch.setattr(pooled, "rollback", refuses, raising=False)
+    monkeypatch.setattr(pooled, "invalidate", lambda: invalidated.append(pooled))
+    with pytest.raises(OperationalError):
+        connection.commit()
+    assert invalidated == [pooled]

@@ -1,0 +1,55 @@
+"""`halfhitch dev` without servers: one in a folder, and what it does when a server has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch import embedded
+from halfhitch_cli.app import ERROR, main
+from halfhitch_cli.commands import dev
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_second_dev_on_the_same_folder_was_silent_for_thirty_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it began to start servers")
+
+    monkeypatch.setattr(embedded, "EmbeddedKafka", never)
+    with dev.claimed(tmp_path):
+        assert main(["dev", "--data", str(tmp_path)]) == ERROR
+    told = capsys.readouterr().err
+    assert f"process {os.getpid()}" in told
+    assert str(tmp_path) in told
+    assert "--data" in told
+    with dev.claimed(tmp_path):
+        pass  # it is free again
+
+
+def test_a_server_that_ended_was_not_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", signals.append)
+    monkeypatch.setattr(dev, "_WATCH_S", 0)
+    answers: list[str | None] = [None, None, "was killed by signal 9; its log is /tmp/k/server.log"]
+    ended: list[str] = []
+    servers = {"Redis": lambda: None, "Kafka": lambda: answers.pop(0)}
+    asyncio.run(dev.watch(servers, ended, tmp_path))
+    assert (ended, signals) == (["Kafka"], [signal.SIGTERM])
+    told = capsys.readouterr().err
+    for part in (
+        "Kafka was killed by signal 9",
+        "/tmp/k/server.log",
+        str(tmp_path),
+        "halfhitch dev",
+    ):
+        assert part in told

@@ -1,0 +1,133 @@
+"""Lanes: each test runs in one of them, and what a layer takes is counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from harness import lanes
+from harness.lanes import FOLDER_VARIABLE, Marks, Spent, all_spent, over_budget, taken, work
+from harness.places import ROOT, python_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ITEMS = [f"tests/unit/test_{name}.py::{number}" for name in "abc" for number in range(3)]
+
+
+def path_of(item: str) -> str:
+    return item.partition("::")[0]
+
+
+def test_each_file_is_of_whoever_came_first(tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    assert marks.take("tests/unit/test_a.py")
+    assert not Marks(tmp_path).take("tests/unit/test_a.py")
+    assert marks.take("tests/unit/test_b.py")
+
+
+def test_two_lanes_run_everything_once(tmp_path: Path) -> None:
+    one, other = (taken(ITEMS, path_of, Marks(tmp_path).take) for _ in range(2))
+    ran: list[list[str]] = [[], []]
+    for _ in ITEMS:
+        for lane, mine in zip((one, other), ran, strict=True):
+            if (found := next(lane, None)) is not None:
+                mine.append(found[0])
+    assert all(ran)
+    assert sorted(ran[0] + ran[1]) == ITEMS
+
+
+def test_what_follows_is_what_this_lane_runs_next() -> None:
+    def all_but_b(unit: str) -> bool:
+        return "test_b" not in unit
+
+    pairs = list(taken(ITEMS, path_of, all_but_b))
+    assert [item for item, _ in pairs] == [item for item in ITEMS if "test_b" not in item]
+    assert [following for _, following in pairs] == [*(item for item, _ in pairs[1:]), None]
+
+
+def test_files_that_share_a_server_are_taken_together() -> None:
+    units: list[str] = []
+
+    def note(unit: str) -> bool:
+        units.append(unit)
+        return True
+
+    items = ["tests/integration/test_barrier.py", "tests/integration/test_barrier_aio.py"]
+    assert len(list(taken(items, path_of, note))) == 2
+    assert units == ["tests/integration/test_barrier"]
+
+
+def test_a_layer_over_its_budget_is_named() -> None:
+    spent = {"tests/unit": Spent(cpu_s=11.0), "tests/tidy": Spent(cpu_s=9.0)}
+    found = over_budget(spent.items(), {"tests/unit": 10, "tests/tidy": 10})
+    assert len(found) == 1
+    assert found[0].startswith("tests/unit took 11 s")
+
+
+def test_whole_lives_are_not_traced_and_what_comes_after_them_is() -> None:
+    told: list[str] = []
+
+    class Recorder:
+        def start(self) -> None:
+            told.append("start")
+
+        def stop(self) -> None:
+            told.append("stop")
+
+    lane = lanes.Lane(ROOT)
+    lane._tracing = lanes.Tracing(cast("Any", Recorder()))
+    for path in ("tests/unit/a.py", "tests/simulation/a.py", "tests/simulation/b.py"):
+        lane._pace(path)
+    assert told == ["stop"]
+    lane._pace("tests/unit/b.py")
+    assert told == ["stop", "start"]
+
+
+def test_a_slow_machine_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the fixed work takes and what a test takes grow alike."""
+    monkeypatch.setattr(lanes, "QUIET_WORK_S", work() / 4)
+    lane = lanes.Lane(ROOT)
+    lane._pace("tests/unit/test_a.py")
+    assert lane._slowness > 2
+
+
+@pytest.fixture
+def lane_of(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """A lane of pytest's over some files of ours."""
+
+    def start(*files: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": python_path(), FOLDER_VARIABLE: str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+def test_real_lanes_share_real_files(
+    lane_of: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    files = [
+        "tests/unit/core/test_timers.py",
+        "tests/unit/core/test_model.py",
+        "bench/tests/test_rows.py",
+    ]
+    both = [lane_of(*files), lane_of(*reversed(files))]
+    said = [lane.communicate()[0] for lane in both]
+    assert [lane.returncode for lane in both] == [0, 0], said
+    marks = {path.name for path in tmp_path.glob("*.taken")}
+    assert marks == {file.replace("/", ".") + ".taken" for file in files}
+    spent = all_spent(tmp_path)
+    assert set(spent) == {"tests/unit", "bench/tests"}
+    assert all(one.count > 0 and one.cpu_s > 0 and one.wall_s > 0 for one in spent.values())
+    passed = sum(int(text.rsplit(" passed", 1)[0].split()[-1]) for text in said if "passed" in text)
+    assert passed == sum(one.count for one in spent.values())

@@ -1,0 +1,475 @@
+"""What operators do, over fakes: who is asked, what is written, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from halfhitch.core.model import (
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
+from halfhitch.core.standing import Standing
+from halfhitch.errors import (
+    ContraryDecision,
+    InvalidRequest,
+    KafkaUnavailable,
+    OutcomeUnknown,
+    RedisUnavailable,
+    TransactionNotFound,
+    TransactionParked,
+)
+from halfhitch.ports import Doubt, ParkedContent
+from halfhitch.service.api import Filter, TransactionState, Undecided
+from halfhitch.service.checking import inbox
+from halfhitch.service.operators.operations import FoundHalves, OperationsParts, OperationsService
+from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked
+from halfhitch.wire.parked_fold import ParkedHalf, Parking
+from harness.twin import RecordingObserver
+
+NOW_MS = 1_000_000_000
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+def identity(name: str) -> Identity:
+    return ProducerGroup("shop"), TransactionId(name)
+
+
+def pending(name: str, partition: int = 0, age_s: float = 10.0, **more: Any) -> Undecided:
+    values: dict[str, Any] = {
+        "topics": ("orders",), "message_count": 2, "half_offsets": (4, 5), "check_count": 1,
+        "check_max": 15, "delivered": True, "next_check_s": 3.0, "last_answer": None, "asked": None,
+    }  # fmt: skip
+    return Undecided(
+        transaction_id=name, producer_group="shop", partition=partition, age_s=age_s,
+        **{**values, **more},
+    )  # fmt: skip
+
+
+def doubt(name: str, age_s: float = 20.0, **more: Any) -> Doubt:
+    values: dict[str, Any] = {
+        "topics": ("orders",), "message_count": 9, "half_offsets": (70, 71), "check_count": 2,
+        "immune_until_ms": 0, "due_ms": NOW_MS + 5_000, "delivered": 1,
+    }  # fmt: skip
+    return Doubt(identity=identity(name), born_ms=NOW_MS - int(age_s * 1000), **{**values, **more})
+
+
+def parking(name: str, **more: Any) -> Parking:
+    why = Parked(CHECKS_EXHAUSTED, "nobody answered", 2, 7, None, 15, NOW_MS - 90_000, "silent")
+    first = ParkedHalf(
+        (0, 3), NOW_MS - 60_000, 10, identity(name), 0, more.pop("topic", "orders"), None, 1, why
+    )
+    return Parking(identity(name), 2, [first], more.pop("decision", None))
+
+
+@dataclass
+class World:
+    """All the neighbours of the service."""
+
+    owned_here: set[int] = field(default_factory=lambda: {0, 1})
+    pending: list[Undecided] = field(default_factory=list)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    doubts: dict[int, list[Doubt] | Exception] = field(default_factory=dict)
+    owner_of: dict[int, str] = field(default_factory=lambda: {2: "node-2", 3: "node-2"})
+    found: FoundHalves | None = None
+    first: Resolution | Exception | None = None
+    rival: UnderWay | None = None
+    fails: Exception | None = None
+    parked: list[Parking] = field(default_factory=list)
+    redis: bool = True
+    posted: bool = True
+
+    def __post_init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.decisions: list[tuple[int, Decision]] = []
+        self.observer = RecordingObserver()
+        self.service = OperationsService(
+            OperationsParts(
+                owners=self, decisions=self, halves=self, inquiry=self, parked=Store(self),
+                index=Index(self) if self.redis else None, presence=self if self.redis else None,
+                observer=self.observer, clock=self, partition_count=lambda: 4, check_count_max=15,
+            )  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_s(self) -> float:
+        return 1.0
+
+    # owners
+    def owned(self) -> set[int]:
+        return self.owned_here
+
+    async def undecided(self, wanted: Filter) -> tuple[list[Undecided], int]:
+        found = [
+            p
+            for p in self.pending
+            if wanted.transaction_id in (None, p.transaction_id)
+            and wanted.producer_group in (None, p.producer_group)
+        ]
+        found.sort(key=lambda shown: -shown.age_s)
+        return found[: wanted.count_max], len(found)
+
+    async def check_now(self, partition: int, identity: Identity) -> bool:
+        self.asked.append(("check_now", partition, identity[1]))
+        return any(p.transaction_id == identity[1] for p in self.pending)
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        return self.standings.get(identity[1], Standing.UNKNOWN)
+
+    # decisions
+    def append(self, partition: int, decision: Decision) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self.fails is not None:
+            future.set_exception(self.fails)
+        else:
+            self.decisions.append((partition, decision))
+            future.set_result(1)
+        return future
+
+    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
+        return self.rival
+
+    # halves, inquiry, presence
+    async def find(
+        self, partitions: Any, identity: Identity, hints: dict[int, int]
+    ) -> FoundHalves | None:
+        self.asked.append(("find", tuple(partitions), identity[1], hints))
+        return self.found
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        self.asked.append(("look_up", partition, half_offset))
+        if isinstance(self.first, Exception):
+            raise self.first
+        return self.first, False
+
+    def post(self, instance: str, kind: str, body: bytes) -> bool:
+        self.asked.append(("post", instance, kind, inbox.read_check_now(body)))
+        return self.posted
+
+    async def decide(self, name: str, resolution: Resolution = C) -> Any:
+        return await self.service.decide(
+            "shop", name, resolution, reason="asked the shop", operator="ann"
+        )
+
+
+@dataclass
+class Index:
+    world: World
+
+    async def list(self, partition: int, *, count_max: int) -> list[Doubt]:
+        found = self.world.doubts.get(partition, [])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def find(self, partition: int, identities: list[Identity]) -> list[Doubt]:
+        self.world.asked.append(("find", partition, [name for _, name in identities]))
+        return [d for d in await self.list(partition, count_max=9) if d.identity in identities]
+
+    async def owner(self, partition: int) -> str | None:
+        return self.world.owner_of.get(partition)
+
+
+@dataclass
+class Store:
+    world: World
+
+    async def parkings(self, identity: Identity | None = None) -> tuple[list[Parking], int]:
+        self.world.asked.append(("parkings", identity))
+        return [p for p in self.world.parked if identity in (None, p.identity)], 3
+
+    async def content(self, identity: Identity) -> tuple[Parking, list[ParkedContent]]:
+        return self.world.parked[0], [ParkedContent("orders", None, b"k", b"v", [("a", None)])]
+
+    async def resume(self, identity: Identity, *, reason: str, operator: str) -> Parking:
+        self.world.asked.append(("resume", identity[1], reason, operator))
+        return self.world.parked[0]
+
+
+# -- undecided -----------------------------------------------------------------------------------
+
+
+async def test_own_partitions_and_those_of_others_are_one_list_oldest_first() -> None:
+    world = World(
+        pending=[pending("T1", age_s=10), pending("T2", age_s=30)],
+        doubts={2: [doubt("T3")], 3: RedisUnavailable("away")},
+    )
+    page = await world.service.undecided(Filter())
+    assert [t.transaction_id for t in page.transactions] == ["T2", "T3", "T1"]
+    assert (page.total_count, page.missing_partitions) == (3, [3])
+    shown = page.transactions[1]
+    assert (shown.partition, shown.age_s, shown.next_check_s) == (2, 20.0, 5.0)
+    assert (shown.check_count, shown.delivered, shown.from_index) == (2, False, True)
+    page = await world.service.undecided(Filter(count_max=1))
+    assert ([t.transaction_id for t in page.transactions], page.total_count) == (["T2"], 3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Filter(producer_group="shop"), {"T1", "T2"}),
+        (Filter(producer_group="other"), set()),
+        (Filter(topic="points"), {"T2"}),
+        (Filter(transaction_id="T1"), {"T1"}),
+        (Filter(older_than_s=25), {"T2"}),
+        (Filter(check_count_min=3), {"T2"}),
+    ],
+)
+async def test_what_redis_tells_is_filtered(wanted: Filter, names: set[str]) -> None:
+    old = doubt("T2", age_s=30, topics=("orders", "points"), check_count=3)
+    world = World(doubts={2: [doubt("T1"), old]})
+    page = await world.service.undecided(wanted)
+    assert {t.transaction_id for t in page.transactions} == names
+    assert page.total_count == len(names)
+
+
+async def test_without_redis_the_partitions_of_others_are_told_to_be_missing() -> None:
+    page = await World(redis=False).service.undecided(Filter())
+    assert page.missing_partitions == [2, 3]
+
+
+async def test_the_last_answer_was_lost_over_a_restart_with_redis_up() -> None:
+    answered = doubt(
+        "T1", last_answer="unknown", last_instance="node-9", last_reason="RuntimeError: db down"
+    )
+    world = World(
+        pending=[
+            pending("T1"),
+            pending("T2", last_answer="unknown", asked="node-1"),
+            pending("T3", check_count=0),
+            pending("T4"),
+        ],
+        doubts={0: [answered]},
+    )
+    page = await world.service.undecided(Filter())
+    shown = {t.transaction_id: (t.last_answer, t.asked, t.last_reason) for t in page.transactions}
+    assert shown == {
+        "T1": ("unknown", "node-9", "RuntimeError: db down"),
+        "T2": ("unknown", "node-1", None),
+        "T3": (None, None, None),
+        "T4": (None, None, None),
+    }
+    assert ("find", 0, ["T1", "T4"]) in world.asked
+
+
+async def test_without_redis_the_last_answer_is_not_known_and_all_else_is_shown() -> None:
+    world = World(pending=[pending("T1")], doubts={0: RedisUnavailable("away")})
+    page = await world.service.undecided(Filter())
+    assert [(t.transaction_id, t.last_answer) for t in page.transactions] == [("T1", None)]
+
+
+# -- decide --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resolution", "state"), [(C, TransactionState.COMMITTED), (R, TransactionState.ROLLED_BACK)]
+)
+async def test_a_decision_names_the_operator_and_the_reason(
+    resolution: Resolution, state: TransactionState
+) -> None:
+    world = World(pending=[pending("T1", partition=1)])
+    ended = await world.decide("T1", resolution)
+    assert (ended.transaction_id, ended.state, ended.visible) == ("T1", state, False)
+    wanted = Decision(
+        identity("T1"), resolution, 2, (4, 5), ResolutionSource.OPERATOR, "ann: asked the shop"
+    )
+    assert world.decisions == [(1, wanted)]
+    [(told, source, _)] = world.observer.of("ended")
+    assert (told, source) == (resolution, ResolutionSource.OPERATOR)
+    assert world.asked == []
+
+
+async def test_a_transaction_of_another_instance_is_looked_up_in_the_log_and_not_in_redis() -> None:
+    world = World(doubts={2: [doubt("T1")]}, found=FoundHalves(2, (80, 81, 82), 3))
+    world.first = C
+    await world.decide("T1")
+    [(partition, decision)] = world.decisions
+    assert (partition, decision.covered_count, decision.half_offsets) == (2, 3, (80, 81, 82))
+    assert world.asked == [("find", (2, 3), "T1", {2: 70}), ("look_up", 2, 80)]
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [
+        (R, ContraryDecision),
+        (Resolution.PARK, TransactionParked),
+        (KafkaUnavailable("slow"), OutcomeUnknown),
+    ],
+)
+async def test_elsewhere_the_log_says_whether_the_decision_was_the_first(
+    first: Any, error: type[Exception]
+) -> None:
+    world = World(found=FoundHalves(2, (80,), 1), first=first)
+    with pytest.raises(error):
+        await world.decide("T1")
+    assert len(world.decisions) == 1
+
+
+async def test_an_id_that_nobody_knows_is_told_with_what_to_do() -> None:
+    world = World()
+    with pytest.raises(TransactionNotFound, match="halfhitch tx list"):
+        await world.decide("T1")
+    world.parked = [parking("T1")]
+    with pytest.raises(TransactionParked, match="parked resume"):
+        await world.decide("T1")
+    assert world.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("standing", "error"),
+    [
+        (Standing.ROLLED_BACK, ContraryDecision),
+        (Standing.ROLLING_BACK, ContraryDecision),
+        (Standing.GIVEN_UP, TransactionParked),
+        (Standing.GIVING_UP, TransactionParked),
+        (Standing.PARKED, TransactionParked),
+    ],
+)
+async def test_what_has_ended_otherwise_is_refused_and_nothing_is_written(
+    standing: Standing, error: type[Exception]
+) -> None:
+    world = World(standings={"T1": standing})
+    with pytest.raises(error):
+        await world.decide("T1")
+    assert world.decisions == []
+
+
+async def test_a_decision_that_stands_already_is_no_error_and_is_not_written_again() -> None:
+    world = World(standings={"T1": Standing.COMMITTED})
+    assert (await world.decide("T1")).state is TransactionState.COMMITTED
+    assert world.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("is_stored", "why", "error"),
+    [
+        (True, None, ContraryDecision),
+        (None, None, OutcomeUnknown),
+        (False, OutcomeUnknown("?"), OutcomeUnknown),
+        (False, KafkaUnavailable("surely not"), None),
+    ],
+)
+async def test_a_contrary_decision_under_way_is_waited_for(
+    is_stored: bool | None, why: Exception | None, error: type[Exception] | None
+) -> None:
+    world = World(pending=[pending("T1")], rival=UnderWay(R, is_stored, why))
+    if error is None:
+        await world.decide("T1")
+    else:
+        with pytest.raises(error):
+            await world.decide("T1")
+
+
+async def test_a_commit_that_lost_meanwhile_is_told_to_have_lost() -> None:
+    world = World(pending=[pending("T1")], standings={"T1": Standing.ROLLING_BACK})
+    with pytest.raises(ContraryDecision):
+        await world.decide("T1")
+
+
+async def test_no_answer_of_kafka_is_no_decision() -> None:
+    world = World(pending=[pending("T1")], fails=OutcomeUnknown("?"))
+    with pytest.raises(OutcomeUnknown):
+        await world.decide("T1")
+    assert world.observer.of("ended") == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "operator"),
+    [
+        ("", "ann"), ("  ", "ann"), ("x" * 201, "ann"), ("two\nlines", "ann"), ("\x1b[2J", "ann"),
+        ("why", ""), ("why", "x" * 101), ("why", "a\tb"), ("\udc80", "ann"),
+    ],
+)  # fmt: skip
+async def test_without_a_readable_reason_nothing_is_done(reason: str, operator: str) -> None:
+    world = World(pending=[pending("T1")], parked=[parking("T2")])
+    with pytest.raises(InvalidRequest, match="printable"):
+        await world.service.decide("shop", "T1", C, reason=reason, operator=operator)
+    with pytest.raises(InvalidRequest, match="printable"):
+        await world.service.resume("shop", "T2", reason=reason, operator=operator)
+    assert (world.decisions, world.asked) == ([], [])
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+async def test_a_check_goes_to_the_owner_wherever_it_is() -> None:
+    world = World(pending=[pending("T1", partition=1)], doubts={3: [doubt("T2")]})
+    await world.service.check("shop", "T1")
+    await world.service.check("shop", "T2")
+    assert world.asked == [
+        ("check_now", 1, "T1"), ("post", "node-2", "check_now", (3, identity("T2"))),
+    ]  # fmt: skip
+
+
+async def test_a_check_that_cannot_be_handed_on_says_so() -> None:
+    with pytest.raises(TransactionNotFound):
+        await World().service.check("shop", "T1")
+    with pytest.raises(RedisUnavailable, match="2, 3"):
+        await World(redis=False).service.check("shop", "T1")
+    world = World(doubts={2: [doubt("T1")]}, posted=False)
+    with pytest.raises(RedisUnavailable, match="node-2"):
+        await world.service.check("shop", "T1")
+    world = World(doubts={2: [doubt("T1")]}, owner_of={})
+    with pytest.raises(RedisUnavailable, match="no owner"):
+        await world.service.check("shop", "T1")
+
+
+# -- parked --------------------------------------------------------------------------------------
+
+
+async def test_the_parked_are_shown_with_all_that_is_known() -> None:
+    world = World(parked=[parking("T1", decision="r")])
+    page = await world.service.parked(Filter())
+    [shown] = page.transactions
+    assert (page.total_count, page.left_out_count) == (1, 3)
+    assert (shown.transaction_id, shown.producer_group, shown.half_partition) == ("T1", "shop", 2)
+    assert (shown.reason, shown.detail, shown.decision) == (
+        CHECKS_EXHAUSTED, "nobody answered", "rollback",
+    )  # fmt: skip
+    assert (shown.check_count, shown.last_answer, shown.resumed_count) == (15, "silent", 1)
+    assert (shown.parked_ms, shown.stored_ms) == (NOW_MS - 60_000, NOW_MS - 90_000)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Filter(producer_group="shop"), ["T1", "T2"]),
+        (Filter(producer_group="other"), []),
+        (Filter(topic="points"), ["T2"]),
+        (Filter(transaction_id="T1"), ["T1"]),
+        (Filter(older_than_s=61), []),
+        (Filter(older_than_s=59), ["T1", "T2"]),
+        (Filter(check_count_min=16), []),
+    ],
+)
+async def test_the_parked_are_filtered(wanted: Filter, names: list[str]) -> None:
+    world = World(parked=[parking("T1"), parking("T2", topic="points")])
+    page = await world.service.parked(wanted)
+    assert [t.transaction_id for t in page.transactions] == names
+
+
+async def test_one_that_is_named_wholly_is_looked_for_even_among_too_many() -> None:
+    world = World(parked=[parking("T1")])
+    await world.service.parked(Filter(producer_group="shop", transaction_id="T1"))
+    assert world.asked == [("parkings", identity("T1"))]
+
+
+async def test_content_and_resume_go_to_the_store() -> None:
+    world = World(parked=[parking("T1")])
+    _, [message] = await world.service.parked_messages("shop", "T1")
+    assert (message.topic, message.key, message.headers) == ("orders", b"k", [("a", None)])
+    shown = await world.service.resume("shop", "T1", reason="fixed", operator="ann")
+    assert shown.transaction_id == "T1"
+    assert world.asked == [("resume", "T1", "fixed", "ann")]
+    assert world.observer.of("resumed") == [(1,)]

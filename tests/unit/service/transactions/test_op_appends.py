@@ -1,0 +1,261 @@
+"""Decisions on their way into the op log, on a Kafka in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
+from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.service.transactions import op_appends as decisions_module
+from halfhitch.service.transactions.op_appends import Decision, DecisionLog
+from halfhitch.wire import op as op_wire
+from halfhitch.wire.half import Garbage
+from harness.twin import identity
+
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+def decision(
+    transaction_id: str,
+    resolution: Resolution = C,
+    half_offsets: tuple[int, ...] = (0,),
+    reason: str | None = None,
+) -> Decision:
+    return Decision(
+        identity(transaction_id),
+        resolution,
+        len(half_offsets),
+        half_offsets,
+        ResolutionSource.PRODUCER,
+        reason,
+    )
+
+
+class Log:
+    """A DecisionLog with what it has written."""
+
+    def __init__(self, partition_count: int = 1) -> None:
+        self.kafka = MemoryKafka(MemoryClock(), partition_count=partition_count)
+        self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
+
+    def pass_time(self, seconds: float) -> None:
+        """For what is remembered."""
+        for lane in self.decisions._lanes.values():
+            lane.renewed_s -= seconds
+
+    def records(self) -> list[list[tuple[str, Resolution]]]:
+        """Id and resolution of each decision, record by record."""
+        result = []
+        for record in self.kafka.committed(self.kafka.op_topic):
+            events = op_wire.read(record.offset(), 0, record.value(), record.headers())
+            assert not isinstance(events, Garbage), events
+            assert all(isinstance(event, DecisionRead) for event in events)
+            result.append([(e.identity[1], e.resolution) for e in events])  # type: ignore[union-attr]
+        return result
+
+
+async def test_a_decision_leaves_at_once_when_none_is_in_flight() -> None:
+    log = Log()
+    future = log.decisions.append(0, decision("T1"))
+    assert log.records() == [[("T1", C)]]
+    assert await future == 0
+
+
+async def test_decisions_gather_while_one_is_in_flight_and_share_the_next_record() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision(f"T{n}")) for n in range(5)]
+    assert log.records() == [[("T0", C)]], "the others wait for the first one's answer"
+    assert await asyncio.gather(*futures) == [0, 1, 1, 1, 1]
+    assert log.records()[1:] == [[(f"T{n}", C) for n in range(1, 5)]]
+
+
+async def test_the_log_keeps_the_order_of_asking_and_a_record_has_one_tag() -> None:
+    log = Log()
+    asked = [("a", C), ("b", C), ("c", R), ("d", C), ("e", C), ("f", R), ("g", R)]
+    futures = [log.decisions.append(0, decision(name, which)) for name, which in asked]
+    await asyncio.gather(*futures)
+    assert [entry for record in log.records() for entry in record] == asked
+    assert log.records() == [
+        [("a", C)],
+        [("b", C)],
+        [("c", R)],
+        [("d", C), ("e", C)],
+        [("f", R), ("g", R)],
+    ]
+    assert [future.result() for future in futures] == [0, 1, 2, 3, 3, 4, 4]
+
+
+async def test_partitions_do_not_wait_for_each_other() -> None:
+    log = Log(partition_count=2)
+    futures = [log.decisions.append(partition, decision("T1")) for partition in (0, 1)]
+    assert len(log.records()) == 2
+    assert await asyncio.gather(*futures) == [0, 0]
+
+
+async def test_a_thousand_and_one_decisions_need_a_second_record() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("first"))
+    futures = [log.decisions.append(0, decision(f"T{n}")) for n in range(op_wire.MARKS_MAX + 1)]
+    await asyncio.gather(first, *futures)
+    assert [len(record) for record in log.records()] == [1, op_wire.MARKS_MAX, 1]
+
+
+async def test_a_record_never_outgrows_its_topic() -> None:
+    log = Log()
+    nasty = '"\\' * 127  # JSON doubles every one of these
+    futures = [log.decisions.append(0, decision("first"))]
+    for _ in range(999):
+        longest = decision(nasty)
+        longest.identity = (ProducerGroup(nasty), longest.identity[1])
+        futures.append(log.decisions.append(0, longest))
+    futures += [
+        log.decisions.append(0, decision(f"many-{n}", C, tuple(range(10**15, 10**15 + 999))))
+        for n in range(40)
+    ]
+    futures.append(log.decisions.append(0, decision("why", C, (1,), "\x01" * 50_000)))
+    await asyncio.gather(*futures)
+    for record in log.kafka.committed(log.kafka.op_topic):
+        size = len(record.value() or b"") + sum(len(v or b"") for _, v in record.headers() or [])
+        assert size < 1_000_000
+    assert sum(len(record) for record in log.records()) == 1_041
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(AppendFault.REFUSED, KafkaUnavailable), (AppendFault.LOST, OutcomeUnknown)],
+)
+async def test_a_failed_record_is_told_to_everyone_in_it_and_to_nobody_else(
+    fault: AppendFault, error: type[Exception]
+) -> None:
+    log = Log()
+    log.kafka.faults.appends = [None, fault, None]
+    first = log.decisions.append(0, decision("T0"))
+    together = [log.decisions.append(0, decision(f"T{n}")) for n in range(1, 4)]
+    assert await first == 0
+    for future in together:
+        with pytest.raises(error):
+            await future
+    assert await log.decisions.append(0, decision("T4")) == 1
+    assert log.records() == [[("T0", C)], [("T4", C)]]
+
+
+async def test_whoever_goes_away_does_not_take_the_decision_along() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("T0"))
+    gone = log.decisions.append(0, decision("T1"))
+    last = log.decisions.append(0, decision("T2"))
+    gone.cancel()
+    await asyncio.gather(first, last)
+    assert log.records() == [[("T0", C)], [("T1", C), ("T2", C)]]
+
+
+# -- what is under way ---------------------------------------------------------------------------
+
+
+async def test_a_decision_is_known_from_its_asking_until_its_owner_must_have_read_it() -> None:
+    log = Log()
+    assert log.decisions.under_way(0, identity("T1")) is None
+    future = log.decisions.append(0, decision("T1", R))
+    under_way = log.decisions.under_way(0, identity("T1"))
+    assert under_way is not None
+    assert (under_way.resolution, under_way.is_stored) == (R, None)
+    assert log.decisions.under_way(0, identity("T2")) is None
+    assert log.decisions.under_way(1, identity("T1")) is None
+    await future
+    assert log.decisions.under_way(0, identity("T1")) is under_way
+    assert under_way.is_stored is True
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T2", C))
+    assert log.decisions.under_way(0, identity("T1")) is under_way, "at most twice as long"
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+    assert log.decisions.under_way(0, identity("T2")) is not None
+    log.pass_time(2.1)
+    assert log.decisions.under_way(0, identity("T2")) is None
+
+
+async def test_a_decision_that_came_second_is_never_taken_for_the_first() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", C))
+    log.pass_time(1.1)
+    await log.decisions.append(0, decision("T1", R))
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_giving_up_contradicts_nothing_that_comes_later() -> None:
+    log = Log()
+    await log.decisions.append(0, decision("T1", Resolution.PARK))
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision("T1", which)) for which in (C, R)]
+    under_way = log.decisions.under_way(0, identity("T1"))
+    assert under_way is not None
+    assert under_way.resolution is C
+    await asyncio.gather(*futures)
+    assert under_way.is_stored is True
+    assert log.decisions.under_way(0, identity("T1")) is under_way
+
+
+async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
+    log = Log()
+    log.kafka.faults.appends = [AppendFault.ANSWER_LOST, None]
+    first = log.decisions.append(0, decision("T1", C))
+    under_way = log.decisions.under_way(0, identity("T1"))
+    second = log.decisions.append(0, decision("T1", R))
+    assert await second == 1
+    assert under_way is not None
+    assert under_way.is_stored is False
+    assert isinstance(under_way.error, OutcomeUnknown)
+    with pytest.raises(OutcomeUnknown):
+        await first
+
+
+# -- decisions that nobody awaits ----------------------------------------------------------------
+
+
+async def test_decisions_that_nobody_awaits_share_a_record_without_one_in_flight() -> None:
+    log = Log()
+    futures = [log.decisions.append(0, decision(f"T{n}"), is_awaited=False) for n in range(5)]
+    assert log.records() == []
+    assert log.decisions.under_way(0, identity("T3")) is not None
+    assert await asyncio.gather(*futures) == [0] * 5
+    assert log.records() == [[(f"T{n}", C) for n in range(5)]]
+
+
+async def test_one_that_is_awaited_takes_those_along_that_are_not() -> None:
+    log = Log()
+    unhurried = log.decisions.append(0, decision("T0"), is_awaited=False)
+    awaited = log.decisions.append(0, decision("T1"))
+    assert log.records() == [[("T0", C), ("T1", C)]]
+    assert await asyncio.gather(unhurried, awaited) == [0, 0]
+    later = log.decisions.append(0, decision("T2"), is_awaited=False)
+    assert len(log.records()) == 1, "hurry is over with the one that was in a hurry"
+    assert await later == 1
+
+
+async def test_behind_a_record_in_flight_only_an_awaited_one_hurries() -> None:
+    log = Log()
+    first = log.decisions.append(0, decision("T0"))
+    unhurried = log.decisions.append(0, decision("T1"), is_awaited=False)
+    await first
+    assert len(log.records()) == 1
+    awaited = log.decisions.append(0, decision("T2"), is_awaited=True)
+    assert await asyncio.gather(unhurried, awaited) == [1, 1]
+
+
+async def test_a_full_record_waits_for_nobody() -> None:
+    log = Log()
+    for n in range(decisions_module._GATHERED_MAX):
+        assert log.records() == []
+        log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
+    assert [len(record) for record in log.records()] == [decisions_module._GATHERED_MAX]
