@@ -10,14 +10,21 @@ A folder of tests that stands in no list makes the run end before it begins. Eac
 budget of processor time; one that is over it has failed. What a test waits for is not in it, nor
 what the Kafka takes that all share: those seconds say more of the machine than of the tests.
 
+Few tests that failed are run once more, alone, on another Kafka: what fails there too has failed.
+What passes only alone is named with its first failure, and counted in the last line. It was late
+beside the others, or it met what comes to pass once in a hundred times: a fault of the test, or of
+ours, that has to be looked for, and says nothing of the change that is being tried. Where many fail
+together, nothing is tried again.
+
 Lines come as they are written, each with its lane before it. What failed is told again at the end,
-and the last line sums up: `7200 passed, 0 failed`.
+and the last line sums up: `7200 passed, 0 failed`, or `7199 passed, 0 failed, 1 only alone`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import signal
 import subprocess
@@ -76,9 +83,16 @@ ALL_LIVES: Final[Mapping[str, str]] = {
 _LIVES_RATIO: Final = 5
 #: With one more a test was late now and then on two processors.
 LANES: Final = 3
+#: So many tests that failed may be tried again.
+AGAIN_MAX: Final = 3
+#: Where the tests take their seed from.
+SEED_VARIABLE: Final = "HALFHITCH_TEST_SEED"
 
 _COUNTED: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 _TOLD_AGAIN: Final = ("FAILED ", "ERROR ")
+#: Exit statuses of pytest.
+_TESTS_FAILED: Final = 1
+_NO_TESTS: Final = 5
 
 
 @dataclass(slots=True)
@@ -177,13 +191,34 @@ def layer_lines(spent: Mapping[str, Spent], allowed: Mapping[str, float]) -> lis
     ]
 
 
-def summed_up(lanes: Sequence[Lane], too_long: Sequence[str] = ()) -> tuple[str, bool]:
-    """The closing line, and whether all is well: if nothing ran, it is not."""
+def to_try_again(lanes: Sequence[Lane]) -> list[str]:
+    """The names of the tests that failed, if they are few and nothing else went wrong."""
+    names = [name_of(failure) for lane in lanes for failure in lane.failures]
+    failed = sum(lane.counts["failed"] for lane in lanes)
+    are_all_named = failed == len(set(names))
+    broke_off = any(lane.status not in (0, _TESTS_FAILED, _NO_TESTS) for lane in lanes)
+    return names if names and are_all_named and failed <= AGAIN_MAX and not broke_off else []
+
+
+def name_of(failure: str) -> str:
+    """`tests/a.py::b[c]` of pytest's line about it."""
+    return failure.partition(" ")[2].partition(" - ")[0]
+
+
+def summed_up(
+    lanes: Sequence[Lane], too_long: Sequence[str] = (), only_alone: int = 0
+) -> tuple[str, bool]:
+    """The closing line, and whether all is well: if nothing ran, it is not.
+
+    `only_alone`: so many of the failed have passed when they were tried again.
+    """
     counts = sum((lane.counts for lane in lanes), Counter[str]())
     # A process that broke off has failed even if no test of it has.
     broken_off = sum(1 for lane in lanes if not lane.is_green and not lane.counts["failed"])
-    failed = counts["failed"] + broken_off + len(too_long) + (not counts["passed"])
-    line = f"{counts['passed']} passed, {failed} failed"
+    failed = counts["failed"] + broken_off + len(too_long) + (not counts["passed"]) - only_alone
+    line = f"{counts['passed'] + only_alone} passed, {failed} failed"
+    if only_alone:
+        line += f", {only_alone} only alone"
     if counts["skipped"]:
         line += f", {counts['skipped']} skipped"
     return line, failed == 0
@@ -209,6 +244,12 @@ def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spen
         return all_spent(Path(folder))
 
 
+def with_a_seed(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for all lanes, so that what is tried again meets what it has failed on."""
+    drawn = random.SystemRandom().randrange(2**32)
+    return {**environment, SEED_VARIABLE: environment.get(SEED_VARIABLE) or str(drawn)}
+
+
 def main() -> int:
     """Run them. The rest of the command line goes to each pytest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -224,8 +265,13 @@ def main() -> int:
         for number, folders in enumerate(orders(options.all), 1)
     ]
     began_s = time.monotonic()
-    spent = run(lanes, os.environ | (ALL_LIVES if options.all else {}))
-    for lane in lanes:
+    environment = with_a_seed(os.environ | (ALL_LIVES if options.all else {}))
+    spent = run(lanes, environment)
+    alone = Lane("alone", [sys.executable, *runner, *(again := to_try_again(lanes)), *more])
+    if again:
+        print("tried again, alone:", *again, sep="\n  ", flush=True)
+        run([alone], environment)
+    for lane in [*lanes, alone]:
         for failure in lane.failures:
             print(f"{lane.name} | {failure}")
     for lane in lanes:
@@ -235,7 +281,7 @@ def main() -> int:
     too_long = over_budget(spent.items(), allowed)
     print(*too_long, sep="\n", end="\n" if too_long else "")
     print(f"{time.monotonic() - began_s:.0f} s in all")
-    line, is_well = summed_up(lanes, too_long)
+    line, is_well = summed_up(lanes, too_long, alone.counts["passed"] if alone.is_green else 0)
     print(line)
     return 0 if is_well else 1
 

@@ -10,8 +10,10 @@ import pytest
 import side_by_side
 from harness.lanes import Spent
 from side_by_side import (
+    AGAIN_MAX,
     LIVES,
     MORE,
+    SEED_VARIABLE,
     SHORT,
     WAITING,
     Lane,
@@ -20,6 +22,8 @@ from side_by_side import (
     left_out,
     orders,
     summed_up,
+    to_try_again,
+    with_a_seed,
 )
 
 
@@ -106,6 +110,50 @@ def test_a_layer_over_its_budget_makes_the_sum_red() -> None:
         "12 passed, 1 failed, 1 skipped",
         False,
     )
+
+
+def failed(*names: str, status: int = 1) -> Lane:
+    """A lane in which these tests failed, and eleven passed."""
+    lane = ended(f"===== {len(names)} failed, 11 passed in 3.0s =====", status)
+    for name in names:
+        lane.hear(f"FAILED {name} - AssertionError: late")
+    return lane
+
+
+def test_few_that_failed_are_tried_again_by_their_names() -> None:
+    lanes = [failed("tests/a.py::b[x y]"), ended(PASSED, 0), failed("tests/c.py::d")]
+    assert to_try_again(lanes) == ["tests/a.py::b[x y]", "tests/c.py::d"]
+
+
+@pytest.mark.parametrize(
+    "lane",
+    [
+        pytest.param(ended(PASSED, 0), id="nothing failed"),
+        pytest.param(failed(*(f"a::{n}" for n in range(AGAIN_MAX + 1))), id="many failed"),
+        pytest.param(failed("a::b", status=2), id="it was broken off"),
+        pytest.param(ended("=== 1 failed, 11 passed in 3.0s ===", 1), id="one has no name"),
+        pytest.param(failed("a::b", "a::b"), id="its cleaning up failed too"),
+    ],
+)
+def test_nothing_else_is_tried_again(lane: Lane) -> None:
+    assert to_try_again([ended(PASSED, 0), lane]) == []
+
+
+def test_one_lane_that_was_ended_from_outside_is_no_case_for_another_try() -> None:
+    assert to_try_again([failed("a::b"), ended("collecting ...", -9)]) == []
+
+
+def test_what_passes_only_alone_is_counted_apart() -> None:
+    assert summed_up([failed("a::b")], only_alone=1) == ("12 passed, 0 failed, 1 only alone", True)
+    assert summed_up([failed("a::b")]) == ("11 passed, 1 failed", False)
+    assert summed_up([failed("a::b", "a::c")], only_alone=1)[1] is False
+
+
+def test_what_is_tried_again_meets_the_seed_on_which_it_failed() -> None:
+    drawn = with_a_seed({"A": "b"})
+    assert int(drawn[SEED_VARIABLE]) >= 0
+    assert drawn["A"] == "b"
+    assert with_a_seed(drawn) == drawn
 
 
 def test_a_process_is_heard_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
