@@ -101,11 +101,14 @@ _LATE_BARRIER = """\
 import os, sys, time
 from sqlalchemy import create_engine, event, text
 
-engine = create_engine(sys.argv[1])
-opened = []
+engine = create_engine(sys.argv[1], pool_pre_ping=sys.argv[3] == "ping")
+opened, pinged = [], []
+ping = engine.dialect.do_ping
+engine.dialect.do_ping = lambda connection: pinged.append(connection) or ping(connection)
 event.listen(engine, "connect", lambda *_: opened.append(os.getpid()))
 with engine.connect() as connection:  # the pool keeps it
     connection.execute(text("SELECT 1"))
+    of_parent = connection.connection.dbapi_connection
 began_s = time.time()
 while time.time() < began_s + 0.1:  # a fork's time is told in hundredths
     pass
@@ -118,6 +121,7 @@ if not child:
     with engine.connect() as connection:  # the application's own, too
         connection.execute(text("SELECT 1"))
     print("opened by the child:", opened.count(os.getpid()), flush=True)
+    print("the parent's were pinged:", of_parent in pinged, flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 with engine.connect() as connection:
@@ -128,19 +132,23 @@ print("opened by the parent:", opened.count(os.getpid()), flush=True)
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("when", ["imported", "later"])
+@pytest.mark.parametrize("asks", ["ping", "none"])
 def test_a_barrier_made_in_a_child_used_a_connection_of_the_parent(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, when: str
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, when: str, asks: str
 ) -> None:
-    """Both spoke over one socket, and each read what the other had asked."""
+    """Both spoke over one socket, and each read what the other had asked.
+
+    `pool_pre_ping` did that before anybody could look at the connection.
+    """
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     if kind == "postgresql":
         url = request.getfixturevalue("postgres").url
     done = subprocess.run(
-        [sys.executable, "-c", _LATE_BARRIER, url, when],
+        [sys.executable, "-c", _LATE_BARRIER, url, when, asks],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    told = ["opened by the child: 1", "opened by the parent: 1"]
+    told = ["opened by the child: 1", "the parent's were pinged: False", "opened by the parent: 1"]
     assert done.stdout.splitlines() == told, done.stderr

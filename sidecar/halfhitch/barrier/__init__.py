@@ -18,6 +18,7 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
     guards, sql_guards  what a database connection, a session, an engine must be like
     one_transaction     a block that is not one transaction is found out
     sql_recorded        and so is a commit that would not commit the record
+    sql_home            after a fork the parent's connections are left alone
     sql_same_database   the record is where checks look for it
     deadline            a check ends in time, whatever becomes of the database
     ends, block         a local transaction and its messages end together

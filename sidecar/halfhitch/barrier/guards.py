@@ -156,16 +156,21 @@ class Home:
         self._process_id = os.getpid()
 
     def is_left(self, held: object) -> bool:
-        """Whether this is a forked child; then what the block holds is never let go of.
-
-        It is the parent's connection: to close it, to roll back, even to forget it would be said to
-        the server over the parent's socket, in the middle of the parent's local transaction.
-        """
+        """Whether this is a forked child; then what the block holds is never let go of."""
         if os.getpid() == self._process_id:
             return False
-        # Not a list of ours: that is emptied when the child ends, and pools' generators close then.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        keep_unsaid(held)
         return True
+
+
+def keep_unsaid(held: object) -> None:
+    """In a forked child: never let go of its parent's connection.
+
+    To close it, to roll back, even to forget it would be said to the server over the parent's
+    socket, in the middle of the parent's local transaction.
+    """
+    # Not a list of ours: that is emptied when the child ends, and pools' generators close then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
 
 def descriptor_of(driver_connection: Any) -> int | None:

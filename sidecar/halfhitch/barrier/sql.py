@@ -19,6 +19,7 @@ from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
+from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
@@ -57,7 +58,7 @@ class Barrier:
         sql_guards.require_pool(engine.pool)
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
         self._made_of = engine
-        self._home = sql_guards.HomeEngine(engine)
+        self._home = HomeEngine(engine)
         self._deadline = Deadline(wait_s)
         self._rows = Rows(self._rules, self._home, engine.dialect.name)
 

@@ -29,6 +29,7 @@ from halfhitch.barrier.deadline import Watch
 from halfhitch.barrier.deadline_aio import AsyncDeadline
 from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
+from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest
@@ -80,7 +81,7 @@ class AsyncBarrier:
         sql_guards.require_pool(engine.pool)
         self._rules = Rules(group, table, fence_after_s, keep_s, wait_s)
         self._made_of = engine
-        self._home = sql_guards.HomeEngine(engine.sync_engine)
+        self._home = HomeEngine(engine.sync_engine)
         #| self._deadline = Deadline(wait_s)
         # asyncio only
         self._deadline = AsyncDeadline(wait_s, cancels=_cancels(engine.dialect.name))

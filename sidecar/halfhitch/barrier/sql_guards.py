@@ -4,17 +4,12 @@ It runs no statement of the table's.
 """
 
 import inspect
-import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import Any, Final, Self
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine, NestedTransaction
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.engine import Connection, NestedTransaction
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.pool import Pool, SingletonThreadPool, StaticPool
 from sqlalchemy.util import await_only
@@ -30,10 +25,6 @@ from halfhitch.barrier.one_transaction import (
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
 _IN_BLOCK: Final = "halfhitch.barrier.block"
-#: Where a pooled connection says which process has opened it.
-_OPENED_IN: Final = "halfhitch.barrier.process"
-#: A parent's, never to be closed here: to some servers that would be said over the parent's socket.
-_INHERITED: Final[list[object]] = []
 
 
 def require_transaction(connection: Connection) -> None:
@@ -263,58 +254,3 @@ def joined() -> InvalidRequest:
         " not commit that one, and the messages would be committed without the rows. Give a"
         " session that is bound to the engine, or none"
     )
-
-
-class HomeEngine:
-    """An engine that is not used with connections another process has opened.
-
-    It may have been made, and used, before a fork, and this behind it.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._process_id = os.getpid()
-        self._inherited: list[object] = []
-        for name, listener in (("connect", _note_process), ("checkout", _require_process)):
-            if not event.contains(engine, name, listener):
-                event.listen(engine, name, listener)
-
-    def here(self) -> Engine:
-        """In a forked child its pool is another one.
-
-        The parent's connections are kept unused: some drivers say goodbye to the server when they
-        are forgotten, over the parent's connection.
-        """
-        process_id = os.getpid()
-        if self._process_id != process_id:
-            self._inherited.append(self._engine.pool)
-            self._engine.dispose(close=False)
-            self._process_id = process_id  # last: two threads may both do it, none may be early
-        return self._engine
-
-
-def _note_process(_: object, record: Any) -> None:
-    record.info[_OPENED_IN] = os.getpid()
-
-
-def _require_process(connection: object, record: Any, pooled: Any) -> None:
-    """Raises DisconnectionError, for which the pool opens another one in its place."""
-    process_id = record.info.get(_OPENED_IN)
-    # Opened before there was a barrier: then by its time.
-    is_own = process_id == os.getpid() if process_id else record.starttime >= _began_s(os.getpid())
-    if not is_own:
-        _INHERITED.append(connection)
-        record.dbapi_connection = pooled.dbapi_connection = None
-        raise DisconnectionError("this connection was opened before a fork, by the parent")
-
-
-@cache
-def _began_s(_process_id: int) -> float:
-    """When this process was forked, by the wall clock; 0 where the system does not tell."""
-    try:
-        told = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        after_boot_s = int(told[19]) / os.sysconf("SC_CLK_TCK")
-        booted_s = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
-        return booted_s + after_boot_s
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0.0

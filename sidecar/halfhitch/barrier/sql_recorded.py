@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, CursorResult, RootTransaction
@@ -60,6 +60,8 @@ class _Before:
 
 _MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
 _BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
+#: Not `event.contains`: that goes by an id, which an object that is gone may have had before.
+_HEARD: Final["WeakSet[Connection]"] = WeakSet()
 
 
 def require_earlier(connection: Connection) -> None:
@@ -102,9 +104,14 @@ def call_before_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def _listen(connection: Connection) -> None:
-    for name in _COMMITS:
-        if not event.contains(connection, name, _require_recorded):
+    """On this connection alone, which no other thread is using.
+
+    A listener of the engine's, or of the class, must not come while others iterate over those.
+    """
+    if connection not in _HEARD:
+        for name in _COMMITS:
             event.listen(connection, name, _require_recorded)
+        _HEARD.add(connection)
 
 
 def _require_recorded(connection: Connection, *phase: object) -> None:

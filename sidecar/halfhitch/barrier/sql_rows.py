@@ -17,6 +17,7 @@ from halfhitch.barrier import guards, mysql, sql_guards, sql_recorded, table
 from halfhitch.barrier.deadline import Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import Question, Rules
+from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_same_database import OwnDatabase
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
@@ -25,7 +26,7 @@ from halfhitch.errors import InvalidRequest
 class Rows:
     """Writes and reads them, for one producer group."""
 
-    def __init__(self, rules: Rules, home: sql_guards.HomeEngine, dialect: str) -> None:
+    def __init__(self, rules: Rules, home: HomeEngine, dialect: str) -> None:
         self._rules = rules
         self._own = OwnDatabase(home, rules.table)
         self._statements = _Statements(rules, dialect)

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.pool import Pool
 
 from halfhitch.barrier import mysql
-from halfhitch.barrier.sql_guards import HomeEngine
+from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.errors import InvalidRequest
 
 #: When the server was started, to the microsecond, tells it from all others.
