@@ -21,6 +21,7 @@ from halfhitch.doors.http import HttpDoor
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,7 @@ async def tried(browser: str) -> tuple[int, Mapping[tuple[str, int], int], int, 
         service,
         checks=desk,
         port=0,
+        access=access_with(),
         limits=http_limits(),
         on_request=lambda route, status, _: answers.update([(route, status)]),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from halfhitch.doors.admin import AdminDoor
 from halfhitch.observability.metrics import Metrics
+from harness.identities import access_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ def admin_door(
         view,
         "127.0.0.1",
         0,
-        tuple(tokens),
+        access=access_with(*tokens),
         operations=operations,
         tls=tls,
     )

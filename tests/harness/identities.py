@@ -72,6 +72,11 @@ def everybody() -> tuple[Identity, ...]:
     )
 
 
+def access_with(*tokens: str) -> Access:
+    """Whoever shows one of these tokens may do everything; without any, everybody may."""
+    return Access(tokens=[token.encode() for token in tokens])
+
+
 def access() -> Access:
     """A register of all of them."""
     return Access(identities=everybody())

@@ -11,6 +11,7 @@ from halfhitch.doors.tls import ServerTls
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.producers import loop_in_thread
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ class TlsDoor:
         self.desk = FakeDesk()
         self.tls = None if pair is None else ServerTls(pair.files(**tls), lambda: 0)
         self.door = HttpDoor(
-            self.service, checks=self.desk, port=0, limits=http_limits(), tls=self.tls
+            self.service,
+            checks=self.desk,
+            port=0,
+            access=access_with(),
+            limits=http_limits(),
+            tls=self.tls,
         )
 
     def run(self, awaitable: Any) -> Any:

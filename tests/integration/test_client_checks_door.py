@@ -16,6 +16,7 @@ from halfhitch.wire.check import Check, CheckMessage, encode
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.producers import SHELLS, driven
 
 TOKEN = "a-token"
@@ -78,7 +79,7 @@ class RunningDoor:
         self._thread.start()
         self._options = {
             "checks": self.desk,
-            "tokens": [TOKEN],
+            "access": access_with(TOKEN),
             "limits": http_limits(),
             **options,
         }
@@ -286,7 +287,7 @@ def test_a_wrong_token_is_told_and_the_stream_opens_once_it_is_right(
     monkeypatch.setattr(checks, "REFUSED_PAUSE_S", 1.0)
     refused = threading.Event()
     door = RunningDoor(
-        tmp_path, tokens=["another"], on_request=lambda name, status, _: refused.set()
+        tmp_path, access=access_with("another"), on_request=lambda name, status, _: refused.set()
     )
     application = Application()
     function = application.check if shell == "sync" else application.check_async
@@ -294,7 +295,7 @@ def test_a_wrong_token_is_told_and_the_stream_opens_once_it_is_right(
         with driven(shell, GROUP, door.addresses["tcp"], token=TOKEN, check=function):
             assert refused.wait(DEADLINE_S)
             door.stop()  # during the pause
-            door._options["tokens"] = [TOKEN]
+            door._options["access"] = access_with(TOKEN)
             door.start()
             door.desk.until(lambda desk: desk.links)
     finally:

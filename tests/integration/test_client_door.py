@@ -13,6 +13,7 @@ from halfhitch.doors.http import HttpDoor
 from halfhitch.service.api import TransactionState
 from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.producers import SHELLS, driven
 
 TOKEN = "a-token"
@@ -28,7 +29,13 @@ class RunningDoor:
         self._thread.start()
         self._door = HttpDoor(
             self.service,
-            **{"port": 0, "unix_path": folder / "s", "limits": http_limits(), **options},
+            **{
+                "port": 0,
+                "unix_path": folder / "s",
+                "access": access_with(),
+                "limits": http_limits(),
+                **options,
+            },
         )
         self.run(self._door.start())
         self.addresses = {
@@ -55,7 +62,7 @@ class RunningDoor:
 
 @pytest.fixture
 def door(tmp_path):
-    running = RunningDoor(tmp_path, tokens=[TOKEN])
+    running = RunningDoor(tmp_path, access=access_with(TOKEN))
     yield running
     running.stop()
 

@@ -22,6 +22,7 @@ from halfhitch.doors.http.errors import ERROR_CODES, STATUS_OF
 from halfhitch.service.api import OutgoingMessage
 from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.raw_http import DEADLINE_S, json_post, raw_half, request
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class Stage:
         self.failures: list[dict[str, Any]] = []
         self._run = runner.run
         runner.get_loop().set_exception_handler(lambda _, context: self.failures.append(context))
-        self.door = HttpDoor(self.service, host=None, unix_path=path, limits=http_limits())
+        self.door = HttpDoor(
+            self.service, host=None, unix_path=path, access=access_with(), limits=http_limits()
+        )
         self._path = str(path)
         self._run(self.door.start())
 

@@ -19,6 +19,7 @@ from halfhitch.doors.tls import ServerTls
 from harness.certificates import Authority
 from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.raw_http import DEADLINE_S, Client, raw_half
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class Stage:
         runner.get_loop().set_exception_handler(lambda _, context: self.failures.append(context))
         self._trusting = ssl.create_default_context(cafile=str(authority.certificate))
         tls = ServerTls(authority.issue("property").files(), lambda: 0)
-        self.door = HttpDoor(FakeTransactions(), port=0, limits=http_limits(), tls=tls)
+        self.door = HttpDoor(
+            FakeTransactions(), port=0, access=access_with(), limits=http_limits(), tls=tls
+        )
         self._run(self.door.start())
 
     def close(self) -> None:

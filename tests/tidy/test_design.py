@@ -34,8 +34,6 @@ OF_OTHERS = {
     "CONCURRENT_TRANSACTIONS": "Kafka",
     "HALFHITCH_PUBLISH": "a variable of the repository, .github/workflows/release.yml",
     "HALFHITCH_TEST_SEED": "the environment of tests, conftest.py",
-    "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "hatch",
-    "abort_transaction": "confluent_kafka",
     "begin_transaction": "confluent_kafka",
     "commit_transaction": "confluent_kafka",
     "init_transactions": "confluent_kafka",

@@ -84,7 +84,6 @@ class App:
                 [msgspec.to_builtins(value) for value in settings.describe()],
                 settings.admin.host,
                 settings.admin.port,
-                (),
                 access=self.access,
                 allowed_hosts=settings.http.hosts,
                 death_reasons=engine.death_reasons,

@@ -11,6 +11,7 @@ from halfhitch.doors.http.server import HttpDoor
 from halfhitch.errors import ConfigurationError
 from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 
 TABLE = [
     ("127.0.0.1", True),
@@ -45,7 +46,7 @@ def test_the_rule_and_the_door_agree_on_what_needs_no_token(host: str, expected:
 
 def opens_without_token(host: str) -> bool:
     try:
-        HttpDoor(FakeTransactions(), host=host, port=0, limits=http_limits())
+        HttpDoor(FakeTransactions(), host=host, port=0, access=access_with(), limits=http_limits())
     except ConfigurationError:
         return False
     return True

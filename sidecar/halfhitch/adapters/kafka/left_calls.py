@@ -50,7 +50,7 @@ class SideThread:
     def call(self, function: Callable[[], object], wait_s: float | None) -> None:
         """Raises what `function` raises, or CallHangs; after that, only `leave` is allowed."""
         if not self._is_running:
-            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            threading.Thread(target=self._make_calls, name=self._name, daemon=True).start()
             self._is_running = True
         self._asked.put(function)
         try:
@@ -72,7 +72,7 @@ class SideThread:
         """Harmless when repeated, and when no call was ever made."""
         self._asked.put(None)
 
-    def _serve(self) -> None:
+    def _make_calls(self) -> None:
         while (function := self._asked.get()) is not None:
             self._answers.put(_error_of(function))
             del function  # it holds a producer, which must end when it is let go

@@ -133,7 +133,7 @@ class KafkaPartitionWriter:
             raise KafkaUnavailable(
                 f"{self._half[0]}-{self._half[1]} cannot be taken over: {describe(error)}"
             ) from error
-        _serve(producer)
+        _serve_callbacks(producer)
         trouble = producer.suspicion.reason
         outdate(self._op)
         if trouble is None:
@@ -163,7 +163,7 @@ class KafkaPartitionWriter:
         producer = self._producer
         if producer is None:
             return False  # no trouble of ours: the next write says what is missing
-        _serve(producer)
+        _serve_callbacks(producer)
         reason = producer.suspicion.reason
         if reason is None:
             return False
@@ -350,7 +350,7 @@ class KafkaPartitionWriter:
                 return WriteResult(WriteOutcome.UNKNOWN, reason)
             reached("after_commit")
             # What librdkafka has to say about repeated requests was queued before it returned.
-            _serve(producer)
+            _serve_callbacks(producer)
             reason = producer.suspicion.end(time.monotonic()) or ""
             if reason:
                 self._tell(reason)
@@ -485,7 +485,7 @@ class KafkaPartitionWriter:
         return True
 
 
-def _serve(producer: OwnerProducer) -> None:
+def _serve_callbacks(producer: OwnerProducer) -> None:
     """Its callbacks. What they raise is its fatal error: it is not to be used any more."""
     try:
         producer.poll(0)

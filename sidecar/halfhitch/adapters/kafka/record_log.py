@@ -191,7 +191,7 @@ class KafkaRecordLog:
         assert self._loop is not None
         while not self._stopping.is_set():
             progress()
-            self._serve()
+            self._serve_callbacks()
             if self._reports:
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
@@ -200,7 +200,7 @@ class KafkaRecordLog:
             if self._broken.is_set():
                 self._replace()
 
-    def _serve(self) -> None:
+    def _serve_callbacks(self) -> None:
         """Callbacks of the producer. Its fatal error is raised by whatever serves them."""
         try:
             self._producer.poll(_POLL_S)

@@ -14,7 +14,7 @@ from halfhitch.access import Access
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.routes import SHOWN, Instruments, shown_handlers
 from halfhitch.doors.http.dispatch import Dispatcher
-from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
+from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.listening import Listening
 from halfhitch.doors.http.load import Load
@@ -62,17 +62,15 @@ class AdminDoor:
         settings_view: Sequence[Mapping[str, object]],
         host: str,
         port: int,
-        tokens: Sequence[str],
         *,
-        access: Access | None = None,
+        access: Access,
         allowed_hosts: Sequence[str] = (),
         death_reasons: Callable[[], list[str]] = list,
         operations: Operations | None = None,
         limits: Limits = ADMIN_LIMITS,
         tls: ServerTls | None = None,
     ) -> None:
-        """Nothing listens before `start`. Without tokens whoever reaches the port may use it.
-        `access` knows who may do what; without it whoever has one of `tokens` may do everything.
+        """Nothing listens before `start`. `access` knows who may do what.
 
         Without `operations` there are no routes for operators.
         """
@@ -83,7 +81,7 @@ class AdminDoor:
             metrics=metrics,
             settings_view=settings_view,
             death_reasons=death_reasons,
-            has_identities=access is not None and access.has_identities,
+            has_identities=access.has_identities,
         )
         routes = SHOWN
         if operations is not None:
@@ -95,7 +93,7 @@ class AdminDoor:
         self._handlers = handlers
         # Scrapers can send a bearer token, while few can send a header of our own.
         self._guard = Guard(
-            access=access or Access(tokens=checked_tokens(tokens)),
+            access=access,
             door="admin",
             hosts=hosts_allowed(host, allowed_hosts),
             takes_bearer=True,

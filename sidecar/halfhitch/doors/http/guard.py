@@ -19,13 +19,12 @@ from halfhitch.access import Access, Caller
 from halfhitch.config.loopback import is_loopback
 from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, OriginNotAllowed
 from halfhitch.doors.http.requests import Request
-from halfhitch.errors import ConfigurationError, Unauthorized
+from halfhitch.errors import Unauthorized
 from halfhitch.observability.lines import LineBudget
 
 _log = logging.getLogger(__name__)
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{0,5})?")
-_TOKEN_COUNT_MAX = 2
 #: What a browser says of an address that a person has typed, and of a page of this door itself.
 _SITES = frozenset({b"none", b"same-origin"})
 #: Hosts seen and found good: a handful of spellings, ports included.
@@ -47,21 +46,6 @@ def hosts_allowed(bound_host: str, configured: Sequence[str]) -> frozenset[bytes
 def _host_in_url(host: str) -> str:
     lowered = host.lower()
     return f"[{lowered}]" if ":" in lowered and not lowered.startswith("[") else lowered
-
-
-def checked_tokens(tokens: Sequence[str]) -> tuple[bytes, ...]:
-    """Tokens as they arrive on the wire. Raises ConfigurationError."""
-    if len(tokens) > _TOKEN_COUNT_MAX:
-        raise ConfigurationError(
-            f"At most {_TOKEN_COUNT_MAX} tokens may be valid at once, {len(tokens)} are set; "
-            "remove the older ones."
-        )
-    if not all(re.fullmatch(r"[!-~]+", token) for token in tokens):
-        raise ConfigurationError(
-            "A token must be one or more printable ASCII characters without spaces, since it "
-            "travels in a header; make one with: openssl rand -hex 32"
-        )
-    return tuple(token.encode() for token in tokens)
 
 
 class Guard:

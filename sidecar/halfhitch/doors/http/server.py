@@ -10,7 +10,7 @@ from halfhitch.access import Access
 from halfhitch.config.loopback import is_loopback
 from halfhitch.doors.holding import OnRefused
 from halfhitch.doors.http.dispatch import Dispatcher
-from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
+from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.handlers import Handlers
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.listening import Listening
@@ -39,8 +39,7 @@ class HttpDoor:
         host: str | None = "127.0.0.1",
         port: int = 8340,
         unix_path: str | os.PathLike[str] | None = None,
-        tokens: Sequence[str] = (),
-        access: Access | None = None,
+        access: Access,
         allowed_hosts: Sequence[str] = (),
         limits: Limits,
         on_request: OnRequest | None = None,
@@ -49,7 +48,7 @@ class HttpDoor:
     ) -> None:
         """`host=None` is the unix socket alone; `port=0` any free port, told by `.port`.
 
-        `access` knows who may do what; without it whoever has one of `tokens` may do everything.
+        `access` knows who may do what.
         `allowed_hosts` are names the door answers to on TCP besides those of loopback.
         Without `checks` there are no check streams. `tls` is for TCP; a unix socket stays plain.
         Raises ConfigurationError.
@@ -58,7 +57,7 @@ class HttpDoor:
             raise ConfigurationError("The HTTP door needs a TCP host, a unix socket, or both.")
         if not 0 <= port <= _PORT_MAX:
             raise ConfigurationError(f"The HTTP port must be between 0 and 65535, not {port}.")
-        self._access = access = access or Access(tokens=checked_tokens(tokens))
+        self._access = access
         if host is not None and not access.asks_for_tokens and not is_loopback(host):
             raise ConfigurationError(
                 f"The HTTP door would be open to other machines on {host}: set a token, or bind "

@@ -66,10 +66,10 @@ class Streams:
     """The check streams of one door; makes Openings out of requests."""
 
     def __init__(
-        self, desk: CheckDesk | None, *, limits: Limits, load: Load, access: Access | None = None
+        self, desk: CheckDesk | None, *, limits: Limits, load: Load, access: Access
     ) -> None:
         self._desk = desk
-        self._access = access or Access()
+        self._access = access
         self._limits = limits
         self._load = load
 

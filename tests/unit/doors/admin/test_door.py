@@ -17,6 +17,7 @@ from halfhitch.doors.admin import AdminDoor
 from halfhitch.errors import ConfigurationError
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import PartitionPhase, PartitionState
+from harness.identities import access_with
 
 TOKEN, NEXT_TOKEN = "t" * 16, "n" * 16
 SETTINGS = [{"key": "http.port", "value": 8340, "source": "default", "description": "Port."}]
@@ -61,8 +62,8 @@ async def opened(
     death_reasons: Callable[[], list[str]] = list,
 ) -> AsyncIterator[Ask]:
     door = AdminDoor(
-        system, Metrics(), SETTINGS, host, 0, tokens,
-        allowed_hosts=allowed_hosts, death_reasons=death_reasons,
+        system, Metrics(), SETTINGS, host, 0,
+        access=access_with(*tokens), allowed_hosts=allowed_hosts, death_reasons=death_reasons,
     )  # fmt: skip
     await door.start()
 
@@ -277,11 +278,13 @@ async def test_a_port_in_use_is_told_with_the_setting() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", port, ())
+        door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", port, access=access_with())
         with pytest.raises(ConfigurationError, match=f"admin.port {port}.*in use"):
             await door.start()
     with pytest.raises(ConfigurationError, match=r"admin\.host"):
-        await AdminDoor(FakeSystem(), Metrics(), (), "no.such.host.invalid", 0, ()).start()
+        await AdminDoor(
+            FakeSystem(), Metrics(), (), "no.such.host.invalid", 0, access=access_with()
+        ).start()
 
 
 async def test_a_port_that_somebody_takes_between_binding_and_listening_is_told_too(
@@ -290,7 +293,7 @@ async def test_a_port_that_somebody_takes_between_binding_and_listening_is_told_
     def taken(*_: object) -> None:
         raise OSError(errno.EADDRINUSE, "Address already in use")
 
-    door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, ())
+    door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, access=access_with())
     with monkeypatch.context() as patch:
         patch.setattr(socket.socket, "listen", taken)
         with pytest.raises(ConfigurationError, match=r"admin\.port.*in use"):
@@ -301,7 +304,7 @@ async def test_a_port_that_somebody_takes_between_binding_and_listening_is_told_
 
 async def test_starting_and_stopping_leaves_signals_and_the_port_as_they_were() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, ())
+    door = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", 0, access=access_with())
     await door.stop()
     await door.start()
     connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=10)
@@ -313,6 +316,6 @@ async def test_starting_and_stopping_leaves_signals_and_the_port_as_they_were() 
     assert port > 0
     await door.stop()
     await door.stop()
-    again = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", port, ())
+    again = AdminDoor(FakeSystem(), Metrics(), (), "127.0.0.1", port, access=access_with())
     await again.start()
     await again.stop()

@@ -18,6 +18,7 @@ from harness.admin_door import QuietSystem
 from harness.defaults import http_limits
 from harness.fake_operations import FakeOperations
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.raw_http import DEADLINE_S, Answer, Client, raw_half, request, until
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Stage:
         self._closing = closing
 
     async def open(self, **options: Any) -> AdminDoor:
-        self.door = AdminDoor(QuietSystem(), Metrics(), (), "127.0.0.1", 0, (TOKEN,), **options)
+        self.door = AdminDoor(
+            QuietSystem(), Metrics(), (), "127.0.0.1", 0, access=access_with(TOKEN), **options
+        )
         await self.door.start()
         self._closing.push_async_callback(self.door.stop)
         return self.door
@@ -179,7 +182,7 @@ async def test_a_head_that_does_not_end_is_refused_at_its_bound(
 
 
 async def test_the_data_door_answers_while_the_admin_door_is_flooded(stage: Stage) -> None:
-    data = HttpDoor(FakeTransactions(), port=0, limits=http_limits())
+    data = HttpDoor(FakeTransactions(), port=0, access=access_with(), limits=http_limits())
     await data.start()
     client = await Client.tcp(data.port or 0)
 

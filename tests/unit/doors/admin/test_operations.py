@@ -22,6 +22,7 @@ from halfhitch.errors import (
 from halfhitch.observability.metrics import Metrics
 from halfhitch.service.api import Filter, ParkedMessage
 from harness.fake_operations import FakeOperations, parked, undecided
+from harness.identities import access_with
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +48,10 @@ class NoSystem:
 
 @asynccontextmanager
 async def opened(operations: FakeOperations | None, *tokens: str) -> AsyncIterator[Any]:
-    door = AdminDoor(NoSystem(), Metrics(), (), "127.0.0.1", 0, tokens, operations=operations)
+    door = AdminDoor(
+        NoSystem(), Metrics(), (), "127.0.0.1", 0,
+        access=access_with(*tokens), operations=operations,
+    )  # fmt: skip
     await door.start()
 
     def ask(method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:

@@ -59,7 +59,6 @@ async def opened(operations: FakeOperations) -> AsyncIterator[Any]:
         (),
         "127.0.0.1",
         0,
-        (),
         access=access(),
         operations=operations,
     )

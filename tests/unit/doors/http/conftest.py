@@ -12,6 +12,7 @@ import uvloop
 from halfhitch.doors.http import HttpDoor
 from harness.defaults import http_limits
 from harness.fake_transactions import FakeTransactions
+from harness.identities import access_with
 from harness.raw_http import Client
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class OpenDoors:
 
     async def open(self, **settings: Any) -> HttpDoor:
         """A door over the fake service, on a free port."""
-        door = HttpDoor(self.service, **{"port": 0, "limits": http_limits(), **settings})
+        usual = {"port": 0, "access": access_with(), "limits": http_limits()}
+        door = HttpDoor(self.service, **usual | settings)
         await door.start()
         self.opened.append(door)
         return door

@@ -9,10 +9,11 @@ import pytest
 from halfhitch.access import Access, Identity, Right
 from halfhitch.access.identities import token_digest
 from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, OriginNotAllowed
-from halfhitch.doors.http.guard import Guard, checked_tokens, hosts_allowed
+from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import ROUTES
 from halfhitch.errors import Unauthorized
+from harness.identities import access_with
 from harness.raw_http import request
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ LOOPBACK = hosts_allowed("127.0.0.1", ["Sidecar.Example", "fd00::7"])
 def guard_of(
     *tokens: str, hosts: frozenset[bytes] | None = LOOPBACK, takes_bearer: bool = False
 ) -> Guard:
-    access = Access(tokens=checked_tokens(tokens))
-    return Guard(access=access, door="http", hosts=hosts, takes_bearer=takes_bearer)
+    return Guard(access=access_with(*tokens), door="http", hosts=hosts, takes_bearer=takes_bearer)
 
 
 def with_host(host: bytes | None, **fields: bytes) -> Request:
@@ -149,7 +149,7 @@ def test_a_page_of_another_site_is_refused_though_its_plain_get_has_no_origin(si
 
 
 async def test_with_tokens_every_route_is_closed_by_default(doors: OpenDoors) -> None:
-    client = await doors.client(await doors.open(tokens=["s3cret"]))
+    client = await doors.client(await doors.open(access=access_with("s3cret")))
     targets = [
         (route.method, route.pattern.replace("{topic}", "orders").replace("{handle}", "h.0"))
         for route in ROUTES
@@ -239,7 +239,7 @@ def test_a_client_certificate_says_who_it_is_unless_a_token_says_otherwise() -> 
 
 
 async def test_a_wrong_token_was_told_to_send_one(doors: OpenDoors) -> None:
-    client = await doors.client(await doors.open(tokens=["s3cret"]))
+    client = await doors.client(await doors.open(access=access_with("s3cret")))
     wrong = await client.ask(request("GET", "/v1/openapi.yaml", [("Half-Token", "wrong")]))
     none = await client.ask(request("GET", "/v1/openapi.yaml"))
     assert b"This token is not valid here" in wrong.body

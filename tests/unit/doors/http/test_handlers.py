@@ -23,6 +23,7 @@ from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.checking.api import CheckOutcome
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
+from harness.identities import access_with
 from harness.raw_http import Client, json_post, raw_half, request
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ async def test_the_contract_is_served(client: Client) -> None:
 
 
 def test_every_route_has_a_handler_of_its_name() -> None:
-    streams = Streams(None, limits=http_limits(), load=Load())
+    streams = Streams(None, limits=http_limits(), load=Load(), access=access_with())
     handlers = Handlers(None, checks=None, streams=streams)  # type: ignore[arg-type]
     for route in ROUTES:
         assert handlers.handler(route.name) == getattr(handlers, route.name)

@@ -17,6 +17,7 @@ from halfhitch.doors.http.messages import AddBody, MessageBody, PrepareBody
 from halfhitch.doors.http.router import HALF_HEADERS, ROUTES, Route
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk, a_check
+from harness.identities import access_with
 from harness.raw_http import Answer, Client, json_post, raw_half, request, until
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ async def error_answers(doors: OpenDoors) -> list[Answer]:
         raw_half()[:-1],
     ]
     answers = [await (await doors.client(door)).ask(asked) for asked in single]
-    closed = await doors.open(tokens=["s3cret"])
+    closed = await doors.open(access=access_with("s3cret"))
     answers.append(await (await doors.client(closed)).ask(raw_half()))
     busy = await doors.open(limits=http_limits(connection_count_max=1, in_flight_count_max=1))
     first = await doors.client(busy)

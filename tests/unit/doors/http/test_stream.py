@@ -16,6 +16,7 @@ from halfhitch.service.checking.api import AT_ONCE_ELSE
 from harness.deaf_socket import make_deaf
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk, a_check
+from harness.identities import access_with
 from harness.raw_http import Client, raw_half, request, until
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ async def test_without_a_desk_there_are_no_streams(doors: OpenDoors) -> None:
 
 
 async def test_the_token_is_asked_for(doors: OpenDoors) -> None:
-    door = await doors.open(checks=(desk := FakeDesk()), tokens=["s3cret"])
+    door = await doors.open(checks=(desk := FakeDesk()), access=access_with("s3cret"))
     client = await doors.client(door)
     assert (await client.ask(request("GET", TARGET, NAMED))).status == 401
     assert desk.connected_count == 0
