@@ -5,6 +5,23 @@ has the list of modules. They are compiled in a copy, so none is left behind bes
 where every run would find it; both go into the wheel, and Python finds the compiled one first.
 
 hatch-mypyc does the same for projects with one folder of packages; here are three.
+
+What the modules on the list owe to mypyc:
+
+- Values that are made for each record write their `__init__` out (`@dataclass(init=False)`): the
+  decorator's own would stay interpreted.
+- No compiled class inherits from one written in C (`deque`) or from an interpreted one
+  (`asyncio.Protocol`), nor an interpreted one from a compiled one. Errors stay interpreted for that
+  reason. msgspec's structs do too: the options in a class's head would be lost.
+- A slice of bytes must not end before it begins: compiled, that is a SystemError, not the empty
+  slice.
+- Arguments are checked: what is given for a class of ours must be of that class, and methods of an
+  instance cannot be replaced. Protocols take anything. `Final` numbers are built in: a test that
+  replaces one is marked `interpreted`.
+- A generator expression that is handed on becomes a list at once. An attribute must not be called
+  what is a word of C with two underscores before it (`_thread`).
+- Compiled code gives the interpreter lock away only where it calls what is interpreted, or what
+  waits: a long compiled call is not divided by the switch interval.
 """
 
 import shutil
