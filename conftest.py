@@ -51,6 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--compiled", action="store_true", help="of the compiled hot path (make test-compiled)"
     )
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write scenarios and rendered charts anew; the difference is for you to judge",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ TOPS: Final = ("tests", "bench", "chaos", "conformance")
 #: took when this was written, so that a busy machine is not blamed and a layer that swells is.
 SHORT: Final[Mapping[str, float]] = {
     "tests/unit": 300,
+    "tests/deploy": 60,
     "tests/scenarios": 40,
     "tests/tidy": 60,
     "bench/tests": 40,

@@ -31,6 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(version_text() + "\n")
         return OK
+    if given[:1] == ["healthcheck"]:
+        from halfhitch_cli.probing import quick
+
+        answered = quick(given[1:])
+        if answered is not None:
+            return answered
     try:
         from halfhitch_cli import root
 

@@ -23,6 +23,7 @@ COMMANDS = (
     CommandRow("demo", "halfhitch_cli.commands.demo", "Watch the main job, disturbed.", _RUN),
     CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
     CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
+    CommandRow("healthcheck", "halfhitch_cli.commands.healthcheck", "A container's probe.", _LOOK),
     CommandRow(
         "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
     ),

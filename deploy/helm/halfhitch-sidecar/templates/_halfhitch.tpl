@@ -1,0 +1,314 @@
+{{/*
+What the charts halfhitch and halfhitch-sidecar have in common. The file is the same in both, and a test
+compares them. Every template here takes the chart's own values as its context, never the root.
+*/}}
+
+{{/* Settings that have a value of their own in the chart, or that hold a secret: what to use instead. */}}
+{{- define "halfhitch.elsewhere" -}}
+instance.id: nothing; it is the name of the pod
+handle.key: secrets.handleKey
+handle.key_file: secrets.handleKey
+auth.tokens: secrets.authTokens
+auth.token_file: secrets.authTokens
+auth.identities_file: secrets.identities
+redis.url: secrets.redisUrl
+redis.url_file: secrets.redisUrl
+checks.url_token: secrets.checksUrlToken
+checks.url_token_file: secrets.checksUrlToken
+rocketmq.access_keys: secrets.rocketmqAccessKeys
+rocketmq.access_key_file: secrets.rocketmqAccessKeys
+kafka.sasl_password_file: secrets.kafkaPassword
+kafka.oauth_client_secret_file: secrets.kafkaOauthClientSecret
+http.socket: transport, in the chart halfhitch-sidecar
+{{- range $door := list "http" "admin" "rocketmq" }}
+{{ $door }}.host: doors.{{ $door }}
+{{ $door }}.port: doors.{{ $door }}.port
+{{ $door }}.tls_cert: doors.{{ $door }}.tls.secretName
+{{ $door }}.tls_key: doors.{{ $door }}.tls.secretName
+{{ $door }}.tls_client_ca: doors.{{ $door }}.tls.secretName
+{{ $door }}.tls_clients: doors.{{ $door }}.tls.clients
+{{ $door }}.encrypted_in_front: doors.{{ $door }}.encryptedInFront
+{{- end }}
+rocketmq.enabled: doors.rocketmq.enabled
+rocketmq.tls_required: doors.rocketmq.tls.secretName
+{{- end }}
+
+{{/* Secrets: the setting that names the file, and the file's name. */}}
+{{- define "halfhitch.secretFiles" -}}
+handleKey: {variable: HALFHITCH_HANDLE_KEY_FILE, file: handle-key}
+authTokens: {variable: HALFHITCH_AUTH_TOKEN_FILE, file: auth-tokens}
+identities: {variable: HALFHITCH_AUTH_IDENTITIES_FILE, file: identities.toml}
+redisUrl: {variable: HALFHITCH_REDIS_URL_FILE, file: redis-url}
+checksUrlToken: {variable: HALFHITCH_CHECKS_URL_TOKEN_FILE, file: checks-url-token}
+rocketmqAccessKeys: {variable: HALFHITCH_ROCKETMQ_ACCESS_KEY_FILE, file: rocketmq-access-keys}
+kafkaPassword: {variable: HALFHITCH_KAFKA_SASL_PASSWORD_FILE, file: kafka-password}
+kafkaOauthClientSecret: {variable: HALFHITCH_KAFKA_OAUTH_CLIENT_SECRET_FILE, file: kafka-oauth-client-secret}
+kafkaCa: {option: ssl.ca.location, file: kafka-ca.pem}
+kafkaCertificate: {option: ssl.certificate.location, file: kafka-certificate.pem}
+kafkaKey: {option: ssl.key.location, file: kafka-key.pem}
+{{- end }}
+
+{{/* Options of Kafka's client that are secrets, and where they belong. */}}
+{{- define "halfhitch.secretOptions" -}}
+sasl.password: secrets.kafkaPassword
+sasl.oauthbearer.client.secret: secrets.kafkaOauthClientSecret
+ssl.key.pem: secrets.kafkaKey
+ssl.ca.location: secrets.kafkaCa
+ssl.certificate.location: secrets.kafkaCertificate
+ssl.key.location: secrets.kafkaKey
+{{- end }}
+
+{{/* What is wrong with values that both charts have. Fails with a sentence, or gives nothing. */}}
+{{- define "halfhitch.check" -}}
+{{- $elsewhere := fromYaml (include "halfhitch.elsewhere" .) -}}
+{{- range $group, $settings := .settings -}}
+{{- range $name, $value := $settings -}}
+{{- $key := printf "%s.%s" $group $name -}}
+{{- with index $elsewhere $key -}}
+{{- fail (printf "settings.%s cannot be given here: use %s." $key .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $kafka := .settings.kafka | default dict -}}
+{{- range $name, $place := fromYaml (include "halfhitch.secretOptions" .) -}}
+{{- if hasKey ($kafka.options | default dict) $name -}}
+{{- fail (printf "settings.kafka.options has %s, which is a secret or a file: use %s." $name $place) -}}
+{{- end -}}
+{{- end -}}
+{{- if not $kafka.bootstrap -}}
+{{- fail "settings.kafka.bootstrap is not set: name the brokers, for example kafka-bootstrap.kafka.svc:9092." -}}
+{{- end -}}
+{{- if not .secrets.handleKey.secretName -}}
+{{- fail "secrets.handleKey.secretName is not set: every instance signs handles with the same key. Make one with: kubectl create secret generic halfhitch --from-literal=handle-key=\"$(halfhitch keygen)\"" -}}
+{{- end -}}
+{{- range $name, $door := omit .doors "bind" -}}
+{{- if and (ne $door.tls.clients "off") (not $door.tls.secretName) -}}
+{{- fail (printf "doors.%s.tls.clients is %s without doors.%s.tls.secretName: name a secret of type kubernetes.io/tls that has ca.crt as well." $name $door.tls.clients $name) -}}
+{{- end -}}
+{{- if and $door.encryptedInFront $door.tls.secretName -}}
+{{- fail (printf "doors.%s.encryptedInFront is true and doors.%s.tls.secretName is set: keep the one that encrypts." $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .doors.admin.exposed (.settings.http | default dict).hosts -}}
+{{- fail "settings.http.hosts is set and doors.admin.exposed is true, but probes and Prometheus call a pod by its address: remove settings.http.hosts (beyond loopback the token keeps strangers out), or set doors.admin.exposed to false." -}}
+{{- end -}}
+{{- if eq .doors.admin.tls.clients "required" -}}
+{{- fail "doors.admin.tls.clients is required, but probes have no certificate: set it to wanted." -}}
+{{- end -}}
+{{- end }}
+
+{{/* Doors that other pods reach: each needs a lock and encryption. Context: a list of [values, names]. */}}
+{{- define "halfhitch.checkDoors" -}}
+{{- $values := index . 0 -}}
+{{- range $name := index . 1 -}}
+{{- $door := index $values.doors $name -}}
+{{- if and (not $door.tls.secretName) (not $door.encryptedInFront) -}}
+{{- fail (printf "doors.%s is reached by other pods, and nothing encrypts it: set doors.%s.tls.secretName to a secret of type kubernetes.io/tls, or, where a mesh encrypts, doors.%s.encryptedInFront to true." $name $name $name) -}}
+{{- end -}}
+{{- if eq $name "rocketmq" -}}
+{{- if not $values.secrets.rocketmqAccessKeys.secretName -}}
+{{- fail "doors.rocketmq is reached by other pods without access keys: set secrets.rocketmqAccessKeys.secretName to a secret with pairs access:secret, one a line." -}}
+{{- end -}}
+{{- else if not (or $values.secrets.authTokens.secretName $values.secrets.identities.secretName) -}}
+{{- fail (printf "doors.%s is reached by other pods without a token: set secrets.authTokens.secretName (kubectl create secret generic halfhitch-tokens --from-literal=auth-tokens=\"$(halfhitch keygen)\"), or secrets.identities.secretName." $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "halfhitch.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag }}
+{{- end -}}
+{{- end }}
+
+{{/* One value of a setting as the environment has it. */}}
+{{- define "halfhitch.text" -}}
+{{- if kindIs "slice" . -}}{{ join "," . }}{{- else if kindIs "string" . -}}{{ . }}{{- else -}}{{ toJson . }}{{- end -}}
+{{- end }}
+
+{{/* Environment: the settings, and the files that hold secrets. */}}
+{{- define "halfhitch.env" -}}
+{{- $options := deepCopy ((.settings.kafka | default dict).options | default dict) -}}
+{{- $files := fromYaml (include "halfhitch.secretFiles" .) -}}
+{{- $secrets := .secrets -}}
+{{- range $name, $file := $files -}}
+{{- if and (index $secrets $name).secretName $file.option -}}
+{{- $_ := set $options $file.option (printf "/etc/halfhitch/secrets/%s" $file.file) -}}
+{{- end -}}
+{{- end -}}
+- name: HALFHITCH_INSTANCE_ID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- range $group, $settings := .settings }}
+{{- range $name, $value := $settings }}
+{{- if and (not (kindIs "invalid" $value)) (ne (printf "%s.%s" $group $name) "kafka.options") }}
+- name: HALFHITCH_{{ upper $group }}_{{ upper $name }}
+  value: {{ include "halfhitch.text" $value | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $options }}
+- name: HALFHITCH_KAFKA_OPTIONS
+  value: {{ toJson . | quote }}
+{{- end }}
+{{- range $name, $file := $files }}
+{{- if and (index $secrets $name).secretName $file.variable }}
+- name: {{ $file.variable }}
+  value: /etc/halfhitch/secrets/{{ $file.file }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Environment: one door. Context: a list of [values, door, address]. */}}
+{{- define "halfhitch.doorEnv" -}}
+{{- $name := index . 1 -}}
+{{- $door := index (index . 0).doors $name -}}
+{{- $prefix := printf "HALFHITCH_%s" (upper $name) -}}
+- name: {{ $prefix }}_HOST
+  value: {{ index . 2 | quote }}
+- name: {{ $prefix }}_PORT
+  value: {{ $door.port | quote }}
+{{- if $door.tls.secretName }}
+- name: {{ $prefix }}_TLS_CERT
+  value: /etc/halfhitch/tls/{{ $name }}/tls.crt
+- name: {{ $prefix }}_TLS_KEY
+  value: /etc/halfhitch/tls/{{ $name }}/tls.key
+{{- if ne $door.tls.clients "off" }}
+- name: {{ $prefix }}_TLS_CLIENT_CA
+  value: /etc/halfhitch/tls/{{ $name }}/ca.crt
+- name: {{ $prefix }}_TLS_CLIENTS
+  value: {{ $door.tls.clients }}
+{{- end }}
+{{- if eq $name "rocketmq" }}
+- name: {{ $prefix }}_TLS_REQUIRED
+  value: "true"
+{{- end }}
+{{- end }}
+{{- if $door.encryptedInFront }}
+- name: {{ $prefix }}_ENCRYPTED_IN_FRONT
+  value: "true"
+{{- end }}
+{{- end }}
+
+{{/* Volumes with secrets, readable by the sidecar whatever its user is. */}}
+{{- define "halfhitch.secretVolume" -}}
+{{- $secrets := .secrets -}}
+- name: halfhitch-secrets
+  projected:
+    defaultMode: 0444
+    sources:
+      {{- range $name, $file := fromYaml (include "halfhitch.secretFiles" .) }}
+      {{- with index $secrets $name }}
+      {{- if .secretName }}
+      - secret:
+          name: {{ .secretName }}
+          items:
+            - key: {{ .key }}
+              path: {{ $file.file }}
+      {{- end }}
+      {{- end }}
+      {{- end }}
+{{- end }}
+
+{{- define "halfhitch.volumes" -}}
+{{- include "halfhitch.secretVolume" . }}
+{{- range $name, $door := omit .doors "bind" }}
+{{- if $door.tls.secretName }}
+- name: halfhitch-tls-{{ $name }}
+  secret:
+    secretName: {{ $door.tls.secretName }}
+    defaultMode: 0444
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "halfhitch.volumeMounts" -}}
+- name: halfhitch-secrets
+  mountPath: /etc/halfhitch/secrets
+  readOnly: true
+{{- range $name, $door := omit .doors "bind" }}
+{{- if $door.tls.secretName }}
+- name: halfhitch-tls-{{ $name }}
+  mountPath: /etc/halfhitch/tls/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the restricted pod security profile asks for, and a read-only root. */}}
+{{- define "halfhitch.securityContext" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+{{- with .runAsUser }}
+runAsUser: {{ int64 . }}
+{{- end }}
+{{- with .runAsGroup }}
+runAsGroup: {{ int64 . }}
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* How a probe asks. Context: a list of [values, path, whether the admin door is reached by the kubelet]. */}}
+{{- define "halfhitch.probeAction" -}}
+{{- if index . 2 -}}
+httpGet:
+  path: /{{ index . 1 }}
+  port: admin
+  {{- if (index . 0).doors.admin.tls.secretName }}
+  scheme: HTTPS
+  {{- end }}
+{{- else -}}
+exec:
+  command: [halfhitch, healthcheck, {{ index . 1 }}]
+{{- end -}}
+{{- end }}
+
+{{/*
+Probes. Starting and being alive do not depend on Kafka: restarting the sidecar brings no broker back. Being
+ready does. Context: a list of [values, whether the admin door is reached by the kubelet].
+*/}}
+{{- define "halfhitch.probes" -}}
+{{- $values := index . 0 -}}
+startupProbe:
+  {{- include "halfhitch.probeAction" (list $values $values.probes.startup.path (index . 1)) | nindent 2 }}
+  {{- omit $values.probes.startup "path" | toYaml | nindent 2 }}
+livenessProbe:
+  {{- include "halfhitch.probeAction" (list $values "livez" (index . 1)) | nindent 2 }}
+  {{- toYaml $values.probes.liveness | nindent 2 }}
+{{- if $values.probes.readiness.enabled }}
+readinessProbe:
+  {{- include "halfhitch.probeAction" (list $values "readyz" (index . 1)) | nindent 2 }}
+  {{- omit $values.probes.readiness "enabled" | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* How Prometheus gets in: the token, and TLS. It does not verify the certificate: pods have no names of their own. */}}
+{{- define "halfhitch.scrape" -}}
+{{- if .doors.admin.tls.secretName -}}
+scheme: https
+tlsConfig:
+  insecureSkipVerify: true
+{{- else -}}
+scheme: http
+{{- end }}
+{{- if .metrics.token.secretName }}
+authorization:
+  credentials:
+    name: {{ .metrics.token.secretName }}
+    key: {{ .metrics.token.key }}
+{{- else }}
+{{- if .secrets.authTokens.secretName }}
+authorization:
+  credentials:
+    name: {{ .secrets.authTokens.secretName }}
+    key: {{ .secrets.authTokens.key }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,363 @@
+"""What the charts render: valid for each Kubernetes, restricted, and a sidecar starts with it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from halfhitch.config import Purpose, Settings, load
+from harness.charts import (
+    CHARTS,
+    KUBERNETES,
+    merged,
+    parent_chart,
+    pod_specs,
+    render,
+    rendered,
+    told,
+    unrestricted,
+    wrong_objects,
+)
+from harness.places import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.charts import Object
+
+CHART = CHARTS / "halfhitch"
+CI = {path.stem.removesuffix("-values"): path for path in sorted((CHART / "ci").glob("*.yaml"))}
+GOLDEN = ROOT / "tests" / "deploy" / "golden"
+
+
+def values(name: str) -> Object:
+    found: Object = yaml.safe_load(CI[name].read_text())
+    return found
+
+
+#: Each on top of the values for a mesh, which are the smallest.
+CHANGES: dict[str, Object] = {
+    "as it is": {},
+    "one instance": {"coordinators": {"replicas": 1}},
+    "no coordinators": {"coordinators": {"enabled": False}},
+    "autoscaling": {"autoscaling": {"enabled": True}},
+    "no budget": {"podDisruptionBudget": {"enabled": False}},
+    "a budget in percent": {"podDisruptionBudget": {"maxUnavailable": "30%"}},
+    "network policy": {"networkPolicy": {"enabled": True}},
+    "network policy, redis": {
+        "networkPolicy": {"enabled": True},
+        "secrets": {"redisUrl": {"secretName": "redis"}},
+    },
+    "pod monitor": {"metrics": {"podMonitor": True, "labels": {"release": "prometheus"}}},
+    "service monitor": {"metrics": {"serviceMonitor": True}},
+    "alerts": {"prometheusRule": {"enabled": True, "undecidedAgeSeconds": 60}},
+    "no topics": {"topics": {"init": False}},
+    "admin on loopback": {"doors": {"admin": {"exposed": False}}},
+    "rocketmq": {
+        "doors": {"rocketmq": {"enabled": True, "encryptedInFront": True}},
+        "secrets": {"rocketmqAccessKeys": {"secretName": "halfhitch"}},
+    },
+    "identities": {"secrets": {"identities": {"secretName": "ids"}}},
+    "kafka with TLS": {
+        "secrets": {
+            "kafkaCa": {"secretName": "ca"},
+            "kafkaCertificate": {"secretName": "me"},
+            "kafkaKey": {"secretName": "me"},
+        },
+        "settings": {"kafka": {"options": {"security.protocol": "SSL"}}},
+    },
+    "any user": {"runAsUser": None, "runAsGroup": None},
+    "an account that is there": {"serviceAccount": {"create": False, "name": "kafka"}},
+    "not ready, still served": {"probes": {"readiness": {"enabled": False}}},
+    "no rest before the stop": {"preStopSeconds": 0},
+    "long names": {"fullnameOverride": "a" * 80},
+    "another port": {"doors": {"http": {"port": 80}, "admin": {"port": 81}}},
+    "affinity": {"affinity": {"podAntiAffinity": {}}},
+    "IPv6": {"doors": {"bind": "::"}},
+}
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_chart_is_valid_and_restricted(change: str, version: str) -> None:
+    objects = rendered(CHART, merged(values("mesh"), CHANGES[change], {"kubeVersion": version}))
+    assert wrong_objects(objects, version) == []
+    assert [line for pod in pod_specs(objects) for line in unrestricted(*pod)] == []
+    names = [(one["kind"], one["metadata"]["name"]) for one in objects]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 63 for _, name in names)
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("name", CI)
+def test_values_for_ci_are_valid_and_restricted(name: str, version: str) -> None:
+    objects = rendered(CHART, {**values(name), "kubeVersion": version})
+    assert wrong_objects(objects, version) == []
+    assert [line for pod in pod_specs(objects) for line in unrestricted(*pod)] == []
+
+
+@pytest.mark.parametrize("name", CI)
+def test_the_chart_renders_what_it_rendered(name: str, request: pytest.FixtureRequest) -> None:
+    """After a change that is meant: `pytest tests/deploy --rewrite`, and read the difference."""
+    parts = render(CHART, {**values(name), "kubeVersion": "1.33"})
+    text = "".join(
+        f"# {part}\n{re.sub(chr(10) + '{2,}', chr(10), body).strip()}\n"
+        for part, body in sorted(parts.items())
+        if body.strip()
+    )
+    path = GOLDEN / f"{name}.txt"
+    if request.config.getoption("--rewrite"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_the_linter_of_helm_is_content() -> None:
+    import helm_python
+
+    for chart in (CHART, CHARTS / "halfhitch-sidecar"):
+        messages = helm_python.lint(chart, values("mesh") if chart == CHART else None)["messages"]
+        assert [one for one in messages if one["severity"] > 1] == []
+
+
+# -- a sidecar starts with it --------------------------------------------------------------------
+
+_SECRETS = {
+    "handle-key": "a-key-of-sixteen-bytes-and-more",
+    "auth-tokens": "a-token-that-is-long-enough-for-us",
+    "redis-url": "redis://:secret@redis:6379/0",
+    "checks-url-token": "a-token-for-the-callback",
+    "rocketmq-access-keys": "access:secret-secret-secret",
+    "kafka-password": "secret",
+    "kafka-oauth-client-secret": "secret",
+    "identities.toml": '[identities.ops]\ntokens = ["sha256:' + "0" * 64 + '"]\nadmin = true\n',
+}
+
+
+def settings_of(container: Object, folder: Path) -> Settings:
+    """What the sidecar of this container makes of its environment; files lie in `folder`."""
+    environ = {}
+    for one in container["env"]:
+        text = one.get("value", "demo-0")
+        for path in re.findall(r"/etc/halfhitch/[^\"]+", text):
+            file = folder / path.removeprefix("/etc/halfhitch/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_SECRETS.get(file.name, "-"))
+        environ[one["name"]] = text.replace("/etc/halfhitch", str(folder))
+    assert len(environ) == len(container["env"]), "a variable is there twice"
+    purpose = Purpose.SERVE if container["args"] == ["serve"] else Purpose.TOOL
+    return load(environ=environ, purpose=purpose)
+
+
+def containers(objects: list[Object]) -> list[Object]:
+    """Those that run Half Hitch."""
+    return [
+        one
+        for _, pod in pod_specs(objects)
+        for one in (*(pod.get("initContainers") or []), *pod["containers"])
+        if one["name"] == "halfhitch"
+    ]
+
+
+@pytest.mark.parametrize("change", [name for name in CHANGES if name != "identities"])
+def test_the_sidecar_takes_what_the_chart_gives(change: str, tmp_path: Path) -> None:
+    for one in containers(rendered(CHART, merged(values("mesh"), CHANGES[change]))):
+        assert settings_of(one, tmp_path).kafka.bootstrap == "kafka.kafka.svc:9092"
+
+
+def test_numbers_lists_and_maps_arrive_as_they_were_given(tmp_path: Path) -> None:
+    given = {
+        "limits": {"undecided_max": 10_000_000},
+        "checks": {"interval_s": 30.5},
+        "topics": {"allow": ["orders", "points.*"], "create": True},
+        "kafka": {"options": {"compression.type": "lz4", "client.rack": "a,b"}},
+    }
+    objects = rendered(CHART, merged(values("mesh"), {"settings": given}))
+    settings = settings_of(containers(objects)[0], tmp_path)
+    assert settings.limits.undecided_max == 10_000_000
+    assert settings.checks.interval_s == 30.5
+    assert settings.topics.allow == ("orders", "points.*")
+    assert settings.topics.create is True
+    assert settings.kafka.options["client.rack"] == "a,b"
+
+
+def test_probes_of_life_do_not_depend_on_kafka() -> None:
+    for change in ({}, {"doors": {"admin": {"exposed": False}}}):
+        (one,) = [
+            one
+            for one in containers(rendered(CHART, merged(values("mesh"), change)))
+            if one["args"] == ["serve"]
+        ]
+        for name, path in (
+            ("startupProbe", "livez"),
+            ("livenessProbe", "livez"),
+            ("readinessProbe", "readyz"),
+        ):
+            asked = one[name].get("httpGet", {}).get("path") or one[name]["exec"]["command"][-1]
+            assert asked.strip("/") == path
+
+
+# -- the library ---------------------------------------------------------------------------------
+
+LIBRARY: dict[str, Object] = {
+    "native": {},
+    "container": {"mode": "container"},
+    "tcp": {"transport": "tcp"},
+    "container, tcp": {"mode": "container", "transport": "tcp"},
+    "metrics": {
+        "doors": {"admin": {"exposed": True, "tls": {"secretName": "tls"}}},
+        "secrets": {"authTokens": {"secretName": "halfhitch"}},
+    },
+    "rocketmq": {"doors": {"rocketmq": {"enabled": True}}},
+    "any user": {"runAsUser": None, "runAsGroup": None},
+    "off": {"enabled": False},
+}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return parent_chart(tmp_path_factory.mktemp("parent"))
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("change", LIBRARY)
+def test_the_library_gives_a_valid_restricted_sidecar(
+    change: str, version: str, parent: Path, tmp_path: Path
+) -> None:
+    given = {"halfhitch-sidecar": {**LIBRARY[change], "kubeVersion": version}}
+    objects = rendered(parent, given)
+    assert wrong_objects(objects, version) == []
+    for where, pod in pod_specs(objects):
+        assert list(unrestricted(where, pod)) == []
+    found = containers(objects)
+    assert len(found) == (change != "off")
+    for one in found:
+        assert ("restartPolicy" in one) == (LIBRARY[change].get("mode") != "container")
+        settings_of(one, tmp_path)
+
+
+def test_application_and_sidecar_name_the_same_socket(parent: Path, tmp_path: Path) -> None:
+    (one,) = rendered(parent)
+    pod = one["spec"]["template"]["spec"]
+    settings = settings_of(pod["initContainers"][0], tmp_path)
+    (app,) = pod["containers"]
+    assert app["env"] == [{"name": "HALFHITCH_ADDRESS", "value": f"unix:{settings.http.socket}"}]
+    mounts = {mount["name"] for mount in app["volumeMounts"]}
+    assert mounts == {"halfhitch-socket"}, "secrets are the sidecar's alone"
+
+
+# -- what is wrong is told before anything is applied -------------------------------------------
+
+_TLS: dict[str, Any] = {"secretName": "tls"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"settings": {"kafka": {"bootstrap": ""}}}, "settings.kafka.bootstrap is not set"),
+        ({"settings": {"kafka": {"bootstrp": "k:9092"}}}, "bootstrp"),
+        ({"settings": {"limits": {"undecided_max": "many"}}}, "undecided_max"),
+        ({"settings": {"log": {"level": "loud"}}}, "/settings/log/level"),
+        ({"replicas": 3}, "replicas"),
+        ({"secrets": {"handleKey": {"secretName": ""}}}, "secrets.handleKey.secretName is not"),
+        ({"secrets": {"authTokens": {"secretName": ""}}}, "set secrets.authTokens.secretName"),
+        ({"settings": {"handle": {"key": ["x"]}}}, "use secrets.handleKey"),
+        ({"settings": {"auth": {"tokens": ["x"]}}}, "use secrets.authTokens"),
+        ({"settings": {"redis": {"url": "redis://x"}}}, "use secrets.redisUrl"),
+        ({"settings": {"http": {"port": 1}}}, "use doors.http.port"),
+        ({"settings": {"instance": {"id": "x"}}}, "the name of the pod"),
+        ({"settings": {"kafka": {"options": {"sasl.password": "x"}}}}, "use secrets.kafkaPassword"),
+        ({"settings": {"http": {"hosts": ["a"]}}}, "remove settings.http.hosts"),
+        ({"doors": {"http": {"encryptedInFront": False}}}, "doors.http.tls.secretName"),
+        ({"doors": {"http": {"tls": _TLS}}}, "keep the one that encrypts"),
+        ({"doors": {"admin": {"tls": {"clients": "wanted"}}}}, "that has ca.crt"),
+        (
+            {
+                "doors": {
+                    "admin": {"encryptedInFront": False, "tls": {**_TLS, "clients": "required"}}
+                }
+            },
+            "set it to wanted",
+        ),
+        ({"doors": {"rocketmq": {"enabled": True}}}, "doors.rocketmq.tls.secretName"),
+        (
+            {"doors": {"rocketmq": {"enabled": True, "encryptedInFront": True}}},
+            "secrets.rocketmqAccessKeys.secretName",
+        ),
+        (
+            {"metrics": {"podMonitor": True}, "doors": {"admin": {"exposed": False}}},
+            "need doors.admin.exposed",
+        ),
+        ({"metrics": {"podMonitor": True, "serviceMonitor": True}}, "there twice"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 9}}, "autoscaling.maxReplicas (6)"),
+        ({"terminationGracePeriodSeconds": 20}, "set it to 30 or more"),
+        ({"settings": {"drain": {"s_max": 90}}}, "set it to 110 or more"),
+        (
+            {"serviceAccount": {"create": False, "annotations": {"a": "b"}}},
+            "serviceAccount.create is false",
+        ),
+        ({"image": {"digest": "latest"}}, "/image/digest"),
+    ],
+)
+def test_what_is_wrong_with_values_is_told_with_the_cure(change: Object, says: str) -> None:
+    assert says in told(CHART, merged(values("mesh"), change))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kubeVersion": "1.28"}, "set halfhitch-sidecar.mode to container"),
+        ({"mode": "webhook"}, "mode"),
+        ({"settings": {"kafka": {"bootstrap": ""}}}, "settings.kafka.bootstrap is not set"),
+        ({"doors": {"admin": {"exposed": True}}}, "doors.admin.tls.secretName"),
+        (
+            {"doors": {"admin": {"exposed": True, "tls": _TLS}}},
+            "secrets.authTokens.secretName",
+        ),
+        (
+            {
+                "doors": {"rocketmq": {"enabled": True}},
+                "secrets": {"authTokens": {"secretName": "halfhitch"}},
+            },
+            "set secrets.rocketmqAccessKeys.secretName too",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_librarys_values_is_told(
+    change: Object, says: str, parent: Path
+) -> None:
+    assert says in told(parent, {"halfhitch-sidecar": change})
+
+
+# -- the judges can be red -----------------------------------------------------------------------
+
+
+def test_what_the_restricted_profile_refuses_is_found() -> None:
+    (stateful,) = [o for o in rendered(CHART, values("mesh")) if o["kind"] == "StatefulSet"]
+    pod = stateful["spec"]["template"]["spec"]
+    own = pod["containers"][0]["securityContext"]
+    for changed in (
+        merged(pod, {"hostNetwork": True}),
+        {**pod, "volumes": [{"name": "h", "hostPath": {"path": "/"}}]},
+        *(
+            {**pod, "containers": [{**pod["containers"][0], "securityContext": {**own, **wrong}}]}
+            for wrong in (
+                {"allowPrivilegeEscalation": True},
+                {"privileged": True},
+                {"capabilities": {}},
+                {"runAsUser": 0},
+                {"runAsNonRoot": False},
+                {"seccompProfile": {"type": "Unconfined"}},
+            )
+        ),
+    ):
+        assert list(unrestricted("x", changed)), changed
+
+
+def test_what_an_api_server_refuses_is_found() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": []}}
+    assert wrong_objects([pod], "1.33") == []
+    assert wrong_objects([{**pod, "spec": {"container": []}}], "1.33")
+    assert wrong_objects([{**pod, "apiVersion": "v7"}], "1.33")

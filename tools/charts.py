@@ -1,0 +1,245 @@
+"""Writes what follows from the charts' values and the table of settings: schemas and READMEs.
+
+    python tools/charts.py        writes those anew that differ (`make format` does)
+
+`values.yaml` is the source: its defaults give the types, its comments (`# -- ...`) tell what they
+are. What is below `settings` comes from the sidecar's own table. A value that is not in values.yaml
+is refused by the schema, so a misspelt one is told before anything is rendered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+
+import msgspec
+import yaml
+
+from halfhitch.config import SETTINGS, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CHARTS: Final = Path(__file__).resolve().parents[1] / "deploy" / "helm"
+
+#: What a default does not tell, by the end of a value's path.
+_ENUMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mode": ("native", "container"),
+    "transport": ("socket", "tcp"),
+    "doors.http.tls.clients": ("off", "wanted", "required"),
+    "doors.admin.tls.clients": ("off", "wanted", "required"),
+    "doors.rocketmq.tls.clients": ("off", "wanted", "required"),
+    "image.pullPolicy": ("Always", "IfNotPresent", "Never"),
+    "probes.startup.path": ("livez", "readyz"),
+    "service.type": ("ClusterIP", "NodePort", "LoadBalancer"),
+    "injection.policy.failurePolicy": ("Fail", "Ignore"),
+}
+_LEAST: Final[Mapping[str, int]] = {
+    "coordinators.replicas": 1,
+    "preStopSeconds": 0,
+    "stopAfterSeconds": 0,
+}
+_PATTERNS: Final[Mapping[str, str]] = {"image.digest": r"^(sha256:[0-9a-f]{64})?$"}
+_NULLABLE: Final = frozenset({"runAsUser", "runAsGroup"})
+_PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65_535}
+
+_COMMENT: Final = re.compile(r"^ *# ?(.*)$")
+_KEY: Final = re.compile(r"^( *)([A-Za-z]\w*):(.*)$")
+
+
+def described(text: str) -> dict[str, str]:
+    """The comments of values.yaml by the path of the value that stands below them."""
+    found: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if remark := _COMMENT.match(line):
+            said = remark[1]
+            if said.startswith("-- "):
+                comment = [said.removeprefix("-- ")]
+            elif comment:
+                comment.append(said)
+        elif key := _KEY.match(line):
+            indent = len(key[1])
+            path = [*(part for part in path if part[0] < indent), (indent, key[2])]
+            if comment:
+                found[".".join(name for _, name in path)] = " ".join(comment)
+            comment = []
+        else:
+            comment = []
+    return found
+
+
+def setting_schema(setting: Setting) -> dict[str, Any]:
+    """What one setting may be, as YAML has it."""
+    kind = setting.plain_type
+    schema: dict[str, Any]
+    if setting.is_map:
+        schema = {"type": "object"}
+    elif setting.is_list:
+        schema = {"type": "array", "items": {"type": "string"}}
+    elif kind is bool:
+        schema = {"type": "boolean"}
+    elif kind in (int, float):
+        schema = {"type": "integer" if kind is int else "number", **_bounds(setting)}
+    elif get_origin(kind) is Literal:
+        schema = {"enum": list(get_args(kind))}
+    else:
+        schema = {"type": "string", **_bounds(setting)}
+    return {"description": setting.description, **schema}
+
+
+def _bounds(setting: Setting) -> dict[str, Any]:
+    names = {
+        "ge": "minimum",
+        "gt": "exclusiveMinimum",
+        "le": "maximum",
+        "pattern": "pattern",
+        "min_length": "minLength",
+    }
+    return {
+        names[name]: getattr(part, name)
+        for part in getattr(setting.type, "__metadata__", ())
+        for name in names
+        if isinstance(part, msgspec.Meta) and getattr(part, name) is not None
+    }
+
+
+def settings_schema() -> dict[str, Any]:
+    """All settings, by group. Those that the chart itself gives are refused by its templates,
+    which say what to use instead."""
+    groups: dict[str, dict[str, Any]] = {}
+    for setting in SETTINGS:
+        group, _, name = setting.key.partition(".")
+        groups.setdefault(group, {})[name] = setting_schema(setting)
+    return _object({name: _object(members) for name, members in groups.items()})
+
+
+def _object(members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": members}
+
+
+def value_schema(path: str, default: object, comments: Mapping[str, str]) -> dict[str, Any]:
+    """What the value at `path` may be."""
+    schema = _typed(path, default, comments)
+    if path in comments:
+        schema = {"description": comments[path], **schema}
+    return schema
+
+
+def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str, Any]:
+    if path == "settings" or path.endswith(".settings"):
+        return settings_schema()
+    if path in _ENUMS:
+        return {"enum": list(_ENUMS[path])}
+    if path in _NULLABLE:
+        return {"type": ["integer", "null"], "minimum": 1}
+    if isinstance(default, dict):
+        if not default or path == "resources":
+            return {"type": "object"}
+        return _object(
+            {
+                name: value_schema(f"{path}.{name}".lstrip("."), value, comments)
+                for name, value in default.items()
+            }
+        )
+    if path.endswith(".port"):
+        return dict(_PORT)
+    if isinstance(default, bool):
+        return {"type": "boolean"}
+    if isinstance(default, int):
+        is_share = path.endswith("maxUnavailable")
+        return {"type": ["integer", "string"] if is_share else "integer"} | (
+            {} if is_share else {"minimum": _LEAST.get(path, 1)}
+        )
+    if isinstance(default, list):
+        return {"type": "array"}
+    if path in _PATTERNS:
+        return {"type": "string", "pattern": _PATTERNS[path]}
+    return {"type": "string"}
+
+
+def schema_text(folder: Path) -> str:
+    """values.schema.json of a chart."""
+    text = (folder / "values.yaml").read_text()
+    schema = value_schema("", yaml.safe_load(text), described(text))
+    # A parent chart and Helm itself put these beside a chart's own values.
+    schema["properties"]["global"] = {"type": "object"}
+    if folder.name == "halfhitch-sidecar":
+        schema["properties"]["enabled"] = {"type": "boolean"}
+    return (
+        json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}, indent=2)
+        + "\n"
+    )
+
+
+def rows(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    """Each value with its path; what has members comes as its members."""
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if isinstance(value, dict) and value:
+            yield from rows(value, path + ".")
+        else:
+            yield path, value
+
+
+def values_table(folder: Path) -> str:
+    """The table of a chart's values for its README."""
+    text = (folder / "values.yaml").read_text()
+    comments, values = described(text), yaml.safe_load(text)
+    lines = ["| value | default | what it is |", "|---|---|---|"]
+    told: set[str] = set()
+    for path, default in rows(values):
+        # A comment above several values of one line tells of all of them.
+        name = path
+        while name and name not in comments:
+            name = name.rpartition(".")[0]
+        if name and name != path:
+            if name in told:
+                continue
+            told.add(name)
+            default, path = _at(values, name), name  # noqa: PLW2901
+        said = comments.get(name, "").replace("|", "\\|")
+        lines.append(f"| `{path}` | `{json.dumps(default)}` | {said} |")
+    return "\n".join(lines) + "\n"
+
+
+def _at(values: Any, path: str) -> Any:
+    for name in path.split("."):
+        values = values[name]
+    return values
+
+
+_BEGIN, _END = "<!-- values: made by tools/charts.py -->\n\n", "\n<!-- end of values -->\n"
+
+
+def readme_text(folder: Path) -> str:
+    """README.md of a chart with its table anew."""
+    text = (folder / "README.md").read_text()
+    head, _, rest = text.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    return f"{head}{_BEGIN}{values_table(folder)}{_END}{tail}"
+
+
+def made() -> Iterator[tuple[Path, str]]:
+    """Every file that this writes, and its text."""
+    for folder in sorted(CHARTS.iterdir()):
+        if (folder / "values.yaml").is_file():
+            yield folder / "values.schema.json", schema_text(folder)
+            yield folder / "README.md", readme_text(folder)
+
+
+def main() -> int:
+    """Write what differs."""
+    for path, text in made():
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+            print(f"{path} is new")  # noqa: T201 - the command's own answer
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
