@@ -87,14 +87,17 @@ def share(count: int) -> int:
 def http_limits(settings: Settings) -> Limits:
     """The data door's bounds out of the settings."""
     http = settings.http
+    stream_count_max = share(http.connections_max)
     return Limits(
         # A binary message of the full size must pass the JSON route too: base64 adds a third.
         body_bytes_max=settings.messages.bytes_max * 4 // 3 + 65_536,
         header_bytes_max=http.header_bytes_max,
         connection_count_max=http.connections_max,
         connection_peer_count_max=http.connections_peer_max or share(http.connections_max),
-        stream_count_max=share(http.connections_max),
-        stream_group_count_max=http.streams_group_max or share(share(http.connections_max)),
+        stream_count_max=stream_count_max,
+        stream_group_count_max=http.streams_group_max or share(stream_count_max),
+        # What one group may have, an identity may.
+        stream_identity_count_max=max(share(stream_count_max), http.streams_group_max),
         in_flight_count_max=http.in_flight_max,
         receive_s=http.receive_s_max,
         idle_s=http.idle_s_max,

@@ -14,9 +14,9 @@ from halfhitch.observability.lines import LineBudget
 
 logger = logging.getLogger(__name__)
 
-#: Why a connection, or a check stream, is turned away: the door is full, or one address or one
-#: producer group has its share of it.
-Refused = Literal["full", "peer", "group"]
+#: Why a connection, or a check stream, is turned away: the door is full, or one address, producer
+#: group or identity has its share of it.
+Refused = Literal["full", "peer", "group", "identity"]
 OnRefused = Callable[[Refused], object]
 
 
@@ -79,7 +79,7 @@ class Holding:
         if more is not None:
             logger.warning(
                 "%s of %s was turned away: %s%s",
-                "a check stream" if why == "group" else "a connection",
+                "a check stream" if why in ("group", "identity") else "a connection",
                 who,
                 what,
                 more,

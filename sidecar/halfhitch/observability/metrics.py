@@ -50,7 +50,7 @@ _STATUSES = (
     *("410", "413", "415", "417", "429", "431", "500", "503", "505"),
 )
 _DOORS = ("http", "rocketmq")
-_REFUSED = ("full", "peer", "group")
+_REFUSED = ("full", "peer", "group", "identity")
 _OUTCOMES = ("ok", "fail", "unknown")
 _LOGS = ("half", "op")
 _GIVE_UP_POLICIES = ("park", "rollback", "commit")

@@ -41,6 +41,7 @@ ADMIN_LIMITS: Final = Limits(
     connection_peer_count_max=128,  # not looked at: the oldest makes room, whosever it is
     stream_count_max=1,  # there are none
     stream_group_count_max=1,
+    stream_identity_count_max=1,
     in_flight_count_max=64,
     receive_s=10.0,
     idle_s=30.0,

@@ -41,6 +41,9 @@ class Limits:
     #: Those of one producer group.
     stream_group_count_max: int
 
+    #: Those of one identity, where callers are told apart.
+    stream_identity_count_max: int
+
     #: Requests in flight at which new prepares are refused (429). Ends still pass; what bounds them
     #: is `connection_count_max`, one request of a connection at a time.
     in_flight_count_max: int

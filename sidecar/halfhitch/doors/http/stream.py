@@ -108,20 +108,20 @@ class Streams:
                 "Half-Checks-At-Once is how many checks you want to have at a time: a whole "
                 f"number from 1 to {_AT_ONCE_MAX}, such as 64."
             )
-        self._desk_with_room(producer_group)
+        self._desk_with_room(producer_group, request.caller.name)
         return Opening(self, request, producer_group, name, beat_s, at_once or AT_ONCE_ELSE)
 
     def begin(self, opening: "Opening", transport: asyncio.Transport) -> None:
         """Take the transport over from its connection. Raises BackendError, and then has not."""
         # Asked again: others may have come in between.
-        desk = self._desk_with_room(opening.producer_group)
+        desk = self._desk_with_room(opening.producer_group, opening.caller.name)
         stream = CheckStream(
             opening, transport, desk=desk, limits=self._limits, load=self._load, access=self._access
         )
         transport.set_protocol(stream)
         stream.begin()
 
-    def _desk_with_room(self, producer_group: ProducerGroup) -> CheckDesk:
+    def _desk_with_room(self, producer_group: ProducerGroup, identity: str | None) -> CheckDesk:
         if self._desk is None:
             raise ChecksNotServed(
                 "This instance does not check back; connect to one that does.",
@@ -142,6 +142,15 @@ class Streams:
                 "http.streams_group_max."
             )
             load.refused("group", f"group {producer_group}", sentence)
+            raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
+        is_told_apart = identity is not None
+        if is_told_apart and load.identity_streams[identity] >= limits.stream_identity_count_max:
+            sentence = (
+                f"Your identity has {limits.stream_identity_count_max} check streams of this door, "
+                "for all its producer groups together, and others need some too; let several "
+                "workers of a group share one, or raise http.connections_max."
+            )
+            load.refused("identity", f"identity {identity}", sentence)
             raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
         return self._desk
 
@@ -194,6 +203,7 @@ class CheckStream(asyncio.Protocol):
         self._load = load
         self._is_chunked = opening.is_chunked
         self._producer_group = opening.producer_group
+        self._identity = opening.caller.name
         self._at_once = opening.at_once
         self._name = opening.name or _peer_name(transport)
         self._is_connected = False
@@ -211,8 +221,7 @@ class CheckStream(asyncio.Protocol):
     def begin(self) -> None:
         """Write the head, and be live."""
         self._load.connections.add(self)
-        self._load.stream_count += 1
-        self._load.group_streams[self._producer_group] += 1
+        self._load.stream_begins(self._producer_group, self._identity)
         notice_half_open(self._transport, self._limits.unacknowledged_s)
         head = STREAM_HEAD if self._is_chunked else STREAM_HEAD_10
         self._transport.write(head + self._framed(HEARTBEAT_LINE))
@@ -271,10 +280,7 @@ class CheckStream(asyncio.Protocol):
         load = self._load
         if self in load.connections:
             load.connections.discard(self)
-            load.stream_count -= 1
-            load.group_streams[self._producer_group] -= 1
-            if not load.group_streams[self._producer_group]:
-                del load.group_streams[self._producer_group]
+            load.stream_ended(self._producer_group, self._identity)
             load.went(self._peer)
             if load.is_draining:
                 load.drained_some()

@@ -19,3 +19,16 @@ def test_the_last_to_end_is_noticed() -> None:
     load.tasks.clear()
     load.drained_some()
     assert load.when_empty.is_set()
+
+
+def test_streams_that_have_ended_leave_no_names_behind() -> None:
+    load = Load()
+    load.stream_begins("shop", "team")
+    load.stream_begins("shop", None)
+    assert load.stream_count == load.group_streams["shop"] == 2
+    assert load.identity_streams["team"] == 1
+    load.stream_ended("shop", "team")
+    load.stream_ended("shop", None)
+    assert load.stream_count == 0
+    assert not load.group_streams
+    assert not load.identity_streams
