@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,6 +69,8 @@ pub struct Config {
     pub reply_start: ReplyStart,
     /// A pipe: read from the first, write to the second.
     pub wake: (c_int, c_int),
+    /// Half messages in flight take at most so much.
+    pub in_flight_bytes_max: usize,
 }
 
 pub struct Carrier {
@@ -77,6 +79,7 @@ pub struct Carrier {
     lanes: Mutex<Lanes>,
     gathering: Condvar,
     pub results: Mutex<Results>,
+    in_flight_bytes: AtomicUsize,
     is_signalled: AtomicBool,
     is_stopping: AtomicBool,
     is_broken: AtomicBool,
@@ -95,6 +98,7 @@ impl Carrier {
             lanes: Mutex::new(Lanes::default()),
             gathering: Condvar::new(),
             results: Mutex::new(Results::default()),
+            in_flight_bytes: AtomicUsize::new(0),
             is_signalled: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -138,6 +142,20 @@ impl Carrier {
             lanes.halves.push(HalfLane::default());
             lanes.ends.push(EndLane::new(now));
         }
+    }
+
+    /// Room for a half message of so many bytes; false: it is the loop's, which knows how to refuse.
+    pub fn reserve(&self, size_bytes: usize) -> bool {
+        let before = self.in_flight_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(size_bytes) <= self.config.in_flight_bytes_max;
+        if !fits {
+            self.release(size_bytes);
+        }
+        fits
+    }
+
+    fn release(&self, size_bytes: usize) {
+        self.in_flight_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
 
     // What the loop asks for.
@@ -374,6 +392,7 @@ impl Listener for Carrier {
         }
         match *pending {
             Pending::Half(item) => {
+                self.release(item.size_bytes);
                 lock(&self.lanes).halves[item.partition as usize].landed();
                 let mut results = lock(&self.results);
                 if err == 0 && offset >= 0 {

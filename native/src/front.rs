@@ -341,6 +341,9 @@ impl Front {
         if !taken.claim(&group.name, send.transaction_id, digest, found.now) {
             return None;
         }
+        if !self.carrier.reserve(send.size_bytes) {
+            return None;
+        }
         let marker = write::marker(found.born_ms, &self.instance, digest);
         let queue = send.queue_id.to_string();
         let headers = write::half_headers(&send, &marker, &group.name, &topic.kafka_topic, &queue);
@@ -354,6 +357,7 @@ impl Front {
                 queue_id: send.queue_id,
                 partition: partition as i32,
                 transaction_id: send.transaction_id.to_owned(),
+                size_bytes: send.size_bytes,
                 began: found.now,
             }),
             key: send.keys.map(<[u8]>::to_vec),

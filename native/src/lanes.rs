@@ -24,6 +24,8 @@ pub struct HalfItem {
     pub queue_id: i32,
     pub partition: i32,
     pub transaction_id: String,
+    /// Counted as in flight until its report.
+    pub size_bytes: usize,
     pub began: Instant,
 }
 

@@ -47,7 +47,8 @@ struct Native {
 impl Native {
     #[new]
     #[pyo3(signature = (library, options, *, half_topic, op_topic, instance, reply_start, wake,
-                        frame_bytes_max, body_bytes_max, message_bytes_max))]
+                        frame_bytes_max, body_bytes_max, message_bytes_max,
+                        in_flight_bytes_max))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         library: String,
@@ -60,10 +61,19 @@ impl Native {
         frame_bytes_max: usize,
         body_bytes_max: usize,
         message_bytes_max: usize,
+        in_flight_bytes_max: usize,
     ) -> PyResult<Native> {
         let (binary, language, version) = reply_start;
         let reply_start = ReplyStart { binary, language, version };
-        let config = Config { library, options, half_topic, op_topic, reply_start, wake };
+        let config = Config {
+            library,
+            options,
+            half_topic,
+            op_topic,
+            reply_start,
+            wake,
+            in_flight_bytes_max,
+        };
         let carrier = Carrier::start(config).map_err(PyRuntimeError::new_err)?;
         let bounds = Bounds {
             frame_bytes: frame_bytes_max,

@@ -35,7 +35,7 @@ class Carried:
 
     def __init__(
         self, *, bootstrap: str = "127.0.0.1:1", topics: tuple[str, str] = ("half", "op"),
-        delivery_ms: int = 300, **more: int,
+        delivery_ms: int = 300, in_flight_bytes_max: int = 100_000_000, **more: int,
     ) -> None:  # fmt: skip
         library = carrier.library()
         assert library is not None
@@ -62,6 +62,7 @@ class Carried:
             frame_bytes_max=100_000,
             body_bytes_max=1_000,
             message_bytes_max=10_000,
+            in_flight_bytes_max=in_flight_bytes_max,
         )
         self.failures: list[Failed] = []
         self.begun: dict[int, int] = {}  # that came over lent sockets

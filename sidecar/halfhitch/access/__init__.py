@@ -5,7 +5,17 @@
 """
 
 from halfhitch.access.identities import Identity, token_hash
-from halfhitch.access.register import Access, Grant, Numbers
+from halfhitch.access.register import ACCESS_KEY, Access, Grant, Numbers
 from halfhitch.access.rights import EVERYBODY, Caller, Right
 
-__all__ = ["EVERYBODY", "Access", "Caller", "Grant", "Identity", "Numbers", "Right", "token_hash"]
+__all__ = [
+    "ACCESS_KEY",
+    "EVERYBODY",
+    "Access",
+    "Caller",
+    "Grant",
+    "Identity",
+    "Numbers",
+    "Right",
+    "token_hash",
+]

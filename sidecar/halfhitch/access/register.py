@@ -20,7 +20,7 @@ from halfhitch.access.rights import EVERYBODY, Caller, Right
 #: The name under which whoever shows one of auth.tokens acts, beside identities.
 SHARED_TOKENS: Final = "auth.tokens"
 _TOKEN: Final = "token"  # noqa: S105 - a kind of proof
-_ACCESS_KEY: Final = "access key"
+ACCESS_KEY: Final = "access key"
 _CERTIFICATE: Final = "certificate"
 
 
@@ -103,7 +103,7 @@ class Access:
         """Whose access key it is, once its signature was verified."""
         if not self.has_identities:
             return EVERYBODY
-        return self._callers.get((_ACCESS_KEY, key.encode()))
+        return self._callers.get((ACCESS_KEY, key.encode()))
 
     def by_certificate(self, names: Sequence[str]) -> Caller | None:
         """Whose verified certificate has these names; nobody's if they are those of several."""
@@ -149,6 +149,11 @@ class Grant:
         self._group = group
         self._generation = -1
 
+    @property
+    def name(self) -> str | None:
+        """Of the identity that has it; None where nobody is told apart."""
+        return self._caller.name
+
     def holds(self) -> bool:
         """By the identities there are now."""
         access = self._access
@@ -165,6 +170,6 @@ def _proofs(identity: Identity) -> Iterable[tuple[str, bytes]]:
     for digest in identity.token_hashes:
         yield _TOKEN, digest
     for key in identity.access_keys:
-        yield _ACCESS_KEY, key.encode()
+        yield ACCESS_KEY, key.encode()
     for name in identity.certificates:
         yield _CERTIFICATE, name.encode()

@@ -1,4 +1,5 @@
-"""Who may do what, out of the settings; and the file of identities, read again when it changes.
+"""Who may do what, out of the settings; identities and access keys, read again when their files
+change.
 
 A file that cannot be read any more changes nothing but a warning and a metric: those it had before
 still count, for a slip of the pen must not shut all applications out, nor let anybody in. A file is
@@ -7,7 +8,9 @@ read once it has stayed the same from one look to the next, so that none is read
 
 import asyncio
 import logging
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +22,11 @@ from halfhitch.config.identities import (
     read_identities_file,
     shared_token_hashes,
 )
+from halfhitch.config.load import access_key_pairs
+from halfhitch.config.rocketmq import access_secrets
 from halfhitch.errors import ConfigurationError
 from halfhitch.observability.lines import LineBudget
+from halfhitch.observability.logging import mask_also
 
 logger = logging.getLogger(__name__)
 
@@ -52,20 +58,13 @@ def access_of(settings: Settings) -> Access:
     )
 
 
-class IdentitiesWatch:
-    """Looks at the file every second; `look` is one look."""
+class _FileWatch(ABC):
+    """Looks at a file every second; `look` is one look."""
 
-    def __init__(
-        self,
-        access: Access,
-        path: Path,
-        access_keys: Collection[str] | None = None,
-        shared_hashes: Collection[bytes] = (),
-    ) -> None:
-        self._access = access
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._access_keys = access_keys
-        self._shared_hashes = shared_hashes
+        #: What it holds now is not taken: it is read again at each look.
+        self.is_broken = False
         self._told: str | None = None  # of what is wrong with the file
         # Read once more at the first look: it may have changed since the start has read it.
         self._taken: FileState | None = None
@@ -74,7 +73,7 @@ class IdentitiesWatch:
 
     def start(self) -> None:
         """Look, from now on."""
-        self._task = asyncio.create_task(self._watch(), name="identities-watch")
+        self._task = asyncio.create_task(self._watch(), name=f"watch {self._path.name}")
 
     def stop(self) -> None:
         """Look no more."""
@@ -88,7 +87,8 @@ class IdentitiesWatch:
                 await self.look()
             except Exception:
                 logger.exception(
-                    "looking at the identities failed; please report this",
+                    "looking at %s failed; please report this",
+                    self._path,
                     extra={"action": "identities_bug"},
                 )
 
@@ -96,33 +96,67 @@ class IdentitiesWatch:
         """Read the file if it has changed, and stands still; one that is broken, each time."""
         seen = await asyncio.to_thread(state_of, self._path)
         stands_still, self._seen = seen == self._seen, seen
-        is_known = seen == self._taken and not self._access.is_file_broken
+        is_known = seen == self._taken and not self.is_broken
         if is_known or not stands_still:
             return
         self._taken = seen
         try:
-            identities = await asyncio.to_thread(
-                read_identities_file, self._path, self._access_keys, self._shared_hashes
-            )
+            take = await asyncio.to_thread(self._read)
         except ConfigurationError as error:
-            self._access.is_file_broken = True
+            self._is_no_good()
             self._tell_broken(error.message)
         except BaseException:  # no kind of file may look as if it were taken
-            self._access.is_file_broken = True
+            self._is_no_good()
             raise
         else:
-            self._told = None
-            self._take(identities)
+            self.is_broken, self._told = False, None
+            take()
+
+    @abstractmethod
+    def _read(self) -> Callable[[], None]:
+        """On a thread; what is to be done with it then. Raises ConfigurationError."""
+
+    def _is_no_good(self) -> None:
+        self.is_broken = True
 
     def _tell_broken(self, what: str) -> None:
         """Once for each thing that is wrong: it is read again every second."""
         if what != self._told:
             self._told = what
             logger.warning(
-                "the changed identities are not taken, those of before still count: %s",
+                "a changed file is not taken, what it held before still counts: %s",
                 what,
                 extra={"action": "identities_broken"},
             )
+
+
+class IdentitiesWatch(_FileWatch):
+    """Of the file of identities."""
+
+    def __init__(
+        self,
+        access: Access,
+        path: Path,
+        access_keys: Collection[str] | None = None,
+        shared_hashes: Collection[bytes] = (),
+    ) -> None:
+        super().__init__(path)
+        self._access = access
+        self._access_keys = access_keys
+        self._shared_hashes = shared_hashes
+
+    def keys_are(self, access_keys: Collection[str]) -> None:
+        """Identities may name these now: the file is read again, for it may name others."""
+        self._access_keys = access_keys
+        self._taken = None
+
+    def _read(self) -> Callable[[], None]:
+        found = read_identities_file(self._path, self._access_keys, self._shared_hashes)
+        return partial(self._take, found)
+
+    def _is_no_good(self) -> None:
+        super()._is_no_good()
+        self._access.is_file_broken = True
 
     def _take(self, identities: tuple[Identity, ...]) -> None:
         self._access.replace(identities)
@@ -132,3 +166,29 @@ class IdentitiesWatch:
             ", ".join(sorted(identity.name for identity in identities))[:500],
             extra={"action": "identities_changed"},
         )
+
+
+class AccessKeysWatch(_FileWatch):
+    """Of rocketmq.access_key_file. `take` gets the keys, each with its secret."""
+
+    def __init__(self, path: Path, take: Callable[[Mapping[str, str]], None]) -> None:
+        super().__init__(path)
+        self._take_keys = take
+        self._secrets: Mapping[str, str] | None = None
+
+    def _read(self) -> Callable[[], None]:
+        return partial(self._take, access_secrets(access_key_pairs(self._path)))
+
+    def _take(self, secrets: Mapping[str, str]) -> None:
+        if secrets == self._secrets:
+            return
+        is_first, self._secrets = self._secrets is None, secrets
+        mask_also([*secrets.values(), *(f"{key}:{value}" for key, value in secrets.items())])
+        self._take_keys(secrets)
+        if not is_first:
+            logger.info(
+                "%d access keys are known now: %s",
+                len(secrets),
+                ", ".join(sorted(secrets))[:500],
+                extra={"action": "access_keys_changed"},
+            )

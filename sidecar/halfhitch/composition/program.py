@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -22,7 +22,7 @@ import msgspec
 from halfhitch.adapters.descriptors import have_descriptors
 from halfhitch.adapters.heap import give_back
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
-from halfhitch.composition.access import IdentitiesWatch, access_of
+from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
 from halfhitch.composition.options import engine_options, http_limits, server_tls
 from halfhitch.composition.rocketmq import rocketmq_door
 from halfhitch.config import Settings
@@ -63,6 +63,7 @@ class App:
             )
         )
         self.engine = Engine(engine_options(settings, create_topics=create_topics), self.metrics)
+        self._access_keys: AccessKeysWatch | None = None
         self._lag: asyncio.Task[None] | None = None
         self._giving_back: asyncio.Task[None] | None = None
         self.http: HttpDoor | None = None
@@ -108,6 +109,7 @@ class App:
             if settings.rocketmq.enabled:
                 self.rocketmq = rocketmq_door(settings, engine, self.metrics, self.access)
                 await self.rocketmq.start()
+                self._watch_keys(self.rocketmq)
         except BaseException:
             await self.stop()
             raise
@@ -116,14 +118,28 @@ class App:
         self._lag = asyncio.ensure_future(self._sample_lag())
         self._giving_back = asyncio.ensure_future(_give_back_memory())
 
+    def _watch_keys(self, door: RocketmqDoor) -> None:
+        path, identities = self._settings.rocketmq.access_key_file, self._identities
+        if path is None:
+            return
+
+        def take(secrets: Mapping[str, str]) -> None:
+            door.replace_access_secrets(secrets)
+            if identities is not None:
+                identities.keys_are(secrets.keys())
+
+        self._access_keys = AccessKeysWatch(path, take)
+        self._access_keys.start()
+
     async def stop(self) -> None:
         """Drain, give partitions up, close."""
         drain_s = self._settings.drain.s_max
         await asyncio.gather(
             *(door.stop(drain_s) for door in (self.http, self.rocketmq) if door is not None)
         )
-        if self._identities is not None:
-            self._identities.stop()
+        for watch in (self._identities, self._access_keys):
+            if watch is not None:
+                watch.stop()
         await self.engine.stop()
         if self._lag is not None:
             self._lag.cancel()

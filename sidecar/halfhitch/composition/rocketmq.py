@@ -31,17 +31,26 @@ _REPLY_START: Final = (
     codes.ANSWERED_VERSION,
 )
 
+#: Places for producers; with more connections there are more.
+_PRODUCERS_MIN: Final = 16_384
+_PRODUCERS_OF_CONNECTION: Final = 16
+
 
 def rocketmq_door(
     settings: Settings, engine: Engine, metrics: Metrics, access: Access
 ) -> RocketmqDoor:
     """Wired, not started. Raises ConfigurationError."""
     chosen = settings.rocketmq
+    producers_wanted = _PRODUCERS_OF_CONNECTION * chosen.connections_max
+    producer_count_max = max(_PRODUCERS_MIN, producers_wanted)
     limits = Limits(
         body_bytes_max=settings.messages.bytes_max,
         connection_count_max=chosen.connections_max,
         connection_peer_count_max=chosen.connections_peer_max or share(chosen.connections_max),
         in_flight_count_max=chosen.in_flight_max,
+        in_flight_bytes_max=chosen.in_flight_bytes_max,
+        producer_count_max=producer_count_max,
+        producer_identity_count_max=share(producer_count_max),
     )
     door = RocketmqDoor(
         engine.transactions,
@@ -107,6 +116,7 @@ def native_way(
             frame_bytes_max=limits.frame_bytes_max,
             body_bytes_max=limits.body_bytes_max,
             message_bytes_max=appends.message_bytes_max,
+            in_flight_bytes_max=share(limits.in_flight_bytes_max),
         ),
         observer=observer,
         partition_count=appends.partition_count,

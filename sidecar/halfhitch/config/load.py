@@ -298,6 +298,17 @@ def _complete_kafka_options(values: dict[str, Any]) -> None:
         values["kafka.options"] = options
 
 
+def access_key_pairs(path: Path) -> tuple[Secret, ...]:
+    """What rocketmq.access_key_file holds now. Raises ConfigurationError."""
+    lines = _secret_lines("rocketmq.access_key_file", path)
+    if len(lines) > _ACCESS_KEYS_MAX:
+        raise ConfigurationError(
+            f"rocketmq.access_key_file names {str(path)!r}, which has {len(lines)} lines: keep at "
+            f"most {_ACCESS_KEYS_MAX}."
+        )
+    return tuple(Secret(line) for line in lines)
+
+
 def _secret_lines(file_key: str, path: Path) -> list[str]:
     try:
         text = path.read_text()

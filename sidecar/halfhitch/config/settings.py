@@ -212,6 +212,14 @@ class RocketmqSettings(Group, frozen=True, kw_only=True):
         int,
         Meta(ge=1, le=1_000_000, description="Requests under way; beyond it messages get code 2."),
     ] = 10_000
+    in_flight_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1_048_576,
+            le=1_099_511_627_776,
+            description="The same in bytes that they hold; native threads have half of it.",
+        ),
+    ] = 134_217_728
     access_keys: Annotated[
         tuple[Secret, ...],
         Meta(description="ACL: pairs access:secret; each request must be signed with one of them."),

@@ -42,14 +42,29 @@ def set_up(
     logging.raiseExceptions = False
 
 
+def mask_also(secrets: Iterable[str]) -> None:
+    """Secrets that came later; those of before stay masked."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Redacting):
+            handler.formatter.mask_also(secrets)
+
+
 class _Redacting(logging.Formatter):
     """What both formats share: fields, time, and the mask over everything written."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
+        self._secrets: list[str] = []
+        self.mask_also(secrets)
+
+    def mask_also(self, secrets: Iterable[str]) -> None:
+        """These too, from now on."""
         # The longest first: a secret may contain another one.
         self._secrets = sorted(
-            {secret for secret in secrets if len(secret) >= _SECRET_CHARACTERS_MIN},
+            {
+                *self._secrets,
+                *(secret for secret in secrets if len(secret) >= _SECRET_CHARACTERS_MIN),
+            },
             key=len,
             reverse=True,
         )

@@ -23,6 +23,21 @@ class Numbers(Protocol):
         ...
 
     @property
+    def refused_producers(self) -> Mapping[str, int]:
+        """By what there was too little of."""
+        ...
+
+    @property
+    def busy_answers(self) -> Mapping[str, int]:
+        """By what there was too much of."""
+        ...
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Held by what is under way, but for native threads."""
+        ...
+
+    @property
     def native_count(self) -> int:
         """Of the requests, those that native threads carried out."""
         ...
@@ -61,6 +76,14 @@ class RocketmqCollector(Collector):
         for error_code, count in numbers.failed_one_way_ends.items():
             failed.add_metric([error_code], count)
         yield failed
+        refused = _counter("halfhitch_rocketmq_refused_producers_total")
+        for reason, count in numbers.refused_producers.items():
+            refused.add_metric([reason], count)
+        yield refused
+        busy = _counter("halfhitch_rocketmq_busy_answers_total")
+        for reason, count in numbers.busy_answers.items():
+            busy.add_metric([reason], count)
+        yield busy
         native = _counter("halfhitch_rocketmq_native_requests_total")
         native.add_metric([], numbers.native_count)
         yield native
@@ -68,6 +91,7 @@ class RocketmqCollector(Collector):
             ("halfhitch_rocketmq_connections", numbers.connection_count),
             ("halfhitch_rocketmq_producers", numbers.producer_count),
             ("halfhitch_rocketmq_in_flight_requests", numbers.in_flight_count),
+            ("halfhitch_rocketmq_in_flight_bytes", numbers.in_flight_bytes),
         ):
             yield GaugeMetricFamily(name, METRICS[name].help, value=value)
 

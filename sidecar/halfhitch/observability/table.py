@@ -65,11 +65,24 @@ METRICS: dict[str, Metric] = {
     "halfhitch_rocketmq_producers": _gauge(
         "Producer groups of these connections, each of them a way to ask."
     ),
+    "halfhitch_rocketmq_refused_producers_total": _counter(
+        "Heartbeats and half messages whose group got no place to be asked: the connection, the "
+        "identity or the door (full) has all it may have.",
+        "reason",
+    ),
     "halfhitch_rocketmq_in_flight_requests": _gauge("Requests of the RocketMQ door under way."),
+    "halfhitch_rocketmq_in_flight_bytes": _gauge(
+        "Bytes that these requests hold, but for those that native threads carry out."
+    ),
+    "halfhitch_rocketmq_busy_answers_total": _counter(
+        "Messages refused because too much is under way: requests or bytes of all, or the half of "
+        "either that one identity has.",
+        "reason",
+    ),
     # The life of a transaction, as callers see it.
     "halfhitch_refused_connections_total": _counter(
-        "Connections and check streams turned away: the door is full, or one address (peer) or one "
-        "producer group (group) has its share.",
+        "Connections and check streams turned away: the door is full, or one address (peer), one "
+        "producer group (group) or one identity (identity) has its share.",
         "door",
         "reason",
     ),

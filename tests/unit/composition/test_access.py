@@ -10,7 +10,7 @@ import pytest
 
 from halfhitch.access import Right, token_hash
 from halfhitch.composition import access as module
-from halfhitch.composition.access import IdentitiesWatch, access_of
+from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
 from halfhitch.config import load
 from halfhitch.config.identities import known_access_keys, shared_token_hashes
 from halfhitch.errors import ConfigurationError, Forbidden
@@ -247,3 +247,75 @@ async def test_any_error_of_a_file_makes_it_a_broken_one(
     with pytest.raises(ZeroDivisionError):
         await watch.look()
     assert access.numbers().is_file_broken
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    found = tmp_path / "access-keys"
+    found.write_text("shop-key:secret-of-shop\n")
+    return found
+
+
+async def test_access_keys_that_change_count_without_a_restart(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were read once, at the start: a key that was taken away went on for days."""
+    taken: list[dict[str, str]] = []
+    watch = AccessKeysWatch(keys, lambda found: taken.append(dict(found)))
+    with caplog.at_level("INFO"):
+        await looked(watch)
+        await looked(watch)
+        write(keys, "shop-key:secret-of-shop\nbank-key:secret-of-bank\n")
+        await looked(watch)
+        write(keys, "bank-key:secret-of-bank\n")
+        await looked(watch)
+    assert [list(found) for found in taken] == [
+        ["shop-key"],
+        ["shop-key", "bank-key"],
+        ["bank-key"],
+    ]
+    assert "1 access keys are known now: bank-key" in caplog.text
+    assert "secret-of" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "is empty"), ("shop-key:short\n", "at least 8 bytes"), (None, "read")]
+)
+async def test_access_keys_that_cannot_be_read_change_nothing_but_a_warning(
+    keys: Path, caplog: pytest.LogCaptureFixture, text: str | None, words: str
+) -> None:
+    taken: list[dict[str, str]] = []
+    watch = AccessKeysWatch(keys, lambda found: taken.append(dict(found)))
+    await looked(watch)
+    if text is None:
+        os.unlink(keys)  # noqa: PTH108
+    else:
+        write(keys, text)
+    await looked(watch)
+    await looked(watch)
+    assert taken == [{"shop-key": "secret-of-shop"}]
+    [warning] = [message for message in caplog.messages if "not taken" in message]
+    assert words in warning
+    assert "shop-key:short" not in warning
+    write(keys, "new-key:secret-of-new\n")
+    await looked(watch)
+    assert taken[1:] == [{"new-key": "secret-of-new"}]
+
+
+async def test_identities_may_name_a_key_as_soon_as_it_is_there(path: Path, keys: Path) -> None:
+    more: dict[str, object] = {"rocketmq.enabled": True, "rocketmq.access_key_file": keys}
+    settings = load({**GOOD, **more, "auth.identities_file": path})
+    access = access_of(settings)
+    watch = IdentitiesWatch(access, path, known_access_keys(settings))
+    key_watch = AccessKeysWatch(keys, lambda found: watch.keys_are(found.keys()))
+    await looked(watch)
+    write(path, text_of("shop", "two") + 'access_keys = ["new-key"]\n')
+    await looked(watch)
+    assert access.numbers().is_file_broken
+    write(keys, "new-key:secret-of-new\n")
+    await looked(key_watch)
+    await looked(watch)
+    assert not access.numbers().is_file_broken
+    caller = access.by_access_key("new-key")
+    assert caller is not None
+    assert caller.name == "shop"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from halfhitch.observability.logging import JsonFormatter, TextFormatter, set_up
+from halfhitch.observability.logging import JsonFormatter, TextFormatter, mask_also, set_up
 
 SECRET = "open-sesame-1234"
 logger = logging.getLogger("halfhitch.test")
@@ -127,3 +127,13 @@ def test_formatters_without_secrets_work_alone() -> None:
     record = logging.LogRecord("n", logging.INFO, "f", 1, "m", None, None)
     assert "m" in TextFormatter().format(record)
     assert json.loads(JsonFormatter().format(record))["message"] == "m"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_that_came_later_are_masked_too_and_those_of_before_stay_so(form: str) -> None:
+    stream, log = lines(form, secrets=[SECRET])
+    mask_also(["another-secret", "abc"])
+    log.warning("%s, another-secret and abc", SECRET)
+    assert SECRET not in stream.getvalue()
+    assert "another-secret" not in stream.getvalue()
+    assert "abc" in stream.getvalue()

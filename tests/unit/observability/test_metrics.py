@@ -79,7 +79,10 @@ def exercise(metrics: Metrics) -> None:
     metrics.redis(True)
     metrics.redis_rebuilt("wiped")
     metrics.rocketmq(
-        lambda: Snapshot({("send", 0): 9, ("send", 2): 1}, {"overloaded": 3}, 4, 5, 6, 7)
+        lambda: Snapshot(
+            *({("send", 0): 9, ("send", 2): 1}, {"overloaded": 3}, 4, 5, 6, 7),
+            *({"identity": 2}, 8, {"bytes": 1}),
+        )
     )
 
 
@@ -142,6 +145,9 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_rocketmq_native_requests_total", ""] == 7
     assert found["halfhitch_rocketmq_producers", ""] == 5
     assert found["halfhitch_rocketmq_in_flight_requests", ""] == 6
+    assert found["halfhitch_rocketmq_in_flight_bytes", ""] == 8
+    assert found["halfhitch_rocketmq_refused_producers_total", "reason=identity"] == 2
+    assert found["halfhitch_rocketmq_busy_answers_total", "reason=bytes"] == 1
     assert found["halfhitch_event_loop_lag_seconds", ""] == 0.25
     assert found["halfhitch_checks_sent_total", ""] == 1
     assert found["halfhitch_check_lag_seconds_sum", ""] == 0.75

@@ -20,7 +20,7 @@ REMEDY: Final = "`make native` from a clone, or pip install --find-links dist 'h
 #: What `Native` is made with.
 MADE_WITH: Final = (
     *("library", "options", "half_topic", "op_topic", "instance", "reply_start", "wake"),
-    *("frame_bytes_max", "body_bytes_max", "message_bytes_max"),
+    *("frame_bytes_max", "body_bytes_max", "message_bytes_max", "in_flight_bytes_max"),
 )
 #: Its methods, and how many arguments each takes; a test holds them against what the door asks.
 METHODS: Final[Mapping[str, int]] = {

@@ -10,7 +10,6 @@ Invariants:
 - Who does not read gets no more work done: while the write buffer is full, or too many requests
   are in flight, nothing is read.
 - A request once begun is carried out even if its client is gone; only its answer is dropped.
-- The desk is told of every producer group once, and that it is gone before the connection is.
 
 Deadlines are looked after by one sweep of the door, not by timers.
 """
@@ -25,14 +24,15 @@ from halfhitch.access import Grant
 from halfhitch.doors.half_open import notice_half_open
 from halfhitch.doors.holding import Refused
 from halfhitch.doors.rocketmq.addresses import NOWHERE, address_of, ip_host, is_encrypted, shown
-from halfhitch.doors.rocketmq.dispatch import Dispatcher, Work
+from halfhitch.doors.rocketmq.dispatch import Dispatcher
+from halfhitch.doors.rocketmq.flight import Job
 from halfhitch.doors.rocketmq.lending import Lender, Lending
 from halfhitch.doors.rocketmq.limits import Limits
-from halfhitch.doors.rocketmq.links import Questioning, RemotingLink
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address
+from halfhitch.doors.rocketmq.places import Groups, Places
+from halfhitch.doors.rocketmq.unfinished import Taker
 from halfhitch.doors.rocketmq.unread import unread
-from halfhitch.service.checking.api import CheckDesk
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, starts_tls
@@ -51,14 +51,14 @@ class Shared:
     """What all connections of a door share."""
 
     dispatcher: Dispatcher
-    desk: CheckDesk | None
-    questioning: Questioning
+    places: Places | None  # None: this instance does not check back
     limits: Limits
     load: Load
     loop: asyncio.AbstractEventLoop
     #: host, or host:port, that clients are told; None: what they dialled.
     advertised: tuple[str, int | None] | None
     requires_tls: bool
+    asks_for_signatures: bool = False
     lending: Lending | None = None
 
 
@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
         "_closing_since_s",
         "_dispatcher",
         "_frames",
+        "_groups",
         "_held_bytes",
         "_in_flight",
         "_is_first",
@@ -78,9 +79,9 @@ class Connection(asyncio.Protocol):
         "_is_write_paused",
         "_lender",
         "_limits",
-        "_links",
         "_load",
         "_loop",
+        "_name",
         "_opaque",
         "_out",
         "_peer",
@@ -88,6 +89,7 @@ class Connection(asyncio.Protocol):
         "_seen_s",
         "_shared",
         "_stalled_since_s",
+        "_taker",
         "_transport",
         "_was_active",
     )
@@ -107,10 +109,12 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._peer: Host = NOWHERE
         self._address: Address | None = None
-        self._links: dict[str, RemotingLink] = {}
+        self._groups = Groups(self, shared.places, NOWHERE)
+        self._taker = Taker(is_stranger=False, name="")
         self._out: list[bytes] = []
         self._in_flight = 0
         self._opaque = 0
+        self._name: str | None = None  # of the identity that has asked last
         self._is_first = True
         self._is_over = False  # nothing is read or answered any more
         self._is_reading_paused = False
@@ -130,6 +134,8 @@ class Connection(asyncio.Protocol):
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         load, limits = self._load, self._limits
         self._peer = ip_host(stream.get_extra_info("peername"))
+        self._groups = Groups(self, self._shared.places, self._peer)
+        self.known_as(None)
         notice_half_open(stream, limits.unacknowledged_s)
         is_full = len(load.connections) >= limits.connection_count_max
         load.connections.add(self)
@@ -208,11 +214,11 @@ class Connection(asyncio.Protocol):
         self._is_over = True
         self._transport = None
         self._out.clear()
-        self._forget_links()
+        self._groups.forget()
         if lender is not None:
             lender.close()
         load = self._load
-        load.held_bytes -= self._held_bytes
+        load.unfinished.hold(self, self._taker, 0)
         self._held_bytes = 0
         if self in load.connections:
             load.connections.discard(self)
@@ -250,15 +256,30 @@ class Connection(asyncio.Protocol):
             found = self._address = address_of(name, self._shared.advertised)
         return found
 
-    def _work(self, frame: Frame, work: Work) -> None:
-        self.begun(1)
-        task = self._loop.create_task(self._dispatcher.answer(frame, work))
-        self._load.tasks.add(task)
-        task.add_done_callback(partial(self._worked, work))
+    def known_as(self, name: str | None) -> None:
+        """It has shown whose it is; None: it has not, or that counts no more.
 
-    def _worked(self, work: Work, task: "asyncio.Task[bytes | None]") -> None:
+        Asked for no signature, it is as well known as anybody.
+        """
+        if name is None:
+            name = self._peer[0]
+            self._taker = Taker(self._shared.asks_for_signatures, name)
+        else:
+            self._taker = Taker(is_stranger=False, name=name)
+
+    def _work(self, frame: Frame, job: Job) -> None:
+        load = self._load
+        load.flight.begun(job)
+        self._name = job.name
+        self.begun(1)
+        task = self._loop.create_task(self._dispatcher.answer(frame, job))
+        load.tasks.add(task)
+        task.add_done_callback(partial(self._worked, job))
+
+    def _worked(self, job: Job, task: "asyncio.Task[bytes | None]") -> None:
         self._load.tasks.discard(task)
-        work.close()  # it may have been cancelled before it began
+        self._load.flight.done(job)
+        job.work.close()  # it may have been cancelled before it began
         self.done(1, b"" if task.cancelled() else task.result() or b"")
 
     def begun(self, count: int) -> None:
@@ -266,7 +287,8 @@ class Connection(asyncio.Protocol):
         self._was_active = True
         self._in_flight += count
         self._load.stats.in_flight_count += count
-        if self._in_flight >= self._limits.pipelined_count_max:
+        is_full = self._in_flight >= self._limits.pipelined_count_max
+        if is_full or self._load.flight.is_past(self._name):
             self._pause_reading()
 
     def done(self, count: int, content: bytes) -> None:
@@ -339,47 +361,18 @@ class Connection(asyncio.Protocol):
     # Producer groups, and what is asked of them (links.Way).
 
     def register(self, producer_group: str, grant: Grant, *, has_namespace_field: bool) -> None:
-        """Checks of the group may be asked over this connection."""
-        desk = self._shared.desk
-        is_over = self._is_over or self._load.is_draining
-        if producer_group in self._links or desk is None or is_over:
-            return
-        if not self._load.has_room_for_group(self._limits, len(self._links)):
-            self._load.say_too_many_groups(self._limits, self._peer, producer_group)
-            return
-        link = RemotingLink(
-            self,
-            producer_group,
-            shown(self._peer),
-            peer=self._peer,
-            address=self.address,
-            grant=grant,
-            has_namespace_field=has_namespace_field,
-            questioning=self._shared.questioning,
-        )
-        self._links[producer_group] = link
-        self._load.stats.producer_count += 1
-        try:
-            desk.connect(link)
-        except Exception:
-            logger.exception("registering a producer failed", extra={"action": "rocketmq_bug"})
+        """Checks of the group may be asked over this connection. Raises Overloaded."""
+        if not (self._is_over or self._load.is_draining):
+            self._groups.register(
+                producer_group,
+                grant,
+                lambda: self.address,
+                has_namespace_field=has_namespace_field,
+            )
 
     def unregister(self, producer_group: str) -> None:
         """They may not any more."""
-        link = self._links.pop(producer_group, None)
-        desk = self._shared.desk
-        if link is None or desk is None:
-            return
-        self._load.stats.producer_count -= 1
-        try:
-            desk.disconnect(link)
-        except Exception:
-            logger.exception("a producer's farewell failed", extra={"action": "rocketmq_bug"})
-
-    def _forget_links(self, *, all_of_them: bool = True) -> None:
-        for producer_group, link in list(self._links.items()):
-            if all_of_them or not link.is_allowed():
-                self.unregister(producer_group)
+        self._groups.unregister(producer_group)
 
     def can_ask(self) -> bool:
         """Whether a check can be sent now."""
@@ -403,7 +396,7 @@ class Connection(asyncio.Protocol):
     def sweep(self, now_s: float) -> None:
         """End what has been silent, slow or stalled too long."""
         limits = self._limits
-        self._forget_links(all_of_them=False)
+        self._groups.forget(all_of_them=False)
         if self._load.room(limits, self._in_flight) <= 0:
             self._take_back()
         if self._was_active:
@@ -421,6 +414,8 @@ class Connection(asyncio.Protocol):
         elif self._receiving_since_s is not None and not self._is_reading_paused:
             if now_s - self._receiving_since_s > limits.receive_s:
                 self._end(f"a frame was not complete after {limits.receive_s:g} s")
+        elif self._is_reading_paused:
+            self._read_on()  # others may have made room
         elif self._in_flight == 0:
             silence_s = limits.last_word_s if self._load.is_draining else limits.idle_s
             if now_s - self._seen_s > silence_s:
@@ -429,30 +424,33 @@ class Connection(asyncio.Protocol):
     def start_draining(self) -> None:
         """No checks any more; the sweep closes it once it is silent."""
         self._take_back()
-        self._forget_links()
+        self._groups.forget()
 
     def abort(self) -> None:
         """Close now."""
         self._is_over = True
         self._take_back()
-        self._forget_links()
+        self._groups.forget()
         if self._transport is not None:
             self._closing_since_s = self._loop.time()
             self._transport.abort()
 
     # Reading, and the end.
 
+    def cut_off(self, reason: str) -> None:
+        """See unfinished.Holder."""
+        self._held_bytes = 0
+        self._frames = Frames(self._limits.frame_bytes_max)
+        self._end(reason)
+
     def _hold(self, held_bytes: int) -> None:
         """An unfinished frame takes memory; all of them together are bounded."""
-        load = self._load
-        load.held_bytes += held_bytes - self._held_bytes
         self._held_bytes = held_bytes
         if not held_bytes:
             self._receiving_since_s = None
         elif self._receiving_since_s is None:
             self._receiving_since_s = self._loop.time()
-        if load.held_bytes > self._limits.held_bytes_max:
-            self._end("too many unfinished frames are held for all connections together")
+        self._load.unfinished.hold(self, self._taker, held_bytes)
 
     def _pause_reading(self) -> None:
         self._take_back()
@@ -462,9 +460,10 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
 
     def _read_on(self) -> None:
-        has_room = self._in_flight * 2 <= self._limits.pipelined_count_max
+        is_full = self._in_flight * 2 > self._limits.pipelined_count_max
+        is_full = is_full or self._load.flight.is_past(self._name)
         transport = self._transport
-        if self._is_reading_paused and has_room and not self._is_write_paused:
+        if self._is_reading_paused and not is_full and not self._is_write_paused:
             self._is_reading_paused = False
             if self._receiving_since_s is not None:
                 self._receiving_since_s = self._loop.time()  # the wait was ours
@@ -490,7 +489,7 @@ class Connection(asyncio.Protocol):
         self._flush()
         self._is_over = True
         self._take_back()
-        self._forget_links()
+        self._groups.forget()
         self._closing_since_s = self._loop.time()
         if self._transport is not None:
             self._transport.close()

@@ -7,6 +7,7 @@ here raises for what a client sent: `Dispatcher` turns every failure into an ans
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from halfhitch.access import EVERYBODY, Caller, Grant, Right
@@ -14,6 +15,7 @@ from halfhitch.core.model import ProducerGroup, Resolution, ResolutionSource, Tr
 from halfhitch.doors.rocketmq import inflaters, messages, names
 from halfhitch.doors.rocketmq.access import AccessControl
 from halfhitch.doors.rocketmq.errors import response_of
+from halfhitch.doors.rocketmq.flight import Job, bytes_of
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.load import Load
 from halfhitch.doors.rocketmq.offsets import Address, commit_log_offset, handle_of
@@ -63,8 +65,12 @@ class Asker(Protocol):
         """A message of this kind was stored: the next ones may go the native way."""
         ...
 
+    def known_as(self, name: str | None) -> None:
+        """It has shown whose it is, or (None) what it has shown counts not."""
+        ...
+
     def register(self, producer_group: str, grant: Grant, *, has_namespace_field: bool) -> None:
-        """Checks of the group may be asked over this connection."""
+        """Checks of the group may be asked over this connection. Raises Overloaded."""
         ...
 
     def unregister(self, producer_group: str) -> None:
@@ -74,7 +80,16 @@ class Asker(Protocol):
 
 #: What gives an answer, later.
 Work = Coroutine[Any, Any, bytes]
-Handler = Callable[[Frame, Asker, Caller], bytes | Work]
+Handler = Callable[[Frame, Asker, Caller], bytes | Work | Job]
+#: They ask Kafka each time, or where a topic is not known yet.
+_ASKING_KAFKA: Final = frozenset(
+    {
+        codes.GET_ROUTE_INFO_BY_TOPIC,
+        codes.GET_ALL_TOPIC_LIST_FROM_NAME_SERVER,
+        codes.GET_MAX_OFFSET,
+        codes.UPDATE_AND_CREATE_TOPIC,
+    }
+)
 
 
 class Dispatcher:
@@ -99,6 +114,8 @@ class Dispatcher:
         self._access = access
         self._limits = limits
         self._load = load
+        self._flight = load.flight
+        self._routes = routes
         self._stats = load.stats
         self._inflaters = inflaters.available()
         self._handlers: dict[int, Handler] = {
@@ -115,8 +132,8 @@ class Dispatcher:
             codes.UPDATE_AND_CREATE_TOPIC: routes.create_topic,
         }
 
-    def admit(self, frame: Frame, asker: Asker) -> bytes | Work | None:
-        """The answer, where no work is needed for it, else that work, for `answer`.
+    def admit(self, frame: Frame, asker: Asker) -> bytes | Job | None:
+        """The answer, where no work is needed for it, else the job, for `answer`.
 
         None: it is answered, and nobody waits for that.
         """
@@ -129,18 +146,32 @@ class Dispatcher:
                     f"request type {code} not supported: Half Hitch takes messages of producers; "
                     "consumers and tools work on Kafka itself",
                 )
-            caller = self._access.check(frame) if self._access.is_on else EVERYBODY
+            caller = self._known(frame, asker) if self._access.is_on else EVERYBODY
             if self._load.is_draining and code not in _ALWAYS_TAKEN:
                 raise _leaving(frame)
             answer = handler(frame, asker, caller)
         except Exception as error:  # noqa: BLE001 (whatever a client sent, it gets an answer)
             return self.refuse(frame, error)
-        return self._answered(frame, answer) if isinstance(answer, bytes) else answer
+        if isinstance(answer, bytes):
+            return self._answered(frame, answer)
+        if isinstance(answer, Job):
+            return answer
+        # An end that is awaited is looked up in the logs.
+        is_awaited = code == codes.END_TRANSACTION and not frame.is_one_way
+        asks_kafka = is_awaited or code in _ASKING_KAFKA
+        return Job(answer, caller.name, bytes_of(frame), asks_kafka=asks_kafka)
 
-    async def answer(self, frame: Frame, work: Work) -> bytes | None:
-        """What the work gives, or what it failed of; None when nobody waits for it."""
+    def _known(self, frame: Frame, asker: Asker) -> Caller:
+        """Whose request it is; the connection is told. Raises NoPermission, RemotingError."""
+        asker.known_as(None)
+        caller = self._access.check(frame)
+        asker.known_as(caller.name or caller.proof[1].decode())
+        return caller
+
+    async def answer(self, frame: Frame, job: Job) -> bytes | None:
+        """What the job gives, or what it failed of; None when nobody waits for it."""
         try:
-            content = await work
+            content = await self._flight.carry_out(job)
         except Exception as error:  # noqa: BLE001 (a client waits for an answer)
             return self.refuse(frame, error)
         return self._answered(frame, content)
@@ -170,8 +201,8 @@ class Dispatcher:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _send(self, frame: Frame, asker: Asker, caller: Caller) -> Work:
-        self._refuse_when_busy()
+    def _send(self, frame: Frame, asker: Asker, caller: Caller) -> Job:
+        self._refuse_when_busy(caller)
         send = read_send(frame)
         if send.batch:
             return self._batch(frame, send, asker, caller)
@@ -180,13 +211,33 @@ class Dispatcher:
         group, topic = _addressed(send, caller)
         message = self._outgoing(topic, send, send.flag, send.sys_flag, send.properties, send.body)
         if not is_transactional:
-            return self._plain(frame, send.properties, message, asker)
+            work = self._plain(frame, send.properties, message, asker)
+            return self._job(frame, caller, topic, (message,), work)
         # Before the first heartbeat, which comes a second after the start: else nobody could be
         # asked what became of this message. What is no name is refused below.
         if is_name(group) and caller.may(_ANSWER, group):
             grant = self._access.grant(caller, group)
-            asker.register(group, grant, has_namespace_field=send.namespace is not None)
-        return self._half(frame, send, group, message, asker)
+            with suppress(Overloaded):  # others of the group may be asked; heartbeats tell it
+                asker.register(group, grant, has_namespace_field=send.namespace is not None)
+        work = self._half(frame, send, group, message, asker)
+        return self._job(frame, caller, topic, (message,), work)
+
+    def _job(
+        self,
+        frame: Frame,
+        caller: Caller,
+        topic: str,
+        sent: Sequence[OutgoingMessage],
+        work: Work,
+    ) -> Job:
+        """Of messages: what was compressed, or lay in a batch, is held beside its frame."""
+        name, body = caller.name, frame.body
+        held_bytes = bytes_of(frame)
+        for message in sent:
+            if message.value is not body:
+                held_bytes += len(message.value or b"")
+        asks_kafka = name is not None and not self._routes.knows(topic)
+        return Job(work, name, held_bytes, asks_kafka=asks_kafka)
 
     def _outgoing(
         self,
@@ -240,11 +291,11 @@ class Dispatcher:
         unique = properties.get(_TRANSACTION_KEY)
         return sent_reply(frame, message_id, partition, log_offset, unique)
 
-    def _send_batch(self, frame: Frame, asker: Asker, caller: Caller) -> Work:
-        self._refuse_when_busy()
+    def _send_batch(self, frame: Frame, asker: Asker, caller: Caller) -> Job:
+        self._refuse_when_busy(caller)
         return self._batch(frame, read_send(frame), asker, caller)
 
-    def _batch(self, frame: Frame, send: Send, asker: Asker, caller: Caller) -> Work:
+    def _batch(self, frame: Frame, send: Send, asker: Asker, caller: Caller) -> Job:
         batch = read_batch(send)
         properties_of_all = [send.properties, *(message.properties for message in batch)]
         if any(messages.is_transactional(send.sys_flag, each) for each in properties_of_all):
@@ -261,7 +312,8 @@ class Dispatcher:
                 topic, send, each.flag, codes.TRANSACTION_NOT, each.properties, each.body
             )
             outgoing.append((message, _unique(each.properties)))
-        return self._all_plain(frame, outgoing, asker)
+        work = self._all_plain(frame, outgoing, asker)
+        return self._job(frame, caller, topic, [message for message, _ in outgoing], work)
 
     async def _all_plain(
         self, frame: Frame, outgoing: Sequence[tuple[OutgoingMessage, KafkaHeaders]], asker: Asker
@@ -283,14 +335,10 @@ class Dispatcher:
         partition, log_offset = stored[0]
         return sent_reply(frame, message_ids, partition, log_offset, None)
 
-    def _refuse_when_busy(self) -> None:
-        load = self._load
-        if load.refusal is not None:
-            raise load.refusal
-        if self._stats.in_flight_count >= self._limits.in_flight_count_max:
-            raise Overloaded(
-                f"{self._limits.in_flight_count_max} requests are under way; try again in a moment"
-            )
+    def _refuse_when_busy(self, caller: Caller) -> None:
+        if self._load.refusal is not None:
+            raise self._load.refusal
+        self._flight.refuse_when_full(caller.name)
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -335,12 +383,11 @@ class Dispatcher:
                 try:
                     check_group(group)
                     caller.require_any(_SENDING_OR_ANSWERING, group)
-                except RequestError as error:
-                    refusal = error
-                    continue  # the groups beside it are asked all the same
-                if caller.may(_ANSWER, group):
-                    grant = self._access.grant(caller, group)
-                    asker.register(group, grant, has_namespace_field=namespace is not None)
+                    if caller.may(_ANSWER, group):
+                        grant = self._access.grant(caller, group)
+                        asker.register(group, grant, has_namespace_field=namespace is not None)
+                except (RequestError, Overloaded) as error:
+                    refusal = error  # the groups beside it are asked all the same
         if refusal is not None:
             raise refusal
         return reply(frame, codes.SUCCESS)

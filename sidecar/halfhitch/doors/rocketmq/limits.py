@@ -20,7 +20,8 @@ class Limits:
     #: The body of one message, decompressed; the service has the last word with key and headers.
     body_bytes_max: int = 1_000_000
 
-    #: Unfinished frames held for all connections together.
+    #: Unfinished frames held for all connections together. Those of connections that have shown no
+    #: signature may take half of it, where one is asked for.
     held_bytes_max: int = 128 * 1024 * 1024
 
     #: Open connections. A client machine has one or two, whatever its number of threads.
@@ -36,8 +37,16 @@ class Limits:
     #: connections as there may be have sixteen each.
     producer_count_max: int = 16_384
 
+    #: Those of one identity: nobody can take all of them.
+    producer_identity_count_max: int = 8_192
+
     #: Requests in flight at which new messages are refused (SYSTEM_BUSY). Ends still pass.
     in_flight_count_max: int = 10_000
+
+    #: The same in bytes, of frames and of what was compressed in them; native threads have half of
+    #: it. Where callers are told apart, each identity has half of both bounds. Ends are never
+    #: refused: where they are more than all of it, nothing more is read from who sends them.
+    in_flight_bytes_max: int = 128 * 1024 * 1024
 
     #: Requests in flight of one connection at which reading pauses until half are answered.
     pipelined_count_max: int = 2_048

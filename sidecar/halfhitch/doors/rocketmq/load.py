@@ -4,8 +4,10 @@ import logging
 
 from halfhitch.doors.holding import Holding, OnRefused
 from halfhitch.doors.rocketmq.addresses import shown
+from halfhitch.doors.rocketmq.flight import Flight
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
+from halfhitch.doors.rocketmq.unfinished import Unfinished
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability.lines import LineBudget
 from halfhitch.wire.remoting.messages import Host
@@ -16,14 +18,23 @@ logger = logging.getLogger(__name__)
 class Load(Holding):
     """Shared by all connections of one door."""
 
-    __slots__ = ("_closed_lines", "_group_lines", "failed_ends", "held_bytes", "refusal", "stats")
+    __slots__ = ("_closed_lines", "failed_ends", "flight", "refusal", "stats", "unfinished")
 
-    def __init__(self, stats: Stats, on_refused: OnRefused | None = None) -> None:
+    def __init__(
+        self,
+        stats: Stats,
+        limits: Limits,
+        on_refused: OnRefused | None = None,
+        *,
+        has_native: bool = False,
+    ) -> None:
         super().__init__(on_refused)
         self.stats = stats
-        self.held_bytes = 0
+        bytes_max = limits.in_flight_bytes_max
+        # Native threads have the other half.
+        self.flight = Flight(stats, limits, max(1, bytes_max // 2) if has_native else bytes_max)
+        self.unfinished = Unfinished(limits.held_bytes_max)
         self._closed_lines = LineBudget()
-        self._group_lines = LineBudget()
         #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
         #: is away would outlast every client's patience.
         self.refusal: HalfHitchError | None = None
@@ -59,26 +70,4 @@ class Load(Holding):
                 reason,
                 more,
                 extra={"action": "rocketmq_connection_closed"},
-            )
-
-    def has_room_for_group(self, limits: Limits, group_count: int) -> bool:
-        """Whether a connection that has so many producer groups may register one more."""
-        return (
-            group_count < limits.group_count_max
-            and self.stats.producer_count < limits.producer_count_max
-        )
-
-    def say_too_many_groups(self, limits: Limits, peer: Host, producer_group: str) -> None:
-        """The group is not asked over this connection."""
-        more = self._group_lines.take()
-        if more is not None:
-            logger.warning(
-                "producer group %r gets no checks over the connection of %s: a connection may have "
-                "%d groups, and all together %d%s",
-                producer_group,
-                shown(peer),
-                limits.group_count_max,
-                limits.producer_count_max,
-                more,
-                extra={"action": "rocketmq_too_many_groups"},
             )

@@ -55,6 +55,10 @@ class Routes:
         self._creates = create_topics
         self._create_partitions = create_partitions
 
+    def knows(self, topic: str) -> bool:
+        """Whether nobody needs to ask Kafka for it."""
+        return self._topics.is_known(topic)
+
     def route(
         self, frame: Frame, asker: Asker, caller: Caller
     ) -> bytes | Coroutine[Any, Any, bytes]:

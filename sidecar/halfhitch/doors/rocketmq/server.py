@@ -21,6 +21,7 @@ from halfhitch.doors.rocketmq.lending import Lending
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.links import Questioning
 from halfhitch.doors.rocketmq.load import Load
+from halfhitch.doors.rocketmq.places import Places
 from halfhitch.doors.rocketmq.routes import Routes
 from halfhitch.doors.rocketmq.stats import Snapshot, Stats
 from halfhitch.doors.tls import ServerTls
@@ -77,9 +78,8 @@ class RocketmqDoor:
         # The native way looks at no signature and at no right: what is asked for, it must not pass.
         self._lending = lending = None if control.is_on else lending
         self._limits = limits = limits or Limits()
-        self._desk = desk
         self._unready_reasons = unready_reasons
-        self._load = Load(Stats(), on_refused)
+        self._load = load = Load(Stats(), limits, on_refused, has_native=lending is not None)
         routes = Routes(
             topics,
             broker_name=options.broker_name,
@@ -94,10 +94,12 @@ class RocketmqDoor:
             routes,
             access=control,
             limits=limits,
-            load=self._load,
+            load=load,
             has_native=lending is not None,
         )
-        self._questioning = Questioning(options.broker_name, wall_ms, transactions.read_handle)
+        questioning = Questioning(options.broker_name, wall_ms, transactions.read_handle)
+        self._places = None if desk is None else Places(desk, questioning, limits, load.stats)
+        self._control = control
         self._server: asyncio.Server | None = None
         self._tls_listener: TlsListener | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -112,6 +114,10 @@ class RocketmqDoor:
         """What the door has counted. From any thread."""
         return self._load.stats.snapshot()
 
+    def replace_access_secrets(self, secrets: Mapping[str, str]) -> None:
+        """Requests must be signed with these from now on; for a door that asks for signatures."""
+        self._control.replace(secrets)
+
     async def start(self) -> None:
         """Open the door. Raises ConfigurationError; nothing stays open then."""
         if self._sweeper is not None:
@@ -119,13 +125,13 @@ class RocketmqDoor:
         options, loop = self._options, asyncio.get_running_loop()
         shared = Shared(
             dispatcher=self._dispatcher,
-            desk=self._desk,
-            questioning=self._questioning,
+            places=self._places,
             limits=self._limits,
             load=self._load,
             loop=loop,
             advertised=options.advertised,
             requires_tls=options.tls_required,
+            asks_for_signatures=self._control.is_on,
             lending=self._lending,
         )
         if self._lending is not None:

@@ -34,6 +34,9 @@ class Snapshot:
     producer_count: int  # producer groups of connections
     in_flight_count: int
     native_count: int  # of the requests: carried out on native threads
+    refused_producers: dict[str, int]  # groups that got no place, by what there was too little of
+    in_flight_bytes: int
+    busy_answers: dict[str, int]  # by what there was too much of
 
 
 @dataclass(slots=True)
@@ -46,6 +49,9 @@ class Stats:
     connection_count: int = 0
     producer_count: int = 0
     in_flight_count: int = 0
+    in_flight_bytes: int = 0  # but for those of native threads
+    refused_producers: dict[str, int] = field(default_factory=dict)
+    busy_answers: dict[str, int] = field(default_factory=dict)
 
     def answered(self, request_code: int, response_code: int, count: int = 1) -> None:
         """Requests have their answers, even if nobody waits for them."""
@@ -56,6 +62,14 @@ class Stats:
     def end_failed(self, error_code: str) -> None:
         """A decision could not be stored, and its producer does not know: a check will ask."""
         self.failed_one_way_ends[error_code] = self.failed_one_way_ends.get(error_code, 0) + 1
+
+    def producer_refused(self, why: str) -> None:
+        """A producer group gets no checks over a connection."""
+        self.refused_producers[why] = self.refused_producers.get(why, 0) + 1
+
+    def busy(self, why: str) -> None:
+        """A message is refused, and will be sent again."""
+        self.busy_answers[why] = self.busy_answers.get(why, 0) + 1
 
     def snapshot(self) -> Snapshot:
         """A copy with names; requests of other kinds are one line."""
@@ -70,4 +84,7 @@ class Stats:
             self.producer_count,
             self.in_flight_count,
             self.native_count,
+            self.refused_producers.copy(),
+            self.in_flight_bytes,
+            self.busy_answers.copy(),
         )

@@ -29,6 +29,10 @@ class TopicDirectory:
         self._policy.check(topic)
         return self._catalog.partition_count(topic)
 
+    def is_known(self, topic: str) -> bool:
+        """Whether something is known of it without asking."""
+        return self._catalog.partition_count(topic) is not None
+
     async def count(self, topic: str) -> int:
         """Partitions. Raises ForbiddenTopic, UnknownTopic, KafkaUnavailable."""
         return await self._admission.learn(topic)

@@ -96,6 +96,22 @@ def cutter() -> Iterator[Carried]:
 
 
 @needs_native
+def test_what_would_be_too_many_bytes_under_way_is_the_loops_until_there_is_room() -> None:
+    """Messages under way were bounded in number only: 10,000 of a megabyte each."""
+    carried = Carried(in_flight_bytes_max=2_000)
+    carried.join(1)
+    halves = [half(n, f"U{n}", body=bytes(900)) for n in range(4)]
+    rest, begun_count, _ = carried.feed(1, b"".join(halves))
+    assert (rest, begun_count) == (b"".join(halves[2:]), 2)
+    assert carried.feed(1, end(10, "U0")) == (b"", 1, 0)  # ends are small, and make room
+    carried.until_failed(3)
+    rest, begun_count, _ = carried.feed(1, b"".join(halves[2:]))
+    assert (rest, begun_count) == (b"", 2)
+    carried.until_failed(5)
+    carried.close()
+
+
+@needs_native
 def test_every_request_that_was_taken_is_reported_when_kafka_is_away(carried: Carried) -> None:
     carried.join(1)
     halves = [half(n, f"U{n}") for n in range(50)]

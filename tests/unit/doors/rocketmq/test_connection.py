@@ -143,26 +143,6 @@ async def test_strangers_do_not_fill_the_log(stage: Any, caplog: pytest.LogCaptu
     assert len(said) == 10
 
 
-async def test_the_groups_of_all_connections_together_are_bounded(stage: Any) -> None:
-    door = await stage.open(limits={"producer_count_max": 3})
-    first, second = await stage.client(door), await stage.client(door)
-    assert (await first.heartbeat("a", "b")).code == 0
-    assert (await second.heartbeat("a", "b")).code == 0
-    assert [link.producer_group for link in stage.desk.links] == ["a", "b", "a"]
-    await first.unregister("a")
-    await second.heartbeat("b")
-    assert [link.producer_group for link in stage.desk.links] == ["b", "a", "b"]
-
-
-async def test_a_client_with_far_too_many_groups_does_not_fill_it_either(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = await stage.client(await stage.open(limits={"group_count_max": 2}))
-    assert (await client.heartbeat(*(f"g{n}" for n in range(50)))).code == 0
-    assert [link.producer_group for link in stage.desk.links] == ["g0", "g1"]
-    assert len([text for text in caplog.messages if "gets no checks over" in text]) == 10
-
-
 # -- time and number -----------------------------------------------------------------------------
 
 

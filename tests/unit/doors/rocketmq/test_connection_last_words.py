@@ -85,4 +85,4 @@ async def test_half_a_frame_and_garbage_at_the_end_harm_nobody(
     await stage.until(lambda: connection not in stage.doors[0]._load.connections, "its end")
     await stage.until(lambda: len(stage.it.decided()) == 1, "the end before the garbage")
     assert [decision[0] for decision in stage.it.decided()] == ["U0"]
-    assert stage.doors[0]._load.held_bytes == 0
+    assert stage.doors[0]._load.unfinished.held_bytes == 0

@@ -242,3 +242,14 @@ async def test_strangers_are_told_in_the_log_and_do_not_fill_it(
     lines = [record for record in caplog.records if record.name == access_module.__name__]
     assert len(lines) == 10
     assert "belongs to no identity" in lines[0].message
+
+
+async def test_a_key_that_is_taken_away_leaves_no_producer_behind(two: Two) -> None:
+    assert (await two.shop.heartbeat("shop")).code == 0
+    assert (await two.bank.heartbeat("bank")).code == 0
+    two.door.replace_access_secrets({"bank-key": SECRETS["bank-key"]})
+    [shop] = [link for link in two.stage.desk.links if link.producer_group == "shop"]
+    assert not shop.offer(a_check())
+    await two.stage.until(lambda: len(two.stage.desk.links) == 1, "its producer to be let go")
+    assert (await two.shop.heartbeat("shop")).code == NO_PERMISSION
+    assert (await two.bank.heartbeat("bank")).code == 0

@@ -274,6 +274,27 @@ async def test_unfinished_frames_held_by_the_carrier_are_bounded_too(
     assert "too many unfinished frames" in caplog.text
 
 
+async def test_with_a_carrier_the_loop_has_half_of_the_bytes_that_may_be_under_way(
+    rig: Rig,
+) -> None:
+    """The carrier has the other half (composition/rocketmq.py), and gives back what is more."""
+    door, client, _ = await rig.connected(limits={"in_flight_bytes_max": 10_000})
+    held, service = asyncio.Event(), rig.stage.it.service
+    prepare = service.prepare
+
+    async def waits(**options: Any) -> Any:
+        await held.wait()
+        return await prepare(**options)
+
+    service.prepare = waits
+    other = "another group, that the carrier has not been allowed"
+    begun = asyncio.ensure_future(client.half(other, TOPIC, bytes(5_000), unique="U1"))
+    await rig.stage.until(lambda: door.snapshot().in_flight_bytes >= 5_000, "it to be under way")
+    assert (await client.half(other, TOPIC, b"x", unique="U2")).code == codes.SYSTEM_BUSY
+    held.set()
+    assert (await within(begun)).code == 0
+
+
 async def test_a_frame_that_the_carrier_waits_for_in_vain_ends_the_connection(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

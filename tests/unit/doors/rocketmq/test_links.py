@@ -90,15 +90,6 @@ async def test_a_connection_that_is_lost_takes_its_producers_along(
     assert stage.doors[0].snapshot().producer_count == 0
 
 
-async def test_groups_of_one_connection_are_bounded(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = await stage.client(await stage.open(limits={"group_count_max": 2}))
-    assert (await client.heartbeat("a", "b", "c")).code == 0
-    assert len(stage.desk.links) == 2
-    assert "'c' gets no checks" in caplog.text
-
-
 @pytest.mark.parametrize("offsets", [(7,), ()])
 async def test_a_check_brings_the_message_as_it_was_sent(
     stage: Any, client: RemotingClient, offsets: tuple[int, ...]

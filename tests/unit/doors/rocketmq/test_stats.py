@@ -20,8 +20,11 @@ def test_requests_are_named_and_unknown_ones_are_one_line() -> None:
 def test_a_snapshot_does_not_change_any_more() -> None:
     stats = Stats(connection_count=2, in_flight_count=1, native_count=4)
     stats.end_failed("kafka_unavailable")
+    stats.producer_refused("full")
     seen = stats.snapshot()
     stats.end_failed("kafka_unavailable")
+    stats.producer_refused("full")
     stats.connection_count = 9
     assert seen.failed_one_way_ends == {"kafka_unavailable": 1}
+    assert seen.refused_producers == {"full": 1}
     assert (seen.connection_count, seen.in_flight_count, seen.native_count) == (2, 1, 4)
