@@ -44,9 +44,25 @@ def loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
     try:
         yield loop
     finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_DEADLINE_S)
-        loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result(_DEADLINE_S)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_DEADLINE_S)
+            loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancels what is left, as `asyncio.run` does, and waits for what that begins in order to end.
+
+    A check that has run out of time leaves the closing of its connection behind.
+    """
+    own = asyncio.current_task()
+    for task in asyncio.all_tasks():
+        if task is not own:
+            task.cancel()
+    while left := asyncio.all_tasks() - {own}:
+        await asyncio.wait(left)
 
 
 async def _result(found: Any, args: Any, options: Any) -> Any:

@@ -29,6 +29,7 @@ from halfhitch.barrier.deadline import LEFT_BEHIND_MAX
 from halfhitch.client import LocalTransactionState
 from harness.barriers import ENOUGH_S, GROUP, RecordingProducer, asked
 from harness.kafka import wait_until
+from harness.producers import loop_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,6 +191,27 @@ def test_a_program_ends_although_a_check_on_its_sqlite_file_still_runs(tmp_path:
         return state
 
     assert in_time(lambda: asyncio.run(program())) is UNKNOWN
+
+
+def test_the_loop_of_a_test_was_stopped_while_a_check_s_connection_was_being_closed() -> None:
+    """It never finished: SQLAlchemy closes what has run out of time in another task."""
+    did: list[str] = []
+
+    async def close() -> None:
+        await several_turns()
+        did.append("closed")
+
+    async def check() -> None:
+        did.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.shield(asyncio.create_task(close()))
+
+    with loop_in_thread() as loop:
+        asyncio.run_coroutine_threadsafe(check(), loop)
+        wait_until(lambda: did == ["begun"], _END_S)
+    assert did == ["begun", "closed"]
 
 
 async def several_turns() -> None:

@@ -448,6 +448,7 @@ def test_a_stream_that_is_lost_while_no_check_can_be_taken_is_opened_again(given
     second = world.door.stream(2)
     second.check("t0")  # the sidecar asks again what was on its way
     second.check("t1")
+    second.until_beats(second.beat_count + 2)  # between two of them it has read what was there
     gate.set()
     world.door.until_ends(2)
     assert world.application.ids() == ["t0", "t1"]
