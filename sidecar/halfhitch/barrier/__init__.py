@@ -16,6 +16,7 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
     errors, table       what programs see; the table's form and its statements
     rules               what may be answered when: no I/O
     guards, sql_guards  what a database connection, a session, an engine must be like
+    running             a block's own id is recorded by it alone
     one_transaction     a block that is not one transaction is found out
     sql_recorded        and so is a commit that would not commit the record
     sql_home            after a fork the parent's connections are left alone

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from halfhitch.barrier import guards, mysql, table
+from halfhitch.barrier import guards, mysql, running, table
 from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
@@ -88,7 +88,19 @@ class DbapiBarrier:
         Takes a connection or a cursor. Raises TransactionFenced or TransactionRecordedTwice; the
         local transaction is rolled back then, whatever the caller does with the exception. Raises
         InvalidRequest inside a savepoint and in autocommit mode, where the database tells.
+
+        Call it last. Drivers call nobody at their commit: a rollback between this and that, a
+        deadlock on MariaDB, a failed statement on PostgreSQL, all swallowed, are not noticed.
         """
+        running.require_none(self.full_key(transaction_id))
+        self.note(connection, transaction_id)
+
+    def full_key(self, transaction_id: str) -> tuple[str, ...]:
+        """For this package: the row's, and whose table it is in."""
+        return (self._rules.table, *self._rules.key(transaction_id))
+
+    def note(self, connection: Any, transaction_id: str) -> None:
+        """For this package: `record`, by the block of this transaction too."""
         key = self._rules.key(transaction_id)
         found = connection if hasattr(connection, "cursor") else connection.connection
         driver = self._driver(found)
@@ -130,7 +142,7 @@ class DbapiBarrier:
         self._rules.require_producer(producer, is_awaited=False)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         local = _ConnectionWork(self, tx.id)
-        with tx.held():
+        with running.block(self.full_key(tx.id)), tx.held():
             try:
                 yield tx, local.connection
             except BaseException as error:
@@ -392,7 +404,7 @@ class _ConnectionWork:
         self._barrier.require_transaction(self.connection)
         self._one.require()
         self._one.let_go()
-        self._barrier.record(self.connection, self._id)
+        self._barrier.note(self.connection, self._id)
 
     def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""

@@ -51,12 +51,23 @@ def commits_alone() -> InvalidRequest:
 
 
 def block_commits_alone() -> InvalidRequest:
-    """To be raised when the statements of a block would be committed one by one."""
+    """To be raised when a block could not commit what is done in it."""
     return InvalidRequest(
         "this connection is in autocommit mode: each statement of this block would be committed"
-        " alone, and the end of a transaction that the program begins inside it would not be"
-        " noticed. Give the block a connection that is not in this mode. By hand, `record` in a"
-        " transaction of your own is fine"
+        " alone. What a BEGIN of the program's own has begun need not end with the block's commit,"
+        " and its end inside the block would not be noticed. Give the block a connection that is"
+        " not in this mode. By hand, `record` in a transaction of your own is fine; end it as it"
+        " was begun, by COMMIT"
+    )
+
+
+def commits_nothing() -> InvalidRequest:
+    """To be raised when the commit of a driver would not end a transaction begun by text."""
+    return InvalidRequest(
+        "the transaction of this record was begun by text (BEGIN), in autocommit mode, and its"
+        " driver's commit() does nothing there: the rows would stay uncommitted, and be lost with"
+        " the connection. It was given up. Run COMMIT as you ran BEGIN, or take a connection that"
+        " is not in this mode"
     )
 
 

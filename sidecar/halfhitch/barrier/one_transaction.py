@@ -37,9 +37,10 @@ _NO_SAVEPOINT_OF_SQLITE: Final = "no such savepoint"
 _UNBEGUN: Final = re.compile(
     r"(?:[\s;]|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
     r"(?:SAVEPOINT\b|WITH\b.*\b(?:INSERT|UPDATE|DELETE|REPLACE)\b"
-    r"|(?P<table>CREATE\s+TABLE\b.*\bAS\s+(?:SELECT|WITH|VALUES)\b))",
+    r"|(?P<table>CREATE\s+TABLE\b.*\bAS\s+(?:SELECT|WITH|VALUES)\b|(?:DROP|ALTER)\s+TABLE\b))",
     re.IGNORECASE | re.DOTALL,
 )
+_PROBE: Final = "SELECT 'halfhitch'"
 
 
 class OneTransaction:
@@ -66,6 +67,7 @@ class OneTransaction:
         self._is_used = False
         self._has_ended = False
         self._is_traced = False
+        self._is_heard = False
         self._swallowed: BaseException | None = None
 
     def begin(self, *, is_used: bool = False) -> None:
@@ -94,8 +96,9 @@ class OneTransaction:
     def _traced(self, statement: str) -> None:
         """sqlite3 swallows what is raised here, and a signal may come anywhere."""
         try:
+            self._is_heard = True
             self.look()
-            if not self._is_open() and _makes_rows_alone(statement):
+            if not self._is_open() and _changes_rows_alone(statement):
                 self._has_ended = True
         except BaseException as error:  # noqa: BLE001 - raised by `require`
             self._swallowed = error
@@ -132,17 +135,26 @@ class OneTransaction:
                 raise ended() from error
         elif self._dialect == "sqlite":
             self.look()
+            self._require_trace()
             if self._swallowed is not None:
                 raise self._swallowed
         if self._has_ended:
             raise ended()
 
+    def _require_trace(self) -> None:
+        """SQLite has one callback, and does not say whose it is."""
+        if self._is_traced:
+            self._is_heard = False
+            self._ask(_PROBE)
+            if not self._is_heard:
+                raise untraced()
+
     def _is_open(self) -> bool:
         return bool(getattr(self._driver, "in_transaction", True))
 
 
-def _makes_rows_alone(statement: str) -> bool:
-    """A table with rows in it, that SQLite counts as no change."""
+def _changes_rows_alone(statement: str) -> bool:
+    """Those of a table that comes or goes, which SQLite counts as no change."""
     found = _UNBEGUN.match(statement)
     return found is not None and found["table"] is not None
 
@@ -158,12 +170,22 @@ def ended() -> InvalidRequest:
     """To be raised when the transaction that a block began with is over before the block's end."""
     return InvalidRequest(
         "the local transaction of this block was ended inside it: by a commit, rollback or begin of"
-        " the program's own, by a statement that commits (on MariaDB: DDL, LOCK TABLES), or with"
+        " the program's own, by a statement that commits (on MariaDB: DDL, LOCK TABLES; on a plain"
+        " connection of SQLite's, before a BEGIN: DROP TABLE, ALTER TABLE, SAVEPOINT), or with"
         " its connection, which was opened anew. (On PostgreSQL RESET ALL or DISCARD ALL, too, for"
         " they take the barrier's mark away.) What came before is not in the transaction that"
         " the block's end would commit; so that is rolled back, and the messages are. What the"
         " program has committed itself stands: look for it. Leave begin, commit and rollback to"
         " the block, and run what may fail in a savepoint"
+    )
+
+
+def untraced() -> InvalidRequest:
+    """To be raised when nobody knows what was done on a connection of SQLite's."""
+    return InvalidRequest(
+        "set_trace_callback was called inside this block: SQLite has one for a connection, and by"
+        " it the block notices that its transaction is ended inside. So nothing is committed. Set"
+        " a callback of your own behind the block, or trace over SQLAlchemy's events"
     )
 
 

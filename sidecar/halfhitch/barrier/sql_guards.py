@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, NestedTransaction
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
-from sqlalchemy.pool import Pool, SingletonThreadPool, StaticPool
+from sqlalchemy.pool import Pool, PoolProxiedConnection, SingletonThreadPool, StaticPool
 from sqlalchemy.util import await_only
 
-from halfhitch.barrier import guards
+from halfhitch.barrier import guards, running
 from halfhitch.barrier.one_transaction import (
     OneTransaction,
     begins_again,
@@ -25,6 +25,8 @@ from halfhitch.barrier.one_transaction import (
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
 _IN_BLOCK: Final = "halfhitch.barrier.block"
+#: A connection's local commit: in one phase, or in two, the first of which may be left out.
+COMMITS: Final = ("commit", "prepare_twophase", "commit_twophase")
 
 
 def require_transaction(connection: Connection) -> None:
@@ -50,10 +52,16 @@ def _commits_at_once(connection: Connection) -> bool | None:
     at_once = guards.commits_at_once(adapted)
     if at_once is None and adapted is not driver:
         at_once = guards.commits_at_once(driver)
-    is_told = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-    if at_once or is_told:
+    if at_once or _is_told_autocommit(connection):
         return not guards.is_in_transaction(driver)
     return at_once
+
+
+def _is_told_autocommit(connection: Connection) -> bool:
+    """Whether it was asked of SQLAlchemy, which begins and ends nothing then."""
+    told = connection.get_execution_options().get("isolation_level")
+    of_engine = getattr(connection.dialect, "_on_connect_isolation_level", None)  # not public
+    return (told or of_engine) == "AUTOCOMMIT"
 
 
 def require_pool(pool: Pool) -> None:
@@ -122,12 +130,17 @@ class SessionInBlock:
         self._session = session
         self._given = given
         self._key = key
+        self._running = running.block(key)
         self._first: Connection | None = None
         self._one: OneTransaction | None = None
         self._is_ending = False
+        self._has_ended = False
+        #: On the first connection.
+        self._heard: list[tuple[str, Callable[..., None]]] = []
 
     def __enter__(self) -> Self:
         """No other block may take this session: it would end what this one has begun."""
+        self._running.__enter__()
         self._session.info[_IN_BLOCK] = self._key
         for name, listener in self._listeners():
             event.listen(self._session, name, listener)
@@ -137,6 +150,7 @@ class SessionInBlock:
         for name, listener in self._listeners():
             event.remove(self._session, name, listener)
         self._session.info.pop(_IN_BLOCK, None)
+        self._running.__exit__(None, None, None)
 
     def begin(self, session: Session) -> None:
         """The transaction of a session that was used before. Raises InvalidRequest."""
@@ -154,17 +168,21 @@ class SessionInBlock:
             if not registry.has() or registry() is not session:
                 raise registry_changed()
         connection = connection_of(session)
+        if self._has_ended or connection is not self._first:
+            raise begins_again()
         if self._one is None:
             return  # nothing was done
-        if connection is not self._first:
-            raise begins_again()
         assert connection is not None
         require_transaction(connection)
         self._one.require()
         self.leave(session)
 
     def _listeners(self) -> tuple[tuple[str, Callable[..., None]], ...]:
-        return (("after_begin", self._after_begin), ("before_commit", self._before_commit))
+        return (
+            ("after_begin", self._after_begin),
+            ("before_commit", self._before_commit),
+            ("after_transaction_end", self._after_end),
+        )
 
     def _after_begin(
         self, session: Session, transaction: SessionTransaction, connection: Connection
@@ -173,7 +191,7 @@ class SessionInBlock:
             return
         _require_end(transaction, connection)
         connection_of(session)
-        if self._first is not None:
+        if self._first is not None or self._has_ended:
             raise begins_again()
         if not self._is_ending:
             self._mark(connection, is_used=False)
@@ -182,8 +200,20 @@ class SessionInBlock:
         if not self._is_ending and not session.in_nested_transaction():
             raise commits_inside()
 
+    def _after_end(self, _: Session, transaction: SessionTransaction) -> None:
+        """A rollback or close drops what was only added, of which no connection knows."""
+        if transaction.parent is None and not self._is_ending:
+            self._has_ended = True
+
+    def _before_connection_s(self, connection: Connection, *_: object) -> None:
+        """A commit past the session's, as of the root while a savepoint is open."""
+        self._has_ended = True
+        give_up(connection.connection)
+        raise commits_inside()
+
     def _mark(self, connection: Connection, *, is_used: bool) -> None:
-        if _commits_at_once(connection):
+        # A BEGIN of the program's own is no excuse: who would end that one?
+        if _is_told_autocommit(connection) or _commits_at_once(connection):
             raise guards.block_commits_alone()
         self._first = connection
         self._one = OneTransaction(
@@ -194,9 +224,15 @@ class SessionInBlock:
             _waited,
         )
         self._one.begin(is_used=is_used)
+        for name in COMMITS:
+            self._hear(connection, name, self._before_connection_s)
         if connection.dialect.name == "sqlite":
             self._one.trace()
-            event.listen(connection, "before_cursor_execute", self._look)
+            self._hear(connection, "before_cursor_execute", self._look)
+
+    def _hear(self, connection: Connection, name: str, listener: Callable[..., None]) -> None:
+        event.listen(connection, name, listener)
+        self._heard.append((name, listener))
 
     def _look(self, _connection: Connection, _cursor: object, statement: str, *_: object) -> None:
         if self._one is not None:
@@ -207,9 +243,32 @@ class SessionInBlock:
         if self._one is not None:
             with suppress(Exception):  # it is closed
                 self._one.let_go()
-        first = self._first
-        if first is not None and event.contains(first, "before_cursor_execute", self._look):
-            event.remove(first, "before_cursor_execute", self._look)
+        while self._heard:
+            name, listener = self._heard.pop()
+            event.remove(self._first, name, listener)
+
+
+def require_commit(connection: Connection) -> None:
+    """Raises InvalidRequest when the driver's commit would leave the transaction open: asyncpg's.
+
+    It ends what it has begun itself. In autocommit mode that is nothing.
+    """
+    pooled = connection.connection
+    is_asyncpg = connection.dialect.driver == "asyncpg"
+    begun: Any = getattr(pooled.dbapi_connection, "_transaction", pooled)  # not public
+    if is_asyncpg and begun is None and guards.is_in_transaction(pooled.driver_connection):
+        pooled.invalidate()  # its rollback would do nothing, either
+        raise guards.commits_nothing()
+
+
+def give_up(pooled: PoolProxiedConnection) -> None:
+    """SQLAlchemy does not roll back when a commit's event raises: the next one would commit it."""
+    try:
+        pooled.rollback()
+    except Exception:  # noqa: BLE001 - what went wrong first is raised
+        with suppress(Exception):
+            if pooled.is_valid:
+                pooled.invalidate()
 
 
 def _waited(given: Any) -> Any:
@@ -226,14 +285,11 @@ def _require_end(transaction: SessionTransaction, connection: Connection) -> Non
 
 
 def require_unrecorded(session: object, key: tuple[str, ...]) -> None:
-    """Raises InvalidRequest for what the block of this session records by itself, at its end."""
+    """Raises InvalidRequest for what a running block records by itself, unless it is that."""
     if isinstance(session, scoped_session):
         session = session()
-    if isinstance(session, Session) and session.info.get(_IN_BLOCK) == key:
-        raise InvalidRequest(
-            "record was called inside the barrier's block of this transaction: the block records"
-            " at its end, behind all the work. Leave this call out"
-        )
+    if not isinstance(session, Session) or session.info.get(_IN_BLOCK) != ():
+        running.require_none(key)
 
 
 def connection_of(session: Session) -> Connection | None:

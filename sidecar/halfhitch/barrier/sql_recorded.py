@@ -15,7 +15,6 @@ do with each other fail. Other databases are not asked.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
@@ -23,12 +22,11 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, CursorResult, RootTransaction
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.orm import Session, SessionTransaction
 
 from halfhitch.barrier import guards, mysql
 from halfhitch.barrier.one_transaction import commits_inside, is_no_savepoint
-from halfhitch.barrier.sql_guards import connection_of
+from halfhitch.barrier.sql_guards import COMMITS, connection_of, give_up, require_commit
 from halfhitch.errors import InvalidRequest
 
 _NAME: Final = "halfhitch_record"
@@ -36,8 +34,6 @@ _WITH_SAVEPOINT: Final = (*mysql.NAMES, "sqlite")
 #: Behind the record's INSERT: the mark is the number of its transaction.
 POSTGRESQL: Final = " RETURNING set_config('halfhitch.record', CAST(txid_current() AS TEXT), true)"
 _ASK_POSTGRESQL: Final = "SELECT current_setting('halfhitch.record', true)"
-#: Before a local commit: in one phase, or in two, the first of which may be left out.
-_COMMITS: Final = ("commit", "prepare_twophase", "commit_twophase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +58,10 @@ _MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
 _BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
 #: Not `event.contains`: that goes by an id, which an object that is gone may have had before.
 _HEARD: Final["WeakSet[Connection]"] = WeakSet()
+_RECORDED_IN: Final["WeakKeyDictionary[Session, ReferenceType[SessionTransaction]]"] = (
+    WeakKeyDictionary()
+)
+_HEARD_SESSIONS: Final["WeakSet[Session]"] = WeakSet()
 
 
 def require_earlier(connection: Connection) -> None:
@@ -90,6 +90,23 @@ def watch_commit(connection: Connection, made: "CursorResult[Any]") -> None:
     _listen(connection)
 
 
+def watch_session(session: Session) -> None:
+    """After a record on it: what works in a second database behind it is no part of its commit."""
+    transaction = session.get_transaction()
+    if transaction is None:
+        return
+    _RECORDED_IN[session] = ref(transaction)
+    if session not in _HEARD_SESSIONS:
+        event.listen(session, "after_begin", _require_one_database)
+        _HEARD_SESSIONS.add(session)
+
+
+def _require_one_database(session: Session, *_: object) -> None:
+    recorded_in = _RECORDED_IN.get(session)
+    if recorded_in is not None and recorded_in() is session.get_transaction():
+        connection_of(session)
+
+
 def call_before_commit(session: Session, call: Callable[[], None]) -> None:
     """After a block's record: behind all hooks of the session's, before the database's commit.
 
@@ -109,7 +126,7 @@ def _listen(connection: Connection) -> None:
     A listener of the engine's, or of the class, must not come while others iterate over those.
     """
     if connection not in _HEARD:
-        for name in _COMMITS:
+        for name in COMMITS:
             event.listen(connection, name, _require_recorded)
         _HEARD.add(connection)
 
@@ -124,6 +141,7 @@ def _require_recorded(connection: Connection, *phase: object) -> None:
     try:
         # Of another one: that was rolled back, and this has recorded nothing.
         if mark is not None and mark.transaction() is transaction:
+            require_commit(connection)
             _require(connection, mark)
         if before is not None and before.transaction() is transaction:
             # A session that is still active prepares, in two phases, or somebody else commits.
@@ -131,23 +149,13 @@ def _require_recorded(connection: Connection, *phase: object) -> None:
                 raise commits_inside()
             before.call()
     except BaseException:
-        _give_up(pooled)
+        give_up(pooled)
         raise
 
 
 def _is_active(session: Session | None) -> bool:
     transaction = None if session is None else session.get_transaction()
     return transaction is not None and transaction.is_active
-
-
-def _give_up(pooled: PoolProxiedConnection) -> None:
-    """SQLAlchemy does not roll back when a commit's event raises: the next one would commit it."""
-    try:
-        pooled.rollback()
-    except Exception:  # noqa: BLE001 - what went wrong first is raised
-        with suppress(Exception):
-            if pooled.is_valid:
-                pooled.invalidate()
 
 
 def _require(connection: Connection, mark: _Mark) -> None:

@@ -45,6 +45,8 @@ class Rows:
             sql_recorded.require_earlier(connection)
             made = connection.execute(self._statements.record, _key_values(connection, key))
             sql_recorded.watch_commit(connection, made)
+            if not isinstance(session, Connection):
+                sql_recorded.watch_session(sql_guards.session_of(session))
         except IntegrityError as error:
             outcome = self._look_again(connection, pooled, key)
             _roll_back_all(session)

@@ -1,0 +1,29 @@
+"""Which blocks are running."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch.barrier import running
+from halfhitch.errors import InvalidRequest
+
+KEY = ("halfhitch_barrier", "shop", "a")
+
+
+def test_what_a_running_block_will_record_nobody_else_may() -> None:
+    running.require_none(KEY)
+    with running.block(KEY):
+        running.require_none(("halfhitch_barrier", "shop", "b"))
+        with pytest.raises(InvalidRequest, match="Leave this call out"):
+            running.require_none(KEY)
+    running.require_none(KEY)
+
+
+def test_of_two_attempts_at_once_the_first_end_is_not_the_other_s() -> None:
+    with running.block(KEY):
+        with pytest.raises(LookupError), running.block(KEY):
+            raise LookupError
+        with pytest.raises(InvalidRequest):
+            running.require_none(KEY)
+    running.require_none(KEY)
+    assert running._BLOCKS == {}
