@@ -394,9 +394,10 @@ impl Listener for Carrier {
             Pending::Half(item) => {
                 self.release(item.size_bytes);
                 lock(&self.lanes).halves[item.partition as usize].landed();
+                let seal = item.seals.make(item.partition, offset, &item.group, &item.transaction_id);
                 let mut results = lock(&self.results);
-                if err == 0 && offset >= 0 {
-                    results.stored(&item, offset, &self.config.reply_start);
+                if let (Some(seal), true) = (seal, err == 0 && offset >= 0) {
+                    results.stored(&item, offset, seal, &self.config.reply_start);
                 } else {
                     // An earlier try was stored, and the broker does not remember where.
                     let err = if err == 0 { ERR_UNKNOWN } else { err };
@@ -521,7 +522,7 @@ impl Results {
         self.failures.push(failure);
     }
 
-    fn stored(&mut self, item: &HalfItem, offset: i64, start: &ReplyStart) {
+    fn stored(&mut self, item: &HalfItem, offset: i64, seal: i64, start: &ReplyStart) {
         self.prepared_s.push(item.began.elapsed().as_secs_f64());
         if let Some(outbox) = self.finish(item.connection) {
             let Outbox { out, id_prefix, .. } = outbox;
@@ -531,7 +532,7 @@ impl Results {
                 id_prefix,
                 queue_id: item.queue_id,
                 position: write::position(item.partition, offset),
-                half_offset: offset,
+                seal,
                 transaction_id: &item.transaction_id,
             };
             write::stored_reply(out, start, &reply);

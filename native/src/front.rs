@@ -10,6 +10,7 @@ use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndItem, HalfItem, Waiting, memory_key};
 use crate::outbox::Outbox;
+use crate::seal::Seals;
 use crate::taken::Taken;
 use crate::{read, write};
 
@@ -46,6 +47,7 @@ struct Incoming {
 struct Known {
     connections: HashMap<u64, Incoming>,
     partition_count: u32,
+    seals: Arc<Seals>,
     rolled_back: [HashSet<String>; 2],
     renewed: Instant,
     taken: Taken,
@@ -107,6 +109,7 @@ impl Front {
         let known = Known {
             connections: HashMap::new(),
             partition_count: 0,
+            seals: Arc::default(),
             rolled_back: Default::default(),
             renewed: Instant::now(),
             taken: Taken::new(Instant::now()),
@@ -114,9 +117,13 @@ impl Front {
         Front { carrier, known: Mutex::new(known), instance, bounds }
     }
 
-    pub fn open(&self, partition_count: u32) {
+    pub fn open(&self, partition_count: u32, seal_keys: Vec<Vec<u8>>) {
         self.carrier.open(partition_count as usize);
-        lock(&self.known).partition_count = partition_count;
+        let mut known = lock(&self.known);
+        known.partition_count = partition_count;
+        if !known.seals.is_of(&seal_keys) {
+            known.seals = Arc::new(Seals::new(seal_keys));
+        }
     }
 
     pub fn connect(&self, connection: u64, id_prefix: String) {
@@ -253,7 +260,7 @@ impl Front {
         let mut guard = lock(&self.known);
         let known = &mut *guard;
         known.forget_rolled_back(found.now);
-        let Known { connections, partition_count, rolled_back, taken, .. } = known;
+        let Known { connections, partition_count, seals, rolled_back, taken, .. } = known;
         let Some(incoming) = connections.get_mut(&connection).filter(|one| !one.is_broken) else {
             found.rest.extend_from_slice(data);
             found.is_broken = true;
@@ -277,11 +284,12 @@ impl Front {
                         let read = frame::read(whole);
                         read.is_some_and(|frame| match frame.code {
                             read::SEND_V2 => {
-                                let known = (&*incoming, &*rolled_back, *partition_count);
+                                let known = (&*incoming, &*rolled_back, *partition_count, &*seals);
                                 self.half(connection, &frame, known, taken, &mut found).is_some()
                             }
                             read::END if takes_ends => {
-                                let known = (&*incoming, &mut *rolled_back, *partition_count);
+                                let known =
+                                    (&*incoming, &mut *rolled_back, *partition_count, &**seals);
                                 end(connection, &frame, known, &mut found).is_some()
                             }
                             _ => false,
@@ -315,7 +323,12 @@ impl Front {
         &self,
         connection: u64,
         frame: &frame::Frame<'_>,
-        (incoming, rolled_back, partition_count): (&Incoming, &[HashSet<String>; 2], u32),
+        (incoming, rolled_back, partition_count, seals): (
+            &Incoming,
+            &[HashSet<String>; 2],
+            u32,
+            &Arc<Seals>,
+        ),
         taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
@@ -323,6 +336,7 @@ impl Front {
         let group = incoming.groups.get(send.group)?;
         let topic = group.topics.get(send.topic)?;
         if partition_count == 0
+            || !seals.are_known()
             || !(0..topic.partition_count).contains(&send.queue_id)
             || frame.body.len() > self.bounds.body_bytes
             || send.size_bytes > self.bounds.message_bytes
@@ -356,8 +370,10 @@ impl Front {
                 opaque: frame.opaque,
                 queue_id: send.queue_id,
                 partition: partition as i32,
+                group: group.name.clone(),
                 transaction_id: send.transaction_id.to_owned(),
                 size_bytes: send.size_bytes,
+                seals: seals.clone(),
                 began: found.now,
             }),
             key: send.keys.map(<[u8]>::to_vec),
@@ -371,27 +387,35 @@ impl Front {
 fn end(
     connection: u64,
     frame: &frame::Frame<'_>,
-    (incoming, rolled_back, partition_count): (&Incoming, &mut [HashSet<String>; 2], u32),
+    (incoming, rolled_back, partition_count, seals): (
+        &Incoming,
+        &mut [HashSet<String>; 2],
+        u32,
+        &Seals,
+    ),
     found: &mut Found<'_>,
 ) -> Option<()> {
     let end = read::end(frame)?;
     let group = incoming.groups.get(end.group)?;
-    if end.partition >= i64::from(partition_count) {
-        return None;
+    let id = end.transaction_id;
+    if end.partition as u32 >= partition_count
+        || !seals.fits(end.seal, end.partition, end.half_offset, &group.name, id)
+    {
+        return None; // that door says who made it up
     }
     if !end.is_commit {
-        rolled_back[0].insert(memory_key(&group.name, end.transaction_id));
+        rolled_back[0].insert(memory_key(&group.name, id));
     }
     let item = EndItem {
         form: frame.form,
         connection,
         opaque: frame.opaque,
-        identity: (group.name.clone(), end.transaction_id.to_owned()),
+        identity: (group.name.clone(), id.to_owned()),
         half_offset: end.half_offset,
         is_commit: end.is_commit,
         is_first: false,
         began: found.now,
     };
-    found.ends.push((end.partition as i32, item));
+    found.ends.push((end.partition, item));
     Some(())
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::frame::Form;
 use crate::kafka::RecordHeaders;
 use crate::memory::Memory;
+use crate::seal::Seals;
 
 const GATHER: Duration = Duration::from_millis(4);
 /// So many do not wait: the record is large enough.
@@ -23,9 +24,11 @@ pub struct HalfItem {
     pub opaque: i32,
     pub queue_id: i32,
     pub partition: i32,
+    pub group: Arc<str>,
     pub transaction_id: String,
     /// Counted as in flight until its report.
     pub size_bytes: usize,
+    pub seals: Arc<Seals>,
     pub began: Instant,
 }
 

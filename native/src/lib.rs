@@ -14,6 +14,7 @@ mod lanes;
 mod memory;
 mod outbox;
 mod read;
+mod seal;
 mod sockets;
 mod taken;
 mod write;
@@ -32,6 +33,7 @@ use frame::Form;
 use front::{Bounds, Front, Rooms, Topic};
 use lanes::EndItem;
 use outbox::Flushed;
+use seal::Seals;
 use sockets::Sockets;
 use write::ReplyStart;
 
@@ -90,9 +92,9 @@ impl Native {
         }
     }
 
-    /// So many half partitions; 0: nothing is carried out here.
-    fn open(&self, partition_count: u32) {
-        self.front.open(partition_count);
+    /// So many half partitions, and what halves are sealed with; none: nothing is carried out here.
+    fn open(&self, partition_count: u32, seal_keys: Vec<Vec<u8>>) {
+        self.front.open(partition_count, seal_keys);
     }
 
     fn connect(&self, connection: u64, id_prefix: String) {
@@ -230,13 +232,15 @@ fn read_half(
     Some((key, frame.body.to_vec(), headers, send.queue_id, id, send.size_bytes))
 }
 
-/// For tests: group, transaction id, whether it commits, half partition and offset of an end.
+type ReadEnd = (Vec<u8>, String, bool, i32, i64, i64);
+
+/// For tests: group, transaction id, whether it commits, half partition, offset, seal of an end.
 #[pyfunction]
-fn read_end(whole: &[u8]) -> Option<(Vec<u8>, String, bool, i64, i64)> {
+fn read_end(whole: &[u8]) -> Option<ReadEnd> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::END)?;
     let end = read::end(&frame)?;
     let id = end.transaction_id.to_owned();
-    Some((end.group.to_vec(), id, end.is_commit, end.partition, end.half_offset))
+    Some((end.group.to_vec(), id, end.is_commit, end.partition, end.half_offset, end.seal))
 }
 
 /// For tests: the answer to a half message.
@@ -249,14 +253,14 @@ fn stored_reply(
     id_prefix: &str,
     queue_id: i32,
     position: i64,
-    half_offset: i64,
+    seal: i64,
     transaction_id: &str,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     let form = if is_json { Form::Json } else { Form::Binary };
     let start = ReplyStart { binary: start.0, language: start.1, version: start.2 };
     let reply =
-        write::Reply { form, opaque, id_prefix, queue_id, position, half_offset, transaction_id };
+        write::Reply { form, opaque, id_prefix, queue_id, position, seal, transaction_id };
     write::stored_reply(&mut out, &start, &reply);
     out
 }
@@ -281,6 +285,23 @@ fn decisions(found: Vec<(String, String, i64)>) -> (Vec<u8>, Vec<u8>) {
     write::decisions(&items)
 }
 
+/// For tests: the seal of a half, and whether a number is one.
+#[pyfunction]
+fn sealed(
+    keys: Vec<Vec<u8>>,
+    place: (i32, i64),
+    group: &str,
+    transaction_id: &str,
+    found: i64,
+) -> (Option<i64>, bool) {
+    let seals = Seals::new(keys);
+    let (partition, half_offset) = place;
+    (
+        seals.make(partition, half_offset, group, transaction_id),
+        seals.fits(found, partition, half_offset, group, transaction_id),
+    )
+}
+
 /// For tests: the half partition of a transaction id.
 #[pyfunction]
 fn partition(transaction_id: &str, partition_count: u32) -> u32 {
@@ -302,5 +323,6 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_end, module)?)?;
     module.add_function(wrap_pyfunction!(stored_reply, module)?)?;
     module.add_function(wrap_pyfunction!(decisions, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed, module)?)?;
     module.add_function(wrap_pyfunction!(partition, module)?)
 }

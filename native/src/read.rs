@@ -29,8 +29,9 @@ pub struct End<'a> {
     pub group: &'a [u8],
     pub transaction_id: &'a str,
     pub is_commit: bool,
-    pub partition: i64,
+    pub partition: i32,
     pub half_offset: i64,
+    pub seal: i64,
 }
 
 /// Fields by their letters: each at most once, and none that is not known here.
@@ -177,11 +178,8 @@ pub fn end<'a>(frame: &'a Frame<'_>) -> Option<End<'a>> {
     if checked.is_some_and(|yes| yes != b"false") {
         return None;
     }
-    let half_offset = number(state?)?;
+    let seal = number(state?)?;
     let position = number(position?)?;
-    if position & 0xffff_ffff_ffff != half_offset {
-        return None;
-    }
     let named = transaction.filter(|id| !id.is_empty()).or(message)?;
     Some(End {
         group: group.filter(|name| !name.is_empty())?,
@@ -191,8 +189,9 @@ pub fn end<'a>(frame: &'a Frame<'_>) -> Option<End<'a>> {
             b"12" => false,
             _ => return None,
         },
-        partition: position >> 48,
-        half_offset,
+        partition: (position >> 48) as i32, // of 60 bits
+        half_offset: position & 0xffff_ffff_ffff,
+        seal,
     })
 }
 

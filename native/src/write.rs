@@ -13,7 +13,7 @@ pub struct Reply<'a> {
     pub id_prefix: &'a str,
     pub queue_id: i32,
     pub position: i64,
-    pub half_offset: i64,
+    pub seal: i64,
     pub transaction_id: &'a str,
 }
 
@@ -38,7 +38,7 @@ pub fn stored_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
 
 fn json_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
     let ReplyStart { language, version, .. } = start;
-    let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id, .. } = *reply;
+    let Reply { opaque, id_prefix, queue_id, position, seal, transaction_id, .. } = *reply;
     let begin = out.len();
     out.extend_from_slice(&[0; 8]);
     let _ = write!(
@@ -48,7 +48,7 @@ fn json_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
             r#"{{"msgId":"{}{:016X}","queueId":"{}","queueOffset":"{}","transactionId":"{}"}},"#,
             r#""serializeTypeCurrentRPC":"JSON"}}"#
         ),
-        language, version, opaque, id_prefix, position, queue_id, half_offset, transaction_id
+        language, version, opaque, id_prefix, position, queue_id, seal, transaction_id
     );
     let size = (out.len() - begin - 8) as u32;
     out[begin..begin + 4].copy_from_slice(&(size + 4).to_be_bytes());
@@ -56,7 +56,7 @@ fn json_reply(out: &mut Vec<u8>, start: &ReplyStart, reply: &Reply<'_>) {
 }
 
 fn binary_reply(out: &mut Vec<u8>, start: &[u8; 5], reply: &Reply<'_>) {
-    let Reply { opaque, id_prefix, queue_id, position, half_offset, transaction_id, .. } = *reply;
+    let Reply { opaque, id_prefix, queue_id, position, seal, transaction_id, .. } = *reply;
     let begin = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(start);
@@ -67,7 +67,7 @@ fn binary_reply(out: &mut Vec<u8>, start: &[u8; 5], reply: &Reply<'_>) {
     let fields_at = out.len();
     field(out, b"msgId", format_args!("{id_prefix}{position:016X}"));
     field(out, b"queueId", format_args!("{queue_id}"));
-    field(out, b"queueOffset", format_args!("{half_offset}"));
+    field(out, b"queueOffset", format_args!("{seal}"));
     field(out, b"transactionId", format_args!("{transaction_id}"));
     let size = (out.len() - fields_at) as u32;
     out[begin..begin + 4].copy_from_slice(&(size + 25).to_be_bytes());

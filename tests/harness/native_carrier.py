@@ -12,6 +12,7 @@ from halfhitch.adapters.native import carrier
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import encode, request
 from halfhitch.wire.remoting.requests import Form
+from halfhitch.wire.seal import Seals
 from harness.native import native
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ REPLY_START = (
 )
 TIMED_OUT, QUEUE_FULL = -192, -184
 PARTITIONS = 4
+SEALS = Seals([b"a key that seals"])
 
 
 class Carried:
@@ -68,7 +70,7 @@ class Carried:
         self.begun: dict[int, int] = {}  # that came over lent sockets
         self.unread: dict[int, bytes] = {}
         self.due: list[int] = []
-        self.it.open(PARTITIONS)
+        self.it.open(PARTITIONS, SEALS.keys)
 
     def join(self, connection: int, *, group: str = "p", topic: str = "t") -> None:
         self.it.connect(connection, PREFIX)
@@ -121,11 +123,19 @@ def half(
 
 
 def end(
-    opaque: int, unique: str, decided: int = 8, *, group: str = "p", partition: int = 1
+    opaque: int,
+    unique: str,
+    decided: int = 8,
+    *,
+    group: str = "p",
+    partition: int = 1,
+    seal: int | None = None,
 ) -> bytes:
+    """Of the half with offset 17, as its answer was; or with another seal."""
+    own = SEALS.make(partition, 17, group, unique)
     fields = {
         "producerGroup": group,
-        "tranStateTableOffset": "17",
+        "tranStateTableOffset": str(own if seal is None else seal),
         "commitLogOffset": str(partition << 48 | 17),
         "commitOrRollback": str(decided),
         "fromTransactionCheck": "false",

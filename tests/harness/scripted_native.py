@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 
 from halfhitch.doors.rocketmq.native import (
     Events,
@@ -29,6 +30,7 @@ class ScriptedNative:
     def __init__(self, wake: tuple[int, int]) -> None:
         self._wake = wake
         self.partition_count = 0
+        self.seal_keys: list[bytes] = []
         self.connected: dict[int, str] = {}
         self.allowed: set[tuple[int, str]] = set()
         self.targets: list[tuple[str, str, int]] = []
@@ -54,8 +56,8 @@ class ScriptedNative:
         self._seconds: tuple[list[float], ...] = ([], [], [])
         self.lines: list[Line] = []
 
-    def open(self, partition_count: int) -> None:
-        self.partition_count = partition_count
+    def open(self, partition_count: int, seal_keys: Sequence[bytes]) -> None:
+        self.partition_count, self.seal_keys = partition_count, list(seal_keys)
 
     def connect(self, connection: int, id_prefix: str) -> None:
         self.connected[connection] = id_prefix

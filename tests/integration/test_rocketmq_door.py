@@ -222,6 +222,51 @@ async def test_an_end_is_taken_after_the_door_has_started_anew(site: Site) -> No
         await until_written(site, {b"before"})
 
 
+async def test_ends_that_were_made_up_decide_nothing_and_checks_settle_what_they_meant(
+    site: Site,
+) -> None:
+    """Group, id and where a half lies were enough, whichever door had taken it."""
+    limits = owner_limits(check_rules=RULES)
+    async with (
+        served(site, owner_limits=limits) as (engine, door),
+        client_of(door) as client,
+        client_of(door) as stranger,
+    ):
+        halves = {
+            name: await stranger.half(GROUP, site.orders, name, unique=name.decode())
+            for name in (b"first", b"second", b"third")  # the later ones may go the native way
+        }
+        places = {name: sent.commit_log_offset for name, sent in halves.items()}
+        message = site.message(site.orders, b"key", b"http")
+        elsewhere = await site.prepare(engine, [message], "http")
+        places[b"http"] = elsewhere.partition << 48 | elsewhere.half_offsets[0]
+        for name, position in places.items():
+            for state in (0, position & 0xFFFF_FFFF_FFFF, halves[b"first"].state_offset):
+                if name == b"first" and state == halves[name].state_offset:
+                    continue
+                fields = {"msgId": f"{position:032X}", "queueOffset": str(state)}
+                forged = Sent(0, None, {**fields, "transactionId": name.decode()})
+                stranger.end(GROUP, forged, ROLLBACK)
+                assert (await stranger.end_sync(GROUP, forged, ROLLBACK)).code == codes.SYSTEM_ERROR
+        await until(
+            lambda: door.snapshot().failed_one_way_ends == {"foreign_end": 11}, "all are counted"
+        )
+        await client.heartbeat(GROUP)
+
+        async def answer(asked: RemotingClient) -> None:
+            while True:
+                question, _ = await asked.next_check()
+                asked.end(GROUP, question, COMMIT)
+
+        answering = [asyncio.ensure_future(answer(each)) for each in (client, stranger)]
+        try:
+            await until_written(site, set(places))
+        finally:
+            for each in answering:
+                each.cancel()
+            await asyncio.gather(*answering, return_exceptions=True)
+
+
 async def test_plain_messages_and_batches_go_to_kafka_at_once(site: Site) -> None:
     async with served(site) as (_, door), client_of(door) as client:
         first = await client.put(GROUP, site.orders, b"plain", {"KEYS": "k"}, unique="P1", e="1")

@@ -26,6 +26,7 @@ from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.ids import MessageIds, maker_of
 from halfhitch.wire.remoting.requests import Form, Frame
 from halfhitch.wire.remoting.sending import read_send, sent_reply
+from halfhitch.wire.seal import Seals
 from harness.native import native, needs_native
 
 pytestmark = needs_native
@@ -94,7 +95,7 @@ def ends(draw: st.DrawFn) -> bytes:
     ids = ODD_IDS if draw(SELDOM) else IDS
     fields = {
         "producerGroup": "p",
-        "tranStateTableOffset": str(offset + draw(SELDOM)),
+        "tranStateTableOffset": str(draw(st.integers(0, 2**56 - 1))),
         "commitLogOffset": str(partition << 48 | offset),
         "commitOrRollback": draw(st.sampled_from(["8", "12"])),
         "fromTransactionCheck": "false",
@@ -183,6 +184,7 @@ def test_an_end_that_is_taken_means_the_same(whole: bytes) -> None:
         end.commit_or_rollback == COMMIT,
         known.partition,
         known.half_offsets[0],
+        end.state_offset,
     )
 
 
@@ -192,6 +194,7 @@ def test_bytes_that_are_no_request_are_the_twins(data: bytes) -> None:
     assert native.read_end(data) is None
 
 
+SEAL = 52_615_990_104_801_711
 #: As Java's client of 5.x sends them, in the order in which it writes the fields.
 JAVA_HALF = {
     **{name: USUAL[name] for name in "abcdefgh"},
@@ -203,7 +206,7 @@ JAVA_HALF = {
 JAVA_END = {
     "bname": "halfhitch", "commitLogOffset": str(3 << 48 | 17), "commitOrRollback": "12",
     "fromTransactionCheck": "false", "msgId": "7F00000100002A9F0000000000000001",
-    "producerGroup": "p", "topic": "t", "tranStateTableOffset": "17",
+    "producerGroup": "p", "topic": "t", "tranStateTableOffset": str(SEAL),
     "transactionId": "7F00000100002A9F0000000000000001",
 }  # fmt: skip
 
@@ -215,7 +218,7 @@ def test_what_javas_client_sends_is_taken(form: Form) -> None:
     assert taken == twin_of_half(encode(half))
     assert taken[0] == b"order-1"
     end = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, form=form)
-    assert native.read_end(encode(end)) == (b"p", JAVA_END["msgId"], False, 3, 17)
+    assert native.read_end(encode(end)) == (b"p", JAVA_END["msgId"], False, 3, 17, SEAL)
     for remark in ("executeLocalTransactionBranch exception, boom", 'say "no"\n'):
         told = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, remark=remark, form=form)
         assert native.read_end(encode(told)) is None, "its reason is kept by the twin"
@@ -223,7 +226,7 @@ def test_what_javas_client_sends_is_taken(form: Form) -> None:
 
 @given(FORMS, st.integers(-(2**31), 2**31 - 1), st.sampled_from(["10.0.0.1", "fe80::1"]),
        st.integers(0, 2**31 - 1), st.integers(0, 4_000), st.integers(0, 2**48 - 1),
-       PLAIN)  # fmt: skip
+       st.integers(0, 2**56 - 1), PLAIN)  # fmt: skip
 def test_an_answer_is_the_same(
     form: Form,
     opaque: int,
@@ -231,6 +234,7 @@ def test_an_answer_is_the_same(
     queue_id: int,
     partition: int,
     half_offset: int,
+    seal: int,
     transaction_id: str,
 ) -> None:
     ids = MessageIds(host, 9876)
@@ -243,10 +247,10 @@ def test_an_answer_is_the_same(
         ids.make(0)[:-16],
         queue_id,
         position,
-        half_offset,
+        seal,
         transaction_id,
     )
-    expected = sent_reply(asked, ids.make(position), queue_id, half_offset, transaction_id)
+    expected = sent_reply(asked, ids.make(position), queue_id, seal, transaction_id)
     assert bytes(made) == expected
 
 
@@ -258,6 +262,25 @@ def test_a_record_of_decisions_is_the_same(found: list[tuple[str, str, int]]) ->
     ]
     value, headers = op.write(b"c", entries, [offset for _, _, offset in found])
     assert native.decisions(found) == (value, headers[1][1])
+
+
+@given(st.lists(st.binary(min_size=1, max_size=64), min_size=1, max_size=2),
+       st.integers(0, 4_000), st.integers(0, 2**48 - 1), st.text(max_size=40), IDS,
+       st.integers(-(2**63), 2**63 - 1))  # fmt: skip
+def test_a_seal_is_the_same(
+    keys: list[bytes], partition: int, half_offset: int, group: str, unique: str, other: int
+) -> None:
+    twin, place = Seals(keys), (partition, half_offset)
+    made = twin.make(*place, group, unique)
+    assert native.sealed(keys, place, group, unique, made) == (made, True)
+    last = Seals(keys[-1:]).make(*place, group, unique)
+    assert native.sealed(keys, place, group, unique, last) == (made, True)
+    fits = twin.fits(other, *place, group, unique)
+    assert native.sealed(keys, place, group, unique, other) == (made, fits)
+
+
+def test_without_a_key_nothing_is_sealed_and_nothing_fits() -> None:
+    assert native.sealed([], (0, 0), "p", "U1", 0) == (None, False)
 
 
 @given(IDS, st.integers(1, 500))

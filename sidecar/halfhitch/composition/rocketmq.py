@@ -1,7 +1,7 @@
 """The RocketMQ door out of the settings."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final
@@ -16,7 +16,7 @@ from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
 from halfhitch.doors.rocketmq.lending import Lending
 from halfhitch.doors.rocketmq.native import Native
 from halfhitch.engine import Engine
-from halfhitch.errors import HalfHitchError
+from halfhitch.errors import HalfHitchError, KafkaUnavailable
 from halfhitch.observability.metrics import Metrics
 from halfhitch.ports import Observer
 from halfhitch.wire.remoting import codes
@@ -104,6 +104,12 @@ def native_way(
         topic = appends.op_topic if code == codes.END_TRANSACTION else appends.half_topic
         return carrier.native_error(number, topic)
 
+    def seal_keys() -> Sequence[bytes]:
+        try:
+            return engine.transactions.seals().keys
+        except KafkaUnavailable:
+            return ()
+
     lending = Lending(
         partial(
             make,
@@ -120,6 +126,7 @@ def native_way(
         ),
         observer=observer,
         partition_count=appends.partition_count,
+        seal_keys=seal_keys,
         target_partitions=appends.target_partitions,
         is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,

@@ -14,6 +14,7 @@ from typing import Protocol
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.ports import KafkaHeaders
 from halfhitch.wire.handle import Handle
+from halfhitch.wire.seal import Seals
 
 #: User headers in their order, duplicates included; a Kafka header value may be null.
 UserHeaders = list[tuple[str, bytes | None]]
@@ -147,8 +148,8 @@ class Transactions(Protocol):
     ) -> None:
         """`end` for doors whose protocol names a transaction by where its one message lies.
 
-        Whether `known` speaks the truth is the door's to know. `is_awaited`: the answer goes to
-        somebody who wants the truth, so the logs are asked where no owner here can tell.
+        Whether `known` speaks the truth is the door's to know (`seals`). `is_awaited`: the answer
+        goes to somebody who wants the truth, so the logs are asked where no owner here can tell.
         Raises what `end` does, and InvalidRequest for what no prepare here has given.
         """
         ...
@@ -159,6 +160,13 @@ class Transactions(Protocol):
 
     def read_handle(self, handle: str) -> Handle:
         """All that a handle says. Raises InvalidHandle."""
+        ...
+
+    def seals(self) -> Seals:
+        """Numbers that prove what handles prove, where there is no room for these.
+
+        Raises KafkaUnavailable as long as it is not known whose they would be.
+        """
         ...
 
     async def view(self, handle: str) -> TransactionView:

@@ -21,6 +21,7 @@ from hashlib import blake2b
 from typing import Final
 
 from halfhitch.errors import InvalidHandle, KafkaUnavailable
+from halfhitch.wire.seal import Seals, seal_key
 
 _VERSION: Final = 2
 _UNBOUND_VERSION: Final = 1
@@ -55,6 +56,7 @@ class HandleCodec:
         self._keys = tuple([_fitting(key) for key in keys])
         self._signing = self._keys[0]
         self._person: bytes | None = None
+        self._seals: Seals | None = None
         # The last one read: a door reads whose it is, and the service reads it again.
         self._last: tuple[str, Handle] | None = None
         if installation is not None:
@@ -62,15 +64,20 @@ class HandleCodec:
 
     def bind(self, installation: str) -> None:
         """From now on handles are signed and taken for this one."""
-        self._person = blake2b(installation.encode(), digest_size=_MAC_BYTES).digest()
-        self._last = None
+        person = blake2b(installation.encode(), digest_size=_MAC_BYTES).digest()
+        self._person, self._last = person, None
+        self._seals = Seals([seal_key(key, person) for key in self._keys])
+
+    @property
+    def seals(self) -> Seals:
+        """What stands for handles where there is no room for them. As `encode` it needs `bind`."""
+        if self._seals is None:
+            raise _unbound()
+        return self._seals
 
     def _known_person(self) -> bytes:
         if self._person is None:
-            raise KafkaUnavailable(
-                "Kafka has not been reached since this instance started, so it is not known whose "
-                "handles these are; try again"
-            )
+            raise _unbound()
         return self._person
 
     def encode(self, handle: Handle) -> str:
@@ -119,6 +126,13 @@ class HandleCodec:
             "installation with another Kafka cluster, topics.prefix or handle key (set the same "
             "HALFHITCH_HANDLE_KEY everywhere)"
         )
+
+
+def _unbound() -> KafkaUnavailable:
+    return KafkaUnavailable(
+        "Kafka has not been reached since this instance started, so it is not known whose "
+        "handles these are; try again"
+    )
 
 
 def _mac(body: bytes, key: bytes, person: bytes) -> bytes:

@@ -34,7 +34,7 @@ METHODS: Final[Mapping[str, int]] = {
     "forget": 0,
     "lend": 3,
     "lingering": 0,
-    "open": 1,
+    "open": 2,
     "stop": 1,
     "take_back": 1,
     "take_ends": 1,

@@ -84,7 +84,6 @@ class Connection(asyncio.Protocol):
         "_name",
         "_opaque",
         "_out",
-        "_peer",
         "_receiving_since_s",
         "_seen_s",
         "_shared",
@@ -92,6 +91,7 @@ class Connection(asyncio.Protocol):
         "_taker",
         "_transport",
         "_was_active",
+        "peer",
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         if lending is not None:
             self._lender = Lender(lending, self, shared.dispatcher.refuse)
         self._transport: asyncio.Transport | None = None
-        self._peer: Host = NOWHERE
+        self.peer: Host = NOWHERE
         self._address: Address | None = None
         self._groups = Groups(self, shared.places, NOWHERE)
         self._taker = Taker(is_stranger=False, name="")
@@ -133,14 +133,14 @@ class Connection(asyncio.Protocol):
         self._transport = stream
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         load, limits = self._load, self._limits
-        self._peer = ip_host(stream.get_extra_info("peername"))
-        self._groups = Groups(self, self._shared.places, self._peer)
+        self.peer = ip_host(stream.get_extra_info("peername"))
+        self._groups = Groups(self, self._shared.places, self.peer)
         self.known_as(None)
         notice_half_open(stream, limits.unacknowledged_s)
         is_full = len(load.connections) >= limits.connection_count_max
         load.connections.add(self)
         load.stats.connection_count += 1
-        of_peer_count = load.came(self._peer[0])
+        of_peer_count = load.came(self.peer[0])
         if is_full:
             self._turn_away("full", "there are", limits.connection_count_max, "connections_max")
         elif of_peer_count > limits.connection_peer_count_max:
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
             f"{whose} {count_max} connections already: let clients share theirs, or raise "
             f"rocketmq.{setting}"
         )
-        self._load.refused(why, shown(self._peer), sentence)
+        self._load.refused(why, shown(self.peer), sentence)
         self._close()
 
     def data_received(self, data: bytes) -> None:
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         if self in load.connections:
             load.connections.discard(self)
             load.stats.connection_count -= 1
-            load.went(self._peer[0])
+            load.went(self.peer[0])
         if load.is_draining:
             load.drained_some()
 
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
         Asked for no signature, it is as well known as anybody.
         """
         if name is None:
-            name = self._peer[0]
+            name = self.peer[0]
             self._taker = Taker(self._shared.asks_for_signatures, name)
         else:
             self._taker = Taker(is_stranger=False, name=name)
@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
         elif self._is_write_paused:
             if now_s - self._stalled_since_s > limits.write_stall_s:
                 self._load.say_closed(
-                    self._peer, f"it has read nothing for {limits.write_stall_s:g} s"
+                    self.peer, f"it has read nothing for {limits.write_stall_s:g} s"
                 )
                 self.abort()
         elif self._receiving_since_s is not None and not self._is_reading_paused:
@@ -480,7 +480,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _end(self, reason: str) -> None:
-        self._load.say_closed(self._peer, reason)
+        self._load.say_closed(self.peer, reason)
         self._close()
 
     def _close(self) -> None:

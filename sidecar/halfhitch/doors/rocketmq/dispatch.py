@@ -18,7 +18,13 @@ from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.flight import Job, bytes_of
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.load import Load
-from halfhitch.doors.rocketmq.offsets import Address, commit_log_offset, handle_of
+from halfhitch.doors.rocketmq.offsets import (
+    Address,
+    ForeignEnd,
+    commit_log_offset,
+    handle_of,
+    require_seal,
+)
 from halfhitch.doors.rocketmq.routes import Routes
 from halfhitch.errors import HalfHitchError, Overloaded, RequestError
 from halfhitch.ports import KafkaHeaders
@@ -34,6 +40,7 @@ from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.frame import reply
 from halfhitch.wire.remoting.heartbeats import read_heartbeat, read_unregister
 from halfhitch.wire.remoting.ids import maker_of
+from halfhitch.wire.remoting.messages import Host
 from halfhitch.wire.remoting.requests import Frame, Send
 from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
 
@@ -59,6 +66,11 @@ class Asker(Protocol):
     @property
     def address(self) -> Address:
         """Where its client reaches us."""
+        ...
+
+    @property
+    def peer(self) -> Host:
+        """Where that client is."""
         ...
 
     def allow(self, send: Send, group: str, topic: str) -> None:
@@ -275,11 +287,12 @@ class Dispatcher:
             asker.allow(send, group, message.topic)
         (half_offset,) = prepared.half_offsets
         position = commit_log_offset(prepared.partition, half_offset)
+        seals = self._transactions.seals()
         return sent_reply(
             frame,
             asker.address.message_ids.make(position),
             max(0, send.queue_id),
-            half_offset,
+            seals.make(prepared.partition, half_offset, group, prepared.transaction_id),
             prepared.transaction_id,
         )
 
@@ -342,10 +355,15 @@ class Dispatcher:
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def _end(self, frame: Frame, _: Asker, caller: Caller) -> bytes | Work:
+    def _end(self, frame: Frame, asker: Asker, caller: Caller) -> bytes | Work:
         end = read_end(frame)
         known = handle_of(end, names.group_of(end.namespace, end.producer_group))
         caller.require(_ANSWER if end.from_check else _PRODUCE, known.producer_group)
+        try:
+            require_seal(self._transactions.seals(), known, end.state_offset)
+        except ForeignEnd:
+            self._load.say_foreign_end(asker.peer, known, caller.name)
+            raise
         resolution = _RESOLUTIONS.get(end.commit_or_rollback)
         if resolution is None:
             if end.from_check and self._desk is not None:
@@ -370,7 +388,8 @@ class Dispatcher:
 
     def _end_failed(self, error: HalfHitchError) -> None:
         self._stats.end_failed(error.code)
-        self._load.end_failed(error)
+        if not isinstance(error, ForeignEnd):  # which has a line of its own
+            self._load.end_failed(error)
 
     # -- who is there ----------------------------------------------------------------------------
 

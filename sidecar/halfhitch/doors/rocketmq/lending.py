@@ -14,7 +14,7 @@ service would do with the difference is the same as if another instance had take
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
@@ -69,6 +69,7 @@ class Lending:
         *,
         observer: Observer,
         partition_count: Callable[[], int],
+        seal_keys: Callable[[], Sequence[bytes]],
         target_partitions: Callable[[str], int | None],
         is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
@@ -77,6 +78,7 @@ class Lending:
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
+        `seal_keys`: none as long as they are not known.
         `is_asking`: whether some check is out, so that each end must be looked at. `is_free`:
         whether nothing of this group is refused; else each of its messages must be looked at.
         """
@@ -86,6 +88,7 @@ class Lending:
         self._ends = (-1, -1)
         self._observer = observer
         self._partition_count = partition_count
+        self._seal_keys = seal_keys
         self._target_partitions = target_partitions
         self._is_free = is_free
         self._error_of = error_of
@@ -123,7 +126,7 @@ class Lending:
         native = self.native
         if native is None:
             return
-        native.open(self._partition_count())
+        native.open(self._partition_count(), self._seal_keys())
         native.take_ends(not self.is_asking())
         for number in native.lingering():
             self._take_back(number)

@@ -22,6 +22,7 @@ from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting.checking import Check as RemotingCheck
 from halfhitch.wire.remoting.checking import check_request
 from halfhitch.wire.remoting.messages import EncodedMessage, Host, encode_message
+from halfhitch.wire.seal import Seals
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Questioning:
     broker_name: str
     wall_ms: Callable[[], int]
     read_handle: Callable[[str], Handle]
+    seals: Callable[[], Seals]
 
 
 class RemotingLink:
@@ -122,6 +124,7 @@ class RemotingLink:
             else self._questioning.read_handle(check.handle).half_offsets[0]
         )
         position = commit_log_offset(check.partition, half_offset)
+        seal = self._questioning.seals().make(check.partition, half_offset, *check.identity)
         group, topic = client_names(
             check.identity[0], message.topic, has_field=self._has_namespace_field
         )
@@ -143,7 +146,7 @@ class RemotingLink:
             EncodedMessage(
                 topic=topic,
                 queue_id=queue_id,
-                queue_offset=half_offset,
+                queue_offset=seal,
                 commit_log_offset=position,
                 born_ms=max(0, now_ms - check.age_ms),
                 born_host=self._peer,
@@ -155,7 +158,7 @@ class RemotingLink:
             )
         )
         question = RemotingCheck(
-            state_offset=half_offset,
+            state_offset=seal,
             commit_log_offset=position,
             message_id=transaction_id,
             transaction_id=transaction_id,

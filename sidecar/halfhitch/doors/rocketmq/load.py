@@ -10,6 +10,7 @@ from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.doors.rocketmq.unfinished import Unfinished
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability.lines import LineBudget
+from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting.messages import Host
 
 logger = logging.getLogger(__name__)
@@ -18,7 +19,15 @@ logger = logging.getLogger(__name__)
 class Load(Holding):
     """Shared by all connections of one door."""
 
-    __slots__ = ("_closed_lines", "failed_ends", "flight", "refusal", "stats", "unfinished")
+    __slots__ = (
+        "_closed_lines",
+        "_foreign_lines",
+        "failed_ends",
+        "flight",
+        "refusal",
+        "stats",
+        "unfinished",
+    )
 
     def __init__(
         self,
@@ -35,6 +44,7 @@ class Load(Holding):
         self.flight = Flight(stats, limits, max(1, bytes_max // 2) if has_native else bytes_max)
         self.unfinished = Unfinished(limits.held_bytes_max)
         self._closed_lines = LineBudget()
+        self._foreign_lines = LineBudget()
         #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
         #: is away would outlast every client's patience.
         self.refusal: HalfHitchError | None = None
@@ -70,4 +80,22 @@ class Load(Holding):
                 reason,
                 more,
                 extra={"action": "rocketmq_connection_closed"},
+            )
+
+    def say_foreign_end(self, peer: Host, known: Handle, identity: str | None) -> None:
+        """An end is refused because its numbers are not ours; any stranger can make them up."""
+        more = self._foreign_lines.take()
+        if more is not None:
+            logger.warning(
+                "an end of RocketMQ client %s%s for transaction %.100r of group %.100r is refused: "
+                "its numbers were not given to that transaction here. It decides nothing, a check "
+                "settles the transaction. Where an older release, or one with another handle.key "
+                "or topics.prefix, has answered its message, make all instances alike; else that "
+                "client makes its numbers up%s",
+                shown(peer),
+                "" if identity is None else f" (identity {identity!r})",
+                known.transaction_id,
+                known.producer_group,
+                more,
+                extra={"action": "rocketmq_foreign_end"},
             )

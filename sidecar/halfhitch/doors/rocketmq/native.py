@@ -90,8 +90,8 @@ class FirstDecision:
 class Native(Protocol):
     """The carrier. Its methods do not block. Connections have numbers."""
 
-    def open(self, partition_count: int) -> None:
-        """So many half partitions; 0: take nothing."""
+    def open(self, partition_count: int, seal_keys: Sequence[bytes]) -> None:
+        """So many half partitions, and the keys of wire.seal.Seals; none: take nothing."""
         ...
 
     def connect(self, connection: int, id_prefix: str) -> None:

@@ -97,7 +97,9 @@ class RocketmqDoor:
             load=load,
             has_native=lending is not None,
         )
-        questioning = Questioning(options.broker_name, wall_ms, transactions.read_handle)
+        questioning = Questioning(
+            options.broker_name, wall_ms, transactions.read_handle, transactions.seals
+        )
         self._places = None if desk is None else Places(desk, questioning, limits, load.stats)
         self._control = control
         self._server: asyncio.Server | None = None

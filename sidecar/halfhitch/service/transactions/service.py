@@ -50,6 +50,7 @@ from halfhitch.service.transactions.end import (
 from halfhitch.service.transactions.prepare import Preparing, digest
 from halfhitch.service.transactions.single_sends import SingleSends
 from halfhitch.wire.handle import TOPICS_MAX, Handle
+from halfhitch.wire.seal import Seals
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
@@ -363,6 +364,10 @@ class TransactionService:
     def read_handle(self, handle: str) -> Handle:
         """See service.api.Transactions."""
         return self._parts.handles.decode(handle)
+
+    def seals(self) -> Seals:
+        """See service.api.Transactions."""
+        return self._parts.handles.seals
 
     # -- view ------------------------------------------------------------------------------------
 

@@ -15,11 +15,13 @@ from halfhitch.adapters.native import carrier
 from halfhitch.doors.rocketmq import native as values
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.wire.remoting import codes
+from halfhitch.wire.seal import Seals
 from harness.native import native, needs_native
 from harness.native_carrier import (
     PARTITIONS,
     PREFIX,
     QUEUE_FULL,
+    SEALS,
     TIMED_OUT,
     Carried,
     end,
@@ -303,6 +305,36 @@ def test_only_what_is_allowed_is_taken_until_it_is_forgotten(carried: Carried) -
     assert carried.feed(1, half(1, "U1"))[1] == 1
     carried.it.forget()
     assert carried.feed(1, half(2, "U2")) == (half(2, "U2"), 0, 0)
+
+
+@needs_native
+def test_an_end_whose_numbers_were_made_up_is_the_twins_to_refuse(carried: Carried) -> None:
+    """It decided, whoever had sent it: half offsets are counted upwards."""
+    carried.join(1)
+    forged = [
+        end(1, "U1", seal=17),
+        end(2, "U1", seal=0),
+        end(3, "U1", seal=SEALS.make(1, 17, "p", "U2")),
+        end(4, "U1", seal=SEALS.make(1, 17, "q", "U1")),
+        end(5, "U1", seal=SEALS.make(2, 17, "p", "U1")),
+        end(6, "U1", seal=Seals([b"another key"]).make(1, 17, "p", "U1")),
+    ]
+    for rolled_back in (8, 12):
+        data = b"".join(forged) + end(7, "U1", rolled_back, seal=1)
+        assert carried.feed(1, data) == (data, 0, 0)
+    assert carried.it.first_decision(1, "p", "U1") is None
+    assert carried.feed(1, half(8, "U1"))[1] == 1, "it was not rolled back"
+    assert carried.feed(1, end(9, "U1"))[1] == 1
+
+
+@needs_native
+def test_as_long_as_nothing_can_be_sealed_nothing_is_taken(carried: Carried) -> None:
+    carried.join(1)
+    carried.it.open(PARTITIONS, [])
+    data = half(1, "U1") + end(2, "U1")
+    assert carried.feed(1, data) == (data, 0, 0)
+    carried.it.open(PARTITIONS, [b"a new key", *SEALS.keys])
+    assert carried.feed(1, data)[1] == 2, "a key that is being changed"
 
 
 @needs_native

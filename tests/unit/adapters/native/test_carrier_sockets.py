@@ -87,6 +87,16 @@ def test_ends_are_given_back_while_a_check_is_out(lent: Lent) -> None:
     lent.until_unread(end(1, "U1"))
 
 
+def test_an_end_that_was_made_up_is_given_back_from_a_lent_socket_too(lent: Lent) -> None:
+    lent.lend()
+    forged = end(1, "U1", seal=17) + end(2, "U1", 12, seal=0)
+    lent.far.sendall(forged[:50])
+    lent.far.sendall(forged[50:] + end(3, "U3"))
+    lent.until_unread(forged)
+    lent.carried.until_failed(1)
+    assert lent.carried.begun == {1: 1}
+
+
 def test_more_than_there_is_room_for_is_given_back(patient: Lent) -> None:
     patient.lend(rooms=(2, 10_000))
     halves = [half(n, f"U{n}") for n in range(5)]

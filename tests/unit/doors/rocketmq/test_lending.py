@@ -51,6 +51,7 @@ class Rig:
             self._make,
             observer=stage.it.observer,
             partition_count=lambda: 2,
+            seal_keys=lambda: [b"a key that seals"],
             target_partitions=lambda topic: 3 if topic == TOPIC else None,
             is_asking=lambda: self.is_asking,
             is_free=self.intake.is_free,
@@ -119,7 +120,7 @@ async def test_the_second_message_of_a_kind_goes_the_native_way_and_its_answer_a
 ) -> None:
     door, client, _ = await rig.connected()
     assert rig.native.targets == [(GROUP, TOPIC, 3)]
-    assert rig.native.partition_count == 2
+    assert (rig.native.partition_count, rig.native.seal_keys) == (2, [b"a key that seals"])
     second = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique="U1"))
     await rig.until_under_way(1)
     assert door.snapshot().in_flight_count == 1

@@ -98,7 +98,8 @@ async def test_a_check_brings_the_message_as_it_was_sent(
     (link,) = stage.desk.links
     assert link.offer(a_check(stage, a_message(), offsets=offsets))
     question, message = await client.next_check()
-    assert (question.state_offset, question.commit_log_offset) == (7, 1 << 48 | 7)
+    seal = stage.it.handles.seals.make(1, 7, "g", "U1")
+    assert (question.state_offset, question.commit_log_offset) == (seal, 1 << 48 | 7)
     assert (question.message_id, question.transaction_id) == ("U1", "U1")
     assert (question.topic, question.broker_name) == ("orders", "halfhitch")
     assert (message.topic, message.queue_id, message.body, message.flag) == (
@@ -107,7 +108,7 @@ async def test_a_check_brings_the_message_as_it_was_sent(
         b"body",
         7,
     )
-    assert (message.sys_flag, message.queue_offset) == (0, 7)
+    assert (message.sys_flag, message.queue_offset) == (0, seal)
     assert message.commit_log_offset == question.commit_log_offset
     assert message.properties == {
         "TAGS": "a",
@@ -129,7 +130,7 @@ async def test_the_answer_to_a_check_decides(stage: Any, client: RemotingClient)
     sent = await client.half("g", "orders", b"x", unique="U1")
     (link,) = stage.desk.links
     partition = sent.commit_log_offset >> 48
-    check = a_check(stage, a_message(), offsets=(sent.state_offset,))
+    check = a_check(stage, a_message(), offsets=(sent.commit_log_offset & 0xFFFF,))
     check.partition = partition
     assert link.offer(check)
     question, _ = await client.next_check()

@@ -35,7 +35,8 @@ async def test_a_half_message_is_stored_invisible_under_the_clients_own_id(
     ((record, half),) = stage.it.halves()
     partition = half_partition(None, "U1", PARTITION_COUNT)
     assert (record.partition, record.offset()) == (partition, 0)
-    assert (sent.state_offset, sent.commit_log_offset) == (0, partition << 48)
+    seal = stage.it.handles.seals.make(partition, 0, GROUP, "U1")
+    assert (sent.state_offset, sent.commit_log_offset) == (seal, partition << 48)
     assert len(sent.fields["msgId"]) == 32
     assert (record.key(), record.value()) == (b"k1 k2", b"hello")
     assert (half.transaction_id, half.producer_group, half.target_topic) == ("U1", GROUP, "orders")
@@ -207,7 +208,7 @@ async def test_what_a_check_has_thrown_is_the_reason_of_its_unknown(
     [
         ({"tranStateTableOffset": "7"}, "tranStateTableOffset 7"),
         ({"commitLogOffset": "-1"}, "commitLogOffset -1"),
-        ({"commitLogOffset": str(99 << 48)}, "no half partition 99"),
+        ({"commitLogOffset": str(99 << 48)}, "is not what the message of transaction 'U1'"),
         ({"transactionId": "", "msgId": ""}, "which transaction"),
         ({"commitOrRollback": "9"}, "commitOrRollback is 9"),
         ({"producerGroup": ""}, "producerGroup is missing"),
