@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from halfhitch.client import AsyncTransactionProducer, TransactionProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from halfhitch.client.values import Check, LocalTransactionState
 
 SHELLS = ("sync", "aio")
 _DEADLINE_S = 60
@@ -63,6 +65,15 @@ async def _end_tasks() -> None:
             task.cancel()
     while left := asyncio.all_tasks() - {own}:
         await asyncio.wait(left)
+
+
+def answering(shell: str, answer: Callable[[Check], LocalTransactionState]) -> Callable[..., Any]:
+    """A check as this producer takes it."""
+
+    async def told(check: Check) -> LocalTransactionState:
+        return answer(check)
+
+    return answer if shell == "sync" else told
 
 
 async def _result(found: Any, args: Any, options: Any) -> Any:
