@@ -8,21 +8,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TEXT = (
-    "`make crash-matrix` takes the programs that README, docs/barrier.md and docs/client.md show,"
-    " blocking and as asyncio's, and strikes them at every step of their lives: each line of the"
-    " program, of the client and of the barrier, each call of the database's driver, and on the"
-    " wire before COMMIT and between COMMIT and its answer. A life is killed, paused until it has"
-    " been asked about, interrupted, ended by SystemExit, cancelled, forked, raises an exception"
-    " of its own, or loses the connection to its database or to the sidecar, once or for good. In a"
-    " hook before the commit the local transaction is lost besides: by the driver's rollback, or by"
-    " a failure that is swallowed (a deadlock on MariaDB, INSERT OR ROLLBACK on SQLite)."
-    " Most of those that ended are begun again under the same id, with the same messages, fewer or"
-    " more. Checks are answered as by a process that was started again. Then each order's row must"
-    " have all its messages, each once, and what has no row no message. `make test-all` strikes a"
-    " seeded part (`chaos/promises/test_crash_matrix.py`), and mistakes made on purpose must turn"
-    " it red (`chaos/promises/test_crash_matrix_goes_red.py`)."
+    "`make crash-matrix` takes the programs in README, docs/barrier.md and docs/client.md, in"
+    " their blocking and their asyncio form, and disturbs them at every step. A step is a line of"
+    " the program, the client or the barrier, a call of the database driver, the moment before"
+    " COMMIT goes over the wire, or the moment between COMMIT and its answer. One run of a"
+    " program is a *life*. A life is killed, paused until its transaction has been checked,"
+    " interrupted, ended by SystemExit, cancelled or forked; or it raises an exception, or loses"
+    " its connection to the database or the sidecar, once or for good. Also, a hook before the"
+    " commit loses the local transaction: by the driver's rollback, or by a failure that is"
+    " swallowed (a deadlock on MariaDB, INSERT OR ROLLBACK on SQLite). Most programs that ended"
+    " are started again under the same id, with the same messages, fewer or more. Checks are"
+    " answered as by a restarted process. In the end an order with a row must have all its"
+    " messages, each once, and an order without a row must have none. `make test-all` runs a"
+    " random part of the matrix with a known seed (`chaos/promises/test_crash_matrix.py`), and"
+    " deliberate mistakes must turn it red (`chaos/promises/test_crash_matrix_goes_red.py`)."
 )
-_FORK = "SQLite forbids to use a file after a fork that came while it was open: not tried."
+_FORK = (
+    "SQLite forbids the use of a database across a fork while it is open, so that was not tried."
+)
 _COLUMNS = (
     *("when", "databases", "lives", "steps struck", "paused and asked about", "wrong"),
     "verdict",
@@ -32,7 +35,7 @@ _EXAMPLES = 3
 
 def crash_lines(runs: Sequence[dict[str, Any]]) -> list[str]:
     """The section; short while there is no run."""
-    lines = ["## Programs that are struck", "", _TEXT, ""]
+    lines = ["## Programs that are disturbed at every step", "", _TEXT, ""]
     if not runs:
         return [*lines, "No run is on record.", ""]
     lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
@@ -53,7 +56,7 @@ def crash_lines(runs: Sequence[dict[str, Any]]) -> list[str]:
 def _reds(runs: Sequence[dict[str, Any]]) -> list[str]:
     lines: list[str] = []
     for run in runs:
-        if run["verdict"] == "red":
+        if run["verdict"] == "red" and run["examples"]:
             examples = [_short(example) for example in run["examples"][:_EXAMPLES]]
             lines += [f"Of the red run of {run['at']}:", "", *(f"- {one}" for one in examples), ""]
     return lines
@@ -68,10 +71,10 @@ def _cells(run: dict[str, Any]) -> list[str]:
     done = sorted({cell for cells in run["cells"].values() for cell in cells})
     lines = [
         (
-            f"Lives of the last run, by program and by what was done to it; {run['whole']:,} ended"
-            f" with row and messages, {run['empty']:,} with neither. In {run['beyond']:,} another"
-            " attempt under the same id had sent one message more, which appeared with the rest, as"
-            f" docs/barrier.md says. {_FORK}"
+            "The table shows the lives of the last run, by program and by what was done to it."
+            f" {run['whole']:,} ended with row and messages, {run['empty']:,} with neither. In"
+            f" {run['beyond']:,} another attempt under the same id had sent one message more, which"
+            f" appeared with the rest, as docs/barrier.md says. {_FORK}"
         ),
         "",
         f"| done | {' | '.join(run['cells'])} |",

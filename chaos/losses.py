@@ -18,13 +18,14 @@ FILE = Path(__file__).with_name("losses.json")
 COUNT = 25
 
 _TEXT = (
-    "Whoever judges is judged: each class of loss is done on purpose to a played installation (all"
-    " topics with what applications, doors and owners write there, copies for checks, parking and"
-    f" putting back), {COUNT} times by seed, and both judges look at it: `halfhitch verify`, which"
-    " has the topics only, and the checker of these runs, which also knows what the applications"
-    " were told. *Not judged*: verify said so, why, and did not say clean. What nobody spoiled was"
-    " called clean by both. `chaos/tests/test_losses.py` does the same with other seeds each time;"
-    " `python chaos/losses.py` makes this table anew."
+    "The judges are tested as well. Each class of loss is made on purpose in a simulated"
+    " installation, which has all topics with what applications, doors and owners write there,"
+    f" copies for checks, parking and resuming. That is done {COUNT} times with different seeds,"
+    " and both judges look at it: `halfhitch verify`, which reads the topics only, and the"
+    " checker of these runs, which also knows what the applications were told. *Not judged* means"
+    " that verify said that it could not judge, and why, and did not say clean. Both called every"
+    " undamaged installation clean. `chaos/tests/test_losses.py` does the same with new seeds"
+    " each time; `python chaos/losses.py` makes this table again."
 )
 
 

@@ -71,51 +71,53 @@ PROMISES: dict[str, tuple[str, Callable[[Run], bool]]] = {
 ELSEWHERE = {
     "I12": "memory, threads and files stay bounded: see *Soak*; memory for each pending transaction"
     " is a row of `make bench`",
-    "I15": "overload is refused, never acknowledged and dropped: tests of the admission and the"
-    " data door",
+    "I15": "overload is refused, never acknowledged and then dropped: tests of the admission and"
+    " the data door",
     "I17": "no secret in logs, metrics or errors: tests of settings and logs",
     "I18": "health is honest: tests of the admin door",
-    "I20": "mixed versions in one group: there is one version so far; a newer one is played by"
-    " tests/integration/test_mixed_releases.py",
+    "I20": "mixed versions in one group: only one version exists so far;"
+    " tests/integration/test_mixed_releases.py plays a newer one",
 }
 
 INTRO = """\
 # Reliability
 
-What Half Hitch promises when things break, and how often that was tried. This page is made by
-`python chaos --report-only` from the record `chaos/results.jsonl`; `make faults` runs
-every scenario, adds the runs to the record and makes the page anew.
+What Half Hitch promises when things break, and how often each promise was tested. This page is
+made by `python chaos --report-only` from the records of the runs. `make faults` runs every
+scenario, adds the runs to `chaos/results.jsonl`, and makes the page again.
 
 ## What is promised
 
 - A message whose commit was acknowledged appears on its topic exactly once for readers with
-  `isolation.level=read_committed`, byte for byte. One that was rolled back never appears.
-- What nobody decided is asked about, at most as often as set, and then parked once, with its
-  content.
+  `isolation.level=read_committed`, byte for byte. A message that was rolled back never appears.
+- A transaction that nobody decides is checked at most as often as the settings allow. Then it is
+  parked once, with its messages.
 - Kafka holds the truth. Sidecars, Redis and applications may die, stand still, lose their network
   or come back with a wrong clock at any moment.
-- When an owner dies, another instance goes on within the session timeout
-  (`owner.session_timeout_ms`) and five seconds; after SIGTERM within three. Readers of a target are
-  held back for at most `owner.transaction_timeout_ms` and twelve seconds. A minute after the last
-  fault everything is decided.
+- When an owner dies, another instance takes over within the session timeout
+  (`owner.session_timeout_ms`) plus five seconds; after SIGTERM within three seconds. Readers of a
+  target are held back for at most `owner.transaction_timeout_ms` plus twelve seconds. One minute
+  after the last fault every transaction is decided.
 
-What is asked of you: `read_committed` readers, topics with three replicas of which two must be in
-sync, no retention on the internal topics (`halfhitch doctor` looks at all of it), and something
-that starts a sidecar again when it ends.
+Half Hitch needs these things from you: readers with `read_committed`; topics with three replicas,
+of which two must be in sync; no retention on the internal topics; and a supervisor that restarts
+a sidecar that has ended. `halfhitch doctor` checks the topics.
 
 ## How it is tested
 
-Three real brokers, a real Redis, two sidecars as they are shipped, and application processes that
-write down what they do before and after each call. Of their transactions 80 % are committed, 10 %
-rolled back, 5 % left for a check that says commit, 3 % for one that says roll back, 2 % never
-answered, and now and then one is committed and rolled back at the same time; they have one to four
-messages for three topics. A few are slow: they send each message in a request of its own and are
-asked about while they grow. The load runs before, during and after the fault. Then everything must
-come to rest, and a checker compares three accounts: what the applications were told, what follows
-from the logs alone, and what readers found (one during the run, one fresh at the end, one that sees
-uncommitted records too). Every message whose storing was acknowledged before its commit was asked
-for must be there, whatever the logs say of it. A run in which nothing happened counts as *not run*.
-The checker itself is tested: mistakes made on purpose must turn it red
+A run has three real brokers, a real Redis and two sidecars as they are shipped. Application
+processes write down what they do before and after each call. They commit 80 % of their
+transactions and roll back 10 %. They leave 5 % for a check that says commit, 3 % for a check that
+says roll back, and 2 % are never answered. Now and then a transaction is committed and rolled
+back at the same time. Each has one to four messages for three topics. A few are slow: they send
+each message in a request of its own, and are checked while they grow.
+
+The load runs before, during and after the fault. Then everything must come to rest, and a checker
+compares three accounts: what the applications were told, what follows from the logs alone, and
+what readers found. One reader reads during the run, one reads everything at the end, and one also
+sees uncommitted records. Every message that was acknowledged before its commit was requested must
+be there, whatever the logs say about it. A run in which nothing happened counts as *not run*. The
+checker is tested too: deliberate mistakes must turn it red
 (`chaos/promises/test_checker_goes_red.py`).
 
 In these runs the session timeout is 6 s and the Kafka transaction timeout 10 s.
@@ -162,13 +164,14 @@ def _figures(runs: list[Run], limits_s: dict[str, float]) -> list[str]:
         f"{len(runs)} runs: {len(single)} single-fault scenarios, {mixes} mixes; {red_count} red.",
     ]
     lines.append(
-        "This is the state after repairs, no statistic: a scenario that was red begins anew once"
-        " its cause was found and repaired (the changelog names the repairs), and runs that missed"
-        " a limit of time while the machine was busy with something else are repeated."
+        "These figures show the state after repairs; they are no statistic. When the cause of a"
+        " red scenario was repaired (the changelog names the repairs), its record was begun"
+        " again. A run that missed a time limit while other work kept the machine busy was"
+        " repeated."
     )
     lines += [
         (
-            f"They hold {counted['transactions']:,} transactions, {counted['checks']:,} checks,"
+            f"They have {counted['transactions']:,} transactions, {counted['checks']:,} checks,"
             f" {counted['faults_injected']:,} faults, {counted['takeovers']:,} takeovers and"
             f" {counted['steps_aborted']:,} aborted Kafka transactions."
         ),
@@ -192,15 +195,17 @@ def _outages(outages: list[Outage]) -> list[str]:
         "## Outages of Kafka",
         "",
         (
-            f"`python chaos/outages.py` takes away all brokers, {len(outages)} times for"
+            f"`python chaos/outages.py` stops all brokers, {len(outages)} times for"
             f" {min(o.length_s for o in outages):.0f} to {max(o.length_s for o in outages):.0f} s,"
-            " by SIGKILL or SIGSTOP, from sidecars with four half partitions and a session timeout"
-            f" of {SESSION_S:g} s. Seconds count from Kafka's return. Owned: until every half"
-            f" partition had a working owner, the median and the worst; {LIMIT_S:g} s are allowed."
-            " The rest is the worst, too. Carried: until each had made a transaction visible, for"
-            " which Kafka may first have to abort what the outage left open. Untold: for so long"
-            " something had no owner and no instance said so; joining takes a moment always, and is"
-            " told after 5 s. Lines: of a sidecar's log. Load: of the machine, of two processors."
+            " with SIGKILL or SIGSTOP. The sidecars have four half partitions and a session"
+            f" timeout of {SESSION_S:g} s. Times count from Kafka's return. *owned* and *worst*:"
+            " the median and the longest time until every half partition had a working owner;"
+            f" {LIMIT_S:g} s are allowed. The other columns show the worst case. *carried*: the"
+            " time until every half partition had made a transaction visible; Kafka may first"
+            " have to abort what the outage left open. *untold*: how long a half partition had no"
+            " owner and no instance reported it; joining always takes a moment, and is reported"
+            " after 5 s. *lines*: lines in one sidecar's log. *load*: load of the machine, which"
+            " has two processors."
         ),
         "",
         "| brokers | sidecars | outages | red | owned | worst | carried | untold | lines | load |",
@@ -236,9 +241,9 @@ def _promises(runs: list[Run]) -> list[str]:
         "## Promises and faults",
         "",
         (
-            "Each cell: runs that could have broken the promise, red ones among them, and the"
-            " longest time from the end of the fault until everything was decided. A dash: in no"
-            " run of this kind could the promise have been broken."
+            "Each cell shows the runs that could have broken the promise, how many of them were"
+            " red, and the longest time from the end of the fault until everything was decided. A"
+            " dash means that no run of this kind could have broken the promise."
         ),
         "",
         "| | promise | " + " | ".join(columns) + " |",
@@ -261,7 +266,7 @@ def _components(done: list[Run], runs: list[Run]) -> list[str]:
     lines = [
         "## Components and faults",
         "",
-        "Each cell as above.",
+        "The cells show the same as above.",
         "",
         "| component | " + " | ".join(COLUMNS) + " |",
         "|---" + "|---" * len(COLUMNS) + "|",
@@ -291,7 +296,7 @@ def _why_not(row: str, column: str, runs: list[Run]) -> str | None:
     if tried:
         return str(tried[-1]["reason"])
     if any((s.row, s.column) == (row, column) for s in SCENARIOS.values()):
-        return "there is a scenario, and the record has no run of it yet"
+        return "the scenario exists, but the record has no run of it yet"
     return None
 
 
@@ -316,7 +321,7 @@ def _scenarios(runs: list[Run]) -> list[str]:
     lines = [
         "## Scenarios",
         "",
-        "`python chaos --only NAME --seed N` repeats one.",
+        "`python chaos --only NAME --seed N` repeats one of them.",
         "",
         "| scenario | component | fault | runs | red | takeover | readers held | all decided |",
         "|---" * 8 + "|",

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 _TEXT = (
     "`make soak N=1000000` runs that many transactions of the mixed load on three brokers and two"
-    " sidecars, under one fault after the other, and judges every one of them by what its"
-    " application was told and what a fresh reader finds. One sidecar lives all the time: what it"
-    " uses in the last third of the run may not be more than in the first (the finished are"
-    " remembered for a minute here, so that their number stops growing). This is I12."
+    " sidecars, under one fault after another. It compares, for each transaction, what its"
+    " application was told with what a reader finds at the end. One sidecar is never stopped. What"
+    " it uses in the last third of the run may not be more than in the first (finished transactions"
+    " are remembered for only a minute here, so that their number stops growing). This is I12."
 )
 
 _COLUMNS = (
@@ -59,10 +59,10 @@ def _last(run: dict[str, Any]) -> list[str]:
     faults = ", ".join(f"{name} {times}" for name, times in sorted(run["faults"].items()))
     counters = run["counters"]
     told = (
-        f"The last one: {counters.get('committed', 0):,} committed,"
+        f"The last run: {counters.get('committed', 0):,} committed,"
         f" {counters.get('rolled_back', 0):,} rolled back, {counters.get('parked', 0):,} parked;"
         f" {counters.get('takeovers', 0):,} takeovers, {counters.get('steps_aborted', 0):,} aborted"
-        f" Kafka transactions. Faults: {faults}. Memory of the sidecar that lived all the time, by"
+        f" Kafka transactions. Faults: {faults}. Memory of the sidecar that was never stopped, by"
         f" tenths of the run, in MiB: {', '.join(map(str, run['memory_by_tenth']))}."
     )
     clients = run.get("clients_by_tenth")

@@ -48,15 +48,17 @@ def _worse(reason: str) -> Difference:
     return Difference(Verdict.WORSE, reason)
 
 
-_ONCE = _better("forwarding and its mark are one Kafka transaction: a late mark doubles nothing")
-_DUE = _better("a decision is known before the next check is due, an op record that waits is not")
+_ONCE = _better("forwarding and its done mark are one Kafka transaction, so nothing is doubled")
+_DUE = _better("a decision is known before the next check is due; it does not wait in a batch")
 _COUNTED = _better("checks are counted only when a producer got them")
 _FIRST_WINS = _better("the first decision wins, later ones are recorded as conflicts")
 _NO_SYSTEM = _else(
-    "readers get the application's properties; the transaction's own have other names"
+    "readers get the application's properties; those of the transaction have other names"
 )
-_LIMIT = _else("the limit is a setting, of key, value and headers together; here it is a bit more")
-_REFUSED = _better("an end against a decision that is known already is refused (604)")
+_LIMIT = _else(
+    "the limit is a setting for key, value and headers together; here it is a bit higher"
+)
+_REFUSED = _better("an end that contradicts a known decision is refused (604)")
 
 CASES: dict[str, Case] = {
     "five-outcomes": Case(
@@ -99,7 +101,7 @@ CASES: dict[str, Case] = {
         "a check answered with unknown, then a commit with the first address",
         {
             "checks after it was visible": _better(
-                "the identity is the transaction's, not the address of one of its copies"
+                "a transaction has an identity, not the address of one of its copies"
             ),
             "copies visible": _FIRST_WINS,
         },
@@ -107,7 +109,7 @@ CASES: dict[str, Case] = {
     "end-that-asks": Case(
         "an end that asks for an answer (codes: 0 done, 1 refused)",
         {
-            "unknown": _better("asked is answered"),
+            "unknown": _better("an end that asks for an answer gets one"),
             "copies visible": _FIRST_WINS,
             "commit after rollback": _REFUSED,
             "rollback after commit": _REFUSED,
@@ -121,7 +123,7 @@ CASES: dict[str, Case] = {
         "CHECK_IMMUNITY_TIME_IN_SECONDS=10: the first check",
         {
             "number in the first check": _better(
-                "a check counts when it was delivered; nothing is counted or stored anew before"
+                "a check counts once it was delivered; nothing is counted or stored before"
             )
         },
         varies=frozenset({"number in the first check"}),

@@ -34,16 +34,17 @@ _KAFKA = {"message.max.bytes": "8388608"}
 _PAGE = """\
 # Half Hitch beside RocketMQ
 
-RocketMQ's own Java clients, unmodified, do the same to RocketMQ 5.5.0 and to Half Hitch. What they
-and the consumers saw is in `conformance/record.json`; this page is made from it
-(`make conformance`).
+RocketMQ's own Java clients, unmodified, run the same cases against RocketMQ 5.5.0 and against
+Half Hitch. `conformance/record.json` has what they and the consumers saw; `make conformance`
+makes the record and this page.
 
-Both servers: first check after {immunity} s, then every {interval} s, at most {checks} checks; the
-producers send a heartbeat as often. RocketMQ: one name server, one broker, op records batched for
-0.2 s (a tenth of the interval, as in its defaults), else its defaults. Half Hitch: one sidecar, one
-Kafka broker, Redis. RocketMQ's messages are read by its own pulling consumer, Half Hitch's by a
-Kafka consumer with `read_committed`. *Better on purpose* and *different on purpose* say why;
-*worse* is a bug or a gap.
+Both servers send the first check after {immunity} s, then one every {interval} s, at most
+{checks} checks. The producers send a heartbeat every {interval} s. RocketMQ runs with one name
+server, one broker and its defaults, except that it batches op records for 0.2 s (a tenth of the
+interval, as in its defaults). Half Hitch runs with one sidecar, one Kafka broker and Redis.
+RocketMQ's own pull consumer reads RocketMQ's messages; a Kafka consumer with `read_committed`
+reads Half Hitch's. The last column gives the reason for what is *better on purpose* or *different
+on purpose*; *worse* is a bug or a gap.
 
 ## {client}
 
@@ -51,7 +52,7 @@ Kafka consumer with `read_committed`. *Better on purpose* and *different on purp
 
 ## Other clients
 
-The quick ones of the same cases, on both servers.
+The quick cases from above, on both servers.
 
 {others}
 """

@@ -1,10 +1,11 @@
 //! Appends on their way and back: two threads, one that polls librdkafka and one that gathers.
 //!
-//! A thread holds one of the locks `producer`, `lanes`, `results` and the front's `known` at a time.
-//! The one exception is the gathering thread as it stops: it looks for the producer while it holds
-//! `lanes`, and nobody takes these two the other way round. None of the four is held while records
-//! are handed to librdkafka, polled, flushed or purged, for its callbacks take `lanes` and `results`.
-//! Under `known` librdkafka makes the headers of a record, which waits for nothing and calls nobody.
+//! A thread holds one of the locks `producer`, `lanes`, `results` and the front's `known` at a
+//! time. The one exception is the gathering thread as it stops: it looks for the producer while it
+//! holds `lanes`, and nobody takes these two the other way round. None of the four is held while
+//! records are handed to librdkafka, polled, flushed or purged, for its callbacks take `lanes` and
+//! `results`. Under `known` librdkafka makes the headers of a record, which waits for nothing and
+//! calls nobody.
 //!
 //! A lent socket's own lock comes before all of these, and is held until what the socket brought is
 //! carried out: its records are handed to librdkafka under it. No callback takes such a lock.
