@@ -62,7 +62,7 @@ FINDINGS: tuple[Finding, ...] = (
         "parked messages open it forwarded again what had been forwarded behind it.",
         tests=(
             *_in(
-                "tests/unit/service/owner/test_turn_open_transactions.py",
+                "tests/unit/service/owner/test_takeover.py",
                 "a_takeover_does_not_forward_again_what_was_done_behind_an_open_resume",
             ),
         ),
@@ -132,7 +132,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "`verify` called a commit torn that had lawfully left out a message whose add had failed.",
         tests=_in(
-            "tests/unit/audit/test_excuses.py",
+            "tests/unit/audit/test_endings.py",
             "a_message_whose_add_was_never_acknowledged_was_called_torn",
         ),
     ),
@@ -145,8 +145,11 @@ FINDINGS: tuple[Finding, ...] = (
                 "tests/unit/audit/test_excuses.py",
                 "a_transaction_that_was_parked_in_part_was_clean",
                 "a_parked_message_that_is_another_one_was_clean",
-                "a_commit_carried_out_though_a_roll_back_came_first_was_clean",
+            ),
+            *_in(
+                "tests/unit/audit/test_endings.py",
                 "halves_marked_as_rolled_back_and_as_committed_were_clean",
+                "a_commit_carried_out_though_a_roll_back_came_first_was_clean",
             ),
             *_in("chaos/tests/test_losses.py", "what_is_seeded_is_found"),
             *_in("chaos/tests/test_soak.py", "what_is_spoiled_is_found"),
@@ -220,9 +223,12 @@ FINDINGS: tuple[Finding, ...] = (
         tests=(
             *_in(
                 "tests/unit/service/owner/test_turn_open_transactions.py",
-                "a_commit_whose_half_cannot_be_read_yet_does_not_run_out",
-                "commits_keep_their_order_while_the_half_of_the_first_cannot_be_read",
                 "nobody_is_asked_whose_decision_lies_behind_an_open_kafka_transaction",
+            ),
+            *_in(
+                "tests/unit/service/owner/test_feeding.py",
+                "commits_keep_their_order_while_the_half_of_the_first_cannot_be_read",
+                "a_commit_whose_half_cannot_be_read_yet_does_not_run_out",
             ),
         ),
         mutations=("what_can_be_read_is_taken_for_what_exists",),
@@ -238,8 +244,11 @@ FINDINGS: tuple[Finding, ...] = (
         tests=(
             *_in(
                 "tests/unit/service/owner/test_turn_refusals.py",
-                "a_copy_that_the_half_topic_refuses_holds_back_no_other_check_and_no_commit",
                 "no_transaction_is_condemned_for_what_our_own_topics_refuse",
+            ),
+            *_in(
+                "tests/unit/service/owner/test_copying.py",
+                "a_copy_that_the_half_topic_refuses_holds_back_no_other_check_and_no_commit",
             ),
         ),
         mutations=(

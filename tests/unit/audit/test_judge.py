@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from halfhitch.audit.bounds import CLOCK_MS, Rules
-from halfhitch.audit.report import Findings, Kind, Unjudged
-from halfhitch.audit.run import SINCE_MARGIN_MS, Outcome, verify
+from halfhitch.audit.report import Kind, Unjudged
+from halfhitch.audit.run import verify
 from halfhitch.core.model import (
-    GIVEN_UP,
     ConflictKind,
     ConflictMark,
     HalfOffset,
@@ -19,14 +16,25 @@ from halfhitch.core.model import (
     Resolution,
     ResolutionSource,
 )
-from halfhitch.errors import TopologyError
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.parked import LATE
+from harness.audited import (
+    RULES,
+    C,
+    P,
+    R,
+    copy_of,
+    ended,
+    kinds,
+    look,
+    lose,
+    only_violation,
+    remove,
+    trim,
+)
 from harness.verify_logs import WorldLogs
 from harness.verify_world import (
-    BY_BROKER,
-    CREATED,
     HALF,
     OP,
     PARKED_TOPIC,
@@ -35,65 +43,6 @@ from harness.verify_world import (
     Stored,
     World,
 )
-
-C, R, P = Resolution.COMMIT, Resolution.ROLLBACK, Resolution.PARK
-RULES = Rules(step_ms=10, memory_ms=100)
-
-
-def ended(world: World, resolution: Resolution, count: int = 2, messages: Any = ()) -> Life:
-    """One transaction, carried out."""
-    life = world.prepare(count, messages=messages)
-    world.decide(life, resolution)
-    world.settle()
-    return life
-
-
-@pytest.fixture
-def world(rng: random.Random) -> World:
-    """A few transactions of every ending."""
-    made = World(rng)
-    for resolution in (C, R, P, C, C, R, C):
-        ended(made, resolution)
-    return made
-
-
-def look(world: World, **more: Any) -> Outcome:
-    given = {name: more.pop(name) for name in ("only", "narrowed", "unclear") if name in more}
-    return verify(WorldLogs(world, patience=40, **given), rules=RULES, **more)
-
-
-def kinds(findings: Findings) -> set[Kind]:
-    return set(findings.violation_counts)
-
-
-def only_violation(world: World, kind: Kind, life: Life, **more: Any) -> Any:
-    findings = look(world, **more).findings
-    assert [v.kind for v in findings.violations] == [kind], findings.violations
-    (violation,) = findings.violations
-    assert (violation.producer_group, violation.transaction_id) == life.identity
-    assert not findings.is_clean
-    return violation
-
-
-def remove(record: Stored) -> None:
-    record.state = "aborted"
-
-
-def copy_of(world: World, record: Stored, **changes: Any) -> Stored:
-    """What a stranger's plain producer writes."""
-    values = {"key": record.stored_key, "value": record.stored_value}
-    values.update(changes)
-    place = values.pop("place", record.place)
-    headers = values.pop("headers", record.stored_headers)
-    return world.append(place, values["key"], values["value"], headers)
-
-
-def trim(world: World, topic: str) -> None:
-    """All of it is deleted."""
-    for place, log in world.logs.items():
-        if place[0] == topic:
-            log.start = len(log.records)
-
 
 # -- clean ---------------------------------------------------------------------------------------
 
@@ -128,42 +77,6 @@ def test_records_of_others_on_a_target_are_nobodys_business(world: World) -> Non
     outcome = look(world)
     assert outcome.findings.is_clean
     assert outcome.findings.transactions == 7
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [("UNIQ_KEY", b"t0"), ("PGROUP", b"shop"), ("HALFHITCH", None)],
-        [("UNIQ_KEY", b"t0"), ("PGROUP", b"shop"), ("HALFHITCH", b"1;x;0;i")],
-        [("UNIQ_KEY", b"t0"), ("PGROUP", b"shop"), ("HALFHITCH", b"1;1000;0;i")],
-        [("UNIQ_KEY", b"t0"), ("PGROUP", b"shop"), ("HALFHITCH", b"2;0;0;i")],
-        [("UNIQ_KEY", None), ("PGROUP", b"shop"), ("HALFHITCH", b"1;0;0;i")],
-        [("UNIQ_KEY", b"x" * 256), ("PGROUP", b"shop"), ("HALFHITCH", b"1;0;0;i")],
-        [("PGROUP", b"shop"), ("UNIQ_KEY", b"t0"), ("HALFHITCH", b"1;0;0;i")],
-    ],
-)
-def test_what_only_looks_like_a_forwarded_record_is_counted_as_garbage(
-    world: World, headers: list[tuple[str, bytes | None]]
-) -> None:
-    world.append(("orders", 1), None, b"v", headers)
-    outcome = look(world)
-    assert outcome.findings.is_clean
-    assert outcome.account.garbage == {"orders": 1}
-
-
-@pytest.mark.parametrize("topic", [HALF, OP, PARKED_TOPIC])
-def test_garbage_on_an_internal_topic_is_counted_and_passed_over(world: World, topic: str) -> None:
-    world.append((topic, 1), None, b"v", [("TAGS", b"d"), ("HALFHITCH", b"nonsense")])
-    outcome = look(world)
-    assert outcome.account.garbage == {topic: 1}
-    # A half that could not be read lies there, and nothing is to be done for it.
-    assert outcome.findings.is_clean
-
-
-def test_a_record_of_a_newer_release_is_not_guessed_at(world: World) -> None:
-    world.append((OP, 0), None, b"1,", [("TAGS", b"d"), ("HALFHITCH", b"2[]")])
-    with pytest.raises(TopologyError, match="newer release"):
-        look(world)
 
 
 # -- every kind of wrong -------------------------------------------------------------------------
@@ -339,38 +252,6 @@ def test_another_message_under_an_id_is_counted_and_nothing_wrong(world: World) 
     assert (outcome.account.reused_count, outcome.account.contrary_count) == (1, 0)
 
 
-def test_another_topic_or_partition_than_the_half_names_is_misrouted(world: World) -> None:
-    life = ended(world, C, 1)
-    (record,) = world.records_of(life)
-    remove(record)
-    other = "points" if record.place[0] == "orders" else "orders"
-    copy_of(world, record, place=(other, record.place[1]))
-    assert record.place[0] in only_violation(world, Kind.MISROUTED, life).detail
-
-
-def test_another_partition_than_the_fixed_one_is_misrouted(world: World) -> None:
-    life = ended(world, C, messages=[("orders", None, b"v", 1)])
-    (record,) = world.records_of(life)
-    remove(record)
-    copy_of(world, record, place=("orders", 0))
-    only_violation(world, Kind.MISROUTED, life)
-
-
-@pytest.mark.parametrize("part", ["key", "value", "headers"])
-def test_what_differs_from_its_half_is_corrupted(world: World, part: str) -> None:
-    life = ended(world, C, 1)
-    (record,) = world.records_of(life)
-    if part == "headers":
-        record.stored_headers = [("kind", b"y"), *record.stored_headers[1:]]
-    else:
-        setattr(record, f"stored_{part}", b"other")
-    violation = only_violation(world, Kind.CORRUPTED, life)
-    assert [where.topic for where in violation.where] == [record.place[0], HALF]
-    trim(world, HALF)
-    violation = only_violation(world, Kind.CORRUPTED, life)
-    assert [where.topic for where in violation.where] == [record.place[0]], "its digest tells"
-
-
 def test_what_is_called_parked_and_is_not_there_is_lost(world: World) -> None:
     life = ended(world, P, 1)
     for record in world.records_of(life, PARKED_TOPIC):
@@ -414,43 +295,6 @@ def test_a_strangers_decision_is_not_a_loss(world: World) -> None:
 
 
 # -- what cannot be judged -----------------------------------------------------------------------
-
-
-def lose(world: World) -> Life:
-    life = ended(world, C, 1)
-    for record in world.records_of(life):
-        remove(record)
-    return life
-
-
-def test_retention_of_a_target_is_not_a_loss(world: World) -> None:
-    trim(world, "orders")
-    trim(world, "points")
-    findings = look(world).findings
-    assert findings.is_clean
-    assert findings.is_complete
-    assert findings.unjudged == {Unjudged.TARGET_TRIMMED: 4}
-    assert findings.committed_judged == 0
-    assert (findings.judged, findings.ended) == (3, 7)
-
-
-@pytest.mark.parametrize(("kind", "extra_ms"), [(CREATED, CLOCK_MS), (BY_BROKER, 0)])
-def test_a_loss_is_found_where_retention_cannot_explain_it(
-    rng: random.Random, kind: int, extra_ms: int
-) -> None:
-    world = World(rng, target_time=kind)
-    for place in [(topic, partition) for topic in ("orders", "points") for partition in (0, 1)]:
-        ended(world, C, messages=[(place[0], None, b"v", place[1])])
-        kept = ended(world, C, messages=[(place[0], None, b"v", place[1])])
-        world.logs[place].start = world.records_of(kept)[0].at
-    world.now_ms += extra_ms + RULES.memory_ms + RULES.step_ms - 1_000
-    early = lose(world)
-    assert look(world).findings.unjudged[Unjudged.TARGET_TRIMMED] >= 1
-    world.now_ms += 10_000
-    late = lose(world)
-    found = {v.transaction_id for v in look(world).findings.violations}
-    assert found == {late.identity[1]}
-    assert early.identity[1] not in found
 
 
 def test_an_open_kafka_transaction_hides_and_is_told(world: World) -> None:
@@ -527,25 +371,6 @@ def test_a_topic_that_is_not_there_hides_no_loss_on_another_one(world: World) ->
     assert look(world).findings.examples == {Unjudged.TARGET_GONE: [gone.identity]}
 
 
-def test_a_forward_older_than_the_op_log_is_judged_for_doubles_only(world: World) -> None:
-    trim(world, OP)
-    trim(world, HALF)
-    findings = look(world).findings
-    assert findings.is_clean
-    assert findings.unjudged[Unjudged.OLD_FORWARD] == 8
-    assert findings.forwards_judged == 0
-
-
-def test_since_leaves_older_ones_unjudged(world: World) -> None:
-    old = lose(world)
-    world.now_ms += 10 * SINCE_MARGIN_MS
-    since_ms = world.now_ms
-    new = lose(world)
-    findings = look(world, since_ms=since_ms).findings
-    assert [v.transaction_id for v in findings.violations] == [new.identity[1]]
-    assert look(world).findings.violation_counts == {Kind.LOST: 2}, old
-
-
 def test_a_group_can_be_looked_at_alone(world: World) -> None:
     life = lose(world)
     other = "bill" if life.identity[0] == "shop" else "shop"
@@ -564,24 +389,6 @@ def test_what_comes_to_light_at_the_second_look_is_not_a_loss(world: World) -> N
 
     outcome = verify(Late(world), rules=RULES)
     assert outcome.findings.is_clean
-
-
-def test_the_op_log_trimmed_under_the_reader_leaves_the_rest_unjudged(world: World) -> None:
-    class Overtaken(WorldLogs):
-        def starts(self, topic: str, since_ms: int) -> Any:
-            if topic == PARKED_TOPIC:
-                return super().starts(topic, since_ms)
-            if topic == "orders":
-                for partition in (0, 1):
-                    ended(world, C)
-                    world.append((OP, partition), None, None, [], state="aborted")
-                trim(world, OP)
-            return super().starts(topic, since_ms)
-
-    outcome = verify(Overtaken(world), rules=RULES)
-    assert outcome.findings.is_clean
-    assert not outcome.findings.is_complete
-    assert Unjudged.OP_GAP in outcome.findings.unjudged
 
 
 # -- bounds --------------------------------------------------------------------------------------
@@ -604,24 +411,6 @@ def test_the_oldest_unfinished_are_shown_first(rng: random.Random) -> None:
         world.logs[HALF, life.partition].records[life.halves[0]].time_ms for life in lives
     )
     assert [one.stored_ms for one in findings.unfinished] == stored[:3]
-
-
-def test_a_finished_transaction_of_one_message_takes_at_most_140_bytes(rng: random.Random) -> None:
-    world = World(rng)
-    for _ in range(200):
-        ended(world, C, 1)
-    trim(world, HALF)
-    account = look(world).account
-    # The ids here are short: 32 characters twice is what ours take.
-    assert account.facts.size_bytes / 200 + 2 * (32 - 4) <= 140
-
-
-def test_a_strangers_marks_of_far_offsets_take_little_memory(world: World) -> None:
-    entry = op_wire.DoneEntry("shop", "stranger", GIVEN_UP, 1_000)
-    hints = [10**15 + step * 10**10 for step in range(1_000)]
-    world.append((OP, 0), None, *op_wire.write(b"d", [entry], hints))
-    account = look(world).account
-    assert sum(map(len, account._done.values())) <= 1_100 * 512
 
 
 def test_a_half_record_names_where_it_goes() -> None:

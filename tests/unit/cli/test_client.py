@@ -3,8 +3,6 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -13,62 +11,9 @@ from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
 from halfhitch_cli import client as client_module
 from halfhitch_cli.app import main
 from halfhitch_cli.client import AdminClient, Refusal, path_of
+from harness.scripted_admin import STATUS, TOKEN, Door
 
 Capture = pytest.CaptureFixture[str]
-TOKEN = "t" * 16
-PARTITION = {
-    "partition": 2, "phase": "working", "pending_count": 7, "decided_count": 0, "early_count": 0,
-    "finished_count": 5, "half_watermark": 10, "half_position": 12, "op_watermark": 20,
-    "op_position": 25, "trouble": None, "oldest_age_s": 65.0, "due_count": 3, "checking_count": 2,
-}  # fmt: skip
-STATUS = {
-    "ready": True, "reasons": [], "info": {"instance": "shop-1", "uptime_s": 1.25, "owner": True},
-    "partitions": [PARTITION],
-}  # fmt: skip
-
-
-class Door:
-    """A scripted admin door: answers by path."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, bytes]] = {}
-        self.tokens: list[str | None] = []
-        self.bodies: list[tuple[str | None, object]] = []
-        door = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                door.tokens.append(self.headers.get("Half-Token"))
-                status, body = door.answers.get(self.path, (404, b"{}"))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                door.bodies.append((self.headers.get("Content-Type"), json.loads(body)))
-                self.do_GET()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.port: int = self.server.server_address[1]
-
-    def say(self, path: str, status: int, answer: object) -> None:
-        self.answers[path] = (status, json.dumps(answer).encode() if answer is not None else b"")
-
-
-@pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door()
-    thread = threading.Thread(target=door.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield door
-    door.server.shutdown()
-    door.server.server_close()
-    thread.join(10)
 
 
 def test_the_client_sends_the_token_and_reads_the_answer(door: Door) -> None:
@@ -162,65 +107,6 @@ def test_an_answer_of_any_size_is_not_taken(door: Door, monkeypatch: pytest.Monk
     door.say("/v1/parked", 200, ["x" * 20])
     with pytest.raises(BackendError, match="--limit"):
         AdminClient("127.0.0.1", door.port).get("/v1/parked")
-
-
-Status = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def status(door: Door, capsys: Capture) -> Status:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["status", "--admin-port", str(door.port), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
-def test_status_shows_a_ready_sidecar_and_its_partitions(door: Door, status: Status) -> None:
-    door.say("/v1/status", 200, STATUS)
-    code, out, err = status()
-    assert (code, err) == (0, "")
-    rows = [line.split() for line in out.splitlines()]
-    assert ["state", "ready"] in rows
-    assert ["uptime_s", "1.2"] in rows
-    assert ["owner", "yes"] in rows
-    assert ["2", "working", "7", "1m05s", "3", "2", "0", "0", "2", "5"] in rows
-    code, out, _ = status("-o", "json")
-    assert json.loads(out) == STATUS
-
-
-def test_status_of_a_sidecar_that_is_not_ready_is_3_with_the_reasons(
-    door: Door, status: Status
-) -> None:
-    door.say(
-        "/v1/status", 200, {**STATUS, "ready": False, "reasons": ["no Kafka"], "partitions": []}
-    )
-    code, out, _ = status()
-    assert code == 3
-    assert "not ready" in out
-    assert "no Kafka" in out
-    assert "Half partition" not in out
-
-
-def test_what_is_degraded_is_told_and_is_no_failure(
-    door: Door, status: Status, capsys: Capture
-) -> None:
-    door.say("/v1/status", 200, {**STATUS, "degraded": ["Redis does not answer"]})
-    code, out, _ = status()
-    assert code == 0
-    assert ["degraded", "Redis", "does", "not", "answer"] in [r.split() for r in out.splitlines()]
-    door.say("/readyz", 200, {"ready": True, "degraded": ["Redis does not answer"]})
-    flags = ("--kafka-bootstrap", "127.0.0.1:1", "--wait-s", "0.1", "--admin-port", str(door.port))
-    main(["doctor", *flags, "-o", "json"])
-    found = {row["check"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
-    assert found["sidecar"]["severity"] == "warn"
-    assert "Redis does not answer" in found["sidecar"]["sentence"]
-
-
-def test_status_without_a_sidecar_is_1_with_the_next_step(capsys: Capture) -> None:
-    assert main(["status", "--admin-port", "1"]) == 1
-    assert "halfhitch serve" in capsys.readouterr().err
 
 
 def test_doctor_shows_every_row_though_nothing_answers(capsys: Capture, door: Door) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from halfhitch.embedded import EmbeddedError, jars, relock
+from halfhitch.embedded import EmbeddedError, jars
 
 CONTENT = {f"org.example:part-{i}:1.{i}": f"content of part {i}".encode() * 100 for i in range(5)}
 
@@ -255,14 +255,6 @@ def test_a_committed_lock_is_complete_and_names_no_server(name):
     assert set(lock.roots) <= listed
     assert not {coordinates.rpartition(":")[0] for coordinates in listed} & set(lock.excluded)
     assert "://" not in (jars._LOCKS / f"{name}.lock.json").read_text("utf-8")
-
-
-def test_the_committed_locks_are_those_that_relock_writes():
-    for name, folder, roots, excluded in relock.PLANS:
-        lock = jars.read_lock(name)
-        assert (lock.folder, lock.roots, lock.excluded) == (folder, roots, excluded)
-    on_disk = {path.name.removesuffix(".lock.json") for path in jars._LOCKS.iterdir()}
-    assert on_disk == {name for name, *_ in relock.PLANS}
 
 
 def test_kafka_has_one_logging_backend_that_fits_its_logging_api():

@@ -7,8 +7,6 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,132 +14,16 @@ import pytest
 from halfhitch.doors.admin import AdminDoor
 from halfhitch.errors import ConfigurationError
 from halfhitch.observability.metrics import Metrics
-from halfhitch.service.api import PartitionPhase, PartitionState
+from harness.admin_doors import NEXT_TOKEN, TOKEN, FakeSystem, opened
 from harness.identities import access_with
 
-TOKEN, NEXT_TOKEN = "t" * 16, "n" * 16
-SETTINGS = [{"key": "http.port", "value": 8340, "source": "default", "description": "Port."}]
 PROTECTED = ("/metrics", "/v1/status", "/v1/partitions", "/v1/config")
-
-
-class FakeSystem:
-    """What the engine would say."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-        self.trouble: Exception | None = None
-
-    def degraded_reasons(self) -> list[str]:
-        return []
-
-    def unready_reasons(self) -> list[str]:
-        if self.trouble is not None:
-            raise self.trouble
-        return self.reasons
-
-    def partitions(self) -> list[PartitionState]:
-        if self.trouble is not None:
-            raise self.trouble
-        return [PartitionState(2, PartitionPhase.WORKING, 1, 0, 0, 5, 10, 12, 20, 25, None)]
-
-    def info(self) -> dict[str, str | int | float | bool | None]:
-        return {"version": "1", "instance": "shop-1", "uptime_s": 1.5, "cluster_id": None}
-
-
-Answer = tuple[int, dict[str, str], bytes]
-Ask = Callable[..., Any]
-
-
-@asynccontextmanager
-async def opened(
-    system: FakeSystem,
-    *,
-    tokens: Sequence[str] = (),
-    host: str = "127.0.0.1",
-    allowed_hosts: Sequence[str] = (),
-    death_reasons: Callable[[], list[str]] = list,
-) -> AsyncIterator[Ask]:
-    door = AdminDoor(
-        system, Metrics(), SETTINGS, host, 0,
-        access=access_with(*tokens), allowed_hosts=allowed_hosts, death_reasons=death_reasons,
-    )  # fmt: skip
-    await door.start()
-
-    def ask(path: str, method: str, headers: list[tuple[str, str]]) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=10)
-        try:
-            connection.putrequest(method, path, skip_host=any(n == "Host" for n, _ in headers))
-            for name, value in headers:
-                connection.putheader(name, value)
-            connection.endheaders()
-            response = connection.getresponse()
-            names = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, names, response.read()
-        finally:
-            connection.close()
-
-    async def asked(
-        path: str, method: str = "GET", *pairs: tuple[str, str], **headers: str
-    ) -> Answer:
-        named = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        return await asyncio.to_thread(ask, path, method, [*named, *pairs])
-
-    try:
-        yield asked
-    finally:
-        await door.stop()
 
 
 def error_of(body: bytes) -> dict[str, Any]:
     error: dict[str, Any] = json.loads(body)["error"]
     assert set(error) == {"code", "message", "retryable"}
     return error
-
-
-async def test_probes_answer_204_or_503_with_the_reasons() -> None:
-    system, dead = FakeSystem(), list[str]()
-    async with opened(system, death_reasons=lambda: dead) as ask:
-        assert (await ask("/livez"))[0] == 204
-        status, _, body = await ask("/readyz")
-        assert (status, body) == (204, b"")
-
-        system.reasons = ["Kafka does not answer"]
-        status, headers, body = await ask("/readyz")
-        assert status == 503
-        assert headers["retry-after"] == "1"
-        assert json.loads(body) == {"ready": False, "reasons": ["Kafka does not answer"]}
-        assert (await ask("/livez"))[0] == 204
-
-        dead.append("the worker of partition 3 has died")
-        status, _, body = await ask("/livez")
-        assert status == 503
-        assert json.loads(body) == {
-            "alive": False,
-            "reasons": ["the worker of partition 3 has died"],
-        }
-
-
-async def test_status_partitions_config_and_metrics() -> None:
-    system = FakeSystem()
-    async with opened(system) as ask:
-        status, headers, body = await ask("/v1/status")
-        answer = json.loads(body)
-        assert status == 200
-        assert headers["content-type"] == "application/json"
-        assert answer["ready"] is True
-        assert answer["reasons"] == []
-        assert answer["info"]["instance"] == "shop-1"
-        assert answer["partitions"] == json.loads((await ask("/v1/partitions"))[2])["partitions"]
-        assert answer["partitions"][0]["phase"] == "working"
-        assert answer["partitions"][0]["half_watermark"] == 10
-        assert json.loads((await ask("/v1/config"))[2]) == {"settings": SETTINGS}
-        status, headers, body = await ask("/metrics")
-        assert status == 200
-        assert headers["content-type"].startswith("text/plain; version=")
-        assert b'halfhitch_half_messages{partition="2"} 1.0' in body
-        system.reasons = ["draining"]
-        assert json.loads((await ask("/v1/status"))[2])["ready"] is False
-        assert (await ask("/v1/status", "HEAD"))[2] == b""
 
 
 async def test_everything_but_the_probes_needs_a_token() -> None:

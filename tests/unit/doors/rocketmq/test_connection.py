@@ -1,4 +1,4 @@
-"""Connections: hostile bytes, limits, silence, TLS, signatures, the way out."""
+"""Connections: hostile bytes, a reader that does not read, TLS, signatures."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.doors.rocketmq import Limits
-from halfhitch.doors.tls import ServerTls, TlsFiles
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import encode, request
 from halfhitch.wire.remoting.requests import Form
 from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S
+from harness.rocketmq_doors import GROUP, is_closed, server_tls, trusting
 
 if TYPE_CHECKING:
     from harness.remoting_client import RemotingClient
-
-GROUP = "g"
-
-
-async def is_closed(client: RemotingClient) -> None:
-    await asyncio.wait_for(client.closed.wait(), DEADLINE_S)
 
 
 @pytest.mark.parametrize(
@@ -146,56 +140,6 @@ async def test_strangers_do_not_fill_the_log(stage: Any, caplog: pytest.LogCaptu
 # -- time and number -----------------------------------------------------------------------------
 
 
-async def test_a_silent_connection_is_closed(stage: Any) -> None:
-    client = await stage.client(await stage.open(limits={"idle_s": 0.3}))
-    assert (await client.heartbeat("g")).code == 0
-    await is_closed(client)
-    assert stage.desk.links == []
-
-
-async def test_a_frame_that_never_ends_is_not_waited_for(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = await stage.client(await stage.open(limits={"receive_s": 0.3}))
-    client.raw(b"\x00\x00\x10\x00\x00")
-    await is_closed(client)
-    assert "was not complete after 0.3 s" in caplog.text
-
-
-async def test_unfinished_frames_together_are_bounded(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = await stage.client(await stage.open(limits={"held_bytes_max": 1_000}))
-    client.raw(b"\x00\x00\x10\x00" + bytes(2_000))
-    await is_closed(client)
-    assert "too many unfinished frames" in caplog.text
-
-
-async def test_one_address_cannot_take_all_connections(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    door = await stage.open(limits={"connection_peer_count_max": 2})
-    first, second = await stage.client(door), await stage.client(door)
-    assert (await first.heartbeat()).code == (await second.heartbeat()).code == 0
-    await is_closed(await stage.client(door))
-    assert "rocketmq.connections_peer_max" in caplog.text
-    _, writer = await asyncio.open_connection("127.0.0.1", door.port, local_addr=("127.0.0.2", 0))
-    await stage.until(lambda: door.snapshot().connection_count == 3, "another address is let in")
-    writer.close()
-    await second.__aexit__(None, None, None)
-    await stage.until(lambda: door.snapshot().connection_count == 1, "places come free")
-    assert (await (await stage.client(door)).heartbeat()).code == 0
-
-
-async def test_connections_are_bounded(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
-    door = await stage.open(limits={"connection_count_max": 1})
-    first = await stage.client(door)
-    assert (await first.heartbeat()).code == 0
-    await is_closed(await stage.client(door))
-    assert "rocketmq.connections_max" in caplog.text
-    assert (await first.heartbeat()).code == 0
-
-
 async def test_who_does_not_read_gets_no_more_work_done_and_is_closed(stage: Any) -> None:
     door = await stage.open(limits={"write_buffer_bytes": 1_000, "write_stall_s": 0.5})
     client = await stage.client(door)
@@ -219,17 +163,6 @@ async def test_who_does_not_read_gets_no_more_work_done_and_is_closed(stage: Any
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Certificate and key."""
     return certificate(tmp_path_factory.mktemp("tls"))
-
-
-def server_tls(pair: tuple[Path, Path]) -> ServerTls:
-    files = TlsFiles(door="rocketmq", certificate=pair[0], key=pair[1])
-    return ServerTls(files, lambda: 0)
-
-
-def trusting(pair: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(pair[0]))
-    context.check_hostname = False
-    return context
 
 
 async def test_tls_and_plain_clients_share_the_port(stage: Any, pair: tuple[Path, Path]) -> None:
@@ -311,41 +244,6 @@ async def test_who_has_no_right_is_told_why(
 
 
 # -- the way out ---------------------------------------------------------------------------------
-
-
-async def test_a_stopping_door_takes_ends_and_sends_new_messages_elsewhere(stage: Any) -> None:
-    door = await stage.open()
-    newer = await stage.client(door)
-    older = await stage.client(door, version=409)
-    sent = await newer.half(GROUP, "orders", b"x", unique="U1")
-    stopping = asyncio.ensure_future(door.stop(drain_s=20))
-    await stage.until(lambda: not stage.desk.links, "the producers to be let go")
-    assert (await newer.half(GROUP, "orders", b"x", unique="U2")).code == codes.GO_AWAY
-    assert (await older.half(GROUP, "orders", b"x", unique="U3")).code == (
-        codes.SERVICE_NOT_AVAILABLE
-    )
-    assert (await newer.end_sync(GROUP, sent, 8)).code == 0
-    await asyncio.wait_for(stopping, DEADLINE_S)
-    await is_closed(newer)
-    await is_closed(older)
-    assert len(stage.it.halves()) == 1
-
-
-async def test_a_door_without_connections_stops_at_once(stage: Any) -> None:
-    door = await stage.open()
-    await asyncio.wait_for(door.stop(drain_s=60), DEADLINE_S)
-    assert door.port is None
-
-
-async def test_an_address_in_use_is_told_with_the_settings_names(
-    stage: Any, pair: tuple[Path, Path]
-) -> None:
-    door = await stage.open()
-    with pytest.raises(ConfigurationError, match=r"rocketmq\.port"):
-        await stage.open(port=door.port)
-    tls = server_tls(pair)
-    with pytest.raises(ConfigurationError, match=r"rocketmq\.port"):
-        await stage.open(port=door.port, tls=tls)
 
 
 def test_limits_are_positive() -> None:

@@ -7,54 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch.adapters.memory import MemoryPartitionWriter, WriteFault
-from halfhitch.core.model import COPIED, DoneRead, Resolution
+from halfhitch.core.model import Resolution
 from halfhitch.service.owner.turn import OutcomeLostError, StepFailedError
 from halfhitch.service.topic_policy import TopicPolicy
-from halfhitch.wire.parked import Parked, read_parked
-from harness.defaults import check_rules, owner_limits
+from harness.defaults import owner_limits
+from harness.refusals import LARGE, RULES, failures, parked, put, turns
 from harness.twin import PARKED, RecordingWriter, Twin, turn_until_idle
 
 if TYPE_CHECKING:
-    from halfhitch.service.owner.turn import PartitionOwner
-
-LARGE = bytes(2_000)
-RULES = check_rules(
-    immunity_ms=6_000, interval_ms=20_000, jitter=0.0, count_max=3, renew_ms=600_000,
-    age_ms_max=7_200_000,
-)  # fmt: skip
-
-
-def put(twin: Twin, name: str, *topics: str, value: bytes | None = None) -> None:
-    """A committed transaction with a message for each of the topics; its value is its name."""
-    for index, topic in enumerate(topics):
-        twin.half(name, index=index, topic=topic, value=value or name.encode())
-    twin.commit(name, covered=len(topics))
-
-
-def turns(twin: Twin, owner: PartitionOwner, seconds: float) -> None:
-    """As a worker would: a pause after what failed."""
-    until_s = twin.clock.monotonic_s() + seconds
-    while twin.clock.monotonic_s() < until_s:
-        try:
-            if owner.turn(0.0):
-                twin.clock.advance(0.01)
-                continue
-        except StepFailedError:
-            pass
-        twin.clock.advance(0.25)
-
-
-def failures(twin: Twin) -> int:
-    return sum(1 for call in twin.observer.of("kafka_transaction") if call[1] == "fail")
-
-
-def parked(twin: Twin) -> list[tuple[bytes | None, str]]:
-    found = []
-    for record in twin.kafka.committed(PARKED):
-        why = read_parked(record.offset(), record.headers())
-        assert isinstance(why, Parked), why
-        found.append((record.value(), why.detail))
-    return found
+    pass
 
 
 # -- targets ------------------------------------------------------------------------------------
@@ -216,95 +177,6 @@ def test_a_parked_topic_that_takes_nothing_holds_back_what_must_be_parked_and_no
 
 
 # -- the half and the op topic --------------------------------------------------------------------
-
-
-def checked(twin: Twin) -> list[str]:
-    return [check.identity[1] for check in twin.gate.sent]
-
-
-def copies(twin: Twin) -> int:
-    return sum(isinstance(op, DoneRead) and op.ending == COPIED for op in twin.ops())
-
-
-def test_a_copy_that_the_half_topic_refuses_holds_back_no_other_check_and_no_commit() -> None:
-    twin = Twin(limits=owner_limits(check_rules=RULES))
-    twin.gate.room = 100
-    owner = twin.working_owner()
-    for n in range(30):
-        twin.half(f"P{n}", value=LARGE if n in (3, 17) else b"small")
-    turns(twin, owner, 5)
-    twin.kafka.record_bytes_max[twin.kafka.half_topic] = 1_000
-    put(twin, "T1", "orders")
-    turns(twin, owner, 4)
-    put(twin, "T2", "orders")
-    turns(twin, owner, 4)
-    assert twin.values() == [b"T1", b"T2"]
-    assert sorted(checked(twin)) == sorted(f"P{n}" for n in range(30) if n not in (3, 17))
-    assert twin.gate.taken == 0, "permits of those that rest are free"
-    assert parked(twin) == []
-    (trouble,) = owner.troubles
-    assert "2 undecided transactions are not checked" in trouble
-    assert f"raise max.message.bytes of {twin.kafka.half_topic}" in trouble
-    failed = failures(twin)
-    assert failed <= 12
-    del twin.kafka.record_bytes_max[twin.kafka.half_topic]
-    turns(twin, owner, 60)
-    assert {"P3", "P17"} <= set(checked(twin))
-    assert owner.troubles == []
-    assert {c.number for c in twin.gate.sent if c.identity[1] == "P3"} == {1}
-
-
-def test_who_rests_is_tried_ever_more_rarely_and_ends_when_it_is_decided() -> None:
-    twin = Twin(limits=owner_limits(check_rules=RULES))
-    twin.gate.room = 100
-    owner = twin.working_owner()
-    twin.half("P1", value=LARGE)
-    turns(twin, owner, 1)
-    twin.kafka.record_bytes_max[twin.kafka.half_topic] = 1_000
-    turns(twin, owner, 600)
-    assert 4 <= failures(twin) <= 6
-    assert owner.troubles != []
-    twin.commit("P1")
-    turns(twin, owner, 2)
-    assert twin.values() == [LARGE]
-    assert owner.troubles == []
-
-
-def test_a_renewal_that_the_half_topic_refuses_rests_too() -> None:
-    rules = check_rules(immunity_ms=6_000, interval_ms=900_000, jitter=0.0, renew_ms=30_000)
-    twin = Twin(limits=owner_limits(check_rules=rules))
-    owner = twin.working_owner()
-    twin.half("large", value=LARGE)
-    twin.half("small")
-    turns(twin, owner, 20)
-    twin.kafka.record_bytes_max[twin.kafka.half_topic] = 1_000
-    turns(twin, owner, 25)
-    assert copies(twin) == 1
-    assert failures(twin) <= 2
-    assert len(owner.troubles) == 1
-
-
-def test_a_half_topic_that_takes_nothing_pauses_the_checks_and_nothing_else() -> None:
-    twin = Twin(limits=owner_limits(check_rules=RULES))
-    twin.gate.room = 100
-    owner = twin.working_owner()
-    for n in range(50):
-        twin.half(f"P{n}")
-    put(twin, "T1", "orders")
-    turns(twin, owner, 5)
-    twin.kafka.faults.forbidden = {twin.kafka.half_topic}
-    turns(twin, owner, 60)
-    put(twin, "T2", "orders")
-    turns(twin, owner, 1)
-    assert twin.values() == [b"T1", b"T2"]
-    assert failures(twin) <= 10
-    (trouble,) = owner.troubles
-    assert trouble.startswith("no transaction can be checked: " + twin.kafka.half_topic)
-    assert "no right to write" in trouble
-    twin.kafka.faults.forbidden = set()
-    turns(twin, owner, 40)
-    assert len(set(checked(twin))) == 50
-    assert owner.troubles == []
 
 
 def test_no_transaction_is_condemned_for_what_our_own_topics_refuse() -> None:

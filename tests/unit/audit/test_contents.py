@@ -1,0 +1,51 @@
+"""Is a message what was prepared, and where it was to go?"""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch.audit.report import Kind
+from harness.audited import (
+    C,
+    copy_of,
+    ended,
+    only_violation,
+    remove,
+    trim,
+)
+from harness.verify_world import (
+    HALF,
+    World,
+)
+
+
+def test_another_topic_or_partition_than_the_half_names_is_misrouted(world: World) -> None:
+    life = ended(world, C, 1)
+    (record,) = world.records_of(life)
+    remove(record)
+    other = "points" if record.place[0] == "orders" else "orders"
+    copy_of(world, record, place=(other, record.place[1]))
+    assert record.place[0] in only_violation(world, Kind.MISROUTED, life).detail
+
+
+def test_another_partition_than_the_fixed_one_is_misrouted(world: World) -> None:
+    life = ended(world, C, messages=[("orders", None, b"v", 1)])
+    (record,) = world.records_of(life)
+    remove(record)
+    copy_of(world, record, place=("orders", 0))
+    only_violation(world, Kind.MISROUTED, life)
+
+
+@pytest.mark.parametrize("part", ["key", "value", "headers"])
+def test_what_differs_from_its_half_is_corrupted(world: World, part: str) -> None:
+    life = ended(world, C, 1)
+    (record,) = world.records_of(life)
+    if part == "headers":
+        record.stored_headers = [("kind", b"y"), *record.stored_headers[1:]]
+    else:
+        setattr(record, f"stored_{part}", b"other")
+    violation = only_violation(world, Kind.CORRUPTED, life)
+    assert [where.topic for where in violation.where] == [record.place[0], HALF]
+    trim(world, HALF)
+    violation = only_violation(world, Kind.CORRUPTED, life)
+    assert [where.topic for where in violation.where] == [record.place[0]], "its digest tells"

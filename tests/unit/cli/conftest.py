@@ -1,0 +1,66 @@
+"""Doors that commands ask: one over fake operations, one that is scripted."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch.service.api import ParkedMessage
+from halfhitch_cli.app import main
+from harness.admin_door import admin_door
+from harness.fake_operations import FakeOperations, parked, undecided
+from harness.scripted_admin import Door
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SETTINGS = {"checks.give_up": "park", "checks.age_s_max": 259_200}
+
+
+@pytest.fixture
+def operations() -> FakeOperations:
+    return FakeOperations(
+        [undecided("T1"), undecided("T2", "bank", next_check_s=None, age_s=7_300)],
+        [
+            parked("P1"),
+            parked("P2", reason="undeliverable", decision="commit", decision_reason="it was paid"),
+        ],
+        [ParkedMessage("orders", None, b"k", b"v\x1b[2J", [("a", b"\xff")])],
+    )
+
+
+@pytest.fixture
+def run(
+    operations: FakeOperations, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    with admin_door(operations, SETTINGS) as port:
+
+        def run(*arguments: str) -> tuple[int, str, str]:
+            code = main([*arguments[:2], "--admin-port", str(port), *arguments[2:]])
+            captured = capsys.readouterr()
+            return code, captured.out, captured.err
+
+        yield run
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door()
+    thread = threading.Thread(target=door.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield door
+    door.server.shutdown()
+    door.server.server_close()
+    thread.join(10)
+
+
+@pytest.fixture
+def status(door: Door, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["status", "--admin-port", str(door.port), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -1,0 +1,51 @@
+"""What the routes for probes and people answer."""
+
+import json
+
+from harness.admin_doors import SETTINGS, FakeSystem, opened
+
+
+async def test_probes_answer_204_or_503_with_the_reasons() -> None:
+    system, dead = FakeSystem(), list[str]()
+    async with opened(system, death_reasons=lambda: dead) as ask:
+        assert (await ask("/livez"))[0] == 204
+        status, _, body = await ask("/readyz")
+        assert (status, body) == (204, b"")
+
+        system.reasons = ["Kafka does not answer"]
+        status, headers, body = await ask("/readyz")
+        assert status == 503
+        assert headers["retry-after"] == "1"
+        assert json.loads(body) == {"ready": False, "reasons": ["Kafka does not answer"]}
+        assert (await ask("/livez"))[0] == 204
+
+        dead.append("the worker of partition 3 has died")
+        status, _, body = await ask("/livez")
+        assert status == 503
+        assert json.loads(body) == {
+            "alive": False,
+            "reasons": ["the worker of partition 3 has died"],
+        }
+
+
+async def test_status_partitions_config_and_metrics() -> None:
+    system = FakeSystem()
+    async with opened(system) as ask:
+        status, headers, body = await ask("/v1/status")
+        answer = json.loads(body)
+        assert status == 200
+        assert headers["content-type"] == "application/json"
+        assert answer["ready"] is True
+        assert answer["reasons"] == []
+        assert answer["info"]["instance"] == "shop-1"
+        assert answer["partitions"] == json.loads((await ask("/v1/partitions"))[2])["partitions"]
+        assert answer["partitions"][0]["phase"] == "working"
+        assert answer["partitions"][0]["half_watermark"] == 10
+        assert json.loads((await ask("/v1/config"))[2]) == {"settings": SETTINGS}
+        status, headers, body = await ask("/metrics")
+        assert status == 200
+        assert headers["content-type"].startswith("text/plain; version=")
+        assert b'halfhitch_half_messages{partition="2"} 1.0' in body
+        system.reasons = ["draining"]
+        assert json.loads((await ask("/v1/status"))[2])["ready"] is False
+        assert (await ask("/v1/status", "HEAD"))[2] == b""

@@ -1,0 +1,78 @@
+"""What is fed to the ledger while a log cannot be read to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from halfhitch.core.standing import Standing
+from harness.open_ones import RULES, opened, pass_time, twin_with_producers
+from harness.twin import Twin, identity, turn_until_idle
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_a_commit_whose_half_cannot_be_read_yet_does_not_run_out() -> None:
+    twin = twin_with_producers()
+    owner = twin.working_owner()
+    hanging = opened(twin, twin.kafka.half_topic)
+    half_offset = twin.half("T", value=b"paid")
+    twin.commit("T", hints=[half_offset])
+    pass_time(twin, owner, 300)
+    assert twin.observer.of("unknown_decisions") == []
+    twin.kafka.abort(hanging)
+    pass_time(twin, owner, 10)
+    assert twin.values() == [b"paid"]
+    assert twin.gate.sent == []
+
+
+def test_commits_keep_their_order_while_the_half_of_the_first_cannot_be_read() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    second = twin.half("second", value=b"second")
+    hanging = opened(twin, twin.kafka.half_topic)
+    first = twin.half("first", value=b"first")
+    twin.commit("first", hints=[first])
+    twin.commit("second", hints=[second])
+    turn_until_idle(owner)
+    twin.kafka.abort(hanging)
+    turn_until_idle(owner)
+    assert twin.written_values() == [b"first", b"second"]
+
+
+def test_what_is_incomplete_is_not_parked_while_the_missing_half_cannot_be_read() -> None:
+    twin = twin_with_producers(rules=replace(RULES, incomplete_ms=30_000))
+    owner = twin.working_owner()
+    first = twin.half("T", index=0, value=b"one")
+    hanging = opened(twin, twin.kafka.half_topic)
+    twin.half("T", index=1, value=b"two")
+    twin.commit("T", covered=2, hints=[first, first])
+    pass_time(twin, owner, 120)
+    assert owner.standing(identity("T"), first) is not Standing.PARKED
+    twin.kafka.abort(hanging)
+    pass_time(twin, owner, 5)
+    assert twin.values() == [b"one", b"two"]
+
+
+def test_what_is_incomplete_is_parked_although_the_half_log_is_never_quiet() -> None:
+    twin = twin_with_producers(rules=replace(RULES, incomplete_ms=30_000))
+    owner = twin.working_owner()
+    first = twin.half("T", index=0, value=b"one")
+    twin.commit("T", covered=2, hints=[first])
+    read = owner._reader.read
+    count = 0
+
+    def busy(wait_s: float) -> object:
+        nonlocal count
+        batch = read(wait_s)
+        count += 1
+        twin.half(f"other-{count}")
+        return batch
+
+    owner._reader.read = busy  # type: ignore[method-assign,assignment]
+    for _ in range(60):
+        twin.clock.advance(1.0)
+        owner.turn(0.0)
+        owner.turn(0.0)
+    assert owner.standing(identity("T"), first) is Standing.PARKED
