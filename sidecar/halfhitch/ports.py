@@ -209,7 +209,7 @@ class PartitionReader(Protocol):
     """
 
     def committed_positions(self) -> tuple[int | None, int | None]:
-        """Stored half and op watermark; None where none was ever stored. Stable offsets only."""
+        """Stored half and op watermark, stable ones; None: none, or not stored with the half's."""
 
     @property
     def stamp(self) -> str:

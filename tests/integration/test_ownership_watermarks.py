@@ -74,7 +74,7 @@ async def test_a_group_that_was_deleted_is_replayed_without_doubling(site: Site)
     before = replayed(site)
     async with site.engine() as engine:
         await finish(site, engine, pending)
-    assert replayed(site) - before >= 2 * 30, "both logs were read from their beginnings"
+    assert replayed(site) - before >= 30, "the op log was read from its beginning"
 
 
 async def test_a_group_that_was_deleted_is_replayed_from_what_is_left_of_trimmed_logs(
@@ -86,6 +86,26 @@ async def test_a_group_that_was_deleted_is_replayed_from_what_is_left_of_trimmed
     assert all(begin > 0 for begin in positions.begins(site).values()), "all were trimmed"
     await positions.forget_the_group(site)
     async with site.engine(owner_limits=FORGETFUL) as engine:
+        await finish(site, engine, pending)
+
+
+async def test_a_group_that_was_deleted_goes_on_from_what_is_proven(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the half log begins earlier again than the op log: a broker that was killed may
+    begin a log where it began up to a minute before."""
+    monkeypatch.setattr(trimming, "_PAUSE_S", 1e9)
+    async with site.engine(owner_limits=FORGETFUL) as engine:
+        pending = await fill(site, engine)
+    places = positions.stored(site)
+    for log, place in places.items():
+        if log[0] == site.names.op:
+            positions.cut(site, log, place)
+    assert not any(positions.begins(site)[log] for log in places if log[0] == site.names.half)
+    await positions.forget_the_group(site)
+    async with site.engine(owner_limits=FORGETFUL) as engine:
+        await until_idle(engine)
+        assert sum(state.pending_count for state in engine.partitions()) == len(pending)
         await finish(site, engine, pending)
 
 

@@ -51,6 +51,7 @@ MUST_HAPPEN = {
     "instances not heard of": 250,
     "instances stopped for a while": 300,
     "instances that stop in order": 350,
+    "logs that begin earlier": 300,
     "late decisions beside the parked": 250,
     "left open, ended by who fences": 400,
     "offsets lost": 1_100,

@@ -353,6 +353,17 @@ def an_older_proven_pair_is_taken(patch: Patch) -> None:
     patch.setattr(proven_pair, "newest_proven_pair", oldest_proven_pair)
 
 
+def lost_watermarks_mean_the_beginning_of_both_logs(patch: Patch) -> None:
+    """Of which one may begin earlier again than the other, after a broker has died."""
+    original = proven_pair.newest_proven_pair
+
+    def newest_proven_pair(reader, **options):
+        stored = reader.committed_positions()
+        return original(reader, **options) if stored[1] is not None else None
+
+    patch.setattr(proven_pair, "newest_proven_pair", newest_proven_pair)
+
+
 def what_no_op_record_proves_is_deleted(patch: Patch) -> None:
     """As releases without proofs do it: every second step is of one."""
     count = itertools.count()
@@ -397,6 +408,7 @@ RED = {
     old_watermarks_stop_the_partition: ("I11",),
     an_older_proven_pair_is_taken: ("I11",),
     what_no_op_record_proves_is_deleted: ("I11",),
+    lost_watermarks_mean_the_beginning_of_both_logs: ("I8", "I14"),
 }
 MORE_RED = {
     the_guard_goes_deaf: ("I1", "I3: parked twice"),

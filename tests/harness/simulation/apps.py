@@ -60,6 +60,7 @@ class Transaction:
     half_offsets: list[int] = field(default_factory=list)
     handles: list[tuple[int, ...]] = field(default_factory=list)  # offsets, as checks name them
     decided: list[tuple[Resolution, ResolutionSource]] = field(default_factory=list)
+    given_up_ms: int | None = None
 
     @property
     def covered_count(self) -> int:
@@ -174,7 +175,10 @@ class Apps:
     def given_up(self, identity: Identity, resolution: Resolution) -> None:
         """The policy has decided; nobody tells the application, nor whom it is connected to."""
         transaction = self.transactions.get(identity)
-        if transaction is None or not transaction.grows_late or transaction.known_ms < _NEVER:
+        if transaction is None:
+            return
+        transaction.given_up_ms = self._timeline.now_ms
+        if not transaction.grows_late or transaction.known_ms < _NEVER:
             return
         dice = self._late_dice
         transaction.known_ms = self._timeline.now_ms
@@ -193,6 +197,8 @@ class Apps:
             self._timeline.after(after_ms, lambda: self._end(transaction))
 
     def _prepare(self, transaction: Transaction, index: int, *, is_late: bool = False) -> None:
+        if is_late and self._cluster.plan.is_forgetful:
+            return
         message, dice = transaction.messages[index], self._timeline.dice
         group, name = transaction.identity
         jumped_ms = 0
@@ -258,7 +264,9 @@ class Apps:
 
         `asked`: the handle of the question that this answers; it counts what was known then.
         """
-        cluster = self._cluster
+        cluster, given_up_ms = self._cluster, transaction.given_up_ms
+        if cluster.plan.is_forgetful and given_up_ms is not None:
+            return  # nobody would know any more what it is about
         if source is not ResolutionSource.POLICY and cluster.fault(
             cluster.plan.decision_lost, "lost decisions"
         ):

@@ -30,7 +30,7 @@ from harness.simulation.cluster import (
 )
 from harness.simulation.desk import Desk, Sent
 from harness.simulation.operators import Operators
-from harness.simulation.plan import HOUR_MS, SLEEP_MS, planned
+from harness.simulation.plan import HORIZON_MS, HOUR_MS, SLEEP_MS, planned
 from harness.simulation.strangers import Strangers
 from harness.simulation.timeline import Timeline
 from harness.simulation.twin import Twin
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from halfhitch.service.checking.api import CheckReport
     from halfhitch.service.owner.payloads import PayloadCache
 
-HORIZON_MS = 900_000
 #: Beyond what the plan's own times add up to, nothing may stay undecided longer.
 SLACK_MS = 120_000
 _TURNS_MAX = 60_000

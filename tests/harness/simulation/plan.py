@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 SLEEP_MS = 8 * 24 * HOUR_MS
+#: So long the finished are remembered.
+HORIZON_MS = 900_000
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Plan:
     dead_resumes: float = 0.0  # the process of whoever puts parked messages back dies
     sleeps: int = 0  # crashes after which nobody owns the partition for days
     jump_ms: int = HOUR_MS  # of a clock
+    is_forgetful: bool = False  # the finished are remembered shortly, and nobody is late
 
     @property
     def brokers_agree(self) -> bool:

@@ -204,7 +204,10 @@ def stamp_of(half: TopicPartition, op: TopicPartition) -> str:
 
 
 def believed(half: TopicPartition, op: TopicPartition) -> tuple[int | None, int | None]:
-    """Both stored watermarks; the op watermark is None (the log's start) unless they are a pair."""
+    """Both stored watermarks; the op watermark is None unless they are a pair.
+
+    It stays beside a half watermark that is lost alone: Kafka forgets that one with its topic.
+    """
     half_position, op_position = _position(half), _position(op)
     if half_position is None or op_position is None:
         paired = False
@@ -227,7 +230,7 @@ def believed(half: TopicPartition, op: TopicPartition) -> tuple[int | None, int 
             op_position,
             extra={"action": "watermarks_changed"},
         )
-    return half_position, None
+    return half_position, None if half_position is not None else op_position
 
 
 def _position(stored: TopicPartition) -> int | None:

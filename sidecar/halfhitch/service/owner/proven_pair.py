@@ -6,6 +6,12 @@ partition, though nothing is lost: the owner itself has deleted what newer pairs
 deletes only below a pair that an op record proves (wire/proof.py, trimming.py), so the op log
 says which one was committed last. `newest_proven_pair` looks there.
 
+Watermarks that are lost, or that somebody has set, say nothing of how much of both logs belongs
+together: a broker that has died knows where a log began up to a minute before, so the half log may
+begin earlier again than the op log's marks of it do. What a pair proves is known for certain then,
+too. Not after the half log's watermark alone is lost: Kafka forgets it with the topic, and of one
+that was created anew an old op log proves nothing.
+
 A pair beyond a log's end is refused, whatever is proven: the log was cut at its end, or the topic
 was created anew, and what is missing was never done.
 """
@@ -46,16 +52,25 @@ def begin_reading(
     observer: Observer,
     on_held: Callable[[str], None],
 ) -> Start:
-    """At the stored watermarks; at the newest proven pair when those lie below the logs.
+    """At the stored watermarks; at the newest proven pair when those are none, or below the logs.
 
     Raises TopologyError when no proven pair lies within both logs: then records are missing.
     """
     stored = _ask(reader)
     for pause_s in (*_PAUSES_S, None):
+        half, op, _ = stored
         try:
-            return Start(*reader.begin(*stored[:2]), stored)
+            start = Start(*reader.begin(half, op if half is not None else None), stored)
         except BelowLogError as error:
             refusal = error
+        else:
+            if op is not None:
+                return start
+            pair = newest_proven_pair(reader, clock=clock, partition=partition, on_held=on_held)
+            if pair is None:
+                return Start(*reader.begin(half, op), stored)
+            # Above it, what somebody has set says what he wants to have passed over.
+            return Start(*reader.begin(max(half or 0, pair[0]), pair[1]), stored)
         if pause_s is not None:
             # Waited for at the half log's end, where little comes; what does is read again.
             reader.begin(reader.half_end(), None)
@@ -95,19 +110,27 @@ def newest_proven_pair(
     partition: int,
     on_held: Callable[[str], None],
 ) -> Watermarks | None:
-    """Half and op watermark that the last proof in the op log names; None without any.
+    """Half and op watermark of the last proof in the op log that lie within both; None without any.
+
+    Any pair that was ever committed is right, as long as both logs hold what it needs. The last one
+    may not: who has taken old watermarks proves less than a predecessor, stopped for a while, may
+    still delete.
 
     Reads the whole op log, to where it ends and not to where it can be read: a newer proof may be
     hidden behind somebody's open Kafka transaction. Raises what a replay raises.
     """
     found: Watermarks | None = None
+    half_begin, op_begin = reader.begin(None, None)
+    half_end = reader.half_end()
 
     def look(batch: ReadBatch) -> None:
         nonlocal found
         for record in batch.op:
-            found = read_proof(record.offset(), record.headers(), record.key()) or found
+            pair = read_proof(record.offset(), record.headers(), record.key())
+            if pair and half_begin <= pair[0] <= half_end and op_begin <= pair[1]:
+                found = pair
 
-    reader.begin(reader.half_end(), None)
+    reader.begin(half_end, None)
     replay(
         reader,
         look,

@@ -20,7 +20,7 @@ from halfhitch.service.topic_policy import TopicPolicy
 from harness.defaults import owner_limits
 from harness.simulation.cluster import HALF, OP, PARKED, CoordinatorClock
 from harness.simulation.desk import Desk
-from harness.simulation.life import HORIZON_MS, Observed
+from harness.simulation.life import Observed
 from harness.simulation.several.group import MemberConsumer
 from harness.simulation.several.ports import SeveralReader, SeveralWriter
 from harness.simulation.several.tasks import Flag, Killed, Process, Task
@@ -254,7 +254,7 @@ class Instance:
             limits=owner_limits(
                 batch_count_max=plan.batch_count_max,
                 payload_cache_bytes=plan.payload_cache_bytes,
-                horizon_ms=HORIZON_MS,
+                horizon_ms=plan.memory_ms,
                 check_rules=replace(plan.rules),
             ),
             on_done=lambda partition, marks: world.crash_point("before anybody is told"),

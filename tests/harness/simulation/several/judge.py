@@ -120,6 +120,9 @@ def _seen(life: SeveralLife) -> tuple[Any, ...]:
 def _read_again(life: SeveralLife) -> None:
     """I14: the group's offsets are gone, and with them all that was remembered."""
     seen = _seen(life)
+    if life.plan.regresses:
+        for partition in range(life.plan.partitions):
+            life.begin_earlier((HALF,), partition)
     life.lose_offsets()
     life.restart_all()
     life.timeline.count["replays of everything"] += 1

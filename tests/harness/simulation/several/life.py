@@ -60,7 +60,8 @@ class SeveralLife:
         self.timeline = timeline = SeveralTimeline(seed, is_traced=is_traced)
         self.more_dice = Random(f"{seed}, later")
         old_dice = Random(f"{seed}, old watermarks")
-        self.plan = plan = planned(timeline.dice, self.more_dice, old_dice)
+        self.log_dice = Random(f"{seed}, what is left of logs")
+        self.plan = plan = planned(timeline.dice, self.more_dice, old_dice, self.log_dice)
         cluster: Any
         self.world = cluster = World(timeline, plan, old_dice)
         self.apps = Apps(cluster)
@@ -131,6 +132,9 @@ class SeveralLife:
             group.mood = dice.choice(["answers", "answers", "hangs", "breaks"])
         timeline.after(plan.active_ms, self._calm_down)
         self.strangers.schedule(plan.strangers, plan.active_ms)
+        for _ in range(plan.regresses):
+            begins_ms = self.log_dice.randint(plan.active_ms // 2, plan.active_ms)
+            timeline.after(begins_ms, self._regress)
 
     def _schedule_refusals(self) -> None:
         """Of topics, by right and by size. They begin while others work, and do not end with it."""
@@ -187,8 +191,22 @@ class SeveralLife:
         ms *= 10 if self.plan.long_aways else 1
         self.timeline.after(ms, lambda: self.world.away_topics.discard(topic))
 
+    def _regress(self) -> None:
+        topics = self.log_dice.choice([(HALF,), (OP,), (HALF, OP)])
+        self.begin_earlier(topics, self.log_dice.randrange(self.plan.partitions))
+
+    def begin_earlier(self, topics: tuple[str, ...], partition: int) -> None:
+        """A broker that died begins a log where it knew last that it began."""
+        for topic in topics:
+            log = self.world.kafka.log(topic, partition)
+            self.timeline.count["logs that begin earlier"] += log.start > 0
+            log.start = self.log_dice.randint(0, log.start)
+            self.timeline.note("{} {} begins at {} again", topic, partition, log.start)
+
     def _change_offsets(self) -> None:
         topics = self.timeline.dice.choice([(HALF, OP), (HALF,), (OP,)])
+        if self.plan.regresses and topics == (HALF,):
+            topics = (HALF, OP)  # alone it is lost with its topic, and then the log is another one
         self.lose_offsets(topics)
 
     def lose_offsets(self, topics: tuple[str, ...] = (HALF, OP)) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.defaults import check_rules
-from harness.simulation.plan import Plan, with_others
+from harness.simulation.plan import HORIZON_MS, Plan, with_others
 from harness.simulation.strangers import fresh_dice
 
 if TYPE_CHECKING:
@@ -48,12 +48,15 @@ class SeveralPlan(Plan):
     closed_half: bool = False
     closed_op: bool = False
     instances_differ: bool = False  # in what their own doors take
+    #: So long the finished are remembered. In a short memory nothing is repeated late (apps.py).
+    memory_ms: int = HORIZON_MS
+    regresses: int = 0  # a log begins again where it began some time ago: its broker had died
 
 
-def planned(dice: Random, more_dice: Random, old_dice: Random) -> SeveralPlan:
+def planned(dice: Random, more_dice: Random, old_dice: Random, log_dice: Random) -> SeveralPlan:
     """The plan of a seed: each kind of fault is there or is not.
 
-    `more_dice` and `old_dice` decide on what was thought of later: older lives stay as they were.
+    All dice but the first decide on what was thought of later: older lives stay as they were.
     """
 
     def some(probability: float, often: float) -> float:
@@ -119,7 +122,16 @@ def planned(dice: Random, more_dice: Random, old_dice: Random) -> SeveralPlan:
     )
     for name, value in dice.choice(_RECIPES).items():
         setattr(plan, name, value)
-    return with_others(_with_more(plan, more_dice, old_dice), fresh_dice(dice))
+    return _with_logs(_with_more(plan, more_dice, old_dice), log_dice, fresh_dice(dice))
+
+
+def _with_logs(plan: SeveralPlan, dice: Random, others_dice: Random) -> SeveralPlan:
+    plan = with_others(plan, others_dice)
+    if dice.random() < 0.4:
+        plan.memory_ms, plan.is_forgetful = 30_000, True
+        plan.reuses = plan.late_adds = 0.0
+    plan.regresses = dice.choice([0, 2])
+    return plan
 
 
 def _with_more(plan: SeveralPlan, dice: Random, old_dice: Random) -> SeveralPlan:

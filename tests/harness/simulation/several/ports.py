@@ -70,7 +70,7 @@ class SeveralReader:
             half, op = (old[0][place] for place in self._places)
             self.stamp, is_pair = old[1], True
         world.travel("after reading the stored watermarks")
-        return half, op if is_pair else None
+        return half, op if is_pair or half is None else None
 
     def _is_pair(self, half: int | None, op: int | None) -> bool:
         """Stored together; else somebody has changed one of them."""

@@ -29,6 +29,7 @@ class Watch:
         self._decided: set[Any] = set()  # Kafka transactions, log by log
         self._ops: dict[int, list[Any]] = {}
         self._halves: dict[int, list[Identity]] = {}
+        self._decided_halves: dict[int, set[int]] = {}
         self._positions: dict[Place, int] = {}
         self._kafka.on_commit = self._committed
 
@@ -79,12 +80,16 @@ class Watch:
 
     def _identities(self, partition: int) -> list[Any]:
         found = self._halves.setdefault(partition, [])
+        decided = self._decided_halves.setdefault(partition, set())
         for record in self._kafka.log(HALF, partition).records[len(found) :]:
             half: Any = None
             if not record.is_marker:
                 half = read_identity(record.offset(), 0, 0, record.headers())
-                half = None if isinstance(half, Garbage) else half.identity
-            found.append(half)
+                if isinstance(half, Garbage):
+                    half = None
+                elif half.born is not None:
+                    decided.add(record.offset())
+            found.append(None if half is None else half.identity)
         return found
 
     def _fold(self, partition: int) -> tuple[dict[int, int], dict[Identity, Any]]:
@@ -123,6 +128,8 @@ class Watch:
             decision = first.get(identity)
             if decision is None or decision.op_offset >= op_watermark:
                 continue
+            if half_offset in self._decided_halves[partition]:
+                continue  # it says itself what was decided
             decided_ms = stored_at[OP, partition, decision.op_offset]
             if decided_ms + EARLY_MS >= stored_at[HALF, partition, half_offset]:
                 red(f"I8: {identity[1]} is not done, its decision is below {op_watermark}")

@@ -64,8 +64,9 @@ def test_a_watermark_that_was_changed_alone_makes_the_op_log_be_read_from_its_st
     assert [record.action for record in caplog.records] == ["watermarks_changed"]  # type: ignore[attr-defined]
 
 
-def test_a_lost_half_watermark_takes_the_op_watermark_with_it() -> None:
-    assert stored(OFFSET_INVALID, "", 9, PAIR) == (None, None)
+def test_an_op_watermark_beside_a_lost_half_watermark_is_told_as_it_is() -> None:
+    """That it is not both that were lost tells a topic created anew from a forgotten group."""
+    assert stored(OFFSET_INVALID, "", 9, PAIR) == (None, 9)
 
 
 def test_watermarks_without_a_word_are_taken_for_a_reset_by_hand_of_both() -> None:

@@ -10,7 +10,7 @@ import pytest
 from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.service.owner.proven_pair import newest_proven_pair
 from halfhitch.service.owner.turn import OutcomeLostError
-from halfhitch.wire.proof import write_proof
+from halfhitch.wire.proof import read_proof, write_proof
 from harness.defaults import owner_limits
 from harness.twin import RecordingReader, Twin, turn_until_idle
 
@@ -73,6 +73,7 @@ def goes_on(twin: Twin, owner: PartitionOwner) -> None:
     turn_until_idle(owner)
     assert twin.values() == [*(b"%d" % n for n in range(12)), b"p1", b"p2"]
     assert twin.written_values() == twin.values()
+    assert owner.numbers().pending_count == 0, "nothing is asked about that is done"
 
 
 def test_a_partition_stood_because_kafka_gave_old_watermarks(
@@ -128,6 +129,57 @@ def test_an_old_pair_within_both_logs_only_makes_the_replay_longer() -> None:
     goes_on(twin, owner)
 
 
+@pytest.mark.parametrize("given", [(None, None), (0, None), (3, None)])
+def test_a_half_log_that_began_earlier_again_was_forwarded_anew_when_its_watermarks_were_lost(
+    given: Pair,
+) -> None:
+    """Its broker had died: it knows for certain only where the log began up to a minute before."""
+    twin = trimmed_twin()
+    kafka = twin.kafka
+    kafka.log(kafka.half_topic, 0).start = 0
+    owner = twin.working_owner(reader=ForgetfulReader(twin, [given]))
+    goes_on(twin, owner)
+
+
+def test_what_somebody_wants_passed_over_is_passed_over() -> None:
+    """He has set the half watermark forward: what a pair proves lies below it."""
+    twin = trimmed_twin()
+    half, op = twin.stored()
+    assert half is not None
+    owner = twin.working_owner(reader=ForgetfulReader(twin, [(half + 1, None)]))
+    numbers = owner.numbers()
+    assert (numbers.half_watermark, numbers.op_watermark) == (half + 1, op)
+    assert numbers.pending_count == 1
+
+
+def test_of_a_half_log_that_was_created_anew_an_old_op_log_proves_nothing() -> None:
+    """With a topic Kafka forgets what was stored for it, and only that."""
+    twin = trimmed_twin()
+    half, op = twin.stored()
+    assert half is not None
+    log = twin.kafka.log(twin.kafka.half_topic, 0)
+    log.records.clear()
+    log.start = 0
+    for n in range(half + 3):
+        twin.half(f"N{n}", value=b"n")
+    owner = twin.working_owner(reader=ForgetfulReader(twin, [(None, op)]))
+    assert owner.numbers().pending_count == half + 3
+
+
+def test_an_op_log_that_was_cut_beyond_the_newest_proof_stopped_the_partition() -> None:
+    """By a predecessor, stopped for a while, which had proven more than who took old watermarks."""
+    twin = trimmed_twin()
+    kafka = twin.kafka
+    _, op = starts(twin)
+    newest = twin.stored()
+    older = write_proof(newest[0] or 0, op)
+    kafka.append(kafka.op_topic, 0, older.key, older.value, older.headers)
+    kafka.delete_below(kafka.op_topic, 0, op + 1)
+    owner = twin.working_owner(reader=ForgetfulReader(twin, [(newest[0], op)]))
+    assert owner.numbers().half_watermark == newest[0]
+    goes_on(twin, owner)
+
+
 def test_without_any_proof_it_is_refused_as_records_that_were_deleted() -> None:
     """By releases before proofs, or from outside."""
     twin = trimmed_twin()
@@ -149,10 +201,9 @@ def test_what_was_deleted_beyond_every_proven_pair_is_refused(which: str) -> Non
         kafka.delete_below(kafka.half_topic, 0, half + 1)
     else:
         kafka.delete_below(kafka.op_topic, 0, op + 1)
-        pair = newest_proven_pair(
-            RecordingReader(kafka, []), clock=twin.clock, partition=0, on_held=lambda _: None
-        )
-        assert pair == (half, op), "its proof is still there"
+        records, _ = kafka.log(kafka.op_topic, 0).committed(op + 1, 100)
+        pairs = [read_proof(r.offset(), r.headers(), r.key()) for r in records]
+        assert (half, op) in pairs, "its proof is still there"
     with pytest.raises(TopologyError, match="records were deleted"):
         twin.working_owner()
     with pytest.raises(TopologyError, match="records were deleted"):
@@ -175,6 +226,7 @@ def test_the_newest_of_several_proofs_counts_and_aborted_ones_do_not() -> None:
     kafka = twin.kafka
     for _ in range(9):
         kafka.append(kafka.op_topic, 0, None, b"?", [("TAGS", b"?")])
+        kafka.append(kafka.half_topic, 0, None, b"", [])
     for pair in ((1, 2), (3, 4)):
         proof = write_proof(*pair)
         kafka.append(kafka.op_topic, 0, proof.key, proof.value, proof.headers)
@@ -187,6 +239,13 @@ def test_the_newest_of_several_proofs_counts_and_aborted_ones_do_not() -> None:
     assert newest_proven_pair(reader, **options) == (3, 4)  # type: ignore[arg-type]
     kafka.append(kafka.half_topic, 0, None, b"", [])
     assert newest_proven_pair(reader, **options) == (3, 4)  # type: ignore[arg-type]
+    proof = write_proof(11, 6)
+    kafka.append(kafka.op_topic, 0, proof.key, proof.value, proof.headers)
+    assert newest_proven_pair(reader, **options) == (3, 4), "beyond"  # type: ignore[arg-type]
+    kafka.delete_below(kafka.op_topic, 0, 4)
+    assert newest_proven_pair(reader, **options) == (3, 4)  # type: ignore[arg-type]
+    kafka.delete_below(kafka.op_topic, 0, 5)
+    assert newest_proven_pair(reader, **options) is None  # type: ignore[arg-type]
 
 
 def test_a_proof_behind_an_open_kafka_transaction_is_waited_for() -> None:
