@@ -61,6 +61,9 @@ class _Sink:
         said = (request.method, request.target, bytes(request.body)) if not refused else ()
         self.seen.append((refused, *said))
 
+    def body_announced(self, request: Any) -> None:
+        return None
+
     def body_wanted(self, request: Any) -> None:
         return None
 

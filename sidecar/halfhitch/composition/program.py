@@ -30,6 +30,7 @@ from halfhitch.config.identities import known_access_keys, shared_token_hashes
 from halfhitch.doors.admin.door import ADMIN_LIMITS, AdminDoor
 from halfhitch.doors.http.server import HttpDoor
 from halfhitch.doors.rocketmq import RocketmqDoor
+from halfhitch.doors.tls_listening import handshakes_max
 from halfhitch.engine import Engine
 from halfhitch.errors import ConfigurationError, HalfHitchError
 from halfhitch.observability import logging as log_setup
@@ -196,11 +197,12 @@ def _with_files_for_connections(settings: Settings) -> Settings:
     if not settings.rocketmq.enabled:
         rocketmq = 0
     door_files = http + 2 * rocketmq  # native threads have copies
-    wanted = door_files + ADMIN_LIMITS.connection_count_max + _OTHER_FILES
+    handshakes = _handshake_files(settings)
+    wanted = door_files + ADMIN_LIMITS.connection_count_max + handshakes + _OTHER_FILES
     file_count = have_descriptors(wanted)
     if file_count >= wanted:
         return settings
-    others = min(_OTHER_FILES, file_count // 4) + ADMIN_LIMITS.connection_count_max
+    others = min(_OTHER_FILES + handshakes, file_count // 4) + ADMIN_LIMITS.connection_count_max
     left = file_count - others
     raise_it = "Raise the limit (ulimit -n, LimitNOFILE= in systemd)"
     if left < min(_DOOR_FILES_MIN, door_files):
@@ -227,6 +229,17 @@ def _with_files_for_connections(settings: Settings) -> Settings:
     if rocketmq:
         changed["rocketmq"] = replace(settings.rocketmq, connections_max=fitting[1])
     return replace(settings, **changed)
+
+
+def _handshake_files(settings: Settings) -> int:
+    """Those who have not finished theirs have no place of the door's connections yet."""
+    rocketmq = settings.rocketmq
+    counts = (
+        (settings.admin.tls_cert, ADMIN_LIMITS.connection_count_max),
+        (settings.http.tls_cert, settings.http.connections_max),
+        (rocketmq.tls_cert if rocketmq.enabled else None, rocketmq.connections_max),
+    )
+    return sum(handshakes_max(count) for certificate, count in counts if certificate is not None)
 
 
 @contextmanager

@@ -71,6 +71,10 @@ class Holding:
         if self._peers[peer] <= 0:
             del self._peers[peer]
 
+    def count_of(self, peer: str) -> int:
+        """How many connections this address has."""
+        return self._peers.get(peer, 0)
+
     def refused(self, why: Refused, who: str, what: str) -> None:
         """Count it, and say it, but not as often as strangers like."""
         if self._on_refused is not None:

@@ -4,6 +4,11 @@ Owns `ServerTls`, the same for every door. Invariants: what cannot serve a clien
 certificate, one that has expired, one for other uses) is never offered: at the start it is
 refused, later the one before it stays and the log says why. A pair is two files that nobody can
 replace at once: they are read when they were the same at two looks in a row.
+
+Where clients show certificates, what one has shown counts under the authorities it was verified
+by: with TLS 1.3 no session is resumed, with 1.2 none that began under others (OpenSSL keeps those
+of a context, which Python cannot switch off), and when the authorities change, connections that
+are open end between two requests, to come back and be verified anew.
 """
 
 import logging
@@ -57,6 +62,12 @@ class TlsFiles:
         return tuple(path for path in (self.certificate, self.key, self.client_ca) if path)
 
 
+class DoorContext(ssl.SSLContext):
+    """Knows by which authorities it verifies clients."""
+
+    authorities = b""
+
+
 class ServerTls:
     """What new connections of a door are encrypted with."""
 
@@ -70,7 +81,7 @@ class ServerTls:
         self._context, self.expires_at_s = _made(files)
 
     @property
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> DoorContext:
         """For the next connection; those that are open keep what they have."""
         return self._context
 
@@ -149,13 +160,16 @@ def peer_certificate_names(ssl_object: Any) -> tuple[str, ...]:
 class ClientCertificate:
     """What a client has shown; nothing any more once it has ended.
 
-    Its connection may live on, and its TLS session opens others that verify nothing again.
+    Its connection may live on, and a TLS session open others that verify nothing again.
     """
 
-    __slots__ = ("_ends_at_s", "_names", "_wall_ms")
+    __slots__ = ("_authorities", "_ends_at_s", "_names", "_tls", "_wall_ms")
 
-    def __init__(self, ssl_object: Any, wall_ms: Callable[[], int]) -> None:
-        self._wall_ms = wall_ms
+    def __init__(self, ssl_object: Any, tls: ServerTls) -> None:
+        self._tls = tls
+        self._wall_ms = tls.wall_ms
+        # Of the context its handshake began with, which may be older than the present one.
+        self._authorities = ssl_object.context.authorities
         found = ssl_object.getpeercert()
         self._names = peer_certificate_names(ssl_object)
         self._ends_at_s = ssl.cert_time_to_seconds(str(found["notAfter"])) if found else -1
@@ -163,6 +177,10 @@ class ClientCertificate:
     def counts(self) -> bool:
         """Whether there is one that was verified, and is good now."""
         return self._wall_ms() / 1000 <= self._ends_at_s
+
+    def is_outdated(self) -> bool:
+        """Whether it was verified by authorities that have changed since."""
+        return bool(self._names) and self._authorities != self._tls.context.authorities
 
     def names(self) -> tuple[str, ...]:
         """Whom it names, while it is good."""
@@ -173,9 +191,9 @@ def _states(files: TlsFiles) -> tuple[FileState, ...]:
     return tuple(state_of(path) for path in files.paths)
 
 
-def _made(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
+def _made(files: TlsFiles) -> tuple[DoorContext, float]:
     """A context and the moment its certificate ends. Raises ConfigurationError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = DoorContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[files.minimum]
     if files.protocols:
         context.set_alpn_protocols(list(files.protocols))
@@ -191,12 +209,16 @@ def _made(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
     if files.client_ca is not None:
         try:
             context.load_verify_locations(files.client_ca)
+            context.authorities = files.client_ca.read_bytes()
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(
                 f"{files.door}.tls_client_ca names {str(files.client_ca)!r}, which cannot be used "
                 f"({_words_of(error)}): give the certificates of the authorities, PEM."
             ) from error
     context.verify_mode = _ASKED[files.clients]
+    if files.clients != "off":
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
     if files.tells_without_certificate and files.clients == "required":
         context.verify_mode = ssl.CERT_OPTIONAL
     return context, expires_at_s

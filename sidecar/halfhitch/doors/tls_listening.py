@@ -5,9 +5,13 @@ transport is made for it: who opens with a TLS handshake gets TLS, with the cert
 moment, and who does not is for the door: RocketMQ's servers take both on one port, and so does
 that door; the HTTP doors say that they speak TLS.
 
-Invariants: what has not finished its handshake is bounded in time, and counts among the door's
-connections; one that dawdles holds nobody else; whatever bytes arrive, no exception reaches the
-event loop, and strangers cause a bounded number of log lines.
+Invariants:
+
+- What has not finished its handshake is bounded in time, in number and by address, and takes no
+  place of the door's connections. Nobody is kept out by it: the oldest makes room for a newcomer.
+- One that dawdles holds nobody else.
+- Whatever bytes arrive, no exception reaches the event loop, and strangers cause a bounded number
+  of log lines.
 """
 
 import asyncio
@@ -16,17 +20,16 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from halfhitch.doors.holding import Holding
+from halfhitch.doors.crowd import Crowd
 from halfhitch.doors.tls import ServerTls
 from halfhitch.observability.lines import LineBudget
 
 logger = logging.getLogger(__name__)
 
 Factory = Callable[[], asyncio.BaseProtocol]
-#: Ends the wait; and when, on the loop's clock.
-_Timer = tuple[asyncio.TimerHandle, float]
 
 _BACKLOG: Final = 1024
 _ACCEPTS_MAX: Final = 64
@@ -38,8 +41,8 @@ _LEFT_S_MIN: Final = 0.1
 _GOODBYE_S: Final = 2.0
 #: The type of the record in which a client says hello.
 _HANDSHAKE: Final = b"\x16"
-#: Beyond the door's own limit: these are told that there are too many.
-_TOLD_COUNT_MAX: Final = 64
+#: A burst of clients that start together; each needs some milliseconds.
+_HANDSHAKES_MIN: Final = 64
 _HINTS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has shown no certificate, which "
     "{door}.tls_clients asks for",
@@ -54,18 +57,36 @@ _HINTS: Final = {
 }
 
 
+def handshakes_max(connection_count_max: int) -> int:
+    """How many handshakes a door that takes so many connections has under way at once, besides."""
+    return max(_HANDSHAKES_MIN, connection_count_max // 4)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How much of a door those may take who have not finished their handshake."""
+    """How much those may take who have not finished their handshake."""
 
     #: From accepting a connection to the end of its handshake.
     wait_s: float
-    #: Together with the connections that the door holds.
+    #: At once. One address has half of it; beyond either bound the oldest makes room.
     count_max: int
-    #: Whether the oldest of them makes room for a newcomer.
-    makes_room: bool = False
     #: From one look at the certificate's files to the next.
     renew_s: float = 2.0
+
+
+class _Opening:
+    """A connection whose handshake is not over: silent at first, then at it in a task."""
+
+    __slots__ = ("accepted", "due_s", "is_begun", "peer", "task", "timer")
+
+    timer: asyncio.TimerHandle  # while it is silent
+    task: asyncio.Task[None]  # when it is no longer
+
+    def __init__(self, accepted: socket.socket, peer: str, due_s: float) -> None:
+        self.accepted = accepted
+        self.peer = peer
+        self.due_s = due_s
+        self.is_begun = False  # its task has had a turn, and is who closes it
 
 
 class TlsListener:
@@ -77,7 +98,6 @@ class TlsListener:
         factory: Factory,
         *,
         plain: Factory,
-        holding: Holding,
         patience: Patience,
     ) -> None:
         """On the running loop. `plain` makes the protocol of connections that speak no TLS."""
@@ -85,13 +105,14 @@ class TlsListener:
         self._tls = tls
         self._factory = factory
         self._plain = plain
-        self._holding = holding
         self._patience = patience
         self._sockets: list[socket.socket] = []
-        # Both in the order of their coming.
-        self._waiting: dict[socket.socket, _Timer] = {}
-        self._shaking: dict[asyncio.Task[None], socket.socket] = {}
+        self._silent: Crowd[_Opening] = Crowd()
+        self._shaking: Crowd[_Opening] = Crowd()
+        # Of those that were told to make room, until their tasks have ended as well.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._lines = LineBudget()
+        self._accept_lines = LineBudget()
         self._renewal: asyncio.Task[None] | None = None
 
     def listen(self, host: str, port: int) -> int:
@@ -129,22 +150,22 @@ class TlsListener:
             self._loop.remove_reader(listener)
             listener.close()
         self._sockets.clear()
-        for waiting in list(self._waiting):
-            self._drop(waiting)
-        for task in list(self._shaking):
+        while (silent := self._silent.oldest()) is not None:
+            self._drop(silent)
+        for task in self._tasks:
             task.cancel()
         if self._renewal is not None:
             self._renewal.cancel()
 
     async def wait_closed(self) -> None:
         """Until nothing of it runs any more; after `close`."""
-        ending = [*self._shaking, *([self._renewal] if self._renewal is not None else [])]
+        ending = [*self._tasks, *([self._renewal] if self._renewal is not None else [])]
         await asyncio.gather(*ending, return_exceptions=True)
 
     @property
     def opening_count(self) -> int:
         """Connections whose handshake is not over."""
-        return len(self._waiting) + len(self._shaking)
+        return len(self._silent) + len(self._shaking)
 
     async def _renew(self) -> None:
         while True:
@@ -161,95 +182,102 @@ class TlsListener:
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTS_MAX):
             try:
-                accepted, _ = listener.accept()
+                accepted, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.warning(
-                    "the %s door cannot accept connections for a moment: %s",
-                    self._tls.files.door,
-                    error,
-                    extra={"action": "tls_accept_failed"},
-                )
+                self._say_cannot_accept(error)
                 self._loop.remove_reader(listener)
                 self._loop.call_later(_PAUSE_S, self._resume, listener)
                 return
-            if not self._has_room():
-                accepted.close()
-                continue
+            peer = str(address[0])
+            self._make_room(peer)
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             due_s = self._loop.time() + self._patience.wait_s
-            self._waiting[accepted] = (self._loop.call_at(due_s, self._drop, accepted), due_s)
-            self._loop.add_reader(accepted, self._speaks, accepted)
+            opening = _Opening(accepted, peer, due_s)
+            opening.timer = self._loop.call_at(due_s, self._drop, opening)
+            self._silent.add(opening, peer)
+            self._loop.add_reader(accepted, self._speaks, opening)
 
     def _resume(self, listener: socket.socket) -> None:
         if listener in self._sockets:
             self._loop.add_reader(listener, self._accept, listener)
 
-    def _has_room(self) -> bool:
-        """For one more. Who has not said anything goes first, where room is made."""
-        patience = self._patience
-        count = self.opening_count + len(self._holding.connections)
-        if count < patience.count_max + _TOLD_COUNT_MAX:
-            return True
-        if not patience.makes_room:
-            return False
-        if self._waiting:
-            self._drop(next(iter(self._waiting)))
-        elif self._shaking:
-            oldest = next(iter(self._shaking))
-            self._shaking.pop(oldest).close()  # now: others may come before it has ended
-            oldest.cancel()
-        return True  # if all are connections, the newcomer makes room among them
+    def _make_room(self, peer: str) -> None:
+        """For one more of this address."""
+        count_max = self._patience.count_max
+        of_peer = self._silent.count_of(peer) + self._shaking.count_of(peer)
+        if of_peer * 2 >= count_max > 1:
+            self._drop_first(self._silent.count_of(peer), of_peer, peer)
+        elif self.opening_count >= count_max:
+            self._drop_first(len(self._silent), self.opening_count, None)
 
-    def _speaks(self, accepted: socket.socket) -> None:
+    def _drop_first(self, silent_count: int, count: int, peer: str | None) -> None:
+        """The oldest of those who have said nothing, as long as they are more than a few.
+
+        A few of them stay: else whoever has just come, and is about to speak, would be the first
+        to go where a crowd has begun its handshakes and does not end them.
+        """
+        shaking = self._shaking.oldest(peer)
+        silent = self._silent.oldest(peer)
+        if silent is not None and (shaking is None or silent_count * 4 > count):
+            self._drop(silent)
+        elif shaking is not None:
+            # Its task closes it: its number could be another connection's before that.
+            self._shaking.discard(shaking)
+            shaking.task.cancel()
+
+    def _speaks(self, opening: _Opening) -> None:
         """The first byte is here, or the end of what never began."""
         try:
-            first = accepted.recv(1, socket.MSG_PEEK)
+            first = opening.accepted.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             first = b""
         if not first:
-            self._drop(accepted)
+            self._drop(opening)
             return
-        timer, due_s = self._waiting.pop(accepted)
-        timer.cancel()
-        self._loop.remove_reader(accepted)
+        self._silent.discard(opening)
+        opening.timer.cancel()
+        self._loop.remove_reader(opening.accepted)
         if first == _HANDSHAKE:
-            left_s = max(due_s - self._loop.time(), _LEFT_S_MIN)
-            opening = self._encrypt(accepted, left_s)
+            left_s = max(opening.due_s - self._loop.time(), _LEFT_S_MIN)
+            work = self._encrypt(opening, left_s)
         else:
-            opening = self._take_plain(accepted)
-        task = self._loop.create_task(opening)
-        self._shaking[task] = accepted
-        task.add_done_callback(self._opened)
+            work = self._take_plain(opening)
+        opening.task = task = self._loop.create_task(work)
+        self._tasks.add(task)
+        self._shaking.add(opening, opening.peer)
+        task.add_done_callback(partial(self._opened, opening))
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
-        accepted = self._shaking.pop(task, None)
-        if task.cancelled() and accepted is not None:
-            accepted.close()  # the task may have had no turn at all
+    def _opened(self, opening: _Opening, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._shaking.discard(opening)
+        if not opening.is_begun:
+            opening.accepted.close()
 
-    async def _encrypt(self, accepted: socket.socket, left_s: float) -> None:
-        peer = _peer_of(accepted)
+    async def _encrypt(self, opening: _Opening, left_s: float) -> None:
+        opening.is_begun = True
         try:
             await self._loop.connect_accepted_socket(
                 self._factory,
-                accepted,
+                opening.accepted,
                 ssl=self._tls.context,
                 ssl_handshake_timeout=left_s,
                 ssl_shutdown_timeout=_GOODBYE_S,
             )
         except (OSError, ssl.SSLError, TimeoutError) as error:
-            accepted.close()
-            self._say_failed(peer, error)
+            opening.accepted.close()
+            self._say_failed(opening.peer, error)
 
-    async def _take_plain(self, accepted: socket.socket) -> None:
+    async def _take_plain(self, opening: _Opening) -> None:
+        opening.is_begun = True
         try:
-            await self._loop.connect_accepted_socket(self._plain, accepted)
+            await self._loop.connect_accepted_socket(self._plain, opening.accepted)
         except OSError:
-            accepted.close()  # it has gone
+            opening.accepted.close()  # it has gone
 
     def _say_failed(self, peer: str, error: Exception) -> None:
         more = self._lines.take()
@@ -266,14 +294,19 @@ class TlsListener:
                 extra={"action": "tls_handshake_failed", "door": door},
             )
 
-    def _drop(self, accepted: socket.socket) -> None:
-        self._waiting.pop(accepted)[0].cancel()
-        self._loop.remove_reader(accepted)
-        accepted.close()
+    def _say_cannot_accept(self, error: OSError) -> None:
+        more = self._accept_lines.take()
+        if more is not None:
+            logger.warning(
+                "the %s door cannot accept connections for a moment: %s%s",
+                self._tls.files.door,
+                error,
+                more,
+                extra={"action": "tls_accept_failed"},
+            )
 
-
-def _peer_of(accepted: socket.socket) -> str:
-    try:
-        return str(accepted.getpeername()[0])
-    except OSError:
-        return "a client that has gone"
+    def _drop(self, silent: _Opening) -> None:
+        self._silent.discard(silent)
+        silent.timer.cancel()
+        self._loop.remove_reader(silent.accepted)
+        silent.accepted.close()

@@ -15,10 +15,14 @@ _WINDOW_S: Final = 60.0
 class LineBudget:
     """Ten lines a minute; the next one after that says how many were left out."""
 
-    __slots__ = ("_count", "_left_out_count", "_now_s", "_since_s")
+    __slots__ = ("_count", "_count_max", "_left_out_count", "_now_s", "_since_s")
 
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, now_s: Callable[[], float] = monotonic, *, count_max: int = _LINE_COUNT_MAX
+    ) -> None:
+        """`count_max`: for lines that come in crowds when all is well."""
         self._now_s = now_s
+        self._count_max = count_max
         self._since_s = now_s()
         self._count = 0
         self._left_out_count = 0
@@ -28,7 +32,7 @@ class LineBudget:
         now_s = self._now_s()
         if now_s - self._since_s >= _WINDOW_S:
             self._since_s, self._count = now_s, 0
-        if self._count >= _LINE_COUNT_MAX:
+        if self._count >= self._count_max:
             self._left_out_count += 1
             return None
         self._count += 1

@@ -15,6 +15,8 @@ GOOD: dict[str, object] = {"kafka.bootstrap": "k:1", "handle.key": "k" * 32}
     [
         ({"http.connections_max": 100}, 740),
         ({"http.connections_max": 100, "rocketmq.enabled": True}, 2788),
+        ({"http.connections_max": 100, "http.tls_cert": "c.pem"}, 804),
+        ({"http.connections_max": 1000, "http.tls_cert": "c.pem", "admin.tls_cert": "c.pem"}, 1954),
     ],
 )
 def test_it_asks_for_as_many_files_as_its_doors_take_connections(

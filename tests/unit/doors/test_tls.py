@@ -290,3 +290,55 @@ def test_a_certificate_that_expires_in_use_is_told_once_a_day(
     now_ms += 86_401_000
     settle(tls)
     assert len(caplog.records) == 2
+
+
+def resumed(
+    tls: ServerTls, client: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """Whether the handshake went without a verification; and the session to go on with."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = tls.context.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost", session=session)
+    for _ in range(6):
+        for side in (theirs, ours):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    ours.write(b"x")  # what the client keeps for later comes before it
+    theirs.read(1)
+    return bool(ours.session_reused), theirs.session
+
+
+def test_where_certificates_are_asked_for_no_session_is_resumed_unverified(
+    authority: Authority, good: Pair, orders: Pair
+) -> None:
+    """A ticket was worth a certificate for two hours, whatever had become of that."""
+    client = trusting(authority, orders)
+    client.minimum_version = ssl.TLSVersion.TLSv1_3
+    asking = ServerTls(good.files(client_ca=authority.certificate, clients="wanted"), wall_ms)
+    _, session = resumed(asking, client, None)
+    assert resumed(asking, client, session)[0] is False
+    bare = ServerTls(good.files(), wall_ms)
+    _, session = resumed(bare, client, None)
+    assert resumed(bare, client, session)[0] is True, "where none are, it saves time and costs none"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_outlives_the_authorities_that_its_client_was_verified_by(
+    authority: Authority,
+    good: Pair,
+    orders: Pair,
+    tmp_path: Path,
+    version: ssl.TLSVersion,
+) -> None:
+    client = trusting(authority, orders)
+    client.minimum_version = client.maximum_version = version
+    authorities = tmp_path / "ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = ServerTls(good.files(client_ca=authorities, clients="wanted"), wall_ms)
+    _, session = resumed(tls, client, None)
+    authorities.write_bytes(authority.certificate.read_bytes() * 2)
+    tls.renew()
+    tls.renew()
+    assert resumed(tls, client, session)[0] is False

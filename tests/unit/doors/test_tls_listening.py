@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.holding import Holding
 from halfhitch.doors.tls import ServerTls
 from halfhitch.doors.tls_listening import Patience, TlsListener
 from harness.raw_http import DEADLINE_S, until
@@ -57,17 +56,17 @@ class Rig:
             ServerTls(self._pair.files(), lambda: 0),
             lambda: Greeter(b"s"),
             plain=lambda: Greeter(b"p"),
-            holding=Holding(),
             patience=Patience(**{"wait_s": 60.0, "count_max": 10, **patience}),
         )
         self.listeners.append(listener)
         self.port = listener.listen(host, port)
         return listener
 
-    async def connect(self, said: bytes = b"") -> socket.socket:
+    async def connect(self, said: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
         connected = socket.socket()
         self.sockets.append(connected)
         connected.setblocking(False)
+        connected.bind((source, 0))
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connected, ("127.0.0.1", self.port))
         await loop.sock_sendall(connected, said)
@@ -142,40 +141,117 @@ async def test_a_client_that_goes_away_in_the_middle_is_told_in_the_log(
     await until(lambda: "it went away in the middle" in caplog.text)
 
 
+async def is_open(connected: socket.socket) -> bool:
+    """Whether the listener has said nothing yet, not even goodbye."""
+    loop = asyncio.get_running_loop()
+    try:
+        await asyncio.wait_for(loop.sock_recv(connected, 1), 0.05)
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        pass
+    return False
+
+
 async def test_who_says_nothing_makes_room_before_who_has_begun(rig: Rig) -> None:
-    """A probe that comes into a crowd is answered, however often another one comes."""
-    listener = rig.listen(count_max=2, makes_room=True)
-    begun = [await rig.connect(HELLO) for _ in range(3)]
-    silent = [await rig.connect() for _ in range(63)]
-    await until(lambda: listener.opening_count == 66)
+    listener = rig.listen(count_max=16)
+    begun = [await rig.connect(HELLO) for _ in range(2)]
+    await until(lambda: len(listener._shaking) == 2)
+    silent = [await rig.connect() for _ in range(6)]
+    await until(lambda: listener.opening_count == 8)
     assert await rig.greeting() == b"s"
     await is_closed(silent[0])
-    crowd = [await rig.connect() for _ in range(70)]
+    crowd = [await rig.connect() for _ in range(20)]
     await is_closed(silent[-1])
     assert await rig.greeting() == b"s"
-    loop = asyncio.get_running_loop()
     for connected in (*begun, crowd[-1]):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(loop.sock_recv(connected, 1), 0.05)
+        assert await is_open(connected)
+    assert listener.opening_count <= 8
 
 
-async def test_of_those_who_have_begun_the_oldest_makes_room(rig: Rig) -> None:
-    listener = rig.listen(count_max=1, makes_room=True)
-    begun = [await rig.connect(HELLO) for _ in range(65)]
-    await until(lambda: listener.opening_count == 65 and not listener._waiting)
-    assert await rig.greeting() == b"s"
+async def test_where_all_have_begun_the_oldest_of_them_goes_and_not_who_has_just_come(
+    rig: Rig,
+) -> None:
+    """A newcomer says nothing for a moment: it was the first to make room for the next one."""
+    listener = rig.listen(count_max=16)
+    begun = [await rig.connect(HELLO) for _ in range(8)]
+    await until(lambda: len(listener._shaking) == 8)
+    newcomer = await rig.connect()
     await is_closed(begun[0])
+    another = await rig.connect()
+    await is_closed(begun[1])
+    assert await is_open(newcomer)
+    assert await is_open(another)
+    assert await rig.greeting() == b"s"
 
 
-async def test_without_that_a_crowd_is_refused_and_runs_out_of_time(rig: Rig) -> None:
-    listener = rig.listen(count_max=1, wait_s=2.0)
-    crowd = [await rig.connect(HELLO if number % 2 else b"") for number in range(65)]
-    await until(lambda: listener.opening_count == 65)
-    await is_closed(await rig.connect())
+async def test_many_that_make_room_at_once_do_not_take_each_others_numbers(rig: Rig) -> None:
+    """A socket was closed under its transport, and its number was the next connection's."""
+    listener = rig.listen(count_max=80)
+    crowd = [await rig.connect(HELLO) for _ in range(40)]
+    await until(lambda: len(listener._shaking) == 40)
+    greetings = await asyncio.gather(*(rig.greeting() for _ in range(8)))
+    assert greetings == [b"s"] * 8
+    for connected in crowd[:8]:
+        await is_closed(connected)
+
+
+@pytest.mark.parametrize("said", [b"", HELLO], ids=["silent", "begun"])
+async def test_one_address_has_half_of_the_handshakes_and_pushes_out_its_own(
+    rig: Rig, said: bytes
+) -> None:
+    listener = rig.listen(count_max=8)
+    others = [await rig.connect(said, "127.0.0.2") for _ in range(3)]
+    await until(lambda: listener.opening_count == 3)
+    crowd = [await rig.connect(said, "127.0.0.3") for _ in range(12)]
+    for connected in crowd[:8]:
+        await is_closed(connected)
+    for connected in (*others, *crowd[8:]):
+        assert await is_open(connected)
+    assert await rig.greeting() == b"s"
+
+
+async def test_two_addresses_that_hold_all_handshakes_keep_nobody_out(rig: Rig) -> None:
+    """Theirs counted among the door's connections: everybody else was closed without a word."""
+    listener = rig.listen(count_max=8)
+    for number in range(8):
+        await rig.connect(source=f"127.0.0.{2 + number % 2}")
+    await until(lambda: listener.opening_count == 8)
+    for _ in range(3):
+        assert await rig.greeting() == b"s"
+    assert await rig.greeting(tls=False) == b"p"
+
+
+async def test_who_does_not_get_on_with_it_runs_out_of_time(rig: Rig) -> None:
+    listener = rig.listen(count_max=16, wait_s=2.0)
+    crowd = [await rig.connect(HELLO if number % 2 else b"") for number in range(8)]
     for connected in crowd:
         await is_closed(connected)
     await until(lambda: listener.opening_count == 0)
     assert await rig.greeting() == b"s"
+
+
+class NoMoreFiles:
+    """A listening socket where there are no files left."""
+
+    def accept(self) -> Any:
+        raise OSError(24, "Too many open files")
+
+    def fileno(self) -> int:
+        return 0
+
+
+async def test_that_no_connection_can_be_accepted_was_a_line_for_each_try(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = rig.listen()
+    monkeypatch.setattr(listener._loop, "remove_reader", lambda _: True, raising=False)
+    bare: Any = NoMoreFiles()
+    for _ in range(30):
+        listener._accept(bare)
+    monkeypatch.undo()
+    told = [line for line in caplog.messages if "cannot accept connections" in line]
+    assert len(told) == 10
 
 
 async def test_closing_ends_handshakes_that_are_under_way(rig: Rig) -> None:

@@ -12,3 +12,8 @@ def test_ten_lines_a_minute_and_then_how_many_were_left_out() -> None:
     now_s += 0.1
     assert budget.take() == " (3 such lines were left out)"
     assert budget.take() == ""
+
+
+def test_lines_that_come_in_crowds_have_a_larger_budget() -> None:
+    budget = LineBudget(lambda: 5.0, count_max=3)
+    assert [budget.take() for _ in range(4)] == ["", "", "", None]

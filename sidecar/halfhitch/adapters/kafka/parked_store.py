@@ -42,6 +42,7 @@ from halfhitch.errors import (
     ShuttingDown,
     TransactionNotFound,
 )
+from halfhitch.observability.lines import LineBudget
 from halfhitch.ports import ParkedContent
 from halfhitch.wire.parked_fold import KEPT_MAX, ParkedAt, ParkedFold, Parking
 
@@ -93,6 +94,7 @@ class KafkaParkedStore:
         self._is_stopped = False
         self._asked_count = 0
         self._waiting: deque[_Asked] = deque()  # at most one for each caller
+        self._left_out_lines = LineBudget()
 
     # -- on the loop -----------------------------------------------------------------------------
 
@@ -166,11 +168,13 @@ class KafkaParkedStore:
 
     def _parkings(self, identity: Identity | None) -> tuple[Sequence[Parking], int]:
         fold = self._read(identity).fold
-        if fold.left_out_count:
+        more = self._left_out_lines.take() if fold.left_out_count else None
+        if more is not None:
             logger.warning(
-                "%d parked messages are more than can be listed at once; %d were left out",
+                "%d parked messages are more than can be listed at once; %d were left out%s",
                 len(fold) + fold.left_out_count,
                 fold.left_out_count,
+                more,
                 extra={"action": "parked_left_out"},
             )
         return fold.parkings(identity), fold.left_out_count

@@ -2,8 +2,8 @@
 
 Owns `AdminDoor`. It stands on the data door's reader, guard and limits; what is its own is that
 nobody may keep a probe out. For a platform that restarts what does not answer, who can do that can
-stop the sidecar. So the oldest of those who hold a connection open makes room for a newcomer, and
-more requests are never worked on than leave room for that.
+stop the sidecar. So the oldest of those who hold a connection open makes room for a newcomer, first
+of those who have not shown a token, and more requests are never worked on than leave room for that.
 """
 
 import socket
@@ -12,7 +12,8 @@ from typing import Final
 
 from halfhitch.access import Access
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
-from halfhitch.doors.admin.routes import SHOWN, Instruments, shown_handlers
+from halfhitch.doors.admin.places import Places
+from halfhitch.doors.admin.routes import SCRAPED, SHOWN, Instruments, Scrapes, shown_handlers
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.limits import Limits
@@ -33,7 +34,7 @@ _THIS_DOOR: Final = (
     "This is the admin door: applications go to the data door (http.port, 8340 unless set)."
 )
 #: Scrapers and probes keep a few connections; more is somebody who means no good. Requests at work
-#: are half as many: the other half of the connections can always be closed for a newcomer.
+#: are half as many, and a few scrapes: other connections can always be closed for a newcomer.
 ADMIN_LIMITS: Final = Limits(
     body_bytes_max=16 * 1024,
     header_bytes_max=16 * 1024,
@@ -47,6 +48,8 @@ ADMIN_LIMITS: Final = Limits(
     idle_s=30.0,
     linger_bytes_max=1024 * 1024,
 )
+#: Besides other requests at work.
+_SCRAPE_COUNT_MAX: Final = 16
 #: So few are taken in one round of the loop that a newcomer among them is heard before it is the
 #: oldest itself.
 _BACKLOG: Final = 64
@@ -77,9 +80,10 @@ class AdminDoor:
         """
         self._host = host.strip("[]")  # of an IPv6 address as it stands in a URL
         self._port = port
+        self._scrapes = Scrapes(metrics)
         handlers = shown_handlers(
             system=system,
-            metrics=metrics,
+            scrapes=self._scrapes,
             settings_view=settings_view,
             death_reasons=death_reasons,
             has_identities=access.has_identities,
@@ -91,7 +95,14 @@ class AdminDoor:
         self._limits = limits
         self._tls = tls
         self._router = Router(routes, not_found=_NOT_FOUND, this_door=_THIS_DOOR)
-        self._handlers = handlers
+        others, scrapes = Places(limits.in_flight_count_max), Places(_SCRAPE_COUNT_MAX)
+        probes = {route.name for route in routes if route.is_open}
+        self._handlers = {
+            name: handler
+            if name in probes
+            else (scrapes if name == SCRAPED else others).bounded(handler)
+            for name, handler in handlers.items()
+        }
         # Scrapers can send a bearer token, while few can send a header of our own.
         self._guard = Guard(
             access=access,
@@ -125,10 +136,11 @@ class AdminDoor:
         await self._listening.on_socket(dispatcher, listener)
 
     async def stop(self) -> None:
-        """Answer what is under way, then close. Does nothing when not started."""
+        """Answer what is under way, then close."""
         if self._listening is not None:
             await self._listening.stop(_STOP_S)
             self._listening = None
+        self._scrapes.stop()
 
     def _address(self) -> str:
         return f"admin.host {self._host}, admin.port {self._port}"

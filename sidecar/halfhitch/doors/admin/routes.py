@@ -6,11 +6,13 @@ Metrics tell of all producer groups, so they are for whoever may observe all; th
 whoever may observe any, without the names and numbers of others; settings are for admins. Reasons
 may name any group or topic: where there are identities, only who may observe all is told them.
 
-The System is asked on the event loop, the rendering of metrics runs in a thread.
+The System is asked on the event loop. The rendering of metrics runs in a thread of its own: those
+of the event loop are where requests look into Kafka, for seconds.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -28,11 +30,13 @@ _RETRY: Final = b"Retry-After: 1\r\n"
 _UNTOLD: Final = "/v1/status tells it to an identity that may observe all groups"
 _encode = msgspec.json.Encoder().encode
 
+#: The route that monitoring scrapes: it has places of its own (places.py).
+SCRAPED: Final = "metrics"
 #: Any query is passed over: monitoring adds some of its own.
 SHOWN: Final[tuple[Route, ...]] = (
     Route(method="GET", pattern="/livez", name="livez", is_open=True, reads_query=True),
     Route(method="GET", pattern="/readyz", name="readyz", is_open=True, reads_query=True),
-    Route(method="GET", pattern="/metrics", name="metrics", may_wait=True, reads_query=True),
+    Route(method="GET", pattern="/metrics", name=SCRAPED, reads_query=True),
     Route(method="GET", pattern="/v1/status", name="status", may_wait=True, reads_query=True),
     Route(
         method="GET", pattern="/v1/partitions", name="partitions", may_wait=True, reads_query=True
@@ -51,10 +55,32 @@ class Instruments(Protocol):
         ...
 
 
+class Scrapes:
+    """Renders one scrape after another, in a thread that does nothing else."""
+
+    def __init__(self, metrics: Instruments) -> None:
+        self.content_type = metrics.content_type
+        self._metrics = metrics
+        self._thread: ThreadPoolExecutor | None = None  # with the first one
+
+    async def render(self, partitions: Sequence[PartitionState]) -> bytes:
+        """See Instruments."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._metrics.render, partitions)
+
+    def stop(self) -> None:
+        """What is being rendered ends soon; nobody waits for it."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+
 def shown_handlers(
     *,
     system: System,
-    metrics: Instruments,
+    scrapes: Scrapes,
     settings_view: Sequence[Mapping[str, object]],
     death_reasons: Callable[[], list[str]],
     has_identities: bool = False,
@@ -83,8 +109,8 @@ def shown_handlers(
 
     async def show_metrics(request: Request) -> bytes:
         request.caller.require_all()
-        text = await asyncio.to_thread(metrics.render, system.partitions())
-        return text_reply(metrics.content_type, text)
+        text = await scrapes.render(system.partitions())
+        return text_reply(scrapes.content_type, text)
 
     async def status(request: Request) -> bytes:
         request.caller.require_somewhere(Right.OBSERVE)
@@ -114,7 +140,7 @@ def shown_handlers(
     return {
         "livez": livez,
         "readyz": readyz,
-        "metrics": show_metrics,
+        SCRAPED: show_metrics,
         "status": status,
         "partitions": partitions,
         "config": config,

@@ -2,7 +2,8 @@
 
 Owns the order of the checks: the guard first (unknown paths included, and all but the very routes
 that need none), then the head's own trouble, the route, what the route takes, and last the load. A
-request that fails one has its answer at once and costs no task.
+request that fails one has its answer at once and costs no task. The guard is asked about a request
+with a body before the body is taken, and again only if identities have changed meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,6 +39,7 @@ class Dispatcher:
     ) -> None:
         """`handler_of`: by the name of a route; asked for all of them now."""
         self._guard = guard
+        self._access = guard.access
         self._load = load
         self._in_flight_count_max = limits.in_flight_count_max
         self._retry_after_s = limits.retry_after_s
@@ -62,6 +64,16 @@ class Dispatcher:
             return error_reply(error)
         return self._work[route.name](request)
 
+    def stranger(self, request: Request) -> bytes | None:
+        """The answer to whoever is not let in, by the head alone; None: he is."""
+        try:
+            if request.target[0] != _SLASH:
+                _path_of(request)  # the host may stand there
+            self._guard.check(request)
+        except HalfHitchError as error:
+            return error_reply(error)
+        return None
+
     def refusal(self, request: Request) -> bytes | None:
         """The answer that is already clear before the body has been sent, if there is one."""
         try:
@@ -82,7 +94,8 @@ class Dispatcher:
             if route is not None and route.is_open:
                 request.route_name = route.name
                 return route
-        self._guard.check(request)
+        if request.let_in_by != self._access.generation:
+            self._guard.check(request)
         if request.head_error is not None:
             raise request.head_error
         if target == b"*" and request.method == b"OPTIONS":

@@ -225,3 +225,11 @@ def _extra_headers(error: HalfHitchError) -> bytes:
     if isinstance(error, Unauthorized):
         return b"WWW-Authenticate: %b\r\n" % error.schemes.encode()
     return b""
+
+
+def certificate_required() -> HalfHitchError:
+    """To whoever has not shown the certificate that a door requires."""
+    return CertificateRequired(
+        "This door asks for a client certificate, and none that is valid now was shown: give one "
+        "of an authority in its tls_client_ca (curl: --cert, --key)."
+    )

@@ -61,7 +61,7 @@ class Guard:
     ) -> None:
         """`takes_bearer`: a token may come as `Authorization: Bearer` instead. `door`: what it is
         called where those who were not known are counted."""
-        self._access = access
+        self.access = access
         self._door = door
         self._takes_bearer = takes_bearer
         self._hosts = hosts
@@ -71,7 +71,7 @@ class Guard:
     def check(self, request: Request) -> None:
         """Raise unless the request may be answered; whose it is, is known then."""
         fields = request.fields
-        if self._access.asks_for_tokens:
+        if self.access.asks_for_tokens:
             request.caller = self._caller(fields, request.peer_certificate_names)
         if b"origin" in fields or fields.get(b"sec-fetch-site", b"none").lower() not in _SITES:
             raise OriginNotAllowed(
@@ -84,6 +84,7 @@ class Guard:
                 raise MalformedRequest("HTTP/1.1 requires exactly one Host header.")
         elif self._hosts is not None and host not in self._good_hosts:
             self._check_host(host, self._hosts)
+        request.let_in_by = self.access.generation
 
     def _caller(self, fields: dict[bytes, bytes], certificate_names: tuple[str, ...]) -> Caller:
         presented = fields.get(b"half-token")
@@ -91,15 +92,15 @@ class Guard:
             scheme, _, presented = fields.get(b"authorization", b"").partition(b" ")
             presented = presented.strip() if scheme.lower() == b"bearer" else None
         if presented is None and certificate_names:
-            caller = self._access.by_certificate(certificate_names)
+            caller = self.access.by_certificate(certificate_names)
         else:
-            caller = self._access.by_token(presented) if presented else None
+            caller = self.access.by_token(presented) if presented else None
         if caller is None:
             raise self._unauthorized(presented)
         return caller
 
     def _unauthorized(self, presented: bytes | None) -> Unauthorized:
-        self._access.unauthorized(self._door)
+        self.access.unauthorized(self._door)
         more = self._token_lines.take()
         if more is not None:
             _log.warning(

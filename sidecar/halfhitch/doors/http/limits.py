@@ -23,7 +23,7 @@ class Limits:
     #: From the first byte of a request to its last.
     receive_s: float
 
-    #: From accepting a connection to the end of its TLS handshake.
+    #: From accepting a connection to the end of its TLS handshake, which has no place before.
     handshake_s: float = 10.0
 
     #: Between requests of one connection.
@@ -52,6 +52,9 @@ class Limits:
     #: as there are connections could send full bodies at once and the sidecar's memory limit
     #: would end the process, and with it everybody's requests.
     buffered_bytes_max: int = 64 * 1024 * 1024
+
+    #: Those of one identity, or where none is told apart of one address: nobody can fill the bound.
+    buffered_share_bytes_max: int = 32 * 1024 * 1024
 
     #: Generous for user headers, and far below what makes a head costly to read.
     header_count_max: int = 128

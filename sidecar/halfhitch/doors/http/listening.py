@@ -17,7 +17,7 @@ from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import Connection, OnRequest
 from halfhitch.doors.http.sockets import UnixListener
 from halfhitch.doors.tls import ServerTls
-from halfhitch.doors.tls_listening import Patience, TlsListener
+from halfhitch.doors.tls_listening import Patience, TlsListener, handshakes_max
 from halfhitch.errors import ConfigurationError, HalfHitchError
 
 #: How late the sweep may be: a fraction of the shortest deadline, but not busier than that.
@@ -38,7 +38,7 @@ class Listening:
         on_request: OnRequest | None = None,
         tls: ServerTls | None = None,
     ) -> None:
-        """`backlog`: waiting connections the kernel keeps. `makes_room`: see protocol.
+        """`backlog`: waiting connections the kernel keeps. `makes_room`: see places.
 
         `tls` is for TCP alone: a unix socket does not leave the machine.
         """
@@ -122,11 +122,8 @@ class Listening:
             tls,
             self._factory(dispatcher),
             plain=self._factory(dispatcher, refusal=_tls_expected(tls.files.door)),
-            holding=self._load,
             patience=Patience(
-                wait_s=limits.handshake_s,
-                count_max=limits.connection_count_max,
-                makes_room=self._makes_room,
+                wait_s=limits.handshake_s, count_max=handshakes_max(limits.connection_count_max)
             ),
         )
         return self._tls_listener

@@ -4,21 +4,37 @@ import logging
 from collections import Counter
 from typing import Any
 
-from halfhitch.doors.holding import Holding, OnRefused
+from halfhitch.doors.crowd import Crowd
+from halfhitch.doors.holding import Held, Holding, OnRefused
 from halfhitch.observability.lines import LineBudget
 
 _log = logging.getLogger(__name__)
+
+
+class Share:
+    """What one identity, or where none is told apart one address, has of the bodies held."""
+
+    __slots__ = ("held_bytes",)
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
 
 
 class Load(Holding):
     """Shared by all connections of one door."""
 
     __slots__ = (
+        "_identity_shares",
+        "_peer_shares",
         "_tls_lines",
         "buffered_bytes",
+        "fault_lines",
         "group_streams",
         "identity_streams",
+        "placeless_count",
         "stream_count",
+        "stream_lines",
+        "unproven",
     )
 
     def __init__(self, on_refused: OnRefused | None = None) -> None:
@@ -30,7 +46,43 @@ class Load(Holding):
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0
+        #: Connections that have not shown yet that they may be here: they make room first.
+        self.unproven: Crowd[Held] = Crowd()
+        #: Connections that have no place, and are only told so.
+        self.placeless_count = 0
+        self._identity_shares: dict[str, Share] = {}
+        self._peer_shares: dict[str, Share] = {}
         self._tls_lines = LineBudget()
+        self.fault_lines = LineBudget()
+        #: Streams come in crowds when a release is rolled out: people want to see most of them.
+        self.stream_lines = LineBudget(count_max=200)
+
+    def came(self, peer: str) -> int:
+        """See Holding."""
+        self._peer_shares.setdefault(peer, Share())
+        return super().came(peer)
+
+    def went(self, peer: str) -> None:
+        """See Holding."""
+        super().went(peer)
+        self.forget(peer)
+
+    def forget(self, peer: str) -> None:
+        """Unless a connection of this address is left, or what one of them has sent."""
+        share = self._peer_shares.get(peer)
+        if share is not None and not share.held_bytes and not self.count_of(peer):
+            del self._peer_shares[peer]
+
+    def share_of_peer(self, peer: str) -> Share:
+        """Of an address that has a connection."""
+        return self._peer_shares[peer]
+
+    def share_of_identity(self, name: str) -> Share:
+        """Kept for good: there are as many as the file of identities has had."""
+        share = self._identity_shares.get(name)
+        if share is None:
+            share = self._identity_shares[name] = Share()
+        return share
 
     def stream_begins(self, producer_group: str, identity: str | None) -> None:
         """One more check stream."""

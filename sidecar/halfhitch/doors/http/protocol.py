@@ -13,8 +13,7 @@ Invariants:
 - Nothing waits for a caller without end: `sweep` ends what is idle, slow or stalled.
 - A refusal is read by whoever sends his request to its end before he looks for the answer: what he
   still sends is taken and thrown away, within bounds of bytes and time.
-- Where probes are answered (`makes_room`) nobody is kept out by those who hold connections open
-  without a request at work: the oldest of these is closed for a newcomer.
+- Whoever has shown that he may be here is not kept out by those who have not: see places.
 - Whoever does not read gets no more work done: while the write buffer is full or too many
   requests are queued, nothing is begun and nothing is read.
 - A request once begun is carried out even if its caller is gone; only its answer is dropped.
@@ -34,18 +33,18 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import cast
 
-from halfhitch.doors.holding import Refused, peer_of
+from halfhitch.doors.holding import peer_of
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.errors import (
-    INTERNAL,
-    CertificateRequired,
     RequestTooSlow,
     TooManyConnections,
+    certificate_required,
     error_reply,
-    status_of,
 )
+from halfhitch.doors.http.faults import failure_reply
 from halfhitch.doors.http.limits import Limits
-from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.load import Load, Share
+from halfhitch.doors.http.places import take_place
 from halfhitch.doors.http.reader import BETWEEN, RequestReader
 from halfhitch.doors.http.replies import (
     CONTINUE,
@@ -67,7 +66,7 @@ OnRequest = Callable[[str, int, float], None]
 #: More than one read can bring (256 KiB of the shortest requests); reading stops long before.
 _QUEUED_COUNT_MAX = 1 << 16
 #: Connections beyond the limit that are being told so. More are dropped without a word.
-_REFUSED_COUNT_MAX = 64
+_TOLD_COUNT_MAX = 64
 
 
 class Connection(asyncio.Protocol):
@@ -84,6 +83,7 @@ class Connection(asyncio.Protocol):
         "_is_busy",
         "_is_encrypted",
         "_is_lingering",
+        "_is_proven",
         "_is_reading_paused",
         "_is_write_paused",
         "_limits",
@@ -98,6 +98,7 @@ class Connection(asyncio.Protocol):
         "_receiving_since_s",
         "_refusal",
         "_requires_certificate",
+        "_share",
         "_stalled_since_s",
         "_task",
         "_tls",
@@ -132,7 +133,9 @@ class Connection(asyncio.Protocol):
         self._makes_room = makes_room
         self._reader = RequestReader(self, limits=limits, load=load)
         self._transport: asyncio.Transport | None = None
-        self._peer = ""
+        self._peer: str | None = None  # if it has a place
+        self._share = Share()
+        self._is_proven = False
         self._queue: deque[Request] = deque(maxlen=_QUEUED_COUNT_MAX)
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -159,35 +162,33 @@ class Connection(asyncio.Protocol):
         ssl_object = stream.get_extra_info("ssl_object")
         if ssl_object is not None and self._tls is not None:
             self._is_encrypted = True
-            self._certificate = ClientCertificate(ssl_object, self._tls.wall_ms)
+            self._certificate = ClientCertificate(ssl_object, self._tls)
             if self._requires_certificate and not self._certificate.counts():
-                self._refusal = _certificate_required()
-        load, limits = self._load, self._limits
-        others_count = len(load.connections)
+                self._refusal = certificate_required()
+        load = self._load
         load.connections.add(self)
-        self._peer = peer_of(stream)
-        of_peer_count = load.came(self._peer)
-        if load.is_draining or others_count >= limits.connection_count_max + _REFUSED_COUNT_MAX:
+        if load.is_draining:
+            load.placeless_count += 1
             self._abort()
-        elif others_count >= limits.connection_count_max and not self._make_room():
-            self._turn_away(
-                "full",
-                "The door has as many connections as it takes; close idle ones, or raise "
-                "http.connections_max.",
-            )
-        elif not self._makes_room and of_peer_count > limits.connection_peer_count_max:
-            self._turn_away(
-                "peer",
-                f"Your address has {limits.connection_peer_count_max} connections of this door, "
-                "and others need some too; close idle ones, or raise http.connections_peer_max.",
-            )
-        elif self._refusal is not None:
+        elif self._enter(peer_of(stream)) and self._refusal is not None:
             self._reader.refuse(self._refusal)
 
-    def _turn_away(self, why: Refused, sentence: str) -> None:
-        self._load.refused(why, self._peer, sentence)
+    def _enter(self, peer: str) -> bool:
+        """Whether there is a place; if not it is told so, unless many are being told already."""
+        load = self._load
+        refused = take_place(self, peer, load, self._limits, makes_room=self._makes_room)
+        if refused is None:
+            self._peer = peer
+            self._share = load.share_of_peer(peer)
+            return True
+        if load.placeless_count > _TOLD_COUNT_MAX:
+            self._abort()
+            return False
+        why, sentence = refused
+        load.refused(why, peer, sentence)
         retry_after_s = self._limits.retry_after_s
         self._reader.refuse(TooManyConnections(sentence, retry_after_s=retry_after_s))
+        return False
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -224,10 +225,18 @@ class Connection(asyncio.Protocol):
         for request in self._queue:
             self._release(request)
         self._queue.clear()
-        self._load.connections.discard(self)
-        self._load.went(self._peer)
+        self._leave()
         if self._load.is_draining:
             self._load.drained_some()
+
+    def _leave(self) -> None:
+        load = self._load
+        load.connections.discard(self)
+        load.unproven.discard(self)
+        if self._peer is None:
+            load.placeless_count -= 1
+        else:
+            load.went(self._peer)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -253,9 +262,18 @@ class Connection(asyncio.Protocol):
         else:
             self._begin(request)
 
-    def body_wanted(self, request: Request) -> bytes | None:
+    def body_announced(self, request: Request) -> bytes | None:
         refusal = self._certificate and self._show(request, self._certificate)
-        refusal = refusal or self._dispatcher.refusal(request)
+        refusal = refusal or self._dispatcher.stranger(request)
+        if refusal is None:
+            if not self._is_proven:
+                self._prove()
+            name = request.caller.name
+            request.share = self._share if name is None else self._load.share_of_identity(name)
+        return refusal
+
+    def body_wanted(self, request: Request) -> bytes | None:
+        refusal = self._dispatcher.refusal(request)
         if refusal is None:
             # Behind requests that are not answered yet it has to wait for its turn.
             self._owes_continue = True
@@ -264,9 +282,12 @@ class Connection(asyncio.Protocol):
 
     def _show(self, request: Request, certificate: ClientCertificate) -> bytes | None:
         """Asked again for each request: it may have ended meanwhile."""
-        request.peer_certificate_names = certificate.names()
+        names = certificate.names()
+        if names is not request.peer_certificate_names:
+            request.peer_certificate_names = names
+            request.let_in_by = -1
         is_missed = self._requires_certificate and not certificate.counts()
-        return error_reply(_certificate_required()) if is_missed else None
+        return error_reply(certificate_required()) if is_missed else None
 
     # What the door calls.
 
@@ -290,11 +311,20 @@ class Connection(asyncio.Protocol):
                         "faster, or in smaller parts."
                     )
                 )
+        elif self._certificate is not None and self._certificate.is_outdated():
+            self._verify_anew()
         elif self._was_active:
             self._was_active = False
             self._idle_since_s = now_s
         elif self._is_unoccupied() and now_s - self._idle_since_s > limits.idle_s:
             self._close()
+
+    def _verify_anew(self) -> None:
+        """Take no more requests: whoever comes back shows his certificate again."""
+        if self._is_unoccupied():
+            self._close()
+        else:
+            self._reader.end()  # what is queued is answered, and the last answer says that it ends
 
     def start_draining(self) -> None:
         """Close as soon as what has been begun is answered."""
@@ -319,7 +349,9 @@ class Connection(asyncio.Protocol):
         try:
             work = request.ready or self._dispatcher.admit(request)
         except Exception as error:  # noqa: BLE001 (a bug of ours must not leave a caller waiting)
-            work = _failure_reply(request, error)
+            work = failure_reply(request, error, self._load)
+        if not self._is_proven and request.let_in_by >= 0:
+            self._prove()
         if isinstance(work, bytes):
             self._release(request)
             self._answer(request, work)
@@ -337,17 +369,22 @@ class Connection(asyncio.Protocol):
         try:
             reply = await work
         except Exception as error:  # noqa: BLE001 (a bug of ours must not leave a caller waiting)
-            reply = _failure_reply(request, error)
+            reply = failure_reply(request, error, self._load)
         finally:
             self._is_busy = False
             load = self._load
-            load.buffered_bytes -= len(request.body)
+            self._release(request)
             load.tasks.discard(self._task)
             if load.is_draining:
                 load.drained_some()
         self._answer(request, reply)
         if self._queue or self._is_reading_paused or self._owes_continue:
             self._advance()
+
+    def _prove(self) -> None:
+        """The guard has let a request in: it makes no room for strangers any more."""
+        self._is_proven = True
+        self._load.unproven.discard(self)
 
     def _hand_over(self, request: Request, opening: Opening) -> None:
         """Become a check stream, which this object has no part in any more."""
@@ -360,7 +397,7 @@ class Connection(asyncio.Protocol):
                 raise ShuttingDown("This instance is stopping; connect to another one.")
             if self._queue or self._has_eof or self._reader.phase != BETWEEN:
                 raise out_of_step()
-            opening.begin(transport)
+            opening.begin(transport, self._certificate)
         except HalfHitchError as error:
             self._answer(request, error_reply(error))
             self._advance()
@@ -415,25 +452,11 @@ class Connection(asyncio.Protocol):
 
     def _release(self, request: Request) -> None:
         self._load.buffered_bytes -= len(request.body)
+        request.share.held_bytes -= len(request.body)
+        if self._transport is None and self._peer is not None:
+            self._load.forget(self._peer)
 
     # Reading, and the end.
-
-    def _make_room(self) -> bool:
-        """Close the oldest connection that waits for its caller; whether there is room now.
-
-        Where probes are answered: a crowd that holds connections open must not keep them out.
-        """
-        if not self._makes_room:
-            return False
-        held = self._load.connections
-        others = (other for other in held if isinstance(other, Connection) and other is not self)
-        waiting = (other for other in others if other.is_waiting)
-        oldest = min(waiting, key=_opened_s, default=None)
-        if oldest is None:
-            return False
-        held.discard(oldest)  # now: others may come before its transport has closed
-        oldest.abort()
-        return True
 
     def _open_transport(self) -> asyncio.Transport | None:
         # Between its end and connection_lost a transport takes no more: asyncio's would warn.
@@ -475,25 +498,3 @@ class Connection(asyncio.Protocol):
             self._reader.end()
             self._closing_since_s = self._loop.time()
             self._transport.abort()
-
-
-def _certificate_required() -> HalfHitchError:
-    return CertificateRequired(
-        "This door asks for a client certificate, and none that is valid now was shown: give one "
-        "of an authority in its tls_client_ca (curl: --cert, --key)."
-    )
-
-
-def _opened_s(connection: Connection) -> float:
-    return connection.opened_s
-
-
-def _failure_reply(request: Request, error: Exception) -> bytes:
-    if isinstance(error, HalfHitchError) and status_of(error) != 500:
-        return error_reply(error)
-    _log.error(
-        "answering a request failed; its outcome is unknown to the caller",
-        exc_info=error,
-        extra={"action": "http_request_failed", "route": request.route_name},
-    )
-    return error_reply(INTERNAL)

@@ -12,25 +12,22 @@ this door does not take is refused here.
 No clock and no I/O: the connection looks after time.
 """
 
-import logging
 from typing import NoReturn, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from halfhitch.doors.http.errors import (
-    INTERNAL,
     ExpectationFailed,
     HeadersTooLarge,
     HttpVersionNotSupported,
     MalformedRequest,
     error_reply,
 )
+from halfhitch.doors.http.faults import unread_reply
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.requests import Request
 from halfhitch.errors import HalfHitchError, MessageTooLarge, Overloaded
-
-_log = logging.getLogger(__name__)
 
 # Where the parser is. Plain numbers: they are looked at several times per request.
 BETWEEN = 0  # nothing, or only complete requests, have been read
@@ -56,6 +53,10 @@ class Sink(Protocol):
 
     def request_received(self, request: Request) -> None:
         """A request is complete, or refused; `ready` is its answer in that case."""
+        ...
+
+    def body_announced(self, request: Request) -> bytes | None:
+        """A body is going to come; the answer says why nothing of it is taken."""
         ...
 
     def body_wanted(self, request: Request) -> bytes | None:
@@ -144,6 +145,7 @@ class RequestReader:
         self.is_ended = True
         self.phase = BETWEEN
         self._load.buffered_bytes -= len(self._body)
+        self._request.share.held_bytes -= len(self._body)
         self._body = b""
         self._headers = []
 
@@ -185,8 +187,9 @@ class RequestReader:
 
     def on_body(self, piece: bytes) -> None:
         self._has_progressed = True
-        load = self._load
+        load, share = self._load, self._request.share
         load.buffered_bytes += len(piece)
+        share.held_bytes += len(piece)
         body = self._body
         if not body:
             self._body = body = piece
@@ -198,13 +201,9 @@ class RequestReader:
         if len(body) > self._limits.body_bytes_max:
             self._stop(_body_too_large(self._limits))
         if load.buffered_bytes > self._limits.buffered_bytes_max:
-            self._stop(
-                Overloaded(
-                    "Too many request bodies are being held at once; nothing was stored. Repeat "
-                    "the request after the time in Retry-After.",
-                    retry_after_s=self._limits.retry_after_s,
-                )
-            )
+            self._stop(_too_many_bodies("Too many request bodies are", self._limits))
+        if share.held_bytes > self._limits.buffered_share_bytes_max:
+            self._stop(_too_many_bodies("Too many request bodies of yours are", self._limits))
 
     def on_message_complete(self) -> None:
         if self.phase == _UPGRADE:
@@ -232,21 +231,33 @@ class RequestReader:
         fields = request.fields
         length = fields.get(b"content-length")
         if length is not None:
-            if int(length[-_LENGTH_DIGITS_MAX:]) > self._limits.body_bytes_max:
+            length_bytes = int(length[-_LENGTH_DIGITS_MAX:])
+            if length_bytes:
+                self._announce(request)
+            if length_bytes > self._limits.body_bytes_max:
                 self._stop(_body_too_large(self._limits))
-        elif b"transfer-encoding" in fields and (
-            fields[b"transfer-encoding"].lower() != b"chunked" or not request.is_http_11
-        ):
+        elif b"transfer-encoding" in fields:
+            self._announce(request)
+            self._check_encoding(request)
+        if b"upgrade" in fields or request.method == b"CONNECT":
+            self._check_upgrade(request)
+        if b"expect" in fields:
+            self._check_expectation(request)
+
+    def _announce(self, request: Request) -> None:
+        """Nothing is taken of the body of somebody who is not let in."""
+        self._answer = self._sink.body_announced(request)
+        if self._answer is not None:
+            raise _Stop
+
+    def _check_encoding(self, request: Request) -> None:
+        if request.fields[b"transfer-encoding"].lower() != b"chunked" or not request.is_http_11:
             self._stop(
                 MalformedRequest(
                     "The only Transfer-Encoding taken is chunked, with HTTP/1.1; or send a "
                     "Content-Length."
                 )
             )
-        if b"upgrade" in fields or request.method == b"CONNECT":
-            self._check_upgrade(request)
-        if b"expect" in fields:
-            self._check_expectation(request)
 
     def _check_upgrade(self, request: Request) -> None:
         if request.method == b"CONNECT":
@@ -315,24 +326,20 @@ class RequestReader:
             if cause is None:
                 answer = error_reply(_malformed(str(error)))
             elif isinstance(cause, Exception):
-                _log.error(
-                    "reading a request failed",
-                    exc_info=cause,
-                    extra={"action": "http_reader_failed"},
-                )
-                answer = error_reply(INTERNAL)
+                answer = unread_reply(cause, self._load)
             else:
                 raise cause
         self._refuse(answer)
 
     def _refuse(self, answer: bytes) -> None:
-        request, self._request = self._request, _NONE
+        request = self._request
         if request is _NONE:
             method = b"" if self.phase == BETWEEN else self._parser.get_method()
             request = Request(method, b"", [], keep_alive=False)
         request.keep_alive = False
         request.ready = answer
         self.end()
+        self._request = _NONE
         self._sink.request_received(request)
 
 
@@ -352,6 +359,14 @@ def _body_too_large(limits: Limits) -> HalfHitchError:
     return MessageTooLarge(
         f"The body is larger than the {limits.body_bytes_max} bytes this door takes; send fewer "
         "messages at once, or store the payload elsewhere and send a reference to it."
+    )
+
+
+def _too_many_bodies(what: str, limits: Limits) -> HalfHitchError:
+    return Overloaded(
+        f"{what} being held at once; nothing was stored. Repeat the request after the time in "
+        "Retry-After.",
+        retry_after_s=limits.retry_after_s,
     )
 
 

@@ -9,6 +9,7 @@ after the guard has looked at it and its body has been read, and the connection 
 
 from halfhitch.access import EVERYBODY, Caller
 from halfhitch.doors.http.errors import MalformedRequest
+from halfhitch.doors.http.load import Share
 from halfhitch.doors.http.router import HALF_HEADERS, Route, decode_percent
 from halfhitch.errors import HalfHitchError, InvalidRequest
 from halfhitch.service.api import UserHeaders
@@ -34,6 +35,8 @@ _USER_HEADER = b"half-header-"
 #: Enough for any partition and any immunity; more digits are a mistake, not a number.
 _DIGITS_MAX = 9
 _NO_OPTIONS: frozenset[str] = frozenset()
+
+_NOBODYS = Share()
 
 # What a header is to us.
 _PASSED_OVER = 0
@@ -88,6 +91,10 @@ class Request:
     head_error: HalfHitchError | None = None
     #: Who asks; the guard finds out.
     caller: Caller = EVERYBODY
+    #: The generation of identities by which the guard has let it in.
+    let_in_by = -1
+    #: Whose body bytes it holds.
+    share = _NOBODYS
 
     def __init__(
         self,

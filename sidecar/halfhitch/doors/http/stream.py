@@ -17,7 +17,8 @@ Invariants:
   `unacknowledged_s` ends the connection. A producer whose machine has gone is noticed within the
   sum of both, which no read would tell.
 - Whoever has lost the right to answer for the group, or whose token counts no more, is asked no
-  more: when identities change, a stream is looked at again before anything else is sent on it.
+  more: when identities change, a stream is looked at again before anything else is sent on it. So
+  is one whose certificate was verified by authorities that have changed since.
 - The producer sends line breaks or nothing. Bytes that are anything else end the stream: they
   could be a request, and there is no answering it here.
 """
@@ -40,6 +41,7 @@ from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.replies import STREAM_HEAD, STREAM_HEAD_10, STREAM_PROMISE
 from halfhitch.doors.http.requests import Request
+from halfhitch.doors.tls import ClientCertificate
 from halfhitch.errors import HalfHitchError, InvalidRequest
 from halfhitch.service.checking.api import AT_ONCE_ELSE, CheckDesk
 from halfhitch.service.transactions.admission import is_name
@@ -111,12 +113,23 @@ class Streams:
         self._desk_with_room(producer_group, request.caller.name)
         return Opening(self, request, producer_group, name, beat_s, at_once or AT_ONCE_ELSE)
 
-    def begin(self, opening: "Opening", transport: asyncio.Transport) -> None:
+    def begin(
+        self,
+        opening: "Opening",
+        transport: asyncio.Transport,
+        certificate: ClientCertificate | None,
+    ) -> None:
         """Take the transport over from its connection. Raises BackendError, and then has not."""
         # Asked again: others may have come in between.
         desk = self._desk_with_room(opening.producer_group, opening.caller.name)
         stream = CheckStream(
-            opening, transport, desk=desk, limits=self._limits, load=self._load, access=self._access
+            opening,
+            transport,
+            certificate,
+            desk=desk,
+            limits=self._limits,
+            load=self._load,
+            access=self._access,
         )
         transport.set_protocol(stream)
         stream.begin()
@@ -177,9 +190,11 @@ class Opening:
         self.beat_s = beat_s
         self.at_once = at_once
 
-    def begin(self, transport: asyncio.Transport) -> None:
+    def begin(
+        self, transport: asyncio.Transport, certificate: ClientCertificate | None = None
+    ) -> None:
         """Its turn has come. Raises BackendError, and the transport is still the connection's."""
-        self._streams.begin(self, transport)
+        self._streams.begin(self, transport, certificate)
 
 
 class CheckStream(asyncio.Protocol):
@@ -189,6 +204,7 @@ class CheckStream(asyncio.Protocol):
         self,
         opening: Opening,
         transport: asyncio.Transport,
+        certificate: ClientCertificate | None,
         *,
         desk: CheckDesk,
         limits: Limits,
@@ -196,6 +212,7 @@ class CheckStream(asyncio.Protocol):
         access: Access,
     ) -> None:
         self._transport = transport
+        self._certificate = certificate
         self._peer = peer_of(transport)  # counted as the connection's that this one was
         self._grant = Grant(access, opening.caller, Right.CHECK, opening.producer_group)
         self._desk = desk
@@ -226,12 +243,15 @@ class CheckStream(asyncio.Protocol):
         head = STREAM_HEAD if self._is_chunked else STREAM_HEAD_10
         self._transport.write(head + self._framed(HEARTBEAT_LINE))
         self._is_connected = True
-        _log.info(
-            "producer %s of group %s holds a check stream",
-            self._name,
-            self._producer_group,
-            extra={"action": "check_stream_opened"},
-        )
+        more = self._load.stream_lines.take()
+        if more is not None:
+            _log.info(
+                "producer %s of group %s holds a check stream%s",
+                self._name,
+                self._producer_group,
+                more,
+                extra={"action": "check_stream_opened"},
+            )
         try:
             self._desk.connect(self)
         except Exception:  # noqa: BLE001 (a bug of ours; the producer will come again)
@@ -327,10 +347,13 @@ class CheckStream(asyncio.Protocol):
 
     def _is_allowed(self) -> bool:
         """By the identities there are now; else it has ended."""
-        holds = self._grant.holds()
-        if not holds:
+        if not self._grant.holds():
             self._end("it has no right to answer for the group any more")
-        return holds
+            return False
+        if self._certificate is not None and self._certificate.is_outdated():
+            self._end("its certificate was verified by authorities that have changed since")
+            return False
+        return True
 
     def _framed(self, line: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(line), line) if self._is_chunked else line
@@ -348,13 +371,16 @@ class CheckStream(asyncio.Protocol):
         if not self._is_connected:
             return
         self._is_connected = False
-        _log.info(
-            "the check stream of producer %s of group %s has ended: %s",
-            self._name,
-            self._producer_group,
-            reason,
-            extra={"action": "check_stream_ended"},
-        )
+        more = self._load.stream_lines.take()
+        if more is not None:
+            _log.info(
+                "the check stream of producer %s of group %s has ended: %s%s",
+                self._name,
+                self._producer_group,
+                reason,
+                more,
+                extra={"action": "check_stream_ended"},
+            )
         try:
             self._desk.disconnect(self)
         except Exception:  # noqa: BLE001 (nothing may keep the connection from being closed)

@@ -25,7 +25,7 @@ from halfhitch.doors.rocketmq.places import Places
 from halfhitch.doors.rocketmq.routes import Routes
 from halfhitch.doors.rocketmq.stats import Snapshot, Stats
 from halfhitch.doors.tls import ServerTls
-from halfhitch.doors.tls_listening import Patience, TlsListener
+from halfhitch.doors.tls_listening import Patience, TlsListener, handshakes_max
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
 from halfhitch.service.api import SingleSends, Transactions
 from halfhitch.service.checking.api import CheckDesk
@@ -164,8 +164,9 @@ class RocketmqDoor:
             options.tls,
             factory,
             plain=factory,
-            holding=self._load,
-            patience=Patience(wait_s=limits.handshake_s, count_max=limits.connection_count_max),
+            patience=Patience(
+                wait_s=limits.handshake_s, count_max=handshakes_max(limits.connection_count_max)
+            ),
         )
         self._port = self._tls_listener.listen(options.host, options.port)
 

@@ -63,15 +63,18 @@ class Asking:
         self.doors = doors
         self.desk = FakeDesk()
         self.client: Any = None
+        self.door: Any = None
 
     async def open(self) -> None:
-        door = await self.doors.open(access=access(), checks=self.desk)
-        self.client = await self.doors.client(door)
+        self.door = await self.doors.open(access=access(), checks=self.desk)
+        self.client = await self.doors.client(self.door)
         assert (await self.client.ask(prepare(("Half-Token", SHOP)))).status == 201
         self.doors.service.calls.clear()
 
     async def ask(self, asked: bytes) -> Answer:
         answer: Answer = await self.client.ask(asked)
+        if answer.header("connection") == "close":  # a stranger's body is not taken
+            self.client = await self.doors.client(self.door)
         return answer
 
 
@@ -120,6 +123,7 @@ async def test_the_unix_socket_asks_for_a_token_too(doors: OpenDoors, tmp_path: 
     door = await doors.open(host=None, unix_path=tmp_path / "s", access=access())
     client = await doors.client(door)
     assert (await client.ask(prepare())).status == 401
+    client = await doors.client(door)
     assert (await client.ask(prepare(("Half-Token", BANK)))).status == 403
     assert (await client.ask(prepare(("Half-Token", SHOP)))).status == 201
 

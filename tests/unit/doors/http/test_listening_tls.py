@@ -309,23 +309,18 @@ async def test_a_slow_handshake_holds_nobody_else_and_is_ended(
     await client.close()
 
 
-async def test_handshakes_count_among_the_connections(
+async def test_handshakes_take_no_place_of_connections(
     doors: OpenDoors, authority: Authority, served: Pair
 ) -> None:
-    limits = http_limits(connection_count_max=4, handshake_s=60)
+    """68 silent connections held all places of a door of four, and everybody else was closed."""
+    limits = http_limits(connection_count_max=4, connection_peer_count_max=4, handshake_s=60)
     door = await doors.open(tls=tls_of(served), limits=limits)
     crowd = [await doors.client(door) for _ in range(4 + 64)]
-    beyond = await doors.client(door)
-    async with asyncio.timeout(DEADLINE_S):
-        try:
-            assert await beyond.reader.read() == b""
-        except ConnectionError:
-            pass
-    for client in crowd[:8]:
-        await client.close()
-    client = await over_tls(door, trusting(authority))
-    assert (await client.ask(raw_half())).status == 201
-    await client.close()
+    clients = [await over_tls(door, trusting(authority)) for _ in range(4)]
+    for client in clients:
+        assert (await client.ask(raw_half())).status == 201
+    for client in (*crowd, *clients):
+        client.writer.transport.abort()
 
 
 # -- renewal -------------------------------------------------------------------------------------
@@ -397,8 +392,70 @@ async def test_an_identity_is_known_by_its_certificate_and_strangers_by_none(
     door = await doors.open(tls=tls, access=Access(identities=[known]))
     statuses = []
     for pair in (orders, authority.issue("stranger", use="client"), None):
-        client = await over_tls(door, trusting(authority, pair))
-        statuses.append((await client.ask(raw_half())).status)
-        statuses.append((await client.ask(raw_half(topic="payments"))).status)
-        await client.close()
+        for topic in ("orders", "payments"):
+            client = await over_tls(door, trusting(authority, pair))
+            statuses.append((await client.ask(raw_half(topic=topic))).status)
+            await client.close()
     assert statuses == [201, 403, 401, 401, 401, 401]
+
+
+# -- sessions, and authorities that are taken away -----------------------------------------------
+
+
+@pytest.mark.parametrize("asks_on", [False, True], ids=["idle", "at work"])
+async def test_a_connection_ends_when_the_authorities_change_and_its_client_is_verified_anew(
+    doors: OpenDoors,
+    authority: Authority,
+    served: Pair,
+    orders: Pair,
+    tmp_path: Path,
+    asks_on: bool,
+) -> None:
+    """Whose authority was taken away went on for as long as the connection was kept open."""
+    from harness.certificates import Authority as Another
+
+    authorities = tmp_path / "clients-ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = tls_of(served, client_ca=authorities, clients="wanted")
+    door = await doors.open(tls=tls)
+    client = await over_tls(door, trusting(authority, orders))
+    bare = await over_tls(door, trusting(authority))
+    assert (await client.ask(raw_half())).status == 201
+    assert (await bare.ask(raw_half())).status == 201
+    if asks_on:
+        doors.service.hold()
+        await client.send(raw_half())
+        await doors.service.until_waiting(1)
+    authorities.write_bytes(Another(tmp_path / "another", "Others").certificate.read_bytes())
+    for _ in range(2):
+        await asyncio.to_thread(tls.renew)
+    if asks_on:
+        await until(lambda: any(held._reader.is_ended for held in door._load.connections))
+        doors.service.release()
+        last = await client.answer("POST")
+        assert (last.status, last.header("connection")) == (201, "close")
+    await client.ended()
+    assert (await bare.ask(raw_half())).status == 201, "who has shown none is left alone"
+    for one in (client, bare):
+        one.writer.transport.abort()
+
+
+async def test_a_check_stream_ends_when_the_authorities_change(
+    doors: OpenDoors, authority: Authority, served: Pair, orders: Pair, tmp_path: Path
+) -> None:
+    from harness.certificates import Authority as Another
+    from harness.fake_desk import FakeDesk
+
+    authorities = tmp_path / "clients-ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = tls_of(served, client_ca=authorities, clients="wanted")
+    desk = FakeDesk()
+    door = await doors.open(tls=tls, checks=desk)
+    client = await over_tls(door, trusting(authority, orders))
+    await client.send(request("GET", "/v1/checks?producer_group=shop", [("Half-Heartbeat", "60")]))
+    await until(lambda: desk.links)
+    authorities.write_bytes(Another(tmp_path / "another", "Others").certificate.read_bytes())
+    for _ in range(2):
+        await asyncio.to_thread(tls.renew)
+    await until(lambda: not desk.links)
+    client.writer.transport.abort()

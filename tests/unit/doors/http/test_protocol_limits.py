@@ -259,6 +259,7 @@ async def test_one_address_cannot_take_all_connections(doors: OpenDoors, tmp_pat
 async def test_a_flood_of_connections_is_dropped_without_a_word(doors: OpenDoors) -> None:
     door = await doors.open(limits=http_limits(connection_count_max=1, linger_silence_s=60))
     kept = await doors.client(door)
+    assert (await kept.ask(raw_half())).status == 201
     flood = [await doors.client(door) for _ in range(80)]
     await until(lambda: door.connection_count <= 65)
     assert (await kept.ask(raw_half())).status == 201

@@ -22,6 +22,8 @@ class Taken:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.refusal: bytes | None = None
+        self.stranger: bytes | None = None
+        self.announced_count = 0
         self.failure: BaseException | None = None
         self.asked_count = 0
 
@@ -30,6 +32,10 @@ class Taken:
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
+
+    def body_announced(self, request: Request) -> bytes | None:
+        self.announced_count += 1
+        return self.stranger
 
     def body_wanted(self, request: Request) -> bytes | None:
         self.asked_count += 1
@@ -110,6 +116,23 @@ def test_a_caller_that_waits_is_asked_about_once() -> None:
     reader.feed(head)
     assert sink.requests[1].ready == sink.refusal
     assert reader.is_ended
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+def test_who_is_not_let_in_brings_no_byte_of_his_body(framing: bytes) -> None:
+    reader, sink, load = new_reader()
+    sink.stranger = b"HTTP/1.1 401 Unauthorized\r\n\r\n"
+    reader.feed(b"POST /x HTTP/1.1\r\nHost: h\r\n" + framing + b"\r\n\r\n5\r\nhello")
+    (refused,) = sink.requests
+    assert (refused.ready, refused.body, refused.keep_alive) == (sink.stranger, b"", False)
+    assert (reader.is_ended, load.buffered_bytes, sink.announced_count) == (True, 0, 1)
+
+
+def test_a_request_without_a_body_is_not_asked_about_before_its_turn() -> None:
+    reader, sink, _ = new_reader()
+    reader.feed(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n" + b"POST /x HTTP/1.1\r\nHost: h\r\n")
+    reader.feed(b"Content-Length: 0\r\n\r\n")
+    assert (len(sink.requests), sink.announced_count) == (2, 0)
 
 
 def test_a_fault_of_ours_while_reading_is_logged_and_admitted(

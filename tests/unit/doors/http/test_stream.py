@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.observability.lines import LineBudget
 from halfhitch.service.checking.api import AT_ONCE_ELSE
 from harness.deaf_socket import make_deaf
 from harness.defaults import http_limits
@@ -98,6 +99,21 @@ class Group:
 @pytest.fixture
 def group(doors: OpenDoors) -> Group:
     return Group(doors)
+
+
+async def test_streams_that_come_and_go_do_not_fill_the_log(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two lines each, for whoever has a right for any one group."""
+    await group.open()
+    group.door._load.stream_lines = LineBudget(count_max=5)
+    with caplog.at_level(logging.INFO):
+        for _ in range(8):
+            producer = await group.producer()
+            await producer.client.close()
+            await group.until_gone()
+    told = [line for line in caplog.messages if "check stream" in line]
+    assert len(told) == 5
 
 
 async def refused(group: Group, target: str, *headers: tuple[str, str]) -> tuple[int, str, str]:

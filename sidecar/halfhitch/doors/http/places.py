@@ -1,0 +1,86 @@
+"""Who has a place at a door of HTTP, and who makes room when all are taken.
+
+A connection is unproven until the guard has let a request of it in. Those who are come and go with
+strangers, so they make room first: whoever has a token cannot be kept out by those who have none.
+An address has its share of the places, and within that share the same holds.
+
+Where probes are answered everybody gets in: for whoever has proven himself makes room as well,
+unless a request of his is being worked on. A few unproven stay even then: the next to come must not
+be the first to go.
+"""
+
+from typing import Protocol, cast
+
+from halfhitch.doors.holding import Held, Refused
+from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.http.load import Load
+
+#: Where probes are answered: the share of the places that the unproven may keep, as one in so many.
+_UNPROVEN_PART = 4
+
+
+class _Placed(Held, Protocol):
+    opened_s: float
+
+    @property
+    def is_waiting(self) -> bool: ...
+
+
+def take_place(
+    newcomer: Held, peer: str, load: Load, limits: Limits, *, makes_room: bool
+) -> tuple[Refused, str] | None:
+    """Give it a place, if need be that of another one; else say why there is none.
+
+    It counts among the door's connections already.
+    """
+    of_peer_count = load.came(peer)
+    refused: tuple[Refused, str] | None = None
+    if not makes_room and of_peer_count > limits.connection_peer_count_max:
+        if not _ended(load, load.unproven.oldest(peer)):
+            refused = (
+                "peer",
+                (
+                    f"Your address has {limits.connection_peer_count_max} connections of this "
+                    "door, and others need some too; close idle ones, or raise "
+                    "http.connections_peer_max."
+                ),
+            )
+    elif len(load.connections) - load.placeless_count > limits.connection_count_max:
+        chosen = _for_probes(newcomer, peer, load, limits) if makes_room else None
+        if not _ended(load, chosen or load.unproven.next_to_go(peer)):
+            refused = (
+                "full",
+                (
+                    "The door has as many connections as it takes; close idle ones, or raise "
+                    "http.connections_max."
+                ),
+            )
+    if refused is None:
+        load.unproven.add(newcomer, peer)
+    else:
+        load.went(peer)
+        load.placeless_count += 1
+    return refused
+
+
+def _for_probes(newcomer: Held, peer: str, load: Load, limits: Limits) -> Held | None:
+    unproven = load.unproven
+    if len(unproven) * _UNPROVEN_PART > limits.connection_count_max:
+        return unproven.next_to_go(peer)
+    others = (other for other in load.connections if other is not newcomer)
+    proven = (cast("_Placed", other) for other in others if other not in unproven)
+    waiting = (other for other in proven if other.is_waiting)
+    return min(waiting, key=_opened_s, default=None)
+
+
+def _opened_s(connection: _Placed) -> float:
+    return connection.opened_s
+
+
+def _ended(load: Load, chosen: Held | None) -> bool:
+    if chosen is None:
+        return False
+    load.unproven.discard(chosen)
+    load.connections.discard(chosen)  # now: others may come before its transport has closed
+    chosen.abort()
+    return True
