@@ -395,7 +395,8 @@ impl Listener for Carrier {
             Pending::Half(item) => {
                 self.release(item.size_bytes);
                 lock(&self.lanes).halves[item.partition as usize].landed();
-                let seal = item.seals.make(item.partition, offset, &item.group, &item.transaction_id);
+                let seal =
+                    item.seals.make(item.partition, offset, &item.group, &item.transaction_id);
                 let mut results = lock(&self.results);
                 if let (Some(seal), true) = (seal, err == 0 && offset >= 0) {
                     results.stored(&item, offset, seal, &self.config.reply_start);

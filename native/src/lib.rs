@@ -259,8 +259,7 @@ fn stored_reply(
     let mut out = Vec::new();
     let form = if is_json { Form::Json } else { Form::Binary };
     let start = ReplyStart { binary: start.0, language: start.1, version: start.2 };
-    let reply =
-        write::Reply { form, opaque, id_prefix, queue_id, position, seal, transaction_id };
+    let reply = write::Reply { form, opaque, id_prefix, queue_id, position, seal, transaction_id };
     write::stored_reply(&mut out, &start, &reply);
     out
 }

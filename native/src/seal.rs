@@ -28,7 +28,14 @@ impl Seals {
         Some(seal(self.keys.first()?, partition, half_offset, group, id))
     }
 
-    pub fn fits(&self, found: i64, partition: i32, half_offset: i64, group: &str, id: &str) -> bool {
+    pub fn fits(
+        &self,
+        found: i64,
+        partition: i32,
+        half_offset: i64,
+        group: &str,
+        id: &str,
+    ) -> bool {
         let seals = self.keys.iter().map(|key| seal(key, partition, half_offset, group, id));
         // All keys, whichever fits: how long it takes says nothing.
         seals.fold(false, |fits, made| fits | (made ^ found == 0))
