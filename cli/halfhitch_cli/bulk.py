@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.errors import BackendError, HalfHitchError
-from halfhitch.wire.plain import shown
+from halfhitch.wire.plain import is_plain, shown
 from halfhitch_cli.app import ERROR, OK
 from halfhitch_cli.client import AdminClient, Refusal, path_of
 from halfhitch_cli.output import OutputForm, Table, emit, say
@@ -98,7 +98,7 @@ def carry_out(
 def check_texts(reason: str, operator: str, *, needs_reason: bool) -> None:
     """Raises BadParameter unless people can read both in one line."""
     for flag, text in (("--reason", reason), ("--operator", operator)):
-        is_good = text.isprintable() and len(text) <= _REASON_CHARS_MAX
+        is_good = is_plain(text) and len(text) <= _REASON_CHARS_MAX
         if not is_good or (not text.strip() and (needs_reason or flag == "--operator")):
             raise typer.BadParameter(
                 f"{flag} takes 1 to {_REASON_CHARS_MAX} printable characters in one line."

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from halfhitch.wire.plain import shown, shown_json
+from halfhitch.wire.plain import is_plain, shown, shown_json
 
 _PIPED_WIDTH = 1_000  # columns: wide enough that no line of ours is folded
 
@@ -121,7 +121,7 @@ def _yaml_scalar(value: Any) -> str:
         return json.dumps(value)
     # Not as JSON would escape them: its surrogate pairs are two characters in YAML.
     return "".join(
-        c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False)
+        c if is_plain(c) else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False)
     )
 
 

@@ -6,6 +6,8 @@ never refused for its remark: that is made fit, or left out.
 
 from typing import Final
 
+from halfhitch.wire.plain import is_plain
+
 #: A reason is read by people, in one line.
 REASON_CHARS_MAX: Final = 200
 #: Beyond this no remark is looked at: exceptions may carry whole stack traces.
@@ -18,8 +20,8 @@ def kept_reason(remark: str | None) -> str | None:
     if not remark:
         return None
     looked_at = remark[:_LOOKED_AT_MAX]
-    # Lone surrogates, which UTF-8 has no bytes for, are among what is not printable.
-    shown = "".join(char if char.isprintable() else " " for char in looked_at)
+    # Lone surrogates, which UTF-8 has no bytes for, are among what is not plain.
+    shown = "".join(char if is_plain(char) else " " for char in looked_at)
     text = " ".join(shown.split())
     if len(text) > REASON_CHARS_MAX:
         text = text[: REASON_CHARS_MAX - len(_CUT)] + _CUT

@@ -47,7 +47,7 @@ from halfhitch.service.checking.api import AT_ONCE_ELSE, CheckDesk
 from halfhitch.service.transactions.admission import is_name
 from halfhitch.wire.check import HEARTBEAT_LINE, Check, encode
 from halfhitch.wire.half import ID_BYTES_MAX
-from halfhitch.wire.plain import WITHOUT_HIDDEN
+from halfhitch.wire.plain import WITHOUT_HIDDEN, is_plain
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Streams:
                 f"you send: a whole number from 1 to {_BEAT_S_MAX}, such as 3."
             )
         name = request.text(b"half-producer-name")
-        if name is not None and not (0 < len(name) <= _NAME_CHARACTERS_MAX and name.isprintable()):
+        if name is not None and not (0 < len(name) <= _NAME_CHARACTERS_MAX and is_plain(name)):
             raise InvalidRequest(
                 f"Half-Producer-Name must be 1 to {_NAME_CHARACTERS_MAX} printable characters; "
                 "it is shown to people, for instance orders-7."

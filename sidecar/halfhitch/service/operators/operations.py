@@ -47,6 +47,7 @@ from halfhitch.service.reasons import REASON_CHARS_MAX
 from halfhitch.service.transactions.dependencies import Inquiry
 from halfhitch.service.transactions.end import first_decision, refuse_late, refuse_loser
 from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.wire.plain import is_plain
 
 logger = logging.getLogger(__name__)
 
@@ -406,7 +407,7 @@ def check_reason(reason: str, operator: str) -> None:
         ("reason", reason, REASON_CHARS_MAX),
         ("operator", operator, OPERATOR_CHARS_MAX),
     ):
-        if not text.strip() or len(text) > chars_max or not text.isprintable():
+        if not text.strip() or len(text) > chars_max or not is_plain(text):
             raise InvalidRequest(
                 f"the {what} must be 1 to {chars_max} printable characters in one line: it is kept "
                 "for those who look later"
