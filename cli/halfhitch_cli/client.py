@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from halfhitch.config import Settings
-from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
+from halfhitch.config.loopback import is_loopback
+from halfhitch.errors import BackendError, ConfigurationError, OutcomeUnknown, RequestError
 
 if TYPE_CHECKING:
     from halfhitch.client.tls import ClientTls, Trust
@@ -54,12 +55,21 @@ class AdminClient:
     """One admin door. Several threads may use it."""
 
     def __init__(
-        self, host: str, port: int, token: str | None = None, tls: "ClientTls | None" = None
+        self,
+        host: str,
+        port: int,
+        token: str | None = None,
+        tls: "ClientTls | None" = None,
+        *,
+        encrypted_in_front: bool = False,
     ) -> None:
+        """Raises ConfigurationError where others could read the token on its way."""
         # A server binds "every address"; nobody can connect to that.
         self._host = _ANY_ADDRESS.get(host, host).strip("[]")
         self._port = port
         self._trust = None if tls is None else _trust(tls, self._host)
+        if token is not None and tls is None and not encrypted_in_front:
+            _require_loopback(self._host)
         self._headers = {"Half-Token": token} if token is not None else {}
 
     @classmethod
@@ -67,7 +77,15 @@ class AdminClient:
         """The door of the sidecar that has these settings."""
         tokens = settings.auth.tokens
         token = tokens[0].reveal() if tokens else None
-        return cls(settings.admin.host, settings.admin.port, token, _tls_of(settings))
+        return cls(
+            settings.admin.host,
+            settings.admin.port,
+            token,
+            _tls_of(settings),
+            encrypted_in_front=(
+                settings.client.encrypted_in_front or settings.admin.encrypted_in_front
+            ),
+        )
 
     @property
     def address(self) -> str:
@@ -189,6 +207,17 @@ def _tls_of(settings: Settings) -> "ClientTls | None":
     from halfhitch.client.tls import ClientTls
 
     return ClientTls(given.ca_file, given.cert_file, given.key_file, given.server_name)
+
+
+def _require_loopback(host: str) -> None:
+    """A name counts as another machine, for what it leads to may change."""
+    if not is_loopback(host):
+        raise ConfigurationError(
+            f"admin.host is {host}, another machine, and what travels there is not encrypted: the "
+            "token could be read on the way. Give --client-tls true, and --client-ca-file with its "
+            "authority; or, if a mesh or a proxy in front of it encrypts, "
+            "--client-encrypted-in-front true (HALFHITCH_CLIENT_ENCRYPTED_IN_FRONT)."
+        )
 
 
 def _trust(tls: "ClientTls", host: str) -> "Trust":

@@ -22,6 +22,7 @@ class Door:
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.tokens: list[str | None] = []
         self.bodies: list[tuple[str | None, object]] = []
+        self.location: str | None = None
         door = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,6 +31,8 @@ class Door:
                 status, body = door.answers.get(self.path, (404, b"{}"))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
+                if door.location is not None:
+                    self.send_header("Location", door.location)
                 self.end_headers()
                 self.wfile.write(body)
 

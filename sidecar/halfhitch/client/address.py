@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8340"
 ADDRESS_VARIABLE = "HALFHITCH_ADDRESS"
+IN_FRONT_VARIABLE = "HALFHITCH_CLIENT_ENCRYPTED_IN_FRONT"
+
+_TRUTHS = {"": False, "false": False, "true": True}
 
 
 class Address(NamedTuple):
@@ -30,6 +33,48 @@ class Address(NamedTuple):
 def find_address(given: str | None, tls: "ClientTls | None" = None) -> Address:
     """The given address, else the environment's, else the sidecar's default port on loopback."""
     return parse_address(given or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, tls)
+
+
+def require_secrecy(
+    address: Address, token: str | None, *, encrypted_in_front: bool | None
+) -> None:
+    """Raises ConfigurationError where others could read the token on its way.
+
+    `encrypted_in_front` says that something in front of the sidecar encrypts; None leaves that to
+    the environment. A name counts as another machine, for what it leads to may change.
+    """
+    if token is None or address.path is not None or address.trust is not None:
+        return
+    if encrypted_in_front is None:
+        encrypted_in_front = _encrypted_in_front_of(os.environ.get(IN_FRONT_VARIABLE, ""))
+    if encrypted_in_front or _is_loopback(address.host):
+        return
+    raise ConfigurationError(
+        f"address {address.text!r}: other machines reach it, and what travels there is not "
+        "encrypted: the token and messages could be read on the way. Call it with https://; or, "
+        "if a mesh or a proxy in front of it encrypts, say so with encrypted_in_front=True or "
+        f"{IN_FRONT_VARIABLE}=true"
+    )
+
+
+def _encrypted_in_front_of(text: str) -> bool:
+    said = text.strip().lower()
+    if said not in _TRUTHS:
+        raise ConfigurationError(f"{IN_FRONT_VARIABLE} must be true or false, not {text[:40]!r}")
+    return _TRUTHS[said]
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() in ("localhost", "127.0.0.1", "::1"):
+        return True
+    from ipaddress import ip_address  # the usual addresses need it not, and imports take time
+
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    # Python 3.13 looks into ::ffff:127.0.0.1, earlier ones do not.
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def parse_address(text: str, tls: "ClientTls | None" = None) -> Address:

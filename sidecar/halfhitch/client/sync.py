@@ -11,7 +11,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from halfhitch.client.address import Address, find_address
+from halfhitch.client.address import Address, find_address, require_secrecy
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     Conversation,
@@ -57,8 +57,9 @@ class TransactionProducer:
 
     `address` is `http://host:port`, `https://host:port` or `unix:/path`; without it
     HALFHITCH_ADDRESS counts, then http://127.0.0.1:8340. `tls` names the files for https://;
-    without it HALFHITCH_CLIENT_CA_FILE and its like count. A call takes at most about
-    `deadline_s`, all tries together.
+    without it HALFHITCH_CLIENT_CA_FILE and its like count. A `token` is sent over http:// on
+    loopback only, unless `encrypted_in_front` (or HALFHITCH_CLIENT_ENCRYPTED_IN_FRONT=true) says
+    that a mesh or a proxy encrypts. A call takes at most about `deadline_s`, all tries together.
 
     Threads may share a producer. It survives a fork: the child opens connections of its own.
     But a transaction belongs to the process that began it; in a child it raises
@@ -91,12 +92,14 @@ class TransactionProducer:
         connections_max: int = 32,
         on_error: OnError | None = None,
         tls: "ClientTls | None" = None,
+        encrypted_in_front: bool | None = None,
         pacing: Pacing = REAL_PACING,
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
         check_check(check)
         found = find_address(address, tls)
+        require_secrecy(found, token, encrypted_in_front=encrypted_in_front)
         self.group = group
         self.address = found.text
         self._address = found

@@ -10,6 +10,11 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from halfhitch.config.callback_rules import (
+    the_callback_may_be_called,
+    the_callback_token_fits_a_header,
+    the_callback_token_travels_encrypted,
+)
 from halfhitch.config.identities import (
     known_access_keys,
     read_identities_file,
@@ -250,32 +255,6 @@ def the_watchdog_outlasts_a_kafka_transaction(settings: Settings) -> str | None:
     return None
 
 
-def the_callback_may_be_called(settings: Settings) -> str | None:
-    """The sidecar posts there by itself: an address nobody meant to give it is a hole."""
-    checks = settings.checks
-    if checks.url is None:
-        return None
-    from halfhitch.adapters.callback.target import Target
-
-    try:
-        Target.parse(checks.url, checks.url_networks)
-    except ConfigurationError as error:
-        return error.message
-    return None
-
-
-def the_callback_token_fits_a_header(settings: Settings) -> str | None:
-    """A line break in it would begin a header of its own."""
-    token = settings.checks.url_token
-    text = "" if token is None else token.reveal()
-    if text and (not text.isascii() or not text.isprintable() or " " in text):
-        return (
-            "checks.url_token cannot travel in an HTTP header: use printable ASCII without "
-            "spaces; `halfhitch keygen` prints a good one."
-        )
-    return None
-
-
 def the_policies_can_be_read(settings: Settings) -> str | None:
     """checks.give_up_topics: pattern=policy."""
     from halfhitch.service.checking.policy import GiveUpPolicy
@@ -473,6 +452,7 @@ RULES: tuple[Rule, ...] = (
     the_watchdog_outlasts_a_kafka_transaction,
     the_callback_may_be_called,
     the_callback_token_fits_a_header,
+    the_callback_token_travels_encrypted,
     redis_url_can_be_read,
     the_policies_can_be_read,
     the_rocketmq_door_can_be_opened,

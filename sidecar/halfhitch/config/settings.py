@@ -310,6 +310,13 @@ class ClientSettings(Group, frozen=True, kw_only=True):
         Text | None,
         Meta(description="Name that the door's certificate must have, if it is called by another."),
     ] = None
+    encrypted_in_front: Annotated[
+        bool,
+        Meta(
+            description="Says that something in front of the door that is called encrypts, such as "
+            "a mesh; without that a token is sent over TLS and on loopback only."
+        ),
+    ] = False
 
 
 class AuthSettings(Group, frozen=True, kw_only=True):
@@ -595,6 +602,13 @@ class ChecksSettings(Group, frozen=True, kw_only=True):
     url_token_file: Annotated[
         Path | None, Meta(description="File with that token; instead of checks.url_token.")
     ] = None
+    url_encrypted_in_front: Annotated[
+        bool,
+        Meta(
+            description="Says that something in front of checks.url encrypts, such as a mesh; "
+            "without that checks.url_token is sent over https:// and on loopback only."
+        ),
+    ] = False
 
 
 class VisibleSettings(Group, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from halfhitch.config import Purpose, load
-from halfhitch.errors import BackendError, OutcomeUnknown, RequestError
+from halfhitch.errors import BackendError, ConfigurationError, OutcomeUnknown, RequestError
 from halfhitch_cli import client as client_module
 from halfhitch_cli.app import main
 from halfhitch_cli.client import AdminClient, Refusal, path_of
@@ -29,6 +29,37 @@ def test_a_door_bound_to_every_address_is_asked_on_loopback() -> None:
     settings = load({"admin.host": "0.0.0.0", "admin.port": 5}, purpose=Purpose.CLIENT)
     assert AdminClient.of(settings).address == "http://127.0.0.1:5"
     assert AdminClient("::", 5).address == "http://[::1]:5"
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "sidecar.shop.svc", "localhost.evil.example", "::2"])
+def test_a_token_does_not_go_to_another_machine_in_clear(host: str) -> None:
+    given = {"admin.host": host, "auth.tokens": TOKEN}
+    with pytest.raises(ConfigurationError, match="client-encrypted-in-front") as raised:
+        AdminClient.of(load(given, purpose=Purpose.CLIENT))
+    assert host in raised.value.message
+    assert TOKEN not in raised.value.message
+    for way in (
+        {"client.encrypted_in_front": True},
+        {"admin.encrypted_in_front": True},
+        {"client.tls": True},
+    ):
+        AdminClient.of(load({**given, **way}, purpose=Purpose.CLIENT))
+    AdminClient.of(load({"admin.host": host}, purpose=Purpose.CLIENT))  # nothing to be read
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "127.0.0.2", "[::1]", "LOCALHOST"])
+def test_a_token_goes_to_this_machine_as_ever(host: str) -> None:
+    AdminClient.of(load({"admin.host": host, "auth.tokens": TOKEN}, purpose=Purpose.CLIENT))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_takes_the_token_nowhere(door: Door, status: int) -> None:
+    door.say("/v1/status", status, STATUS)
+    door.location = f"http://127.0.0.1:{door.port}/v1/elsewhere"
+    door.say("/v1/elsewhere", 200, STATUS)
+    settings = load({"admin.port": door.port, "auth.tokens": TOKEN}, purpose=Purpose.CLIENT)
+    assert AdminClient.of(settings).get("/v1/status")[0] == status
+    assert door.tokens == [TOKEN]
 
 
 def test_readiness_is_an_answer_and_not_an_error(door: Door) -> None:

@@ -10,12 +10,14 @@ import pytest
 
 from halfhitch import errors
 from halfhitch.client import (
+    AsyncTransactionProducer,
     DecisionUnknown,
     LocalTransactionState,
     Message,
     PrepareUnknown,
     TransactionDoomed,
     TransactionEnded,
+    TransactionProducer,
 )
 from harness.scripted_http import HANG, Answer, refusal
 
@@ -320,6 +322,31 @@ def test_the_token_is_sent(given):
     world = given(token="s3cret")
     world.producer.view("h1")
     assert world.server.requests[0].header("Half-Token") == "s3cret"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_takes_the_token_nowhere(given, status):
+    world, elsewhere = given(token="s3cret"), given()
+    target = {"Location": f"{elsewhere.server.address}/v1/transactions/h1"}
+    world.server.then(Answer(status, headers=target))
+    with pytest.raises(errors.HalfHitchError):
+        world.producer.view("h1")
+    assert elsewhere.server.requests == []
+
+
+@pytest.mark.parametrize("shell", [TransactionProducer, AsyncTransactionProducer])
+def test_a_token_does_not_go_to_another_machine_in_clear(shell, monkeypatch):
+    far = "http://sidecar.shop.svc:8340"
+    with pytest.raises(errors.ConfigurationError, match="encrypted_in_front=True") as raised:
+        shell("orders", far, token="s3cret")
+    assert far in raised.value.message
+    assert "s3cret" not in raised.value.message
+    shell("orders", far, token="s3cret", encrypted_in_front=True)
+    shell("orders", far)  # nothing to be read
+    monkeypatch.setenv("HALFHITCH_CLIENT_ENCRYPTED_IN_FRONT", "true")
+    shell("orders", far, token="s3cret")
+    with pytest.raises(errors.ConfigurationError, match="encrypted_in_front=True"):
+        shell("orders", far, token="s3cret", encrypted_in_front=False)
 
 
 def test_adds_from_several_threads_follow_one_another(given):

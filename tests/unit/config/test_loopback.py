@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from halfhitch.client.address import parse_address, require_secrecy
 from halfhitch.config import HttpSettings, Settings
 from halfhitch.config.loopback import is_loopback
 from halfhitch.config.rules import open_doors_have_a_lock
@@ -42,6 +43,19 @@ def test_the_rule_and_the_door_agree_on_what_needs_no_token(host: str, expected:
     assert opens_without_token(host) is expected
     assert passes_the_rule(host) is expected
     assert (b"localhost" in (hosts_allowed(host, []) or ())) is expected
+
+
+@pytest.mark.parametrize(("host", "expected"), [row for row in TABLE if row[0].strip("[]")])
+def test_the_client_agrees_on_what_other_machines_cannot_read(host: str, expected: bool) -> None:
+    """It has a rule of its own, for it imports nothing of the server."""
+    written = f"[{host}]" if ":" in host and host[0] != "[" else host
+    address = parse_address(f"http://{written}:1")
+    try:
+        require_secrecy(address, "t", encrypted_in_front=False)
+    except ConfigurationError:
+        assert not expected
+    else:
+        assert expected
 
 
 def opens_without_token(host: str) -> bool:
