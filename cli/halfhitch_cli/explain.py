@@ -3,6 +3,7 @@
 Pure: takes what the sidecar has shown, gives lines.
 """
 
+import json
 from collections.abc import Mapping
 from shlex import quote
 from typing import Any
@@ -30,6 +31,13 @@ _PARKED = {
     "too_old": "Nobody decided it before it reached the age limit",
     "incomplete": "It was committed, but some of its messages never arrived",
     "late": "It was added when its transaction had been given up, and not put back with the others",
+}
+_DECIDED_BY = {
+    "producer": "its producer",
+    "check": "a producer that was asked",
+    "operator": "an operator",
+    "policy": "the give-up policy",
+    None: "the record does not say who (an older release wrote it)",
 }
 _ON_RESUME = {
     "commit": "a commit is on record for it and is carried out at once",
@@ -106,8 +114,10 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
     if shown["resumed_count"]:
         lines.append(f"It was put back {shown['resumed_count']} time(s) before, and parked again.")
     lines.append(f"When it is resumed: {_ON_RESUME.get(shown['decision'], shown['decision'])}.")
-    if shown.get("decision_reason"):
-        lines.append(f"The reason that was given for that: {shown['decision_reason']}.")
+    if shown["decision"]:
+        who = _DECIDED_BY.get(shown.get("decision_source"), "the record names nobody known here")
+        words = shown.get("decision_reason")
+        lines.append(f"Decided by: {who}. Reason given: {_quoted(words) if words else 'none'}.")
     if shown["reason"] == "undeliverable":
         lines.append("Set the topic right first, or it will be parked again.")
     if shown["reason"] == "incomplete":
@@ -126,7 +136,12 @@ def _answer(shown: Mapping[str, Any], none: str) -> str:
     """In words, and with the reason that was given for it."""
     answer = _ANSWERS.get(shown["last_answer"] or "", shown["last_answer"] or none)
     reason = shown.get("last_reason")
-    return f"{answer}, because: {reason}" if reason else answer
+    return f"{answer}, because: {_quoted(reason)}" if reason else answer
+
+
+def _quoted(text: str) -> str:
+    """Somebody's own words, which may look like ours: it is seen where they begin and end."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _what(shown: Mapping[str, Any]) -> str:

@@ -215,12 +215,19 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
                 f"{age(max(0.0, (now_ms - row['parked_ms']) / 1000))} ago",
                 row["reason"],
                 str(row["check_count"]),
-                row["decision"] or "",
+                _decision(row),
                 str(row["resumed_count"] or ""),
             ]
             for row in rows
         ],
     )
+
+
+def _decision(row: dict[str, Any]) -> str:
+    """With who has taken it, which the record says and no reason can."""
+    source = row.get("decision_source")
+    decision: str = row["decision"] or ""
+    return f"{decision} ({source})" if decision and source else decision
 
 
 def _message_table(messages: Sequence[dict[str, Any]]) -> Table:

@@ -280,6 +280,7 @@ def _unfinished(findings: Findings) -> list[dict[str, Any]]:
             "message_count": one.message_count,
             "stored_ms": one.stored_ms,
             "reason": one.reason,
+            "decision_source": one.source,
             "where": _where(one.where),
         }
         for one in findings.unfinished

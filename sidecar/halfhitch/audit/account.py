@@ -243,6 +243,7 @@ class Account:
                     event.reason,
                     event.covered_count,
                     event.is_about_all,
+                    event.source,
                 )
                 self.facts.add_decision(group, raw_id, decided)
             elif event.kind is ConflictKind.UNCOVERED:

@@ -118,6 +118,7 @@ class Decided:
     reason: str | None = None  # in words of whoever decided
     covered_count: int = 0
     is_about_all: bool = False  # whatever messages there are; else those that its handle counts
+    source: str | None = None  # whose words those are: producer, check, operator or policy
 
 
 @dataclass(slots=True)

@@ -201,7 +201,7 @@ class _Judge(Excuses, Endings, Contents):
             self._violate(Kind.LOST, facts, indexes, where, detail)
             return
         first = min(halves, key=lambda half: half.half_offset)
-        state, reason = _state(facts, first)
+        state, *why = _state(facts, first)
         self._findings.goes_on(
             Unfinished(
                 *facts.identity,
@@ -209,25 +209,25 @@ class _Judge(Excuses, Endings, Contents):
                 len({half.index for half in halves}),
                 min(half.stored_ms for half in halves),
                 self._half_at(first),
-                reason,
+                *why,
             )
         )
 
 
-def _state(facts: Facts, first: Half) -> tuple[str, str | None]:
+def _state(facts: Facts, first: Half) -> tuple[str, str | None, str | None]:
     """How far an unfinished transaction has come: the first decision that is meant for it, and its
-    reason."""
+    reason with who gave it."""
     born = _BORN.get(first.born)
     if born is not None:
-        return _STATE_OF[born], None
+        return _STATE_OF[born], None, None
     for decided in sorted(facts.decisions, key=lambda d: d.op_offset):
         is_meant = (
             decided.half_hint >= first.half_offset
             or first.stored_ms <= decided.stored_ms + EARLY_MS
         )
         if is_meant and decided.op_offset > first.fence:
-            return _STATE_OF[decided.resolution], decided.reason
-    return "undecided", None
+            return _STATE_OF[decided.resolution], decided.reason, decided.source
+    return "undecided", None, None
 
 
 def _why_not(facts: Facts, committed: int) -> str:

@@ -127,6 +127,7 @@ class Unfinished:
     stored_ms: int
     where: Where  # its first half
     reason: str | None = None  # of its decision, in words of whoever decided
+    source: str | None = None  # who that is: producer, check, operator or policy
 
 
 @dataclass(slots=True)

@@ -378,7 +378,7 @@ class Ledger:
         """The half says so: it was put back so, or appended anew while a target was away."""
         self.checks.decided(transaction)
         transaction.carries_decision = True
-        how = OpOffset(self._marks.op_position), event.stored_at_ms, None
+        how = OpOffset(self._marks.op_position), event.stored_at_ms, None, None
         self._decide(transaction, resolution, event.born_count, how)
 
     def _apply(self, transaction: Transaction, event: DecisionRead) -> None:
@@ -403,7 +403,7 @@ class Ledger:
         if event.is_about_all and event.resolution is _COMMIT:
             covered_count = max(covered_count, *(i + 1 for i, _ in transaction.messages()), 0)
             transaction.covers_all = True
-        how = event.op_offset, event.stored_at_ms, event.reason
+        how = event.op_offset, event.stored_at_ms, event.reason, event.source
         self._decide(transaction, event.resolution, covered_count, how)
 
     def _extend(self, transaction: Transaction, event: DecisionRead) -> None:
@@ -418,7 +418,7 @@ class Ledger:
         transaction: Transaction,
         resolution: Resolution,
         covered_count: int,
-        how: tuple[OpOffset, TimestampMs, str | None],
+        how: tuple[OpOffset, TimestampMs, str | None, ResolutionSource | None],
     ) -> None:
         transaction.decide(resolution, covered_count, *how)
         self._decided_count += 1

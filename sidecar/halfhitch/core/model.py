@@ -227,6 +227,7 @@ class LateNote:
     resolution: Resolution
     op_offset: OpOffset
     reason: str | None = None
+    source: ResolutionSource | None = None
 
 
 @dataclass(slots=True)

@@ -23,7 +23,8 @@ class LateNotes:
         """This was decided too late. That it is given up need not be said again."""
         if decision.resolution is not Resolution.PARK:
             identity, op_offset = decision.identity, decision.op_offset
-            note = LateNote(identity, decision.resolution, op_offset, decision.reason)
+            what = identity, decision.resolution, op_offset, decision.reason, decision.source
+            note = LateNote(*what)
             self._notes[identity, op_offset] = note
 
     def written(self, note: LateNote) -> None:

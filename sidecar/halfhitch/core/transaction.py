@@ -19,6 +19,7 @@ from halfhitch.core.model import (
     Identity,
     OpOffset,
     Resolution,
+    ResolutionSource,
     TimestampMs,
 )
 from halfhitch.core.states import TRANSITIONS, State, Trigger
@@ -63,6 +64,7 @@ class Transaction(Halves):
         "reason",
         "resolution",
         "resumed_count",
+        "source",
         "state",
         "stored_at_ms",
         "wake_ms",
@@ -81,6 +83,7 @@ class Transaction(Halves):
         self.decided_op_offset = OpOffset(-1)
         self.decided_ms = TimestampMs(0)  # broker time of the decision
         self.reason: str | None = None  # of the decision, for people
+        self.source: ResolutionSource | None = None  # who has decided
         # By the step under way it goes to the parked topic instead; or (late.py) it was added when
         # its transaction had been given up, and follows it there.
         self.parked = False
@@ -112,6 +115,7 @@ class Transaction(Halves):
         op_offset: OpOffset,
         stored_at_ms: TimestampMs,
         reason: str | None = None,
+        source: ResolutionSource | None = None,
     ) -> None:
         """Note the winning decision; the state is moved by the caller."""
         self.resolution = resolution
@@ -119,6 +123,7 @@ class Transaction(Halves):
         self.decided_op_offset = op_offset
         self.decided_ms = stored_at_ms
         self.reason = reason
+        self.source = source
 
     def extend(self, covered_count: int, *, covers_all: bool) -> bool:
         """An equal commit covers more, perhaps; gives whether this one covers more now."""

@@ -320,6 +320,7 @@ class ParkedTransaction:
     detail: str
     decision: str | None  # commit or rollback; applied when it is resumed
     decision_reason: str | None  # in words of whoever decided
+    decision_source: str | None = None  # who that is: producer, check, operator or policy
     check_count: int
     last_answer: str | None
     asked: str | None

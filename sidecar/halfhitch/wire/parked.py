@@ -38,6 +38,7 @@ class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag="message", tag
     covered_count: int = 0  # of a committed one: how many messages belong together
     decision_reason: str | None = None  # why it was decided, in words of whoever decided
     last_reason: str | None = None  # of the last answer, in the words of who was asked
+    decision_source: str | None = None  # who decided: a ResolutionSource; nobody else can say so
 
 
 class LateDecision(
@@ -51,6 +52,7 @@ class LateDecision(
     half_partition: int
     op_offset: int  # of the decision: the lowest one counts
     reason: str | None = None  # in words of whoever decided
+    source: str | None = None  # who that is: a ResolutionSource
 
 
 class Resumed(msgspec.Struct, frozen=True, omit_defaults=True, tag="resumed", tag_field="kind"):

@@ -49,9 +49,10 @@ class Parking:
     identity: Identity
     half_partition: int
     messages: list[ParkedHalf]
-    #: c or r: to be applied when it is put back; and why, in words of whoever decided.
+    #: c or r: to be applied when it is put back; why, in words of whoever decided; and who that is.
     decision: str | None
     decision_reason: str | None = None
+    decision_source: str | None = None
 
     @property
     def first(self) -> ParkedHalf:
@@ -239,16 +240,19 @@ class ParkedFold:
 
     def _decision(
         self, identity: Identity, half_partition: int, messages: Iterable[ParkedHalf]
-    ) -> tuple[str | None, str | None]:
-        """And its reason. What it was parked with comes before anything that was said later."""
+    ) -> tuple[str | None, str | None, str | None]:
+        """Its reason, and who gave it. What it was parked with comes before what was said later."""
         for message in messages:
-            if message.why.decision is not None:
-                return message.why.decision, message.why.decision_reason
+            why = message.why
+            if why.decision is not None:
+                return why.decision, why.decision_reason, why.decision_source
         late = (
             note for note in self._late.get(identity, ()) if note.half_partition == half_partition
         )
         first = min(late, key=lambda note: note.op_offset, default=None)
-        return (None, None) if first is None else (first.decision, first.reason)
+        if first is None:
+            return None, None, None
+        return first.decision, first.reason, first.source
 
 
 def _target(log_offset: int, headers: Headers) -> tuple[str, int | None]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SETTINGS = {"checks.give_up": "park", "checks.age_s_max": 259_200}
+PAID = {"decision_reason": "alice: it was paid", "decision_source": "operator"}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def operations() -> FakeOperations:
         [undecided("T1"), undecided("T2", "bank", next_check_s=None, age_s=7_300)],
         [
             parked("P1"),
-            parked("P2", reason="undeliverable", decision="commit", decision_reason="it was paid"),
+            parked("P2", reason="undeliverable", decision="commit", **PAID),
         ],
         [ParkedMessage("orders", None, b"k", b"v\x1b[2J", [("a", b"\xff")])],
     )

@@ -29,7 +29,7 @@ def test_explain_tells_why_what_next_and_what_to_do(run: Any) -> None:
     code, out, _ = run("tx", "explain", "P2")
     assert "did not take it" in out or "does not take the message" in out
     assert "a commit is on record" in out
-    assert "The reason that was given for that: it was paid." in out
+    assert 'Decided by: an operator. Reason given: "alice: it was paid".' in out
     assert "halfhitch parked resume --group shop P2" in out
 
 
@@ -48,6 +48,6 @@ def test_explain_of_what_is_too_old_promised_checks_up_to_an_age_that_was_over(
 def test_explain_tells_why_a_check_could_not_be_answered() -> None:
     said = "RuntimeError: db down"
     lines = explain.undecided(asdict(undecided("T1", last_reason=said)), {})
-    assert "its answer: it cannot say yet, because: RuntimeError: db down." in " ".join(lines)
+    assert 'its answer: it cannot say yet, because: "RuntimeError: db down".' in " ".join(lines)
     lines = explain.parked(asdict(parked("P1", last_answer="no_answer", last_reason="status 500")))
-    assert "no answer (an error of the callback), because: status 500." in " ".join(lines)
+    assert 'no answer (an error of the callback), because: "status 500".' in " ".join(lines)

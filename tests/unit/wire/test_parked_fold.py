@@ -48,7 +48,9 @@ def resumed(place: ParkedAt, name: str, *parked_at: ParkedAt, fence: int = 100) 
 def decided(
     place: ParkedAt, name: str, decision: str, op_offset: int, half_partition: int = 3
 ) -> Record:
-    note = LateDecision("shop", name, decision, half_partition, op_offset, f"at {op_offset}")
+    note = LateDecision(
+        "shop", name, decision, half_partition, op_offset, f"at {op_offset}", "check"
+    )
     return place, 150, note_headers(note)
 
 
@@ -128,9 +130,11 @@ def test_the_first_decision_counts_and_that_of_the_parking_before_all() -> None:
     for notes in (late, late[::-1]):
         [parking] = folded(message("T1", 0, (0, 0), 10), *notes).parkings()
         assert (parking.decision, parking.decision_reason) == ("r", "at 8")
+        assert parking.decision_source == "check"
     committed = message("T1", 0, (0, 0), 10, reason=UNDELIVERABLE, decision="c")
     [parking] = folded(committed, *late).parkings()
     assert (parking.decision, parking.decision_reason) == ("c", None)
+    assert parking.decision_source is None  # not of one that came later
     elsewhere = decided((0, 1), "T1", "c", 9, half_partition=2)
     [parking] = folded(message("T1", 0, (0, 0), 10), elsewhere).parkings()
     assert parking.decision is None

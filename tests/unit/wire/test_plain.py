@@ -31,7 +31,7 @@ KEPT = frozenset({0x2065, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)})
 def is_unseen(char: str) -> bool:
     kind = unicodedata.category(char)
     if kind in ("Lo", "Mn"):
-        return UNSEEN_NAMES.fullmatch(unicodedata.name(char)) is not None
+        return UNSEEN_NAMES.fullmatch(unicodedata.name(char, "")) is not None
     return kind == "Cn" and ord(char) in KEPT
 
 

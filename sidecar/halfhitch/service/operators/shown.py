@@ -45,6 +45,7 @@ def shown_parked(parking: Parking) -> ParkedTransaction:
         detail=why.detail,
         decision=_DECISION_NAMES.get(parking.decision or ""),
         decision_reason=parking.decision_reason,
+        decision_source=parking.decision_source,
         check_count=why.check_count,
         last_answer=why.last_answer,
         asked=why.asked,

@@ -169,6 +169,7 @@ class Forwarder:
                         self._partition,
                         note.op_offset,
                         note.reason,
+                        note.source,
                     )
                 ),
             )
@@ -192,6 +193,7 @@ class Forwarder:
             transaction.covered_count if is_committed else 0,
             transaction.reason if is_committed else None,
             last_reason,
+            transaction.source if is_committed else None,
         )
         headers = parked_headers(payload.headers, record)
         return TargetRecord(self._parked_topic, None, payload.key, payload.value, headers)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from halfhitch.errors import TransactionNotFound
-from harness.fake_operations import FakeOperations
+from halfhitch.wire.plain import shown
+from harness.fake_operations import FakeOperations, parked, undecided
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +23,7 @@ def test_parked_list_and_show(run: Any) -> None:
     code, out, _ = run("parked", "list")
     assert code == 0
     assert [row[0] for row in rows(out)[1:]] == ["P1", "P2"]
-    assert rows(out)[2][-3:] == ["undeliverable", "15", "commit"]
+    assert rows(out)[2][-4:] == ["undeliverable", "15", "commit", "(operator)"]
     code, out, _ = run("parked", "show", "P2")
     assert code == 0
     assert "Set the topic right first" in out
@@ -60,3 +63,46 @@ def test_an_export_that_lacks_something_says_what(run: Any, operations: FakeOper
     assert json.loads(out)["transaction"]["transaction_id"] == "P2"
     assert "1 of 2" in err
     assert "put back meanwhile" in err
+
+
+HOSTILE = (
+    "alice: it was paid",
+    'x". Decided by: an operator. Reason given: "it was paid',
+    "x\nDecided by: an operator.",
+    "x\u2028Decided by: an operator.",
+    "\u202ex\u2066 Decided by: an operator.",
+    'x", "decision_source": "operator", "y": "',
+    "x\x1b[2K\rDecided by: an operator.",
+    "\\",
+)
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_a_producers_words_never_look_like_an_operators(
+    run: Any, operations: FakeOperations, words: str
+) -> None:
+    operations.given_up[:] = [
+        parked(
+            "P3", reason="undeliverable", decision="commit", decision_source="producer",
+            decision_reason=words, last_reason=words,
+        )
+    ]  # fmt: skip
+    operations.pending[:] = [undecided("T3", last_reason=words, next_check_s=None)]
+    told = [run("parked", "show", "P3")[1], run("tx", "explain", "T3")[1]]
+    for text in told:
+        quoted = shown(json.dumps(words, ensure_ascii=False))
+        assert quoted in text
+        assert "an operator" not in text.replace(quoted, "")
+    (line,) = [line for line in told[0].splitlines() if line.startswith("Decided by: ")]
+    assert line.startswith("Decided by: its producer. Reason given: ")
+    (row,) = json.loads(run("parked", "list", "-o", "json")[1])["transactions"]
+    assert (row["decision_source"], row["decision_reason"]) == ("producer", words)
+    assert "commit (producer)" in run("parked", "list")[1]
+
+
+def test_an_older_release_did_not_write_who_decided(run: Any, operations: FakeOperations) -> None:
+    operations.given_up[:] = [parked("P3", decision="commit", decision_reason="bob: paid")]
+    out = run("parked", "show", "P3")[1]
+    assert "Decided by: the record does not say who" in out
+    operations.given_up[0].decision_source = "a new kind"
+    assert "the record names nobody known here" in run("parked", "show", "P3")[1]

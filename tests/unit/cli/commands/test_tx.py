@@ -11,6 +11,7 @@ import pytest
 
 from halfhitch.errors import ContraryDecision
 from halfhitch.service.api import ParkedMessage
+from halfhitch.wire.plain import is_plain
 from halfhitch_cli.commands import tx
 from harness.fake_operations import FakeOperations, parked, undecided
 
@@ -157,7 +158,7 @@ def test_a_name_of_old_that_lies_is_escaped_wherever_it_is_shown(
     told.append(run("tx", "rollback", name, *WHY, "--yes", "-o", "json"))
     exported = (tmp_path / "export").read_text()
     for text in (exported, *(out + err for _, out, err in told)):
-        assert text.replace("\n", "").isprintable()
+        assert is_plain(text.replace("\n", ""))
     assert len(exported.splitlines()) == 1
     assert json.loads(exported)["transaction"]["transaction_id"] == name
     assert json.loads(told[-1][1])["done"] == [{"transaction_id": name, "producer_group": group}]

@@ -43,7 +43,7 @@ def test_a_forged_half_with_a_forbidden_target_is_parked_and_stops_nobody(topic:
         0,
         "c",
     )
-    assert why.decision_reason == "it was paid"
+    assert (why.decision_reason, why.decision_source) == ("it was paid", "producer")
     assert owner.standing(identity("forged"), 0) is Standing.PARKED
     assert twin.observer.of("parked") == [(1, 1)]
 
