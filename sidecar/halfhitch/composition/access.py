@@ -27,6 +27,7 @@ from halfhitch.config.rocketmq import access_secrets
 from halfhitch.errors import ConfigurationError
 from halfhitch.observability.lines import LineBudget
 from halfhitch.observability.logging import mask_also
+from halfhitch.threads import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class _FileWatch(ABC):
         self._path = path
         #: What it holds now is not taken: it is read again at each look.
         self.is_broken = False
+        #: A disk that hangs keeps this one waiting, and nobody else.
+        self._thread = Threads(f"look at {path}", 1, calls_max=1)
         self._told: str | None = None  # of what is wrong with the file
         # Read once more at the first look: it may have changed since the start has read it.
         self._taken: FileState | None = None
@@ -79,6 +82,7 @@ class _FileWatch(ABC):
         """Look no more."""
         if self._task is not None:
             self._task.cancel()
+        self._thread.stop()
 
     async def _watch(self) -> None:
         while True:
@@ -94,14 +98,14 @@ class _FileWatch(ABC):
 
     async def look(self) -> None:
         """Read the file if it has changed, and stands still; one that is broken, each time."""
-        seen = await asyncio.to_thread(state_of, self._path)
+        seen = await self._thread.call(state_of, self._path)
         stands_still, self._seen = seen == self._seen, seen
         is_known = seen == self._taken and not self.is_broken
         if is_known or not stands_still:
             return
         self._taken = seen
         try:
-            take = await asyncio.to_thread(self._read)
+            take = await self._thread.call(self._read)
         except ConfigurationError as error:
             self._is_no_good()
             self._tell_broken(error.message)

@@ -100,6 +100,7 @@ class Engine:
             await parts.callbacks.stop()
         parts.desk.stop()
         parts.parked.stop()
+        parts.stop_asking()
         await asyncio.to_thread(parts.board.close)
         if parts.index is not None:
             await parts.index.stop()

@@ -96,6 +96,12 @@ class Parts:
         self.admin = self._clients.admin()
         self._ends = LogEnds(self.admin)
         self._catalog = KafkaTopicCatalog(self.admin, message_bytes_max=options.message_bytes_max)
+        self._inquiry = KafkaInquiry(
+            self._clients.consumer, self._ends, half_topic=names.half, op_topic=names.op
+        )
+        self._half_search = KafkaHalfSearch(
+            self._clients.consumer, self._ends, half_topic=names.half
+        )
         self.stored_offsets = StoredOffsets(self._clients.consumer)
         self.watch = TopicWatch(
             self.admin,
@@ -242,7 +248,7 @@ class Parts:
         self.desk.on_inbox(kind, body, age_s)
 
     def _dependencies(self) -> Dependencies:
-        options, names = self._options, self._names
+        options = self._options
         return Dependencies(
             log=self.log,
             decisions=self._decisions,
@@ -253,9 +259,7 @@ class Parts:
             ),
             owners=self.ownership,
             visibility=self._visibility,
-            inquiry=KafkaInquiry(
-                self._clients.consumer, self._ends, half_topic=names.half, op_topic=names.op
-            ),
+            inquiry=self._inquiry,
             markers=KafkaMarkers(self._ends, self._catalog),
             handles=self.handles,
             observer=self._observer,
@@ -273,7 +277,7 @@ class Parts:
         return OperationsParts(
             owners=self.ownership,
             decisions=self._decisions,
-            halves=KafkaHalfSearch(self._clients.consumer, self._ends, half_topic=self._names.half),
+            halves=self._half_search,
             inquiry=inquiry,
             parked=self.parked,
             index=self.index,
@@ -363,6 +367,11 @@ class Parts:
         topic = self._names.half if log == "half" else self._names.op
         orders = SkipOrders(StoredOffsets(self._clients.skips_client))
         return orders.reason(topic, partition, log_offset)
+
+    def stop_asking(self) -> None:
+        """Kafka, on behalf of callers: the doors have drained."""
+        for asker in (self._catalog, self._inquiry, self._half_search):
+            asker.stop()
 
     def _make_checkback(
         self, partition: int, payloads: PayloadCache, reader: PartitionReader

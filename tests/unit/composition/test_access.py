@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +87,29 @@ async def test_a_changed_file_counts_without_a_restart(path: Path) -> None:
     await looked(watch)
     assert access.by_token(b"one") is None
     assert access.by_token(b"two") is not None
+
+
+async def test_a_disk_that_hangs_keeps_no_one_else_from_his_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    entered, released = threading.Event(), threading.Event()
+
+    def hanging(_: Path) -> None:
+        entered.set()
+        assert released.wait(20)
+
+    watch = IdentitiesWatch(access_for(path), path)
+    monkeypatch.setattr(module, "state_of", hanging)
+    look = asyncio.create_task(watch.look())
+    await asyncio.sleep(0)
+    try:
+        assert entered.wait(20)
+        assert await asyncio.wait_for(asyncio.to_thread(int), 20) == 0
+    finally:
+        released.set()
+    await look
+    watch.stop()
 
 
 async def test_a_broken_file_changes_nothing_but_a_warning(

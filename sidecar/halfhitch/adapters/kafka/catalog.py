@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import time
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -15,6 +17,7 @@ from halfhitch.adapters.kafka.admin import answer, topic_configs
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.inspection import smaller_targets, too_small
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
+from halfhitch.threads import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +27,10 @@ _CREATE_S = 10.0
 _FRESH_S = 60.0
 #: A topic that was just found missing is not asked for again at once.
 _MISSING_S = 1.0
+#: Names come from callers, and Kafka may be slow: what else waits for a thread shall not notice.
+#: As many as asyncio's own pool has: the RocketMQ door gives each identity half of them.
+_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+_CALLS_MAX: Final = 256
 
 
 class KafkaTopicCatalog:
@@ -36,7 +43,9 @@ class KafkaTopicCatalog:
     def __init__(self, admin: AdminClient, *, message_bytes_max: int | None = None) -> None:
         self._admin = admin
         self._message_bytes_max = message_bytes_max
+        self._threads = Threads("look for topics", _THREADS, calls_max=_CALLS_MAX)
         self._measured: set[str] = set()
+        self._measuring: set[asyncio.Task[None]] = set()
         self._counts: dict[str, tuple[int, float]] = {}
         self._missing: dict[str, float] = {}
         self._asking: dict[str, asyncio.Task[int | None]] = {}
@@ -64,16 +73,16 @@ class KafkaTopicCatalog:
 
     async def all(self) -> dict[str, int]:
         """See ports.TopicCatalog."""
-        return await asyncio.to_thread(self._blocking_all)
+        return await self._threads.call(self._blocking_all)
 
     async def create(self, topic: str, partition_count: int) -> None:
         """See ports.TopicCatalog. As many copies as the brokers' default says."""
-        await asyncio.to_thread(self._blocking_create, topic, partition_count)
+        await self._threads.call(self._blocking_create, topic, partition_count)
         self._missing.pop(topic, None)
 
     async def end_offset(self, topic: str, partition: int) -> int:
         """See ports.TopicCatalog."""
-        return await asyncio.to_thread(self._blocking_end_offset, topic, partition)
+        return await self._threads.call(self._blocking_end_offset, topic, partition)
 
     def _ask(self, topic: str) -> "asyncio.Task[int | None]":
         task = asyncio.ensure_future(self._fetch(topic))
@@ -82,7 +91,7 @@ class KafkaTopicCatalog:
         return task
 
     async def _fetch(self, topic: str) -> int | None:
-        count = await asyncio.to_thread(self._blocking_count, topic)
+        count = await self._threads.call(self._blocking_count, topic)
         if count is None:
             self._counts.pop(topic, None)
             if len(self._missing) > 10_000:  # names come from callers: keep this bounded
@@ -99,9 +108,18 @@ class KafkaTopicCatalog:
         if self._message_bytes_max is None or topic in self._measured:
             return
         self._measured.add(topic)
-        asyncio.get_running_loop().run_in_executor(
-            None, self._blocking_measure, topic, self._message_bytes_max
-        )
+        measuring = self._threads.call(self._blocking_measure, topic, self._message_bytes_max)
+        task = asyncio.ensure_future(measuring)
+        self._measuring.add(task)
+        task.add_done_callback(self._has_measured)
+
+    def _has_measured(self, task: "asyncio.Task[None]") -> None:
+        self._measuring.discard(task)
+        _ignore_failure(task)
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._threads.stop()
 
     def _blocking_measure(self, topic: str, message_bytes_max: int) -> None:
         try:
@@ -155,6 +173,6 @@ class KafkaTopicCatalog:
             raise KafkaUnavailable(f"Kafka does not answer: {describe(error)}") from error
 
 
-def _ignore_failure(task: "asyncio.Task[int | None]") -> None:
+def _ignore_failure(task: "asyncio.Task[Any]") -> None:
     if not task.cancelled():
         task.exception()  # looked at: the cached answer stays until Kafka says otherwise

@@ -4,7 +4,6 @@ For operators only: it reads the half logs, which hold what is pending and what 
 were trimmed last. Committed records only; hints save time and are not believed.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Collection
 from typing import Final
@@ -17,11 +16,15 @@ from halfhitch.adapters.kafka.scan import NotInTime, records
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.operators.operations import FoundHalves
+from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
 
 _ASK_S: Final = 5.0
 _SEARCH_S: Final = 20.0
+#: Each reads for as long as that, and other work must not wait for it.
+_THREADS: Final = 2
+_CALLS_MAX: Final = 32
 
 
 class KafkaHalfSearch:
@@ -33,12 +36,17 @@ class KafkaHalfSearch:
         self._make_consumer = make_consumer
         self._ends = ends
         self._half_topic = half_topic
+        self._threads = Threads("search half logs", _THREADS, calls_max=_CALLS_MAX)
+
+    def stop(self) -> None:
+        """Search nothing more."""
+        self._threads.stop()
 
     async def find(
         self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
     ) -> FoundHalves | None:
         """See service.operators.operations.HalfSearch. Takes a thread for as long as it reads."""
-        return await asyncio.to_thread(self._find, sorted(partitions), identity, hints)
+        return await self._threads.call(self._find, sorted(partitions), identity, hints)
 
     def _find(
         self, partitions: list[int], identity: Identity, hints: dict[int, int]

@@ -5,7 +5,6 @@ one transaction up. Both read committed records only, by hand-made assignment, o
 life.
 """
 
-import asyncio
 import logging
 import threading
 import time
@@ -39,6 +38,7 @@ from halfhitch.core.model import (
 from halfhitch.errors import KafkaUnavailable, TransactionGone
 from halfhitch.service.transactions.end import reused
 from halfhitch.service.transactions.visibility import Visibility
+from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -50,6 +50,9 @@ _POLL_S: Final = 0.1
 _LINGER_S: Final = 20.0
 _ANSWER_S: Final = 5.0
 _LOOK_UP_S: Final = 10.0
+#: Each reads for as long as that, and other work must not wait for it.
+_THREADS: Final = 4
+_CALLS_MAX: Final = 128
 
 _GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
@@ -175,12 +178,17 @@ class KafkaInquiry:
         self._ends = ends
         self._half_topic = half_topic
         self._op_topic = op_topic
+        self._threads = Threads("read the logs", _THREADS, calls_max=_CALLS_MAX)
+
+    def stop(self) -> None:
+        """Look nothing up any more."""
+        self._threads.stop()
 
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
         """See service.transactions.dependencies.Inquiry. Takes a thread for as long as it reads."""
-        return await asyncio.to_thread(self._look_up, partition, identity, half_offset)
+        return await self._threads.call(self._look_up, partition, identity, half_offset)
 
     def _look_up(
         self, partition: int, identity: Identity, half_offset: int

@@ -19,7 +19,7 @@ from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import Overloaded
 from halfhitch.wire.remoting.requests import Frame
 
-#: Threads of asyncio's own pool, as Python counts them.
+#: Threads of the pool for what asks Kafka on behalf of callers; as many as asyncio's own has.
 _POOL_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 
