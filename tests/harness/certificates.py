@@ -98,6 +98,21 @@ class Authority:
         )
         return pair
 
+    def below(self, name: str) -> Authority:
+        """An authority whose certificate this one has signed."""
+        folder = self.folder / name
+        found = Authority(folder, name)
+        request, constraints = folder / "ca.csr", folder / "ca.cnf"
+        constraints.write_text("basicConstraints = critical,CA:true\nkeyUsage = keyCertSign\n")
+        asked = ("req", "-new", "-key", str(found._key), "-subj", f"/CN={name}")
+        _openssl(*asked, "-out", str(request))
+        _openssl(
+            *("x509", "-req", "-in", str(request), "-days", "30", "-CAcreateserial"),
+            *("-CA", str(self.certificate), "-CAkey", str(self._key)),
+            *("-extfile", str(constraints), "-out", str(found.certificate)),
+        )
+        return found
+
 
 def _openssl(*arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True, text=True)

@@ -10,9 +10,10 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from halfhitch.errors import ConfigurationError
+from halfhitch.pem import Encrypted, no_password, trouble_of, unreadable
 
 log = logging.getLogger("halfhitch.client")
 
@@ -20,6 +21,8 @@ _Path = str | os.PathLike[str]
 
 #: OpenSSL's codes of what is wrong with a certificate.
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21})
+#: Of those: nobody has signed it whom we know. What stands between may be missing.
+_INCOMPLETE = frozenset({2, 20, 21})
 _OUT_OF_DATE = frozenset({9, 10})
 _OTHER_NAME = frozenset({62, 64})
 
@@ -29,8 +32,8 @@ _WANTS_OURS = (
     "or HALFHITCH_CLIENT_CERT_FILE and HALFHITCH_CLIENT_KEY_FILE"
 )
 _REFUSES_OURS = (
-    "it turns our client certificate away: it must be valid now, for clients, and come from the "
-    "authorities in the door's tls_client_ca"
+    "it turns our client certificate{ours} away: it must be valid now, for clients, and come from "
+    "the authorities in the door's tls_client_ca"
 )
 #: By OpenSSL's reason.
 _TROUBLES = {
@@ -122,9 +125,12 @@ class Trust:
             return self._trouble_with_theirs(error)
         if not isinstance(error, ssl.SSLError):
             return None
+        found = _TROUBLES.get(error.reason or "")
+        ours = self._files.cert_file
         if error.reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
-            return _WANTS_OURS if self._files.cert_file is None else _REFUSES_OURS
-        return _TROUBLES.get(error.reason or "")
+            found = _WANTS_OURS if ours is None else _REFUSES_OURS
+        named = "" if ours is None else f" {str(ours)!r}"
+        return None if found is None else found.replace("{ours}", named)
 
     def _trouble_with_theirs(self, error: ssl.SSLCertVerificationError) -> str:
         code = error.verify_code
@@ -135,12 +141,23 @@ class Trust:
                 "HALFHITCH_CLIENT_SERVER_NAME)"
             )
         if code in _OUT_OF_DATE:
-            return f"its {error.verify_message}: it needs a new one, or a clock here is wrong"
+            return (
+                f"its {error.verify_message}: the door's tls_cert needs a new one, or a clock is "
+                "wrong, here or where it was made"
+            )
         if code in _UNKNOWN_AUTHORITY:
+            trusted = (
+                "" if self._files.ca_file is None else f", nor in {str(self._files.ca_file)!r}"
+            )
+            chain = (
+                "; if that is the right one, the chain in the door's tls_cert is incomplete: the "
+                "certificates of the authorities between belong there, behind its own"
+            )
             return (
                 "its certificate comes from an authority that is not known here "
-                f"({error.verify_message}): give the authority's file with "
+                f"({error.verify_message}{trusted}): give the authority's file with "
                 "tls=ClientTls(ca_file=...) or HALFHITCH_CLIENT_CA_FILE"
+                f"{chain if code in _INCOMPLETE else ''}"
             )
         return f"its certificate cannot be trusted: {error.verify_message}"
 
@@ -151,7 +168,7 @@ def _context(files: ClientTls) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
             f"The authorities in {str(files.ca_file)!r} (ca_file, HALFHITCH_CLIENT_CA_FILE) cannot "
-            f"be used: {_words(error)}. Give a file of certificates, PEM."
+            f"be used: {_said(error, str(files.ca_file), 'give a file of certificates, PEM')}"
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.cert_file is None:
@@ -161,33 +178,29 @@ def _context(files: ClientTls) -> ssl.SSLContext:
                 "(HALFHITCH_CLIENT_CERT_FILE) that it is the key of."
             )
         return context
+    for name, path in (("cert_file", files.cert_file), ("key_file", files.key_file)):
+        trouble = None if path is None else unreadable(path)
+        if path is not None and trouble is not None:
+            raise ConfigurationError(
+                f"The {name} {str(path)!r} (HALFHITCH_CLIENT_{name.upper()}) cannot be read: "
+                f"{_said(trouble, path, 'name a file that is there')}"
+            ) from trouble
     try:
-        context.load_cert_chain(files.cert_file, files.key_file, _no_password)
-    except (OSError, ssl.SSLError, _Encrypted) as error:
+        context.load_cert_chain(files.cert_file, files.key_file, no_password)
+    except (OSError, ssl.SSLError, Encrypted) as error:
+        key = "" if files.key_file is None else f" with the key_file {str(files.key_file)!r}"
+        cure = "give a chain and its unencrypted key, PEM"
         raise ConfigurationError(
-            f"The client certificate {str(files.cert_file)!r} (cert_file, key_file, "
-            f"HALFHITCH_CLIENT_CERT_FILE) cannot be used: {_words(error)}. Give a chain and its "
-            "unencrypted key, PEM."
+            f"The client certificate {str(files.cert_file)!r}{key} (cert_file, key_file, "
+            "HALFHITCH_CLIENT_CERT_FILE, HALFHITCH_CLIENT_KEY_FILE) cannot be used: "
+            f"{_said(error, files.cert_file, cure, files.key_file)}"
         ) from error
     return context
 
 
-class _Encrypted(Exception):
-    """OpenSSL would ask for a password on the terminal."""
-
-    def __str__(self) -> str:
-        return "its key is encrypted"
-
-
-def _no_password() -> str:
-    raise _Encrypted
-
-
-def _words(error: Any) -> str:
-    reason = getattr(error, "reason", None)
-    if reason:
-        return str(reason).lower().replace("_", " ")
-    return str(getattr(error, "strerror", None) or error).lower()
+def _said(error: BaseException, path: _Path, cure: str, key: _Path | None = None) -> str:
+    found = trouble_of(error, path, key)
+    return f"{found.what}; {found.cure or cure}."
 
 
 def _identities(files: ClientTls) -> tuple[tuple[int, int, int] | None, ...]:

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from halfhitch.config.file_state import FileState, state_of
 from halfhitch.errors import ConfigurationError
+from halfhitch.pem import Encrypted, Trouble, no_password, trouble_of, unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -197,23 +198,27 @@ def _made(files: TlsFiles) -> tuple[DoorContext, float]:
     context.minimum_version = _VERSIONS[files.minimum]
     if files.protocols:
         context.set_alpn_protocols(list(files.protocols))
+    for setting, path in (("tls_cert", files.certificate), ("tls_key", files.key)):
+        error = None if path is None else unreadable(path)
+        if path is not None and error is not None:
+            raise _unusable(f"{files.door}.{setting} {path}", trouble_of(error, path)) from error
+    named = f"{files.door}.tls_cert {files.certificate}"
+    if files.key is not None:
+        named += f" with {files.door}.tls_key {files.key}"
     try:
-        context.load_cert_chain(files.certificate, files.key, _no_password)
+        context.load_cert_chain(files.certificate, files.key, no_password)
         expires_at_s = _tried_out(context, files)
-    except _Encrypted:
-        raise _unusable(files, "its key is encrypted, and nobody is there to type") from None
-    except ssl.SSLCertVerificationError as error:
-        raise _unusable(files, error.verify_message) from error
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(files, _words_of(error)) from error
+    except (OSError, ssl.SSLError, Encrypted) as error:
+        raise _unusable(named, trouble_of(error, files.certificate, files.key)) from error
     if files.client_ca is not None:
         try:
             context.load_verify_locations(files.client_ca)
             context.authorities = files.client_ca.read_bytes()
         except (OSError, ssl.SSLError) as error:
+            what, cure = trouble_of(error, files.client_ca)
             raise ConfigurationError(
                 f"{files.door}.tls_client_ca names {str(files.client_ca)!r}, which cannot be used "
-                f"({_words_of(error)}): give the certificates of the authorities, PEM."
+                f"({what}): {cure or 'give the certificates of the authorities, PEM'}."
             ) from error
     context.verify_mode = _ASKED[files.clients]
     if files.clients != "off":
@@ -222,14 +227,6 @@ def _made(files: TlsFiles) -> tuple[DoorContext, float]:
     if files.tells_without_certificate and files.clients == "required":
         context.verify_mode = ssl.CERT_OPTIONAL
     return context, expires_at_s
-
-
-class _Encrypted(Exception):
-    """OpenSSL asks for a password, which without this it would do on the terminal."""
-
-
-def _no_password() -> str:
-    raise _Encrypted
 
 
 def _tried_out(context: ssl.SSLContext, files: TlsFiles) -> float:
@@ -258,19 +255,8 @@ def _tried_out(context: ssl.SSLContext, files: TlsFiles) -> float:
     return ssl.cert_time_to_seconds(str(certificate["notAfter"]))
 
 
-def _unusable(files: TlsFiles, reason: str) -> ConfigurationError:
-    named = str(files.certificate)
-    if files.key is not None:
-        named += f" with {files.door}.tls_key {files.key}"
-    return ConfigurationError(
-        f"{files.door}.tls_cert {named} cannot be used ({reason}): give a certificate chain that "
-        "is valid now, for servers, and its unencrypted key, both PEM."
+def _unusable(named: str, trouble: Trouble) -> ConfigurationError:
+    cure = trouble.cure or (
+        "give a certificate chain that is valid now, for servers, and its unencrypted key, both PEM"
     )
-
-
-def _words_of(error: Exception) -> str:
-    if "PEM lib" in str(error):
-        return "it is not PEM, or a part of it is missing"
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.lower().replace("_", " ")
-    return str(getattr(error, "strerror", None) or error).lower()
+    return ConfigurationError(f"{named} cannot be used ({trouble.what}): {cure}.")

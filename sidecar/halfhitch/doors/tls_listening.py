@@ -26,6 +26,8 @@ from typing import Final
 from halfhitch.doors.crowd import Crowd
 from halfhitch.doors.tls import ServerTls
 from halfhitch.observability.lines import LineBudget
+from halfhitch.pem import HAS_EXPIRED, NOT_YET_VALID, WRONG_PURPOSE
+from halfhitch.threads import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +49,21 @@ _HINTS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has shown no certificate, which "
     "{door}.tls_clients asks for",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate does not come from {door}.tls_client_ca",
-    "TLSV1_ALERT_UNKNOWN_CA": "the client does not know the authority of {door}.tls_cert",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not know the authority of {door}.tls_cert, or the "
+    "chain there lacks the authorities between",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client turns the certificate in {door}.tls_cert away",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client turns the certificate in {door}.tls_cert away",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "to the client the certificate in {door}.tls_cert is out of "
     "date",
     "UNSUPPORTED_PROTOCOL": "the client speaks only what is older than {door}.tls_minimum",
     "NO_SHARED_CIPHER": "the client and this door have no cipher in common",
+}
+
+#: Of a client's certificate that comes from the right authority.
+_OF_ITSELF: Final = {
+    HAS_EXPIRED: "it needs a new one, or this machine's clock is wrong",
+    NOT_YET_VALID: "it is used too early, or this machine's clock is wrong",
+    WRONG_PURPOSE: "it needs one for clients (extendedKeyUsage clientAuth)",
 }
 
 
@@ -114,6 +124,8 @@ class TlsListener:
         self._lines = LineBudget()
         self._accept_lines = LineBudget()
         self._renewal: asyncio.Task[None] | None = None
+        #: A disk that hangs keeps this one waiting, and nobody else.
+        self._thread = Threads(f"look at {tls.files.door}.tls_cert", 1, calls_max=1)
 
     def listen(self, host: str, port: int) -> int:
         """On every address of that name; the port. Raises OSError."""
@@ -156,6 +168,7 @@ class TlsListener:
             task.cancel()
         if self._renewal is not None:
             self._renewal.cancel()
+        self._thread.stop()
 
     async def wait_closed(self) -> None:
         """Until nothing of it runs any more; after `close`."""
@@ -171,7 +184,7 @@ class TlsListener:
         while True:
             await asyncio.sleep(self._patience.renew_s)
             try:
-                await asyncio.to_thread(self._tls.renew)
+                await self._thread.call(self._tls.renew)
             except Exception:  # the next look comes
                 logger.exception(
                     "looking at the files of %s.tls_cert failed",
@@ -283,7 +296,7 @@ class TlsListener:
         more = self._lines.take()
         if more is not None:
             door = self._tls.files.door
-            hint = _HINTS.get(getattr(error, "reason", None) or "")
+            hint = _hint_of(error)
             said = str(error) or "it went away in the middle; its own log may say why"
             logger.warning(
                 "the TLS handshake of %s with the %s door failed: %s%s",
@@ -310,3 +323,9 @@ class TlsListener:
         silent.timer.cancel()
         self._loop.remove_reader(silent.accepted)
         silent.accepted.close()
+
+
+def _hint_of(error: Exception) -> str | None:
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OF_ITSELF:
+        return f"the client's {error.verify_message}: {_OF_ITSELF[error.verify_code]}"
+    return _HINTS.get(getattr(error, "reason", None) or "")

@@ -136,7 +136,40 @@ def test_a_certificate_that_has_expired_is_told(
     with tls_door(served) as door:
         assert door.tls is not None
         door.tls.context.load_cert_chain(*old.paths)
-        assert "certificate has expired" in refused(shell, door.address(), trusted)
+        told = refused(shell, door.address(), trusted)
+    assert "certificate has expired" in told
+    assert "tls_cert needs a new one" in told
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_chain_that_lacks_its_middle_is_told(
+    shell: str, authority: Authority, trusted: ClientTls
+) -> None:
+    """The authority is the right one, and giving its file once more would not help."""
+    between = authority.below(f"between-{shell}")
+    pair = between.issue("leaf")
+    with tls_door(pair) as door:
+        told = refused(shell, door.address(), trusted)
+    assert "chain in the door's tls_cert is incomplete" in told
+    assert str(authority.certificate) in told
+    pair.certificate.write_bytes(pair.certificate.read_bytes() + between.certificate.read_bytes())
+    with tls_door(pair) as door, driven(shell, "shop", door.address(), tls=trusted) as it:
+        assert it.prepare(ONE).handle
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_server_that_turns_our_certificate_away_is_told_with_its_file(
+    shell: str, authority: Authority, served: Pair
+) -> None:
+    ours = authority.issue(f"over-{shell}", use="client", valid=LONG_AGO)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*served.paths)
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with strict_server(context) as address:
+        told = refused(shell, address, ClientTls(authority.certificate, *ours.paths))
+    assert str(ours.certificate) in told
+    assert "must be valid now" in told
 
 
 @pytest.mark.parametrize("shell", SHELLS)

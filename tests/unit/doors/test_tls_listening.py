@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from halfhitch.doors.tls import ServerTls
 from halfhitch.doors.tls_listening import Patience, TlsListener
+from harness.certificates import LONG_AGO
 from harness.raw_http import DEADLINE_S, until
 
 if TYPE_CHECKING:
@@ -51,9 +54,11 @@ class Rig:
         self.listeners: list[TlsListener] = []
         self.port = 0
 
-    def listen(self, host: str = "127.0.0.1", port: int = 0, **patience: Any) -> TlsListener:
+    def listen(
+        self, host: str = "127.0.0.1", port: int = 0, files: Any = None, **patience: Any
+    ) -> TlsListener:
         listener = TlsListener(
-            ServerTls(self._pair.files(), lambda: 0),
+            ServerTls(self._pair.files(**(files or {})), lambda: 0),
             lambda: Greeter(b"s"),
             plain=lambda: Greeter(b"p"),
             patience=Patience(**{"wait_s": 60.0, "count_max": 10, **patience}),
@@ -268,3 +273,51 @@ async def test_a_port_in_use_leaves_nothing_open(rig: Rig) -> None:
     rig.listen()
     with pytest.raises(OSError, match="in use"):
         rig.listen(port=rig.port)
+
+
+@pytest.mark.parametrize(
+    ("name", "issued", "said"),
+    [
+        ("over", {"use": "client", "valid": LONG_AGO}, "has expired: it needs a new one"),
+        (
+            "early",
+            {"use": "client", "valid": ("20900101000000Z", "20910101000000Z")},
+            "not yet valid: it is used too early",
+        ),
+        ("for-servers", {"use": "server"}, "clientAuth"),
+    ],
+)
+async def test_what_is_wrong_with_a_clients_certificate_is_told_as_what_it_is(
+    rig: Rig,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    issued: dict[str, Any],
+    said: str,
+) -> None:
+    """It was said not to come from the right authority, whatever was the matter."""
+    rig.listen(files={"client_ca": authority.certificate, "clients": "required"})
+    rig.trusting.load_cert_chain(*authority.issue(f"listening-{name}", **issued).paths)
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        await rig.greeting()
+    await until(lambda: said in caplog.text)
+    assert "does not come from" not in caplog.text
+
+
+async def test_a_disk_that_hangs_takes_no_thread_of_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    entered, released = threading.Event(), threading.Event()
+
+    def hanging(_: ServerTls) -> None:
+        entered.set()
+        assert released.wait(DEADLINE_S)
+
+    monkeypatch.setattr(ServerTls, "renew", hanging)
+    rig.listen(renew_s=0.001)
+    try:
+        await until(entered.is_set)
+        assert await asyncio.wait_for(asyncio.to_thread(int), DEADLINE_S) == 0
+    finally:
+        released.set()
