@@ -16,7 +16,7 @@ IS_LINUX := $(filter Linux,$(shell uname))
 
 .DEFAULT_GOAL := help
 .PHONY: help audit browser fuzz setup servers demo test test-all mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom lock clean
 
 help: ## what there is
@@ -105,6 +105,9 @@ bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternat
 
 bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
 	$(BIN)/python bench/rocketmq $(ARGS)
+
+bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a minute)
+	$(BIN)/python bench/rights.py $(ARGS)
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
 	$(BIN)/python bench/twins $(ARGS)
