@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -21,7 +22,7 @@ import yaml
 from halfhitch.config import SETTINGS, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 CHARTS: Final = Path(__file__).resolve().parents[1] / "deploy" / "helm"
 
@@ -224,8 +225,57 @@ def readme_text(folder: Path) -> str:
     return f"{head}{_BEGIN}{values_table(folder)}{_END}{tail}"
 
 
+_SETTINGS_HEAD: Final = """\
+# Settings
+
+One table for all ways to give a setting; made by `tools/charts.py` of the table that the sidecar
+itself uses. In the file that `--config` names, the key is the table's and the value TOML's. As
+environment, flag or annotation a list is separated by commas, and `kafka.options` is
+`name=value,name=value`. A flag wins over the environment, the environment over the file.
+
+The annotation stands in a pod's template and counts for `halfhitch inject`
+([kubernetes.md](kubernetes.md)), where a file is `secret:NAME/KEY`. In the charts a setting is
+`settings.<key>`. What inject and the charts give themselves, or take from a Secret, they refuse
+with a sentence.
+
+"""
+SETTINGS_PAGE: Final = CHARTS.parents[1] / "docs" / "settings.md"
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    lines = []
+    panel = ""
+    for setting in SETTINGS:
+        if setting.panel != panel:
+            panel = setting.panel
+            lines += [
+                f"## {panel}\n",
+                "| key | flag | environment | annotation | default | |",
+                "|---|---|---|---|---|---|",
+            ]
+        said = setting.description.replace("|", "\\|")
+        lines.append(
+            f"| `{setting.key}` | `{setting.flag}` | `{setting.env}` | `halfhitch/{setting.key}` "
+            f"| {_shown(setting.default)} | {said} |"
+        )
+    text = "\n".join(lines).replace("\n## ", "\n\n## ")
+    return f"{_SETTINGS_HEAD}{text}\n"
+
+
+def _shown(default: object) -> str:
+    if callable(default):
+        return "the host's name"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    return "" if default in (None, "") or isinstance(default, Mapping) else f"`{default}`"
+
+
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
+    yield SETTINGS_PAGE, settings_page()
     for folder in sorted(CHARTS.iterdir()):
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)

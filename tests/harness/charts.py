@@ -232,7 +232,7 @@ def pod_specs(objects: Iterable[Object]) -> Iterator[tuple[str, Object]]:
     """Each pod that these objects make: whose it is, and its spec."""
     for one in objects:
         kind, spec = one["kind"], one.get("spec", {})
-        where = f"{kind}/{one['metadata'].get('name')}"
+        where = f"{kind}/{one.get('metadata', {}).get('name')}"
         if kind == "List":
             yield from pod_specs(one["items"])
         elif kind == "Pod":

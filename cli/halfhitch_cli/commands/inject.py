@@ -1,0 +1,128 @@
+"""halfhitch inject: manifests in, the same manifests with the sidecar out."""
+
+import sys
+from collections.abc import MutableMapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from halfhitch import __version__, extras
+from halfhitch.errors import RequestError
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.manifests import Manifests
+from halfhitch_cli.options import Given as Flags
+from halfhitch_cli.options import settings_command
+from halfhitch_cli.output import say
+from halfhitch_cli.sidecar_pod import PREFIX, Given, Sidecar
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+class Mode(StrEnum):
+    """What kind of container it is."""
+
+    NATIVE = "native"
+    CONTAINER = "container"
+
+
+class Transport(StrEnum):
+    """How the application reaches it."""
+
+    AUTO = "auto"
+    SOCKET = "socket"
+    TCP = "tcp"
+
+
+def inject(
+    given: Flags,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--file", metavar="PATH", help="Manifests; - is standard input."),
+    ] = None,
+    image: Annotated[str, typer.Option(help="The sidecar's image.")] = f"halfhitch:{__version__}",
+    mode: Annotated[
+        Mode, typer.Option(help="A native sidecar, or an ordinary container (before 1.29).")
+    ] = Mode.NATIVE,
+    transport: Annotated[
+        Transport, typer.Option(help="auto: the unix socket where the pod has an fsGroup.")
+    ] = Transport.AUTO,
+    namespace: Annotated[
+        str | None, typer.Option(help="Namespace of the objects that name none.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more label of the pods.")
+    ] = None,
+    annotation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="One more annotation of the pods."),
+    ] = None,
+) -> int:
+    """Add the sidecar to the pods of these manifests, and print them.
+
+    What is there already is brought up to date, so it can be repeated. Settings are the flags
+    below, or annotations of the pod template (halfhitch/checks.interval_s: "30"), which win.
+    Files are named as secret:NAME/KEY or configmap:NAME/KEY. A pod with the annotation
+    halfhitch/inject: "false" is left alone.
+    """
+    extras.require("`halfhitch inject`", extras.KUBERNETES)
+    if given.config_path is not None:
+        raise RequestError("inject takes no --config: give flags, or annotations of the pods.")
+    sidecar = Sidecar(Given.of(given.flags), image, mode.value, transport.value)
+    labels, annotations = _pairs("--label", label), _pairs("--annotation", annotation)
+    texts, count = [], 0
+    for name in files or ["-"]:
+        manifests = Manifests("standard input" if name == "-" else name, _read(name))
+        for one in manifests.objects() if namespace else ():
+            _member(one, "metadata").setdefault("namespace", namespace)
+        for workload in manifests.workloads():
+            metadata = _member(workload.template, "metadata")
+            for place, more in (("labels", labels), ("annotations", annotations)):
+                if more:
+                    _member(metadata, place).update(more)
+            if (metadata.get("annotations") or {}).get(PREFIX + "inject") in ("false", False):
+                continue
+            sidecar.inject(workload.where, workload.template, ends=workload.ends)
+            count += 1
+        texts.append(manifests.text(everything=namespace is not None))
+    if not count:
+        raise RequestError(
+            "Nothing was injected: there is no Deployment, StatefulSet, DaemonSet, Job, CronJob or "
+            f"Pod, or all of them have {PREFIX}inject: 'false'."
+        )
+    sys.stdout.write(_joined(texts))
+    say(f"halfhitch: {count} injected.")
+    return 0
+
+
+def _member(owner: MutableMapping[str, Any], name: str) -> MutableMapping[str, Any]:
+    """What YAML leaves empty is null and not there at once."""
+    found = owner.get(name)
+    if not isinstance(found, MutableMapping):
+        found = owner[name] = {}
+    return found
+
+
+def _joined(texts: list[str]) -> str:
+    first, *others = texts
+    return first + "".join(text if text.startswith("---") else f"---\n{text}" for text in others)
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise RequestError(f"{name} cannot be read: {reason}.") from None
+
+
+def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise RequestError(f"{flag} must be NAME=VALUE, not {name!r}.")
+    return {name: value for name, _, value in pairs}
+
+
+app.command(cls=PlainCommand)(settings_command(inject))

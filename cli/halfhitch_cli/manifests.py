@@ -1,0 +1,138 @@
+"""Manifests as text: which documents have pods, and what is around them stays as it was.
+
+Owns `Manifests`, the documents of one stream. A document without pods keeps its bytes; one that is
+changed keeps its comments, its order and the indentation of its lists. What is no manifest is
+refused with its place.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+from io import StringIO
+from typing import Any, Final
+
+from halfhitch.errors import RequestError
+
+#: Kind -> the way to its pods' template, and whether they are there to end.
+_WAYS: Final[Mapping[str, tuple[tuple[str, ...], bool]]] = {
+    "Pod": ((), False),
+    "Deployment": (("spec", "template"), False),
+    "StatefulSet": (("spec", "template"), False),
+    "DaemonSet": (("spec", "template"), False),
+    "ReplicaSet": (("spec", "template"), False),
+    "ReplicationController": (("spec", "template"), False),
+    "Job": (("spec", "template"), True),
+    "CronJob": (("spec", "jobTemplate", "spec", "template"), True),
+}
+_DIVIDER: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_INDENTED: Final = re.compile(r"^( *)(?:- )?[\w.\"'/-]+:[ \t]*(?:#.*)?\n\1  - ", re.MULTILINE)
+
+
+class NoManifest(RequestError):
+    """A document that Kubernetes would not know; the text says which."""
+
+
+class Workload:
+    """What makes pods."""
+
+    def __init__(self, where: str, document: MutableMapping[str, Any]) -> None:
+        self.document = document
+        kind = str(document["kind"])
+        way, self.ends = _WAYS[kind]
+        self.where = f"{where}, {kind}/{(document.get('metadata') or {}).get('name', '?')}"
+        found: Any = document
+        for name in way:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if not isinstance(found, MutableMapping):
+            raise NoManifest(f"{self.where}: it has no {'.'.join(way)}.")
+        if kind == "Pod":
+            self.ends = (found.get("spec") or {}).get("restartPolicy") in ("Never", "OnFailure")
+        self.template = found
+
+
+class Manifests:
+    """The documents of one stream, called `name` in messages."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._parts: list[str] = []
+        self._documents: dict[int, Any] = {}
+        self._all: list[tuple[str, MutableMapping[str, Any]]] = []
+        self._yaml = _yaml(text)
+        begins = [0, *(found.start() for found in _DIVIDER.finditer(text) if found.start())]
+        for number, (begin, end) in enumerate(
+            zip(begins, [*begins[1:], len(text)], strict=True), 1
+        ):
+            part = text[begin:end]
+            self._parts.append(part)
+            where = f"{name}, document {number}" if len(begins) > 1 else name
+            self._read(number - 1, where, part)
+
+    def _read(self, at: int, where: str, part: str) -> None:
+        from ruamel.yaml.error import YAMLError
+
+        try:
+            document = self._yaml.load(part)
+        except YAMLError as error:
+            line = str(getattr(error, "problem", None) or error).splitlines()[0]
+            raise NoManifest(f"{where}: it is not YAML ({line}).") from None
+        if document is None:
+            return
+        self._documents[at] = document
+        self._all += _objects(where, document)
+
+    def objects(self) -> list[MutableMapping[str, Any]]:
+        """Every object, those of lists too."""
+        return [one for _, one in self._all]
+
+    def workloads(self) -> Iterator[Workload]:
+        """Those that make pods."""
+        for where, one in self._all:
+            if one["kind"] in _WAYS:
+                yield Workload(where, one)
+
+    def text(self, *, everything: bool = False) -> str:
+        """All of it. Documents without pods keep their bytes, unless `everything` was changed."""
+        parts = list(self._parts)
+        for at, document in self._documents.items():
+            if everything or any(one["kind"] in _WAYS for _, one in _objects("", document)):
+                parts[at] = self._written(document, self._parts[at])
+        return "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts)
+
+    def _written(self, document: Any, before: str) -> str:
+        stream = StringIO()
+        self._yaml.dump(document, stream)
+        text = stream.getvalue()
+        divider = _DIVIDER.match(before)
+        # ruamel writes a divider itself only where directives ask for one.
+        if divider is not None and not text.startswith("---"):
+            first = before.partition("\n")[0] if before.startswith("---\n") else "---"
+            text = f"{first}\n{text}"
+        return text
+
+
+def _objects(where: str, document: Any) -> list[tuple[str, MutableMapping[str, Any]]]:
+    if not isinstance(document, MutableMapping):
+        raise NoManifest(
+            f"{where}: it is no manifest, for it is no mapping with apiVersion and kind."
+        )
+    for name in ("apiVersion", "kind"):
+        if not isinstance(document.get(name), str):
+            raise NoManifest(f"{where}: it is no manifest, for it has no {name}.")
+    if not document["kind"].endswith("List") or "items" not in document:
+        return [(where, document)]
+    items = document["items"] or []
+    return [
+        found
+        for number, item in enumerate(items, 1)
+        for found in _objects(f"{where}, item {number}", item)
+    ]
+
+
+def _yaml(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 1_000_000
+    if _INDENTED.search(text):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml

@@ -1,0 +1,377 @@
+"""The sidecar as part of a pod: its container, its volumes, what the application is told.
+
+Owns `Sidecar`, which puts itself into a pod's template, once however often it is asked. The
+container is the one that the chart halfhitch-sidecar makes of the same settings; a test compares
+them. Knows nothing of files and YAML: a template is a mapping.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from halfhitch.config import SETTINGS, Purpose, Settings, load
+from halfhitch.config.secret import Secret
+from halfhitch.errors import ConfigurationError
+
+NAME: Final = "halfhitch"
+PREFIX: Final = "halfhitch/"
+_OURS: Final = PREFIX + "sidecar"
+_SOCKET: Final = "/run/halfhitch/data.sock"
+_FILES: Final = "/etc/halfhitch/secrets"
+_USER: Final = 65_532
+_REFERENCE: Final = re.compile(r"(secret|configmap):([a-z0-9.-]+)/([A-Za-z0-9._-]+)")
+_BY_KEY: Final = {setting.key: setting for setting in SETTINGS}
+#: What the pod decides, not who injects.
+_REFUSED: Final[Mapping[str, str]] = {
+    "instance.id": "it is the name of the pod",
+    "http.socket": "use --transport socket",
+    **dict.fromkeys(
+        ("http.host", "admin.host", "rocketmq.host"),
+        "a sidecar's doors are on the pod's loopback; the charts in deploy/helm can open others",
+    ),
+}
+_FILE_NAMES: Final[Mapping[str, str]] = {
+    "handle.key_file": "handle-key",
+    "auth.token_file": "auth-tokens",
+    "auth.identities_file": "identities.toml",
+    "redis.url_file": "redis-url",
+    "checks.url_token_file": "checks-url-token",
+    "rocketmq.access_key_file": "rocketmq-access-keys",
+    "kafka.sasl_password_file": "kafka-password",
+    "kafka.oauth_client_secret_file": "kafka-oauth-client-secret",
+    "ssl.ca.location": "kafka-ca.pem",
+    "ssl.certificate.location": "kafka-certificate.pem",
+    "ssl.key.location": "kafka-key.pem",
+}
+
+Template = MutableMapping[str, Any]
+
+
+class NotInjected(ConfigurationError):
+    """This pod cannot have the sidecar; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A key of a Secret or a ConfigMap, and the name of the file that it becomes."""
+
+    kind: str
+    name: str
+    key: str
+    file: str
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """As an item of a projected volume."""
+        kind = "secret" if self.kind == "secret" else "configMap"
+        return {kind: {"name": self.name, "items": [{"key": self.key, "path": self.file}]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Settings, as texts by key, and the files they refer to."""
+
+    texts: Mapping[str, object]
+    references: Mapping[str, Reference] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, flags: Mapping[str, object]) -> "Given":
+        """`flags` as the command line or annotations have them: texts, or lists of texts."""
+        texts: dict[str, object] = {}
+        references: dict[str, Reference] = {}
+        for key, value in flags.items():
+            setting = _BY_KEY.get(key)
+            if setting is None:
+                load({key: value})  # its sentence names the nearest one
+            elif key in _REFUSED:
+                raise ConfigurationError(f"{key} cannot be given here: {_REFUSED[key]}.")
+            elif setting.metavar == "PATH":
+                references[key] = _reference(key, value)
+            elif setting.is_map:
+                texts[key] = _without_references(value, references)
+            else:
+                texts[key] = value
+        return cls(texts, references)
+
+    def with_annotations(self, annotations: Mapping[str, Any]) -> "Given":
+        """Those of a pod win: `halfhitch/checks.interval_s: "30"`."""
+        own = {
+            name.removeprefix(PREFIX): str(value)
+            for name, value in annotations.items()
+            if str(name).startswith(PREFIX) and "." in name
+        }
+        more = Given.of(own)
+        return Given({**self.texts, **more.texts}, {**self.references, **more.references})
+
+    def checked(self) -> Settings:
+        """Raises ConfigurationError with the sentence that the sidecar would have."""
+        settings = load(self.texts, purpose=Purpose.CLIENT)
+        for key in settings.sources:
+            if _BY_KEY[key].is_secret or _has_secret(settings.value_of(key)):
+                raise ConfigurationError(
+                    f"{key} has a secret, which would stand in the manifest: put it into a Secret, "
+                    f"and give {_file_flag(key)} secret:NAME/KEY instead."
+                )
+        if not settings.kafka.bootstrap:
+            raise ConfigurationError(
+                "kafka.bootstrap is not set: give --kafka-bootstrap, for example kafka:9092, or "
+                f"the annotation {PREFIX}kafka.bootstrap."
+            )
+        if "handle.key_file" not in self.references:
+            raise ConfigurationError(
+                "handle.key_file is not set: give --handle-key-file secret:NAME/KEY, a Secret with "
+                "the key that all instances sign handles with (`halfhitch keygen` makes one)."
+            )
+        return settings
+
+
+def _has_secret(value: object) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else ()
+    return any(isinstance(part, Secret) for part in parts)
+
+
+def _file_flag(key: str) -> str:
+    files = {"auth.tokens": "auth.token_file", "rocketmq.access_keys": "rocketmq.access_key_file"}
+    found = files.get(key, f"{key}_file")
+    return _BY_KEY[found].flag if found in _BY_KEY else "--kafka-sasl-password-file"
+
+
+def _reference(key: str, value: object) -> Reference:
+    found = _REFERENCE.fullmatch(str(value))
+    if found is None:
+        raise ConfigurationError(
+            f"{key} must be secret:NAME/KEY or configmap:NAME/KEY, not {str(value)!r}: a file of "
+            "this machine is none of the pod's."
+        )
+    return Reference(found[1], found[2], found[3], _FILE_NAMES.get(key, re.sub(r"[._]", "-", key)))
+
+
+def _without_references(value: object, references: dict[str, Reference]) -> list[str]:
+    """Of `name=value` pairs those that refer to a file are taken out."""
+    kept = []
+    for text in value if isinstance(value, list | tuple) else [value]:
+        for part in re.split(r",(?=[a-z][a-z0-9._]*=)", str(text)):
+            name, _, rest = part.partition("=")
+            if _REFERENCE.fullmatch(rest):
+                references[name] = _reference(name, rest)
+            else:
+                kept.append(part)
+    return kept
+
+
+def environment(settings: Settings, references: Mapping[str, Reference]) -> list[dict[str, Any]]:
+    """The variables, in the chart's order."""
+    variables: dict[str, str] = {}
+    options: dict[str, Any] = {}
+    for key in sorted(settings.sources):
+        value = settings.value_of(key)
+        if _BY_KEY[key].is_map:
+            options.update(value)
+        else:
+            variables[_BY_KEY[key].env] = _text(value)
+    for key, reference in references.items():
+        path = f"{_FILES}/{reference.file}"
+        if key in _BY_KEY:
+            variables[_BY_KEY[key].env] = path
+        else:
+            options[key] = path
+    if options:
+        variables["HALFHITCH_KAFKA_OPTIONS"] = json.dumps(
+            dict(sorted(options.items())), separators=(",", ":")
+        )
+    variables["HALFHITCH_HTTP_SOCKET"] = _SOCKET
+    for door in ("http", "admin"):
+        group = getattr(settings, door)
+        variables[f"HALFHITCH_{door.upper()}_HOST"] = group.host
+        variables[f"HALFHITCH_{door.upper()}_PORT"] = str(group.port)
+    name = {
+        "name": "HALFHITCH_INSTANCE_ID",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+    }
+    return [name, *({"name": name, "value": text} for name, text in variables.items())]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """What is put into pods."""
+
+    given: Given
+    image: str
+    mode: str = "native"
+    transport: str = "auto"
+    stop_after_s: int = 10
+
+    def inject(self, where: str, template: Template, *, ends: bool = False) -> None:
+        """Into this pod's template. `ends`: the pod is there to end, as a Job's."""
+        metadata = template.setdefault("metadata", {}) or {}
+        template["metadata"] = metadata
+        annotations = metadata.get("annotations") or {}
+        pod = self._checked(where, metadata, template.get("spec"), ends=ends)
+        try:
+            given = self.given.with_annotations(annotations)
+            settings = given.checked()
+        except ConfigurationError as error:
+            raise NotInjected(f"{where}: {error.message}") from None
+        has_socket = self._has_socket(where, annotations, pod)
+        container = self.container(settings, given.references)
+        place = "initContainers" if self.mode == "native" else "containers"
+        for name in ("initContainers", "containers"):
+            self._put(pod, name, container if name == place else None)
+        self._mount(pod, given.references, settings, has_socket=has_socket)
+        labels = metadata.get("labels")
+        if labels is None:
+            labels = metadata["labels"] = {}
+        labels[_OURS] = self.mode
+
+    def _checked(self, where: str, metadata: Template, pod: Any, *, ends: bool) -> Template:
+        if not isinstance(pod, MutableMapping) or not isinstance(pod.get("containers"), list):
+            raise NotInjected(f"{where}: its pods have no containers.")
+        if pod.get("hostNetwork"):
+            raise NotInjected(
+                f"{where}: its pods use the host's network, where the sidecar's doors would be "
+                "open to all of the host: remove hostNetwork, or use a shared coordinator."
+            )
+        if ends and self.mode == "container":
+            raise NotInjected(
+                f"{where}: with --mode container the sidecar goes on when the work is done, and "
+                "the pod never ends: use --mode native (Kubernetes 1.29)."
+            )
+        names = [one.get("name") for _, one in _containers(pod)]
+        if NAME in names and _OURS not in (metadata.get("labels") or {}):
+            raise NotInjected(
+                f"{where}: it has a container named {NAME!r} that was not injected: rename it, or "
+                "leave that pod to whoever put it there."
+            )
+        return pod
+
+    def _has_socket(
+        self, where: str, annotations: Mapping[str, Any], pod: Mapping[str, Any]
+    ) -> bool:
+        """The socket is for its group, so both need one: the pod's fsGroup."""
+        transport = str(annotations.get(PREFIX + "transport", self.transport))
+        if transport not in ("auto", "socket", "tcp"):
+            raise NotInjected(
+                f"{where}: {PREFIX}transport must be auto, socket or tcp, not {transport!r}."
+            )
+        if transport == "auto":
+            return (pod.get("securityContext") or {}).get("fsGroup") is not None
+        return transport == "socket"
+
+    def container(self, settings: Settings, references: Mapping[str, Reference]) -> dict[str, Any]:
+        """The chart's container, of these settings."""
+        container: dict[str, Any] = {
+            "name": NAME,
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": ["serve"],
+        }
+        if self.mode == "native":
+            container["restartPolicy"] = "Always"
+        container["env"] = environment(settings, references)
+        container |= {
+            "startupProbe": _probe("livez", failures=60, period_s=1, wait_s=5),
+            "livenessProbe": _probe("livez", failures=3, period_s=30, wait_s=10),
+            "readinessProbe": _probe("readyz", failures=3, period_s=10, wait_s=5),
+        }
+        if self.mode == "container":
+            rest = f"import time; time.sleep({self.stop_after_s})"
+            container["lifecycle"] = {"preStop": {"exec": {"command": ["python", "-c", rest]}}}
+        container["resources"] = {
+            "limits": {"memory": "512Mi"},
+            "requests": {"cpu": "50m", "memory": "96Mi"},
+        }
+        container["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        container["volumeMounts"] = [
+            {"name": "halfhitch-socket", "mountPath": "/run/halfhitch"},
+            {"name": "halfhitch-secrets", "mountPath": _FILES, "readOnly": True},
+        ]
+        return container
+
+    def _put(self, pod: Template, place: str, container: dict[str, Any] | None) -> None:
+        """In front of the others, so that those that start later find it; one that is there is
+        replaced."""
+        others = pod.get(place)
+        if others is None:
+            if container is not None:
+                pod[place] = [container]
+            return
+        at = next((n for n, one in enumerate(others) if one.get("name") == NAME), None)
+        if at is not None and container is not None:
+            if others[at] != container:  # comments behind it hang on the old one
+                others[at] = container
+        elif at is not None:
+            del others[at]
+        elif container is not None:
+            others.insert(0 if place == "initContainers" else len(others), container)
+
+    def _mount(
+        self,
+        pod: Template,
+        references: Mapping[str, Reference],
+        settings: Settings,
+        *,
+        has_socket: bool,
+    ) -> None:
+        ordered = sorted(references.items(), key=lambda row: row[1].file)
+        _replace(
+            pod,
+            "volumes",
+            "name",
+            {"name": "halfhitch-socket", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        )
+        sources = [reference.source for _, reference in ordered]
+        projected = {"defaultMode": 0o444, "sources": sources}
+        _replace(pod, "volumes", "name", {"name": "halfhitch-secrets", "projected": projected})
+        address = f"unix:{_SOCKET}" if has_socket else f"http://127.0.0.1:{settings.http.port}"
+        for _, one in _containers(pod):
+            if one.get("name") == NAME:
+                continue
+            _replace(one, "env", "name", {"name": "HALFHITCH_ADDRESS", "value": address})
+            if has_socket:
+                mount = {"name": "halfhitch-socket", "mountPath": "/run/halfhitch"}
+                _replace(one, "volumeMounts", "mountPath", mount)
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
+    for place in ("initContainers", "containers"):
+        for one in pod.get(place) or ():
+            if isinstance(one, MutableMapping):
+                yield place, one
+
+
+def _replace(owner: Template, place: str, identity: str, item: dict[str, Any]) -> None:
+    """The item of that name, or one more."""
+    items: list[Any] | None = owner.get(place)
+    if items is None:
+        items = owner[place] = []
+    for number, one in enumerate(items):
+        if one.get(identity) == item[identity]:
+            if one != item:
+                items[number] = item
+            return
+    items.append(item)
+
+
+def _probe(question: str, *, failures: int, period_s: int, wait_s: int) -> dict[str, Any]:
+    return {
+        "exec": {"command": ["halfhitch", "healthcheck", question]},
+        "failureThreshold": failures,
+        "periodSeconds": period_s,
+        "timeoutSeconds": wait_s,
+    }

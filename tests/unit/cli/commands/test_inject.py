@@ -1,0 +1,299 @@
+"""halfhitch inject: every kind that makes pods, twice as once, and what is no manifest."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from halfhitch_cli.app import ERROR, OK, USAGE, main
+from harness.charts import KUBERNETES, pod_specs, unrestricted, wrong_objects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLAGS = ("--kafka-bootstrap", "kafka:9092", "--handle-key-file", "secret:halfhitch/handle-key")
+
+DEPLOYMENT = """\
+# Shop, by the team that sells.
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop   # its name
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {app: shop}
+  template:
+    metadata:
+      labels: {app: shop}
+    spec:
+      containers:
+        # The one that sells.
+        - name: shop
+          image: "shop:1"
+          env:
+            - {name: COLOUR, value: 'red'}
+        - name: proxy
+          image: proxy:2
+"""
+SERVICE = """\
+apiVersion: v1
+kind:   Service
+metadata: { name:  shop }
+spec: {selector: {app: shop}, ports: [{port: 80}]}
+"""
+STATEFUL = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: ledger}
+spec:
+  serviceName: ledger
+  selector: {matchLabels: {app: ledger}}
+  template:
+    metadata: {labels: {app: ledger}}
+    spec:
+      securityContext: {fsGroup: 1000}
+      initContainers:
+      - name: migrate
+        image: ledger:1
+      containers:
+      - name: ledger
+        image: ledger:1
+        volumeMounts:
+        - {name: data, mountPath: /data}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+DAEMON = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: agent, image: agent:1}]}
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: import}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: import, image: shop:1}
+"""
+CRON = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "17 2 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: OnFailure
+          containers:
+          - {name: nightly, image: shop:1}
+"""
+POD = (
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\nspec: {containers: [{name: a, image: b}]}\n"
+)
+LIST = (
+    "apiVersion: v1\nkind: List\nitems:\n- "
+    + POD.replace("\n", "\n  ").rstrip()
+    + "\n- "
+    + (SERVICE.replace("\n", "\n  ").rstrip() + "\n")
+)
+JSON = """\
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "j"},
+ "spec": {"containers": [{"name": "a", "image": "b"}]}}
+"""
+ALL = {
+    "deployment": DEPLOYMENT,
+    "stateful": STATEFUL,
+    "daemon": DAEMON,
+    "job": JOB,
+    "cron": CRON,
+    "pod": POD,
+    "list": LIST,
+    "json": JSON,
+    "several": f"{SERVICE}---\n{DEPLOYMENT}---\n# nothing\n---\n{JOB}",
+    "divider first": f"---\n{CRON}---\n{SERVICE}",
+}
+
+
+@pytest.fixture
+def inject(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Manifests and flags in; exit code, output and complaints out."""
+
+    def run(text: str, *flags: str, only: bool = False) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        code = main(["inject", *(() if only else FLAGS), *flags])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(text) if one is not None]
+
+
+def pods(text: str) -> list[dict[str, Any]]:
+    return [pod for _, pod in pod_specs(objects(text))]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_kind_gets_a_native_sidecar_and_twice_is_once(name: str, inject: Any) -> None:
+    code, out, err = inject(ALL[name])
+    assert (code, "injected" in err) == (OK, True)
+    found = pods(out)
+    assert found
+    for pod in found:
+        sidecar = pod["initContainers"][0]
+        assert (sidecar["name"], sidecar["restartPolicy"]) == ("halfhitch", "Always")
+        assert {one["env"][-1]["name"] for one in pod["containers"]} == {"HALFHITCH_ADDRESS"}
+    assert [list(unrestricted("x", pod, only="halfhitch")) for pod in found] == [[]] * len(found)
+    for version in KUBERNETES:
+        flat = [one for o in objects(out) for one in (o["items"] if o["kind"] == "List" else [o])]
+        assert wrong_objects(flat, version) == []
+    assert inject(out)[:2] == (OK, out)
+
+
+def test_comments_order_quotes_and_indentation_stay(inject: Any) -> None:
+    _, out, _ = inject(DEPLOYMENT)
+    kept = [line for line in DEPLOYMENT.splitlines() if line not in out.splitlines()]
+    assert kept == ["      labels: {app: shop}"], "the label of the injected is there, too"
+    assert out.index("# The one that sells.") < out.index("name: proxy")
+
+
+def test_a_document_without_pods_keeps_its_bytes(inject: Any) -> None:
+    _, out, _ = inject(f"{SERVICE}---\n{POD}")
+    assert out.startswith(SERVICE + "---\n")
+
+
+def test_the_socket_is_for_pods_whose_containers_share_a_group(inject: Any) -> None:
+    (with_group,) = pods(inject(STATEFUL)[1])
+    (without,) = pods(inject(DAEMON)[1])
+    (app,) = with_group["containers"]
+    assert app["env"][-1]["value"] == "unix:/run/halfhitch/data.sock"
+    assert {"name": "halfhitch-socket", "mountPath": "/run/halfhitch"} in app["volumeMounts"]
+    assert without["containers"][0]["env"][-1]["value"] == "http://127.0.0.1:8340"
+    assert "volumeMounts" not in without["containers"][0]
+    (asked,) = pods(inject(DAEMON, "--transport", "socket")[1])
+    assert asked["containers"][0]["env"][-1]["value"].startswith("unix:")
+
+
+def test_containers_that_prepare_the_way_come_after_the_sidecar(inject: Any) -> None:
+    (pod,) = pods(inject(STATEFUL)[1])
+    assert [one["name"] for one in pod["initContainers"]] == ["halfhitch", "migrate"]
+    assert pod["initContainers"][1]["env"][0]["name"] == "HALFHITCH_ADDRESS"
+
+
+def test_from_native_to_an_ordinary_container_and_back(inject: Any) -> None:
+    _, native, _ = inject(DEPLOYMENT)
+    _, ordinary, _ = inject(native, "--mode", "container")
+    (pod,) = pods(ordinary)
+    assert [one["name"] for one in pod["containers"]] == ["shop", "proxy", "halfhitch"]
+    assert not pod["initContainers"]
+    (pod,) = pods(inject(ordinary)[1])
+    assert [one["name"] for one in pod["containers"]] == ["shop", "proxy"]
+
+
+def test_annotations_of_a_pod_win_over_flags(inject: Any) -> None:
+    own = DEPLOYMENT.replace(
+        "labels: {app: shop}\n    spec",
+        'annotations: {halfhitch/checks.interval_s: "30"}\n      labels: {app: shop}\n    spec',
+    )
+    _, out, _ = inject(own, "--checks-interval-s", "90", "--log-format", "json")
+    (pod,) = pods(out)
+    environment = {one["name"]: one.get("value") for one in pod["initContainers"][0]["env"]}
+    assert float(environment["HALFHITCH_CHECKS_INTERVAL_S"]) == 30
+    assert environment["HALFHITCH_LOG_FORMAT"] == "json"
+
+
+def test_a_pod_that_wants_none_gets_none(inject: Any) -> None:
+    refusing = POD.replace("{name: one}", "{name: one, annotations: {halfhitch/inject: 'false'}}")
+    _, out, _ = inject(f"{refusing}---\n{JOB}")
+    assert "initContainers" not in pods(out)[0]
+
+
+def test_namespace_labels_and_annotations(inject: Any) -> None:
+    given = ("--namespace", "shop", "--label", "team=sales", "--annotation", "a/b=c")
+    _, out, _ = inject(f"{SERVICE}---\n{DEPLOYMENT}", *given)
+    assert [one["metadata"]["namespace"] for one in objects(out)] == ["shop", "shop"]
+    metadata = objects(out)[1]["spec"]["template"]["metadata"]
+    assert metadata["labels"]["team"] == "sales"
+    assert metadata["annotations"] == {"a/b": "c"}
+
+
+def test_files_of_the_kafka_client_come_from_secrets(inject: Any) -> None:
+    option = "security.protocol=SSL,ssl.ca.location=secret:kafka-ca/ca.crt"
+    _, out, _ = inject(POD, "--kafka-options", option)
+    (pod,) = pods(out)
+    (text,) = [
+        one["value"]
+        for one in pod["initContainers"][0]["env"]
+        if one["name"] == "HALFHITCH_KAFKA_OPTIONS"
+    ]
+    assert "/etc/halfhitch/secrets/kafka-ca.pem" in text
+    assert "kafka-ca.pem" in str(pod["volumes"])
+
+
+def test_several_files_become_one_stream(tmp_path: Path, inject: Any) -> None:
+    for name, text in (("a.yaml", DEPLOYMENT), ("b.yaml", JOB)):
+        (tmp_path / name).write_text(text)
+    files = ("-f", str(tmp_path / "a.yaml"), "-f", str(tmp_path / "b.yaml"))
+    code, out, _ = inject("", *files)
+    assert code == OK
+    assert [one["kind"] for one in objects(out)] == ["Deployment", "Job"]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "code", "says"),
+    [
+        ("a: [", (), ERROR, "it is not YAML"),
+        ("- 1\n", (), ERROR, "it is no manifest"),
+        ("hello\n", (), ERROR, "it is no manifest"),
+        ("kind: Pod\n", (), ERROR, "it has no apiVersion"),
+        (f"{POD}---\napiVersion: v1\n", (), ERROR, "document 2: it is no manifest"),
+        ("", (), ERROR, "Nothing was injected"),
+        (SERVICE, (), ERROR, "Nothing was injected"),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {}\n", (), ERROR, "Job/j"),
+        (POD.replace("{containers", "{hostNetwork: true, containers"), (), USAGE, "hostNetwork"),
+        (POD.replace("name: a", "name: halfhitch"), (), USAGE, "was not injected: rename it"),
+        (JOB, ("--mode", "container"), USAGE, "use --mode native"),
+        (POD, ("--handle-key", "a-key-of-sixteen-bytes-and-more"), USAGE, "--handle-key-file"),
+        (POD, ("--auth-tokens", "a-token-that-is-long-enough"), USAGE, "--auth-token-file"),
+        (POD, ("--redis-url-file", "/etc/redis"), USAGE, "secret:NAME/KEY"),
+        (POD, ("--http-host", "0.0.0.0"), USAGE, "loopback"),
+        (POD, ("--log-level", "loud"), USAGE, "log.level"),
+        (POD, ("--label", "team"), ERROR, "--label must be NAME=VALUE"),
+        (POD, ("-f", "/nowhere/x.yaml"), ERROR, "/nowhere/x.yaml cannot be read"),
+    ],
+)
+def test_what_cannot_be_injected_is_told(
+    text: str, flags: tuple[str, ...], code: int, says: str, inject: Any
+) -> None:
+    got, out, err = inject(text, *flags)
+    assert says in err
+    assert (got, out) == (code, "")
+
+
+def test_what_must_be_given_is_told_with_the_cure(inject: Any) -> None:
+    assert "--kafka-bootstrap" in inject(POD, only=True)[2]
+    only = inject(POD, "--kafka-bootstrap", "k:9092", only=True)
+    assert "--handle-key-file secret:NAME/KEY" in only[2]
+
+
+def test_an_annotation_that_is_no_setting_is_told_with_the_nearest(inject: Any) -> None:
+    wrong = POD.replace("{name: one}", "{name: one, annotations: {halfhitch/checks.intervl_s: 3}}")
+    assert "checks.interval_s" in inject(wrong)[2]

@@ -1,0 +1,52 @@
+"""Streams of manifests: what is between the documents, and where what is wrong stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch_cli.manifests import Manifests, NoManifest
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - name: a\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POD,
+        f"# above\n---\n{POD}",
+        f"---\n{POD}---\n# nothing\n---\n{POD}",
+        POD.replace("  containers:\n  - name: a", "  containers:\n    - name: a  # why"),
+        POD + "  # at the end\n",
+        f"{POD}---\napiVersion: v1\nkind: ConfigMap\ndata:\n  x: |\n    ---\n    y\n",
+    ],
+)
+def test_what_nobody_changes_stays_to_the_letter(text: str) -> None:
+    assert Manifests("x.yaml", text).text() == text
+
+
+def test_the_pods_of_a_list_are_found() -> None:
+    listed = "apiVersion: v1\nkind: List\nitems:\n- " + POD.replace("\n", "\n  ").rstrip() + "\n"
+    (found,) = Manifests("x.yaml", listed).workloads()
+    assert found.where == "x.yaml, item 1, Pod/p"
+    assert not found.ends
+    assert list(Manifests("x.yaml", "apiVersion: v1\nkind: PodList\nitems:\n").workloads()) == []
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_pod_that_is_not_started_anew_is_there_to_end(policy: str) -> None:
+    (found,) = Manifests("x.yaml", f"{POD}  restartPolicy: {policy}\n").workloads()
+    assert found.ends
+
+
+def test_the_place_is_told() -> None:
+    with pytest.raises(NoManifest, match=r"x\.yaml, document 2: it is no manifest"):
+        Manifests("x.yaml", f"{POD}---\nfoo: bar\n")
+    with pytest.raises(NoManifest, match=r"x\.yaml, item 2: it is no manifest"):
+        Manifests(
+            "x.yaml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: A}\n- 3\n"
+        )
+
+
+def test_a_key_that_is_there_twice_is_no_yaml() -> None:
+    with pytest.raises(NoManifest, match="it is not YAML"):
+        Manifests("x.yaml", POD + "kind: Pod\n")

@@ -1,0 +1,150 @@
+"""The sidecar that is injected is the chart's, and the one that the settings describe."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch import __version__
+from halfhitch.errors import ConfigurationError
+from halfhitch_cli.sidecar_pod import Given, NotInjected, Sidecar
+from harness.charts import parent_chart, rendered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SASL = "security.protocol=SASL_SSL,sasl.mechanism=PLAIN,sasl.username=u"
+IMAGE = f"halfhitch:{__version__}"
+FLAGS: dict[str, object] = {
+    "kafka.bootstrap": "kafka:9092",
+    "handle.key_file": "secret:halfhitch/handle-key",
+}
+
+
+def template(**pod: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "app", "image": "a:1"}], **pod}}
+
+
+def injected(flags: dict[str, object], **given: Any) -> dict[str, Any]:
+    found = template(securityContext={"fsGroup": 1})
+    Sidecar(Given.of(flags), IMAGE, **given).inject("here", found)
+    pod: dict[str, Any] = found["spec"]
+    return pod
+
+
+def comparable(container: dict[str, Any]) -> dict[str, Any]:
+    """Without the order of its variables."""
+    environment = {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
+    options = environment.get("HALFHITCH_KAFKA_OPTIONS")
+    if isinstance(options, str):
+        environment["HALFHITCH_KAFKA_OPTIONS"] = json.loads(options)
+    return {**container, "env": environment}
+
+
+@pytest.mark.parametrize("mode", ["native", "container"])
+@pytest.mark.parametrize("is_rich", [False, True])
+def test_it_is_the_charts_sidecar(mode: str, is_rich: bool, tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "mode": mode,
+        "settings": {"kafka": {"bootstrap": "kafka:9092"}},
+        "secrets": {"handleKey": {"secretName": "halfhitch"}},
+    }
+    flags = dict(FLAGS)
+    if is_rich:
+        values["settings"] |= {
+            "checks": {"interval_s": 30.5},
+            "topics": {"allow": ["orders", "points.*"], "create": True},
+        }
+        values["settings"]["kafka"]["options"] = {"security.protocol": "SSL"}
+        values["secrets"] |= {
+            "kafkaCa": {"secretName": "ca"},
+            "redisUrl": {"secretName": "redis", "key": "url"},
+        }
+        flags |= {
+            "checks.interval_s": "30.5",
+            "topics.allow": ["orders,points.*"],
+            "topics.create": "true",
+            "kafka.options": ["security.protocol=SSL", "ssl.ca.location=secret:ca/ca.crt"],
+            "redis.url_file": "secret:redis/url",
+        }
+    (deployment,) = rendered(parent_chart(tmp_path), {"halfhitch-sidecar": values})
+    theirs = deployment["spec"]["template"]["spec"]
+    ours = injected(flags, mode=mode)
+    place = "initContainers" if mode == "native" else "containers"
+    found = [
+        comparable(one)
+        for pod in (ours, theirs)
+        for one in pod[place]
+        if one["name"] == "halfhitch"
+    ]
+    assert found[0] == found[1]
+    assert {one["name"]: one for one in ours["volumes"]} == {
+        one["name"]: one for one in theirs["volumes"]
+    }
+
+
+def test_a_second_time_changes_nothing() -> None:
+    found = template()
+    sidecar = Sidecar(Given.of(FLAGS), IMAGE)
+    sidecar.inject("here", found)
+    once = json.dumps(found)
+    sidecar.inject("here", found)
+    assert json.dumps(found) == once
+
+
+def test_a_newer_image_takes_the_place_of_the_old() -> None:
+    found = template()
+    for image in ("halfhitch:1", "halfhitch:2"):
+        Sidecar(Given.of(FLAGS), image).inject("here", found)
+    assert [one["image"] for one in found["spec"]["initContainers"]] == ["halfhitch:2"]
+
+
+def test_what_the_application_says_of_its_own_stays() -> None:
+    own = [{"name": "COLOUR", "value": "red"}]
+    found = template(volumes=[{"name": "data", "emptyDir": {}}])
+    found["spec"]["containers"][0]["env"] = own
+    Sidecar(Given.of(FLAGS), IMAGE, transport="socket").inject("here", found)
+    assert found["spec"]["containers"][0]["env"][0] == own[0]
+    assert found["spec"]["volumes"][0]["name"] == "data"
+
+
+def test_an_annotation_says_the_transport() -> None:
+    found = template()
+    found["metadata"] = {"annotations": {"halfhitch/transport": "pigeon"}}
+    with pytest.raises(NotInjected, match="must be auto, socket or tcp"):
+        Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
+
+
+def test_what_has_no_containers_is_told() -> None:
+    with pytest.raises(NotInjected, match=r"here: its pods have no containers"):
+        Sidecar(Given.of(FLAGS), IMAGE).inject("here", {"spec": {}})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kafka.bootstrp", "k:9092", "kafka.bootstrap"),
+        ("instance.id", "a", "the name of the pod"),
+        ("handle.key_file", "/etc/key", "none of the pod's"),
+        ("handle.key_file", "secret:Halfhitch", "secret:NAME/KEY"),
+    ],
+)
+def test_what_cannot_be_given_is_told(key: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**FLAGS, key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kafka.options", [_SASL + ",sasl.password=x"], "--kafka-sasl-password-file"),
+        ("redis.url", "redis://r:6379", "--redis-url-file"),
+        ("handle.key", "a-key-of-sixteen-bytes-and-more", "--handle-key-file"),
+        ("checks.interval_s", "0", "checks.interval_s"),
+    ],
+)
+def test_what_must_not_stand_in_a_manifest_is_told(key: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**FLAGS, key: value}).checked()
