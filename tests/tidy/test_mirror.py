@@ -153,7 +153,7 @@ def present_tests() -> list[str]:
     return [test for test in found if not test.startswith(NOT_MIRRORED)]
 
 
-def tests_with_servers() -> list[str]:
+def files_with_servers() -> list[str]:
     return [
         path.relative_to(ROOT).as_posix()
         for folder in SERVERS
@@ -165,7 +165,7 @@ def test_every_module_has_a_test_file_of_its_name() -> None:
     covered_by = read_covered_by(COVERED_BY.read_text())
     wrong = list(
         modules_without_tests(
-            present_modules(), [*present_tests(), *tests_with_servers()], covered_by
+            present_modules(), [*present_tests(), *files_with_servers()], covered_by
         )
     )
     assert not wrong, "\n".join(["", *wrong])

@@ -43,7 +43,7 @@ class DeliveredMessage:
 
     topic: str
     partition: int
-    offset: int
+    log_offset: int
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]  # the user's own

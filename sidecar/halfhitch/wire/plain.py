@@ -24,7 +24,8 @@ from unicodedata import category
 _HIDING: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
 #: Default_Ignorable_Code_Point without Cf. Python does not know it; a test derives it.
 _UNSEEN: Final = re.compile(
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2065\u3164\ufe00-\ufe0f\uffa0"
+    r"\ufff0-\ufff8"
     r"\U000e0000\U000e0002-\U000e001f\U000e0080-\U000e0fff]"
 )
 #: For sentences that refuse a name.
