@@ -153,18 +153,24 @@ async def test_requests_at_work_keep_no_probe_out(bare: Stage) -> None:
 
 async def test_a_request_that_does_not_arrive_in_time_is_given_up(bare: Stage) -> None:
     await bare.open(limits=replace(ADMIN_LIMITS, receive_s=0.1))
-    for words in (b"GET /li", b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"):
+    token = f"Half-Token: {TOKEN}\r\n".encode()
+    post = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\n" + token + b"Content-Length: 9\r\n\r\nhalf"
+    for words in (b"GET /li", post):
         (client,) = await bare.crowd(1, words)
         answer = await client.answer()
         assert (answer.status, answer.code) == (408, "request_too_slow")
         await client.ended()
 
 
-async def test_a_body_is_bounded_before_anybody_looks_for_a_token(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("token", "status"), [(b"", 401), (f"Half-Token: {TOKEN}\r\n".encode(), 413)]
+)
+async def test_a_body_is_refused_by_its_head(stage: Stage, token: bytes, status: int) -> None:
+    """A stranger's, whatever its size; one that is too large, whosever it is."""
     client = await stage.client()
-    head = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n"
+    head = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\n" + token + b"Content-Length: 20000\r\n\r\n"
     client.writer.write(head)
-    assert (await client.answer()).status == 413
+    assert (await client.answer()).status == status
 
 
 @pytest.mark.parametrize(
