@@ -81,11 +81,12 @@ class Rig:
         async with asyncio.timeout(DEADLINE_S):
             options = {"ssl": self.trusting, "server_hostname": "localhost"} if tls else {}
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **options)
-            if not tls:
-                writer.write(b"x")
-            said = await reader.readexactly(1)
-            writer.transport.abort()
-            return said
+            try:
+                if not tls:
+                    writer.write(b"x")
+                return await reader.readexactly(1)
+            finally:
+                writer.transport.abort()
 
 
 async def is_closed(connected: socket.socket) -> None:
