@@ -599,9 +599,7 @@ async def test_who_leaves_while_his_socket_is_lent_is_gone(lender: Rig) -> None:
 async def test_what_came_before_a_write_to_its_client_failed_is_carried_out(lender: Rig) -> None:
     door, client, sent = await lent(lender)
     (number,) = lender.native.lent
-    fields = {"producerGroup": "other", "tranStateTableOffset": str(sent.state_offset),
-              "commitLogOffset": str(sent.commit_log_offset), "commitOrRollback": str(COMMIT),
-              "fromTransactionCheck": "false", "msgId": "U0"}  # fmt: skip
+    fields = client.end_fields(GROUP, sent, COMMIT)
     end = request(codes.END_TRANSACTION, 9, fields, flag=codes.ONE_WAY_FLAG, form=Form.BINARY)
     lender.native.unsent[number] = b"an answer"
     asyncio.get_running_loop().remove_reader(lender.native.lent[number])

@@ -41,8 +41,12 @@ def finish(owner: PartitionOwner) -> None:
 
 def test_a_takeover_fences_before_it_asks_for_the_watermarks_and_reads_halves_before_ops() -> None:
     twin = Twin()
+    twin.half("T0")
+    twin.commit("T0")
+    finish(twin.working_owner())
     twin.half("T1")
     twin.commit("T1")
+    twin.calls.clear()
     twin.working_owner()
     calls = twin.calls
     order = ["fence", "committed_positions", "begin", "read", "release_op"]
@@ -559,6 +563,7 @@ def test_a_decision_is_not_dropped_while_the_half_log_cannot_be_read_to_its_end(
 def test_a_flood_of_decisions_for_nobody_stops_the_reading_of_the_op_log_only() -> None:
     twin = Twin()
     owner = twin.working_owner()
+    twin.calls.clear()
     for n in range(101):
         twin.commit(*[f"{n}-{m}" for m in range(op_wire.MARKS_MAX)])
     # What was read at once is the flood; what follows is not read until it has gone.
@@ -572,7 +577,7 @@ def test_a_flood_of_decisions_for_nobody_stops_the_reading_of_the_op_log_only() 
     twin.clock.advance(KEPT_MS / 1000 + 1)
     finish(owner)
     assert twin.observer.of("unknown_decisions") == [(101_000,)]
-    assert twin.calls.count("release_op") == 2
+    assert twin.calls.count("release_op") == 1
     finish(owner)
     assert twin.values() == [b"value"]
 
