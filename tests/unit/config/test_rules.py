@@ -203,6 +203,11 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("checks.url_token", "keygen"),
     ),
     (
+        rules.the_callback_token_travels_encrypted,
+        {"checks.url": "http://shop.example/check", "checks.url_token": TOKEN},
+        ("checks.url_encrypted_in_front",),
+    ),
+    (
         rules.kafka_is_named,
         {"kafka.bootstrap": None},
         ("kafka.bootstrap", "HALFHITCH_KAFKA_BOOTSTRAP", "127.0.0.1:9092"),
