@@ -5,15 +5,20 @@ would keep all others waiting, and there is no end to what may wait in it.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from halfhitch.errors import Overloaded, ShuttingDown
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: Of the pool that asks Kafka on behalf of callers: as many as asyncio's own has. The RocketMQ
+#: door gives each identity half of them.
+ASKING_COUNT: Final = min(32, (os.cpu_count() or 1) + 4)
 
 
 class Threads:

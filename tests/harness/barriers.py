@@ -21,7 +21,8 @@ from sqlalchemy.orm import Session
 
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.client import LocalTransactionState
-from harness.producers import Blocking, loop_in_thread
+from halfhitch.testing.loops import loop_in_thread
+from harness.producers import Blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,9 +26,10 @@ from sqlalchemy.orm import Session
 
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.barrier.table import ddl_statements
+from halfhitch.testing.loops import loop_in_thread
 from harness.barriers import GROUP, LocalTransaction, RecordingProducer, asked
 from harness.kafka import wait_until
-from harness.producers import Blocking, loop_in_thread
+from harness.producers import Blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from halfhitch.doors.http import HttpDoor
 from halfhitch.doors.tls import ServerTls
+from halfhitch.testing.loops import loop_in_thread
 from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.fake_transactions import FakeTransactions
 from harness.identities import access_with
-from harness.producers import loop_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

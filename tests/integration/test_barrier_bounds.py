@@ -27,9 +27,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.barrier.deadline import LEFT_BEHIND_MAX
 from halfhitch.client import LocalTransactionState
+from halfhitch.testing.loops import loop_in_thread
 from harness.barriers import ENOUGH_S, GROUP, RecordingProducer, asked
 from harness.kafka import wait_until
-from harness.producers import loop_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """`MemoryCoordinator`: the data door of a coordinator in memory, and a hand on its clock."""
 
 import asyncio
-import logging
-import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +14,7 @@ from halfhitch.config import Purpose, load
 from halfhitch.core.model import ProducerGroup, TransactionId
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Filter
+from halfhitch.testing.loops import loop_in_thread
 from halfhitch.testing.mishaps import Mishap, Mishaps
 from halfhitch.testing.partitions import wait_until_quiet
 from halfhitch.testing.world import AskedCheck, World
@@ -80,7 +79,7 @@ class MemoryCoordinator:
         if self._world is not None:
             raise ConfigurationError("This MemoryCoordinator is running already.")
         with ExitStack() as stack:
-            self._loop = stack.enter_context(_loop_in_thread())
+            self._loop = stack.enter_context(loop_in_thread())
             self._silent_at = 0
             self._world = world = self._on_loop(self._made())
             stack.callback(lambda: self._on_loop(world.stop()))
@@ -276,27 +275,7 @@ def _delivered(record: MemoryRecord) -> DeliveredMessage:
         record.offset(),
         record.key(),
         record.value(),
-        tuple((name, value) for name, value in headers if not _is_ours(name)),
+        tuple((name, value) for name, value in headers if not names.is_reserved(name)),
         TransactionId((by_name.get(names.UNIQ_KEY) or b"").decode()),
         ProducerGroup((by_name.get(names.PGROUP) or b"").decode()),
     )
-
-
-def _is_ours(name: str) -> bool:
-    return name in names.RESERVED or name.startswith(names.RESERVED_PREFIX)
-
-
-@contextmanager
-def _loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="halfhitch-testing", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_DEADLINE_S)
-        if thread.is_alive():
-            logging.getLogger(__name__).warning("the loop of a MemoryCoordinator does not end")
-        else:
-            loop.close()

@@ -52,3 +52,8 @@ RESERVED = SYSTEM | {"__transactionId__"}
 
 #: No user header may begin with this either: room for later versions.
 RESERVED_PREFIX = "HALFHITCH"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a header of this name is ours, and never a user's."""
+    return name in RESERVED or name.startswith(RESERVED_PREFIX)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from halfhitch.adapters.kafka.admin import answer, topic_configs
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.inspection import smaller_targets, too_small
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
-from halfhitch.threads import Threads
+from halfhitch.threads import ASKING_COUNT, Threads
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +27,6 @@ _FRESH_S = 60.0
 #: A topic that was just found missing is not asked for again at once.
 _MISSING_S = 1.0
 #: Names come from callers, and Kafka may be slow: what else waits for a thread shall not notice.
-#: As many as asyncio's own pool has: the RocketMQ door gives each identity half of them.
-_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 _CALLS_MAX: Final = 256
 
 
@@ -43,7 +40,7 @@ class KafkaTopicCatalog:
     def __init__(self, admin: AdminClient, *, message_bytes_max: int | None = None) -> None:
         self._admin = admin
         self._message_bytes_max = message_bytes_max
-        self._threads = Threads("look for topics", _THREADS, calls_max=_CALLS_MAX)
+        self._threads = Threads("look for topics", ASKING_COUNT, calls_max=_CALLS_MAX)
         self._measured: set[str] = set()
         self._measuring: set[asyncio.Task[None]] = set()
         self._counts: dict[str, tuple[int, float]] = {}

@@ -10,17 +10,17 @@ threads; what is more waits for its turn, behind its own.
 """
 
 import asyncio
-import os
 from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import Overloaded
+from halfhitch.threads import ASKING_COUNT
 from halfhitch.wire.remoting.requests import Frame
 
-#: Threads of the pool for what asks Kafka on behalf of callers; as many as asyncio's own has.
-_POOL_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+#: Threads of the pool for what asks Kafka on behalf of callers.
+_POOL_THREADS: Final = ASKING_COUNT
 
 
 class Job:

@@ -19,7 +19,7 @@ from halfhitch.ports import TopicCatalog
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire.half import ID_BYTES_MAX, IMMUNITY_S_MAX, INDEX_MAX
-from halfhitch.wire.headers import RESERVED, RESERVED_PREFIX
+from halfhitch.wire.headers import is_reserved
 from halfhitch.wire.plain import WITHOUT_HIDDEN, hides
 
 #: User headers of one message; librdkafka has no limit, consumers' patience has.
@@ -116,7 +116,7 @@ def _header_name_bytes(name: str) -> int:
     It ends a name at the first NUL, so that `REAL_QID\\0` would become a header of ours, and it
     crashes the process on a name that is not UTF-8.
     """
-    if name in RESERVED or name.startswith(RESERVED_PREFIX):
+    if is_reserved(name):
         raise ReservedHeader(
             f"header {name!r} is one that Half Hitch writes itself; choose another name"
         )
