@@ -418,6 +418,10 @@ MORE_RED = {
     all_partitions_share_one_producer: ("I11",),
     neither_generation_nor_fencing: ("I7", "I1"),
     logs_are_read_before_fencing_with_one_fence: ("I7", "I1", "I8"),
+    # The stamp beside the watermarks tells, unless the group's offsets are lost at that moment.
+    unknown_is_taken_for_failed: ("I1", "I3: parked twice"),
+    # The same; but a check goes out before the next step finds that its number is in no log.
+    unknown_is_taken_for_done: ("I3",),
     unknown_is_taken_for_done_and_only_watermarks_are_compared: ("I8", "I3"),
     an_aborted_step_is_not_given_again: ("I8",),
     op_position_instead_of_watermark: ("I8",),
@@ -432,8 +436,6 @@ HELD_TWICE = [
     unstable_offsets_are_taken,  # whoever fences waits for the markers
     stored_watermarks_are_not_compared,  # nobody who is not the owner can write
     only_watermarks_are_compared,
-    unknown_is_taken_for_failed,  # the stamp beside the watermarks tells
-    unknown_is_taken_for_done,  # the same: its own stamp is not there
     what_was_heard_while_it_was_made_is_forgotten,  # all lines are heard
     suppressed_lines_are_not_heard,  # a producer is made in silence
     who_is_left_behind_may_go_on,  # its thread ends with the turn in which it hangs

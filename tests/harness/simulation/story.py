@@ -45,8 +45,11 @@ class Story:
 
     def life_of(self, half_offset: int) -> OneLife:
         """To which life a message that was parked belonged."""
-        return next(
-            life for life in self.lives for half in life.halves if half.half_offset == half_offset
+        for life in self.lives:
+            if any(half.half_offset == half_offset for half in life.halves):
+                return life
+        raise AssertionError(
+            f"I3: {self.identity[1]} parked from {half_offset}, not in its log"
         )
 
     @property
