@@ -48,9 +48,7 @@ class Story:
         for life in self.lives:
             if any(half.half_offset == half_offset for half in life.halves):
                 return life
-        raise AssertionError(
-            f"I3: {self.identity[1]} parked from {half_offset}, not in its log"
-        )
+        raise AssertionError(f"I3: {self.identity[1]} parked from {half_offset}, not in its log")
 
     @property
     def left_behind(self) -> set[int]:
