@@ -81,13 +81,18 @@ def fail(local: LocalWork, messages: Messages, error: BaseException, failure: Fa
     """
     if local.is_inherited:
         return False
-    try:
-        local.drop()
-    except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server
-        note_undropped(error, failed)
+    drop(local, error)
     state = LocalTransactionState.ROLLBACK if failure is Failure.CERTAIN else local.ask()
     if state is LocalTransactionState.ROLLBACK:
         messages.drop(error)
     elif commits(state, failure):
         messages.follow()
     return is_done(state, messages.id, error, failure)
+
+
+def drop(local: LocalWork, error: BaseException) -> None:
+    """Because of `error`, which stays the one that is raised."""
+    try:
+        local.drop()
+    except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server
+        note_undropped(error, failed)

@@ -83,13 +83,18 @@ async def fail(
     """
     if local.is_inherited:
         return False
-    try:
-        await local.drop()
-    except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server
-        note_undropped(error, failed)
+    await drop(local, error)
     state = LocalTransactionState.ROLLBACK if failure is Failure.CERTAIN else await local.ask()
     if state is LocalTransactionState.ROLLBACK:
         await messages.drop(error)
     elif commits(state, failure):
         await messages.follow()
     return is_done(state, messages.id, error, failure)
+
+
+async def drop(local: AsyncLocalWork, error: BaseException) -> None:
+    """Because of `error`, which stays the one that is raised."""
+    try:
+        await local.drop()
+    except Exception as failed:  # noqa: BLE001 - a broken connection is rolled back by its server
+        note_undropped(error, failed)

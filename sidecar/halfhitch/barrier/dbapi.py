@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from halfhitch.barrier import guards, mysql, running, table
 from halfhitch.barrier.block import fail, finish
@@ -19,10 +19,12 @@ from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError
+from halfhitch.errors import ConfigurationError, RequestError
 
 if TYPE_CHECKING:
     from halfhitch.client import Transaction, TransactionProducer
+
+T = TypeVar("T")
 
 _DIALECTS = {
     "sqlite3": "sqlite",
@@ -141,6 +143,8 @@ class DbapiBarrier:
         is_new = transaction_id is None
         self._rules.require_producer(producer, is_awaited=False)
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
+        if not is_new:
+            self._require_first(tx.id)
         local = _ConnectionWork(self, tx.id)
         with running.block(self.full_key(tx.id)), tx.held():
             try:
@@ -167,17 +171,30 @@ class DbapiBarrier:
     def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""
         try:
-            return self._deadline.run(lambda watch: self._ask(question, watch))
+            return self._look(lambda notes: self._rules.decide(notes, question))
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)
 
-    def _ask(self, question: Question, watch: Watch) -> LocalTransactionState:
+    def _require_first(self, transaction_id: str) -> None:
+        """`Rules.require_first`. The connection is given back before anything is sent."""
+        try:
+            self._look(lambda notes: self._rules.require_first(notes, transaction_id))
+        except RequestError:
+            raise
+        except Exception as error:
+            self._rules.note_unread(transaction_id, error)
+            raise
+
+    def _look(self, work: Callable[["_Notes"], T]) -> T:
+        return self._deadline.run(lambda watch: self._look_in_time(work, watch))
+
+    def _look_in_time(self, work: Callable[["_Notes"], T], watch: Watch) -> T:
         with self.lease() as connection:
             driver = self._driver(connection)
             try:
                 watch.hold(connection)
                 with _bounded(driver, watch) as first:
-                    return self._rules.decide(_Notes(driver, self._rules, watch, first), question)
+                    return work(_Notes(driver, self._rules, watch, first))
             finally:
                 watch.release()
                 if watch.is_cut:  # a pool must not give it to anybody

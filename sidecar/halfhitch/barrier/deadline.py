@@ -25,6 +25,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
 from halfhitch.barrier.guards import descriptor_of, is_busy_file
+from halfhitch.errors import BackendError
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ _BEGINS_AGAIN: Final = 0.5
 _PAUSE: Final = 0.01
 
 
-class Overdue(Exception):
+class Overdue(BackendError):
     """The time for a check is over; says what for."""
 
 

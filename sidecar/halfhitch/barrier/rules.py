@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
 from halfhitch.client import why
 from halfhitch.client.values import LocalTransactionState
@@ -203,6 +204,26 @@ class Rules:
             f"no row in {self.table}, and so old{told} that it may have been purged (keep_s:"
             f" {self.keep_s:.0f} s): look for its rows, then `halfhitch tx commit` or `rollback`",
             action="barrier_too_old",
+        )
+
+    def require_first(self, notes: Notes, transaction_id: str) -> None:
+        """Before anything is sent under an id of the program's own; fences nothing.
+
+        What an earlier attempt has sent, the coordinator forgets. Of what were sent then under its
+        id, a check would find that attempt's row: it would be committed a second time.
+
+        Raises TransactionRecordedTwice, TransactionFenced.
+        """
+        outcome = notes.read(transaction_id)
+        if outcome is not None:
+            raise refusal(transaction_id, outcome)
+
+    def note_unread(self, transaction_id: str, error: Exception) -> None:
+        """Nobody could be asked for an earlier attempt; the error goes on."""
+        self.explain(error)
+        error.add_note(
+            f"Half Hitch: whether an earlier attempt {transaction_id} has committed could not be"
+            " found out, so this one was not begun: nothing was sent. Try again with the same id"
         )
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:

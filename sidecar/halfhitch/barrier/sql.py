@@ -15,14 +15,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 
 from halfhitch.barrier import guards, sql_guards, sql_recorded, table
-from halfhitch.barrier.block import fail, finish
+from halfhitch.barrier.block import drop, fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError
+from halfhitch.errors import ConfigurationError, RequestError
 
 if TYPE_CHECKING:
     from halfhitch.client import Transaction, TransactionProducer
@@ -117,7 +117,9 @@ class Barrier:
 
         When the local commit fails, the table is asked whether it took place after all. If it
         cannot be asked, LocalOutcomeUnknown is raised and the check-back settles it. With a given
-        `transaction_id` the table is also asked when the block raises, for an earlier attempt.
+        `transaction_id` the table is also asked for an earlier attempt: before the block, which is
+        not begun if there is a row (TransactionRecordedTwice, TransactionFenced), and when it
+        raises.
         """
         is_new = transaction_id is None
         self._rules.require_producer(producer, is_awaited=False)
@@ -130,6 +132,8 @@ class Barrier:
         watched = sql_guards.SessionInBlock(found, session, key)
         local = _SessionWork(self, found, tx.id, watched)
         try:
+            if not is_new:
+                local.require_first()
             with watched, tx.held():
                 try:
                     watched.begin(found)
@@ -156,6 +160,23 @@ class Barrier:
                 batch = self._rows.purge(connection, age_s, batch_count)
             deleted += batch
         return deleted
+
+    def require_first(self, session: Session, transaction_id: str) -> None:
+        """For this package: see `Rules.require_first`. The session is left as it is."""
+
+        def look(watch: Watch) -> None:
+            with self._engine.connect() as connection:
+                self._rows.require_first(connection, transaction_id, watch)
+
+        try:
+            # Over a connection of the program's a row may be seen that is not committed.
+            if self._rows.may_stand(session, transaction_id):
+                self._deadline.run(look)
+        except RequestError:
+            raise
+        except Exception as error:
+            self._rules.note_unread(transaction_id, error)
+            raise
 
     def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""
@@ -190,6 +211,14 @@ class _SessionWork:
     def is_inherited(self) -> bool:
         """In a forked child."""
         return self._home.is_left(self._session)
+
+    def require_first(self) -> None:
+        """Before anything is sent; else nothing of this block's may be committed, either."""
+        try:
+            self._barrier.require_first(self._session, self._id)
+        except BaseException as error:
+            drop(self, error)
+            raise
 
     def record(self) -> None:
         """All the work first: what the database refuses shows before the note is made."""

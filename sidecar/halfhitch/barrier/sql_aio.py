@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from halfhitch.barrier import guards, sql_guards, sql_recorded, table
-from halfhitch.barrier.block_aio import fail, finish
+from halfhitch.barrier.block_aio import drop, fail, finish
 from halfhitch.barrier.deadline import Watch
 
 # asyncio only
@@ -32,7 +32,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, InvalidRequest
+from halfhitch.errors import ConfigurationError, InvalidRequest, RequestError
 
 #| from halfhitch.barrier.deadline import Deadline
 #| from sqlalchemy.engine import Connection, Engine
@@ -148,7 +148,9 @@ class AsyncBarrier:
 
         When the local commit fails, the table is asked whether it took place after all. If it
         cannot be asked, LocalOutcomeUnknown is raised and the check-back settles it. With a given
-        `transaction_id` the table is also asked when the block raises, for an earlier attempt.
+        `transaction_id` the table is also asked for an earlier attempt: before the block, which is
+        not begun if there is a row (TransactionRecordedTwice, TransactionFenced), and when it
+        raises.
         """
         is_new = transaction_id is None
         #| self._rules.require_producer(producer, is_awaited=False)
@@ -163,6 +165,8 @@ class AsyncBarrier:
         watched = sql_guards.SessionInBlock(found.sync_session, session, key)
         local = _AsyncSessionWork(self, found, tx.id, watched)
         try:
+            if not is_new:
+                await local.require_first()
             with watched, tx.held():
                 try:
                     await found.run_sync(watched.begin)
@@ -189,6 +193,23 @@ class AsyncBarrier:
                 batch = await connection.run_sync(self._rows.purge, age_s, batch_count)
             deleted += batch
         return deleted
+
+    async def require_first(self, session: AsyncSession, transaction_id: str) -> None:
+        """For this package: see `Rules.require_first`. The session is left as it is."""
+
+        async def look(watch: Watch) -> None:
+            async with self._engine.connect() as connection:
+                await connection.run_sync(self._rows.require_first, transaction_id, watch)
+
+        try:
+            # Over a connection of the program's a row may be seen that is not committed.
+            if await session.run_sync(self._rows.may_stand, transaction_id):
+                await self._deadline.run_task(look)
+        except RequestError:
+            raise
+        except Exception as error:
+            self._rules.note_unread(transaction_id, error)
+            raise
 
     async def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""
@@ -223,6 +244,14 @@ class _AsyncSessionWork:
     def is_inherited(self) -> bool:
         """In a forked child."""
         return self._home.is_left(self._session)
+
+    async def require_first(self) -> None:
+        """Before anything is sent; else nothing of this block's may be committed, either."""
+        try:
+            await self._barrier.require_first(self._session, self._id)
+        except BaseException as error:
+            await drop(self, error)
+            raise
 
     async def record(self) -> None:
         """All the work first: what the database refuses shows before the note is made."""

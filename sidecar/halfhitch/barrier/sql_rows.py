@@ -4,9 +4,9 @@
 are the barrier's own. Blocking, and for asyncio too: there SQLAlchemy runs it (`run_sync`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, TextClause, bindparam, text
 from sqlalchemy.engine import Connection
@@ -21,6 +21,8 @@ from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_same_database import OwnDatabase
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
+
+T = TypeVar("T")
 
 
 class Rows:
@@ -86,6 +88,28 @@ class Rows:
         self, connection: Connection, question: Question, watch: Watch
     ) -> LocalTransactionState:
         """Answer it, on a connection that is the check's own."""
+        return self._look(connection, watch, lambda notes: self._rules.decide(notes, question))
+
+    def require_first(self, connection: Connection, transaction_id: str, watch: Watch) -> None:
+        """`Rules.require_first`, on a connection that nobody else is using."""
+        self._look(
+            connection, watch, lambda notes: self._rules.require_first(notes, transaction_id)
+        )
+
+    def may_stand(self, session: Session, transaction_id: str) -> bool:
+        """Whether there may be a row; asked over the connection of a session that has one.
+
+        The pool may have no other one for it: whoever calls may hold all of them, each waiting for
+        one more.
+        """
+        connection = sql_guards.connection_of(session)
+        if connection is None:
+            return True
+        key = self._rules.key(transaction_id)
+        row = connection.execute(self._statements.select, _key_values(connection, key)).first()
+        return table.outcome_in(row, key) is not None
+
+    def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection
         notes = _Notes(connection, self._rules, self._statements, watch)
         try:
@@ -93,13 +117,13 @@ class Rows:
             if connection.dialect.name == "sqlite":
                 patience_ms = watch.patience_ms()
                 with guards.sqlite_bounds(pooled, pooled.driver_connection, patience_ms):
-                    return self._rules.decide(notes, question)
+                    return work(notes)
             if connection.dialect.name in mysql.NAMES:
                 with mysql.bounds(pooled, watch.patience_ms()):
-                    return self._rules.decide(notes, question)
+                    return work(notes)
             # Never what is uncommitted, and a later statement sees what an earlier one waited for.
             connection.execution_options(isolation_level="READ COMMITTED")
-            return self._rules.decide(notes, question)
+            return work(notes)
         finally:
             watch.release()
             # A file's connection was not cut off, and is as good as before (see `sql_aio`, too).

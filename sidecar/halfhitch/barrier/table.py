@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from halfhitch.errors import ConfigurationError
+from halfhitch.errors import ConfigurationError, InvalidRequest
 
 Values = Sequence[str | int]
 
@@ -75,7 +75,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 )
 
 
-class UnfitConnection(Exception):
+class UnfitConnection(InvalidRequest):
     """What it reads or writes could not be relied on; says why."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halfhitch.barrier import TransactionFenced, TransactionRecordedTwice
 from halfhitch.barrier.rules import KEEP_S, Question, Rules, Undecidable
 from halfhitch.client import LocalTransactionState, Message, why
 from halfhitch.errors import ConfigurationError, InvalidRequest
@@ -104,6 +105,19 @@ def test_an_unknown_that_was_no_error_had_no_reason(
     assert error is not None
     assert said in str(error)
     assert len(f"Undecidable: {error}") <= 200
+
+
+@pytest.mark.parametrize(
+    ("outcome", "refusal"), [("committed", TransactionRecordedTwice), ("fenced", TransactionFenced)]
+)
+def test_an_attempt_behind_an_earlier_one_that_ended_was_begun(
+    outcome: str, refusal: type[Exception]
+) -> None:
+    notes = ScriptedNotes(outcome, None)
+    with pytest.raises(refusal):
+        RULES.require_first(notes, "a")
+    RULES.require_first(notes, "a")
+    assert notes.calls == ["read", "read"]  # it fences nothing
 
 
 def test_an_unknown_to_another_group_s_check_had_no_reason() -> None:
