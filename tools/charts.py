@@ -1,4 +1,5 @@
-"""Writes what follows from the charts' values and the table of settings: schemas and READMEs.
+"""Writes what follows from the charts' values and the table of settings: schemas, READMEs, and
+what annotations of a pod may say.
 
     python tools/charts.py        writes those anew that differ (`make format` does)
 
@@ -20,6 +21,8 @@ import msgspec
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
+from halfhitch.config.kafka_options import HIDDEN
+from halfhitch_cli.sidecar_pod import FILE_NAMES, PREFIX, REFUSED, file_name, file_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +40,7 @@ _ENUMS: Final[Mapping[str, tuple[str, ...]]] = {
     "probes.startup.path": ("livez", "readyz"),
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer"),
     "injection.policy.failurePolicy": ("Fail", "Ignore"),
+    "injection.transport": ("auto", "socket", "tcp"),
 }
 _LEAST: Final[Mapping[str, int]] = {
     "coordinators.replicas": 1,
@@ -139,7 +143,7 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if path in _NULLABLE:
         return {"type": ["integer", "null"], "minimum": 1}
     if isinstance(default, dict):
-        if not default or path == "resources":
+        if not default or path.endswith("resources"):
             return {"type": "object"}
         return _object(
             {
@@ -273,9 +277,52 @@ def _shown(default: object) -> str:
     return "" if default in (None, "") or isinstance(default, Mapping) else f"`{default}`"
 
 
+_ANNOTATIONS_HEAD: Final = """\
+{{/*
+What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/charts.py. `texts`
+become variables, `files` name a key of a Secret, `options` are Kafka's that name one. `refused` are
+the pod's own matter, `secrets` belong into the file that is named behind them.
+*/}}
+{{- define "halfhitch.annotations" -}}
+"""
+ANNOTATIONS: Final = CHARTS / "halfhitch" / "templates" / "_annotations.tpl"
+#: What a text must look like, by the type that it stands for.
+_LOOKS: Final[Mapping[Any, str]] = {
+    bool: "(?i)^(true|false|0|1)$",
+    int: "^[0-9]+$",
+    float: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$",
+}
+
+
+def annotations_text() -> str:
+    """What the chart's policies know of settings."""
+    kinds: dict[str, dict[str, str]] = {"texts": {}, "files": {}, "refused": {}, "secrets": {}}
+    for setting in SETTINGS:
+        key, kind = setting.key, setting.plain_type
+        if key in REFUSED:
+            kinds["refused"][key] = REFUSED[key].replace("--transport ", f"{PREFIX}transport: ")
+        elif setting.metavar == "PATH":
+            kinds["files"][key] = file_name(key)
+        elif setting.is_secret:
+            kinds["secrets"][key] = file_setting(key)
+        elif get_origin(kind) is Literal:
+            kinds["texts"][key] = f"^({'|'.join(get_args(kind))})$".replace(".", "[.]")
+        elif not setting.is_map:
+            kinds["texts"][key] = _LOOKS.get(kind, ".")
+    kinds["options"] = {key: file for key, file in FILE_NAMES.items() if key not in kinds["files"]}
+    lines = [
+        line
+        for name, members in kinds.items()
+        for line in (f"{name}:", *(f"  {key}: {json.dumps(members[key])}" for key in members))
+    ]
+    lines.append(f"hidden: {json.dumps(sorted(HIDDEN))}")
+    return _ANNOTATIONS_HEAD + "\n".join(lines) + "\n{{- end }}\n"
+
+
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
     yield SETTINGS_PAGE, settings_page()
+    yield ANNOTATIONS, annotations_text()
     for folder in sorted(CHARTS.iterdir()):
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)

@@ -24,7 +24,7 @@ _USER: Final = 65_532
 _REFERENCE: Final = re.compile(r"(secret|configmap):([a-z0-9.-]+)/([A-Za-z0-9._-]+)")
 _BY_KEY: Final = {setting.key: setting for setting in SETTINGS}
 #: What the pod decides, not who injects.
-_REFUSED: Final[Mapping[str, str]] = {
+REFUSED: Final[Mapping[str, str]] = {
     "instance.id": "it is the name of the pod",
     "http.socket": "use --transport socket",
     **dict.fromkeys(
@@ -32,7 +32,7 @@ _REFUSED: Final[Mapping[str, str]] = {
         "a sidecar's doors are on the pod's loopback; the charts in deploy/helm can open others",
     ),
 }
-_FILE_NAMES: Final[Mapping[str, str]] = {
+FILE_NAMES: Final[Mapping[str, str]] = {
     "handle.key_file": "handle-key",
     "auth.token_file": "auth-tokens",
     "auth.identities_file": "identities.toml",
@@ -85,8 +85,8 @@ class Given:
             setting = _BY_KEY.get(key)
             if setting is None:
                 load({key: value})  # its sentence names the nearest one
-            elif key in _REFUSED:
-                raise ConfigurationError(f"{key} cannot be given here: {_REFUSED[key]}.")
+            elif key in REFUSED:
+                raise ConfigurationError(f"{key} cannot be given here: {REFUSED[key]}.")
             elif setting.metavar == "PATH":
                 references[key] = _reference(key, value)
             elif setting.is_map:
@@ -112,7 +112,7 @@ class Given:
             if _BY_KEY[key].is_secret or _has_secret(settings.value_of(key)):
                 raise ConfigurationError(
                     f"{key} has a secret, which would stand in the manifest: put it into a Secret, "
-                    f"and give {_file_flag(key)} secret:NAME/KEY instead."
+                    f"and give {_BY_KEY[file_setting(key)].flag} secret:NAME/KEY instead."
                 )
         if not settings.kafka.bootstrap:
             raise ConfigurationError(
@@ -132,10 +132,11 @@ def _has_secret(value: object) -> bool:
     return any(isinstance(part, Secret) for part in parts)
 
 
-def _file_flag(key: str) -> str:
+def file_setting(key: str) -> str:
+    """Which setting names the file with the secret that `key` must not hold."""
     files = {"auth.tokens": "auth.token_file", "rocketmq.access_keys": "rocketmq.access_key_file"}
     found = files.get(key, f"{key}_file")
-    return _BY_KEY[found].flag if found in _BY_KEY else "--kafka-sasl-password-file"
+    return found if found in _BY_KEY else "kafka.sasl_password_file"
 
 
 def _reference(key: str, value: object) -> Reference:
@@ -145,7 +146,12 @@ def _reference(key: str, value: object) -> Reference:
             f"{key} must be secret:NAME/KEY or configmap:NAME/KEY, not {str(value)!r}: a file of "
             "this machine is none of the pod's."
         )
-    return Reference(found[1], found[2], found[3], _FILE_NAMES.get(key, re.sub(r"[._]", "-", key)))
+    return Reference(found[1], found[2], found[3], file_name(key))
+
+
+def file_name(key: str) -> str:
+    """What the file is called that a setting or an option of Kafka's client names."""
+    return FILE_NAMES.get(key, re.sub(r"[._]", "-", key))
 
 
 def _without_references(value: object, references: dict[str, Reference]) -> list[str]:
@@ -338,7 +344,8 @@ class Sidecar:
         sources = [reference.source for _, reference in ordered]
         projected = {"defaultMode": 0o444, "sources": sources}
         _replace(pod, "volumes", "name", {"name": "halfhitch-secrets", "projected": projected})
-        address = f"unix:{_SOCKET}" if has_socket else f"http://127.0.0.1:{settings.http.port}"
+        scheme = "https" if "http.tls_cert" in references else "http"
+        address = f"unix:{_SOCKET}" if has_socket else f"{scheme}://127.0.0.1:{settings.http.port}"
         for _, one in _containers(pod):
             if one.get("name") == NAME:
                 continue

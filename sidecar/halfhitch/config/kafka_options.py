@@ -90,6 +90,10 @@ _FETCHES = (
     "it makes this process fetch an address or read a file that the option names; "
     "use SCRAM or a client certificate"
 )
+#: Options that are passwords or keys.
+HIDDEN: frozenset[str] = frozenset(
+    name for name, option in _ALLOWED.items() if option.kind is _Kind.HIDDEN
+)
 #: Names (blank separated regular expressions) and why they are refused.
 _REFUSED_NAMES: dict[str, str] = {
     r"bootstrap\.servers metadata\.broker\.list": "the brokers are named by kafka.bootstrap; "

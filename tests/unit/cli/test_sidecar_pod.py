@@ -117,6 +117,14 @@ def test_an_annotation_says_the_transport() -> None:
         Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
 
 
+def test_an_address_was_http_although_the_door_spoke_tls() -> None:
+    found = template()
+    tls = {"http.tls_cert": "secret:tls/tls.crt", "http.tls_key": "secret:tls/tls.key"}
+    Sidecar(Given.of({**FLAGS, **tls}), IMAGE, transport="tcp").inject("here", found)
+    (address,) = found["spec"]["containers"][0]["env"]
+    assert address["value"] == "https://127.0.0.1:8340"
+
+
 def test_what_has_no_containers_is_told() -> None:
     with pytest.raises(NotInjected, match=r"here: its pods have no containers"):
         Sidecar(Given.of(FLAGS), IMAGE).inject("here", {"spec": {}})

@@ -1,0 +1,168 @@
+{{/*
+The sidecar that the API server puts into pods: the same as `halfhitch inject` makes of the same settings. A test
+compares them.
+*/}}
+
+{{/* Policies belong to the whole cluster, so their name has the namespace in it. */}}
+{{- define "halfhitch.injection.name" -}}
+{{ printf "%s-%s" (include "halfhitch.fullname" .) .Release.Namespace | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Settings that these sidecars cannot have, and what to use instead. */}}
+{{- define "halfhitch.injection.elsewhere" -}}
+{{- $elsewhere := fromYaml (include "halfhitch.elsewhere" .) -}}
+{{- range $door := list "http" "admin" "rocketmq" -}}
+{{- range $name := list "port" "encrypted_in_front" "tls_clients" "tls_required" "enabled" -}}
+{{- $_ := unset $elsewhere (printf "%s.%s" $door $name) -}}
+{{- end -}}
+{{- range $name := list "tls_cert" "tls_key" "tls_client_ca" -}}
+{{- $key := printf "%s.%s" $door $name -}}
+{{- $_ := set $elsewhere $key (printf "the annotation halfhitch/%s of a pod, with secret:NAME/KEY" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $why := (fromYaml (include "halfhitch.annotations" .)).refused -}}
+{{- $_ := set $elsewhere $key (printf "nothing; %s" (replace "use halfhitch/transport: socket" "injection.transport is the value for it" $why)) -}}
+{{- end -}}
+{{- toYaml $elsewhere -}}
+{{- end }}
+
+{{- define "halfhitch.injection.check" -}}
+{{- $version := .Values.kubeVersion | default .Capabilities.KubeVersion.Version -}}
+{{- if not (semverCompare ">=1.36-0" $version) -}}
+{{- fail (printf "injection.policy.enabled is true, which needs Kubernetes 1.36 (MutatingAdmissionPolicy), and this cluster is %s: set it to false, and put the sidecar in with `halfhitch inject` or the chart halfhitch-sidecar. Where no cluster is asked (helm template, GitOps), set kubeVersion." $version) -}}
+{{- end -}}
+{{- $elsewhere := fromYaml (include "halfhitch.injection.elsewhere" .) -}}
+{{- range $group, $settings := .Values.injection.settings -}}
+{{- range $name, $value := $settings -}}
+{{- with index $elsewhere (printf "%s.%s" $group $name) -}}
+{{- fail (printf "injection.settings.%s.%s cannot be given here: use %s." $group $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $kafka := .Values.injection.settings.kafka | default dict -}}
+{{- range $name, $place := fromYaml (include "halfhitch.secretOptions" .) -}}
+{{- if hasKey ($kafka.options | default dict) $name -}}
+{{- fail (printf "injection.settings.kafka.options has %s, which is a secret or a file: use %s." $name $place) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* As the values of the chart halfhitch-sidecar, for the templates that both have. */}}
+{{- define "halfhitch.injection.values" -}}
+{{- $values := .Values -}}
+{{- $settings := mergeOverwrite (omit (deepCopy $values.settings) "auth") (deepCopy $values.injection.settings) -}}
+{{- $doors := dict -}}
+{{- range $name, $port := dict "http" 8340 "admin" 8341 -}}
+{{- $group := index $settings $name | default dict -}}
+{{- $_ := set $doors $name (dict "port" ($group.port | default $port) "tls" (dict "secretName" "") "encryptedInFront" false) -}}
+{{- $_ := set $settings $name (omit $group "port") -}}
+{{- end -}}
+{{- $secrets := deepCopy $values.secrets -}}
+{{- range $name := list "authTokens" "identities" "rocketmqAccessKeys" -}}
+{{- $_ := set $secrets $name (dict "secretName" "") -}}
+{{- end -}}
+{{- $probes := dict
+  "startup" (dict "path" "livez" "periodSeconds" 1 "timeoutSeconds" 5 "failureThreshold" 60)
+  "liveness" (dict "periodSeconds" 30 "timeoutSeconds" 10 "failureThreshold" 3)
+  "readiness" (dict "enabled" true "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 3) -}}
+{{- dict "image" $values.image "settings" $settings "secrets" $secrets "doors" $doors "probes" $probes
+  "runAsUser" $values.runAsUser "runAsGroup" $values.runAsGroup "resources" $values.injection.resources | toYaml -}}
+{{- end }}
+
+{{/* The container, as an item of initContainers. Context: what the template above gives. */}}
+{{- define "halfhitch.injection.container" -}}
+- name: halfhitch
+  image: {{ include "halfhitch.image" . | quote }}
+  imagePullPolicy: {{ .image.pullPolicy }}
+  args: [serve]
+  restartPolicy: Always
+  env:
+    {{- include "halfhitch.env" . | nindent 4 }}
+    - name: HALFHITCH_HTTP_SOCKET
+      value: /run/halfhitch/data.sock
+    {{- include "halfhitch.doorEnv" (list . "http" "127.0.0.1") | nindent 4 }}
+    {{- include "halfhitch.doorEnv" (list . "admin" "127.0.0.1") | nindent 4 }}
+  {{- include "halfhitch.probes" (list . false) | nindent 2 }}
+  resources:
+    {{- toYaml .resources | nindent 4 }}
+  securityContext:
+    {{- include "halfhitch.securityContext" . | nindent 4 }}
+  volumeMounts:
+    - name: halfhitch-socket
+      mountPath: /run/halfhitch
+    {{- include "halfhitch.volumeMounts" . | nindent 4 }}
+{{- end }}
+
+{{/* A mapping of texts as CEL has it. */}}
+{{- define "halfhitch.cel" -}}
+{{- $parts := list -}}
+{{- range $name, $value := . -}}
+{{- $parts = append $parts (printf "%s: %s" (quote $name) (quote $value)) -}}
+{{- end -}}
+{{ printf "{%s}" (join ", " $parts) }}
+{{- end }}
+
+{{/* Which pods a policy looks at. Context: the root. */}}
+{{- define "halfhitch.injection.match" -}}
+matchConstraints:
+  {{- with .Values.injection.policy.namespaceSelector }}
+  namespaceSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  objectSelector:
+    matchLabels:
+      halfhitch/inject: "true"
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [CREATE]
+      resources: [pods]
+matchConditions:
+  - name: not-refused-by-annotation
+    expression: >-
+      !has(object.metadata.annotations) || !('halfhitch/inject' in object.metadata.annotations) ||
+      object.metadata.annotations['halfhitch/inject'] != 'false'
+  # The image of a static pod: the kubelet has made the pod already.
+  - name: no-mirror-of-a-static-pod
+    expression: >-
+      !has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)
+{{- end }}
+
+{{/* What both policies ask of a pod's annotations. Context: what "halfhitch.annotations" gives. */}}
+{{- define "halfhitch.injection.variables" -}}
+- name: annotations
+  expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
+# What inject names a file as.
+- name: reference
+  expression: "'^(secret|configmap):[a-z0-9.-]+/[A-Za-z0-9._-]+$'"
+- name: optionReference
+  expression: "'^[^=]+=(secret|configmap):[a-z0-9.-]+/[A-Za-z0-9._-]+$'"
+- name: files
+  expression: |-
+    {{- include "halfhitch.cel" .files | nindent 4 }}
+# Options of Kafka's client, each as name=value. What has a comma in it comes apart here, and together again.
+- name: options
+  expression: >-
+    'halfhitch/kafka.options' in variables.annotations ?
+    variables.annotations['halfhitch/kafka.options'].split(',') : []
+- name: initContainers
+  expression: "has(object.spec.initContainers) ? object.spec.initContainers : []"
+{{- end }}
+
+{{/* How a container of the pod learns where the sidecar is. Context: a list of [its place, its place in CEL]. */}}
+{{- define "halfhitch.injection.patches" -}}
+{{- $place := index . 0 -}}
+{{- $containers := index . 1 -}}
+lists.range(size({{ $containers }})).map(i, JSONPatch{
+  op: "add", path: "/spec/{{ $place }}/" + string(i) + "/env",
+  value: (has({{ $containers }}[i].env) ? {{ $containers }}[i].env : []).map(e,
+    e.name == variables.address.name ? dyn(variables.address) : dyn(e)
+  ) + (has({{ $containers }}[i].env) && {{ $containers }}[i].env.exists(e, e.name == variables.address.name)
+    ? [] : [variables.address])
+}) +
+lists.range(variables.hasSocket ? size({{ $containers }}) : 0).map(i, JSONPatch{
+  op: "add", path: "/spec/{{ $place }}/" + string(i) + "/volumeMounts",
+  value: (has({{ $containers }}[i].volumeMounts) ? {{ $containers }}[i].volumeMounts : [])
+    .filter(m, m.mountPath != variables.mount.mountPath) + [variables.mount]
+})
+{{- end }}

@@ -1,0 +1,232 @@
+"""The chart's policies: pods that ask get the sidecar of `halfhitch inject`, or its sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.config import SETTINGS
+from halfhitch.errors import ConfigurationError
+from harness.admission import Refused, admitted
+from harness.charts import CHARTS, merged, pod_specs, told, unrestricted, wrong_objects
+from harness.injected import (
+    ANNOTATIONS,
+    PODS,
+    VALUES,
+    asking,
+    chart,
+    comparable,
+    inject,
+)
+
+if TYPE_CHECKING:
+    from harness.charts import Object
+
+CHART = CHARTS / "halfhitch"
+CHANGES: dict[str, Object] = {
+    "as it is": {},
+    "with coordinators": {
+        "coordinators": {"enabled": True},
+        "doors": {"http": {"encryptedInFront": True}, "admin": {"encryptedInFront": True}},
+    },
+    "some namespaces": {
+        "injection": {"policy": {"namespaceSelector": {"matchLabels": {"team": "sales"}}}}
+    },
+    "not refused": {"injection": {"policy": {"failurePolicy": "Ignore"}}},
+    "by tcp": {"injection": {"transport": "tcp"}},
+    "any user": {"runAsUser": None, "runAsGroup": None},
+    "long names": {"fullnameOverride": "a" * 80},
+    "settings of coordinators": {"settings": {"auth": {}, "log": {"format": "json"}}},
+    "other ports": {"injection": {"settings": {"http": {"port": 1}, "admin": {"port": 2}}}},
+}
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[Object]:
+    return chart()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_policies_are_valid_and_their_sidecar_is_restricted(change: str) -> None:
+    found = chart(CHANGES[change])
+    assert wrong_objects(found, "1.36") == []
+    assert [line for pod in pod_specs(found) for line in unrestricted(*pod)] == []
+    names = [(one["kind"], one["metadata"]["name"]) for one in found]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 63 for _, name in names)
+
+
+def test_without_coordinators_nothing_runs() -> None:
+    assert {one["kind"] for one in chart()} == {
+        "PodTemplate",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+
+
+@pytest.mark.parametrize("annotations", ANNOTATIONS)
+@pytest.mark.parametrize("pod", PODS)
+def test_a_pod_that_asks_gets_the_sidecar_of_inject(
+    pod: str, annotations: str, objects: list[Object]
+) -> None:
+    asked = asking(PODS[pod], ANNOTATIONS[annotations])
+    found = admitted(objects, asked)
+    assert comparable(found) == comparable(inject(asked))
+    assert wrong_objects([found], "1.36") == []
+
+
+def test_twice_injected_is_once_whoever_was_first(objects: list[Object]) -> None:
+    asked = asking(PODS["several"])
+    once = admitted(objects, asked)
+    assert admitted(objects, once) == once
+    by_hand = inject(asked)
+    assert admitted(objects, by_hand) == by_hand
+    assert comparable(inject(once)) == comparable(once)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        PODS["plain"],
+        asking(PODS["plain"], value="false"),
+        asking(PODS["plain"], {"halfhitch/inject": "false", "halfhitch/no.setting": "1"}),
+        asking(PODS["plain"], {"kubernetes.io/config.mirror": "a"}),
+    ],
+)
+def test_a_pod_that_does_not_ask_stays_as_it_is(pod: Object, objects: list[Object]) -> None:
+    assert admitted(objects, pod) == pod
+
+
+def test_the_charts_transport_counts_where_a_pod_says_none() -> None:
+    asked = asking(PODS["with-a-group"])
+    found = admitted(chart({"injection": {"transport": "tcp"}}), asked)
+    assert found["spec"]["containers"][0]["env"][0]["value"] == "http://127.0.0.1:8340"
+    by_port = chart({"injection": {"transport": "tcp", "settings": {"http": {"port": 1}}}})
+    found = admitted(by_port, asked)
+    assert found["spec"]["containers"][0]["env"][0]["value"] == "http://127.0.0.1:1"
+
+
+def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
+    (template,) = [one for one in chart() if one["kind"] == "PodTemplate"]
+    assert "auth-tokens" not in str(template)
+    assert "AUTH" not in str(template)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "says"),
+    [
+        ({"halfhitch/checks.intervl_s": "1"}, {}, "halfhitch/checks.intervl_s is no setting"),
+        ({"halfhitch/http.host": "::"}, {}, "doors are on the pod's loopback"),
+        ({"halfhitch/http.socket": "/x"}, {}, "use halfhitch/transport: socket"),
+        ({"halfhitch/instance.id": "a"}, {}, "it is the name of the pod"),
+        ({"halfhitch/redis.url": "redis://r:1"}, {}, "halfhitch/redis.url_file: secret:NAME/KEY"),
+        ({"halfhitch/auth.tokens": "x" * 32}, {}, "halfhitch/auth.token_file: secret:NAME/KEY"),
+        ({"halfhitch/kafka.options": "sasl.password=x"}, {}, "kafka.options has sasl.password"),
+        ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
+        ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
+        ({"halfhitch/checks.interval_s": "soon"}, {}, "checks.interval_s cannot be soon"),
+        ({"halfhitch/topics.create": "perhaps"}, {}, "topics.create cannot be perhaps"),
+        ({"halfhitch/transport": "pigeon"}, {}, "must be auto, socket or tcp"),
+        ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
+        (
+            {},
+            {"initContainers": [{"name": "halfhitch", "image": "x"}]},
+            "was not injected: rename it",
+        ),
+    ],
+)
+def test_what_inject_refuses_is_refused_with_a_sentence(
+    annotations: dict[str, str], spec: dict[str, Any], says: str, objects: list[Object]
+) -> None:
+    asked = merged(asking(PODS["plain"], annotations), {"spec": spec})
+    with pytest.raises(ConfigurationError):
+        inject(asked)
+    with pytest.raises(Refused) as refused:
+        admitted(objects, asked)
+    assert says in str(refused.value)
+
+
+def test_options_as_json_are_refused_for_files_could_not_be_put_in(objects: list[Object]) -> None:
+    asked = asking(PODS["plain"], {"halfhitch/kafka.options": '{"compression.type":"lz4"}'})
+    with pytest.raises(Refused, match="name=value,name=value"):
+        admitted(objects, asked)
+
+
+#: A value for settings without a default, and for those whose default an annotation cannot say.
+_SAMPLES = {
+    "kafka.bootstrap": "k:1",
+    "kafka.msk_iam_region": "eu-central-1",
+    "kafka.options": "compression.type=lz4",
+    "rocketmq.advertised": "a:1",
+    "client.server_name": "a",
+    "checks.url": "https://a.example/",
+    "http.hosts": "a.example",
+    "topics.allow": "a",
+    "checks.give_up_topics": "a",
+    "checks.url_groups": "a",
+    "checks.url_networks": "10.0.0.0/8",
+    "topics.prefix": "a",
+}
+
+
+def test_every_setting_is_an_annotation(objects: list[Object]) -> None:
+    """One that is new in the table is new here at once."""
+    own: dict[str, str] = {}
+    for setting in SETTINGS:
+        if setting.is_secret or setting.key.endswith((".host", ".socket", "instance.id")):
+            continue
+        default = setting.default
+        if setting.metavar == "PATH":
+            text = f"secret:{setting.key.replace('.', '-').replace('_', '-')}/key"
+        elif setting.key in _SAMPLES:
+            text = _SAMPLES[setting.key]
+        elif isinstance(default, bool):
+            text = str(not default).lower()
+        else:
+            text = str(default)
+        own[f"halfhitch/{setting.key}"] = text
+    asked = asking(PODS["plain"], own)
+    (sidecar,) = admitted(objects, asked)["spec"]["initContainers"]
+    told_of = {one["name"] for one in sidecar["env"]}
+    assert {s.env for s in SETTINGS if f"halfhitch/{s.key}" in own} <= told_of
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"kubeVersion": "1.35"},
+            "needs Kubernetes 1.36 (MutatingAdmissionPolicy), and this cluster is 1.35: set it",
+        ),
+        ({"injection": {"policy": {"failurePolicy": "Perhaps"}}}, "failurePolicy"),
+        ({"injection": {"transport": "pigeon"}}, "/injection/transport"),
+        ({"injection": {"settings": {"log": {"level": "loud"}}}}, "/injection/settings/log/level"),
+        (
+            {"injection": {"settings": {"handle": {"key_file": "x"}}}},
+            "injection.settings.handle.key_file cannot be given here: use secrets.handleKey",
+        ),
+        ({"injection": {"settings": {"http": {"host": "::"}}}}, "on the pod's loopback"),
+        ({"injection": {"settings": {"http": {"socket": "/x"}}}}, "injection.transport"),
+        (
+            {"injection": {"settings": {"http": {"tls_cert": "/x"}}}},
+            "the annotation halfhitch/http.tls_cert of a pod",
+        ),
+        (
+            {"injection": {"settings": {"kafka": {"options": {"sasl.password": "x"}}}}},
+            "injection.settings.kafka.options has sasl.password",
+        ),
+        ({"settings": {"kafka": {"bootstrap": ""}}}, "settings.kafka.bootstrap is not set"),
+    ],
+)
+def test_what_is_wrong_with_values_is_told_with_the_cure(change: Object, says: str) -> None:
+    assert says in told(CHART, merged(VALUES, change))
+
+
+def test_a_policy_whose_template_is_gone_refuses(objects: list[Object]) -> None:
+    rest = [one for one in objects if one["kind"] != "PodTemplate"]
+    with pytest.raises(Refused, match="parameters are not there"):
+        admitted(rest, asking(PODS["plain"]))

@@ -1,0 +1,143 @@
+"""An API server's admission policies, as far as the charts use them, by cel-python: no cluster.
+
+Owns `admitted`: a pod in, and what becomes of it out, or the sentence that refuses it. It knows
+label selectors, match conditions, variables, JSON patches and validations, and the functions of
+Kubernetes' CEL that the charts call. cel-python has neither Kubernetes' types nor its limits of
+cost, and takes a condition in a field of `JSONPatch{}` only in brackets (it gives what stands
+before the question mark otherwise).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import celpy
+from celpy import celtypes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.charts import Object
+
+_POLICIES: Final = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+
+
+class Refused(Exception):
+    """What the API server would answer, instead of making the pod."""
+
+
+def _texts(items: Iterable[str]) -> celtypes.ListType:
+    return celtypes.ListType(celtypes.StringType(one) for one in items)
+
+
+#: Kubernetes' functions, and those of CEL's extensions, that cel-python does not have.
+_FUNCTIONS: Final[Mapping[str, Any]] = {
+    "range": lambda _, count: celtypes.ListType(celtypes.IntType(n) for n in range(count)),
+    "split": lambda text, by: _texts(text.split(by)),
+    "join": lambda texts, by: celtypes.StringType(by.join(texts)),
+    "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
+    "upperAscii": lambda text: celtypes.StringType(text.upper()),
+}
+
+
+@cache
+def _program(expression: str) -> Any:
+    environment = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+    return environment.program(environment.compile(expression), functions=dict(_FUNCTIONS))
+
+
+def evaluated(expression: str, context: Mapping[str, Any]) -> Any:
+    """What the expression gives, in Python's own types."""
+    return _plain(_value(expression, {name: _cel(value) for name, value in context.items()}))
+
+
+def _value(expression: str, context: Mapping[str, Any]) -> Any:
+    return _program(expression).evaluate({"lists": celtypes.MapType(), **context})
+
+
+def _cel(value: Any) -> Any:
+    return value if isinstance(value, celtypes.MapType) else celpy.json_to_cel(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    for theirs, ours in ((celtypes.BoolType, bool), (celtypes.IntType, int), (str, str)):
+        if isinstance(value, theirs):
+            return ours(value)
+    return value
+
+
+def admitted(objects: Iterable[Object], pod: Object) -> Object:
+    """What becomes of `pod` where these objects are; `Refused` where it may not be made."""
+    rendered = list(objects)
+    found = copy.deepcopy(pod)
+    for kind in _POLICIES:
+        for policy in rendered:
+            if policy["kind"] == kind and _matches(policy["spec"], found):
+                for binding in rendered:
+                    if binding["kind"] == f"{kind}Binding" and _binds(binding, policy):
+                        found = _dispatched(policy["spec"], binding["spec"], found, rendered)
+    return found
+
+
+def _binds(binding: Object, policy: Object) -> bool:
+    return bool(binding["spec"]["policyName"] == policy["metadata"]["name"])
+
+
+def _matches(spec: Object, pod: Object) -> bool:
+    """Selector and conditions. Conditions may not use variables, and here they cannot."""
+    wanted = spec["matchConstraints"]["objectSelector"]["matchLabels"]
+    labels = pod["metadata"].get("labels") or {}
+    if any(labels.get(name) != value for name, value in wanted.items()):
+        return False
+    return all(
+        evaluated(one["expression"], {"object": pod}) is True for one in spec["matchConditions"]
+    )
+
+
+def _dispatched(spec: Object, binding: Object, pod: Object, objects: list[Object]) -> Object:
+    context: dict[str, Any] = {"object": _cel(pod)}
+    if "paramRef" in binding:
+        context["params"] = _cel(_params(spec["paramKind"], binding["paramRef"], objects))
+    variables = context["variables"] = celtypes.MapType()
+    for one in spec["variables"]:
+        name = celtypes.StringType(one["name"])
+        variables[name] = _value(one["expression"], context)
+    for one in spec.get("validations", ()):
+        if _plain(_value(one["expression"], context)) is not True:
+            said = one.get("messageExpression")
+            raise Refused(_plain(_value(said, context)) if said else one["message"])
+    for one in spec.get("mutations", ()):
+        for patch in _plain(_value(one["jsonPatch"]["expression"], context)):
+            _apply(pod, patch)
+    return pod
+
+
+def _params(kind: Object, reference: Object, objects: list[Object]) -> Object:
+    """The object that a binding names, with what an API server adds to it."""
+    for one in objects:
+        place = (one["metadata"]["name"], one["metadata"].get("namespace"))
+        is_kind = (one["apiVersion"], one["kind"]) == (kind["apiVersion"], kind["kind"])
+        if is_kind and place == (reference["name"], reference["namespace"]):
+            return one
+    raise Refused("the policy's parameters are not there")
+
+
+def _apply(document: Object, patch: Mapping[str, Any]) -> None:
+    """One operation of a JSON patch: `add` and `replace`, which are all that the charts use."""
+    steps = [re.sub("~1", "/", step) for step in patch["path"].split("/")[1:]]
+    place: Any = document
+    for step in steps[:-1]:
+        place = place[int(step) if isinstance(place, list) else step]
+    last = steps[-1]
+    if isinstance(place, list) and patch["op"] == "add":
+        place.insert(int(last), patch["value"])
+        return
+    assert patch["op"] == "add" or last in place, f"there is no {patch['path']} to replace"
+    place[last] = copy.deepcopy(patch["value"])

@@ -1,0 +1,174 @@
+"""Pods that want a sidecar, and what `halfhitch inject` and the chart's policy make of them.
+
+Owns `PODS` and `ANNOTATIONS`, which both are asked, `chart` and `inject` for the same settings, and
+`comparable`: a pod without what may differ, such as how the texts of equal settings are written.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from halfhitch import __version__
+from halfhitch.config import SETTINGS, Purpose, load
+from halfhitch_cli.sidecar_pod import Given, Sidecar
+from harness.charts import CHARTS, merged, rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.charts import Object
+
+LABEL: Final = "halfhitch/inject"
+_BY_ENV: Final = {setting.env: setting for setting in SETTINGS}
+
+#: What the chart and inject are given alike: values, and flags.
+VALUES: Final[Object] = {
+    "kubeVersion": "1.36",
+    "coordinators": {"enabled": False},
+    "injection": {
+        "policy": {"enabled": True},
+        "settings": {"checks": {"interval_s": 30.5}, "topics": {"allow": ["orders", "points.*"]}},
+    },
+    "settings": {
+        "kafka": {"bootstrap": "kafka:9092", "options": {"security.protocol": "SSL"}},
+    },
+    "secrets": {
+        "handleKey": {"secretName": "halfhitch"},
+        "authTokens": {"secretName": "tokens"},
+        "kafkaCa": {"secretName": "kafka-ca"},
+    },
+}
+FLAGS: Final[Mapping[str, object]] = {
+    "kafka.bootstrap": "kafka:9092",
+    "kafka.options": ["security.protocol=SSL", "ssl.ca.location=secret:kafka-ca/ca.crt"],
+    "handle.key_file": "secret:halfhitch/handle-key",
+    "checks.interval_s": "30.5",
+    "topics.allow": ["orders,points.*"],
+}
+
+
+def _pod(name: str, **spec: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [{"name": "app", "image": "shop:1"}], **spec},
+    }
+
+
+PODS: Final[Mapping[str, Object]] = {
+    one["metadata"]["name"]: one
+    for one in (
+        _pod("plain"),
+        _pod("with-a-group", securityContext={"fsGroup": 1000}),
+        _pod(
+            "several",
+            securityContext={"fsGroup": 1000, "runAsNonRoot": True},
+            containers=[
+                {
+                    "name": "app",
+                    "image": "shop:1",
+                    "env": [
+                        {"name": "HALFHITCH_ADDRESS", "value": "http://elsewhere:1"},
+                        {"name": "AT", "value": "$(HALFHITCH_ADDRESS)/here"},
+                    ],
+                    "ports": [{"containerPort": 80}],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                },
+                {"name": "proxy", "image": "proxy:2", "env": []},
+            ],
+            initContainers=[
+                {"name": "migrate", "image": "shop:1", "env": [{"name": "A", "value": "b"}]},
+                {"name": "mesh", "image": "mesh:1", "restartPolicy": "Always"},
+            ],
+            volumes=[{"name": "data", "emptyDir": {}}],
+        ),
+        _pod("to-end", restartPolicy="Never", initContainers=[]),
+    )
+}
+
+ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
+    "none": {},
+    "settings": {
+        "halfhitch/checks.interval_s": "90",
+        "halfhitch/topics.create": "true",
+        "halfhitch/topics.allow": "a,b",
+        "halfhitch/log.level": "debug",
+        "halfhitch/kafka.bootstrap": "another:9092",
+    },
+    "ports": {"halfhitch/http.port": "9000", "halfhitch/admin.port": "9001"},
+    "socket": {"halfhitch/transport": "socket"},
+    "tcp": {"halfhitch/transport": "tcp", "somebody/else.says": "hello"},
+    "files": {
+        "halfhitch/redis.url_file": "secret:redis/url",
+        "halfhitch/handle.key_file": "secret:own/key",
+        "halfhitch/auth.identities_file": "configmap:ids/identities.toml",
+    },
+    "options": {
+        "halfhitch/kafka.options": "security.protocol=SSL,ssl.cipher.suites=A,B,"
+        "ssl.certificate.location=secret:me/tls.crt,ssl.crl.location=configmap:crl/crl.pem"
+    },
+    "another authority": {"halfhitch/kafka.options": "ssl.ca.location=configmap:own/ca.crt"},
+    "TLS within": {
+        "halfhitch/http.tls_cert": "secret:tls/tls.crt",
+        "halfhitch/http.tls_key": "secret:tls/tls.key",
+    },
+}
+
+
+def chart(*changes: Mapping[str, Any]) -> list[Object]:
+    """The chart's objects that put sidecars into pods."""
+    return rendered(CHARTS / "halfhitch", merged(VALUES, *changes))
+
+
+def asking(
+    pod: Object, annotations: Mapping[str, str] | None = None, value: str = "true"
+) -> Object:
+    """That pod, with the label that asks for a sidecar."""
+    found = copy.deepcopy(pod)
+    found["metadata"]["labels"][LABEL] = value
+    if annotations:
+        found["metadata"]["annotations"] = dict(annotations)
+    return found
+
+
+def inject(pod: Object) -> Object:
+    """What `halfhitch inject` makes of it."""
+    found = copy.deepcopy(pod)
+    image = f"halfhitch:{__version__}"
+    Sidecar(Given.of(FLAGS), image).inject("here", found, ends=True)
+    return found
+
+
+def comparable(pod: Object) -> Object:
+    """Names and settings instead of lists whose order says nothing."""
+    spec = copy.deepcopy(pod["spec"])
+    spec["volumes"] = {one["name"]: one for one in spec["volumes"]}
+    for one in spec["volumes"].values():
+        for source in one.get("projected", {}).get("sources", ()):
+            if "items" in next(iter(source.values())):
+                one["projected"]["sources"].sort(key=json.dumps)
+                break
+    for one in spec["initContainers"]:
+        if one["name"] == "halfhitch":
+            one["env"] = {entry["name"]: _meant(entry) for entry in one["env"]}
+    return {"spec": spec, "labels": pod["metadata"]["labels"]}
+
+
+def _meant(variable: Object) -> object:
+    """The value of the setting, however it is written."""
+    name, text = variable["name"], variable.get("value")
+    setting = _BY_ENV[name]
+    if text is None:
+        return variable["valueFrom"]
+    if setting.is_map:
+        if text.startswith("{"):
+            return json.loads(text)
+        parts = re.split(r",(?=[a-z][a-z0-9._]*=)", text)
+        return dict(part.split("=", 1) for part in parts)
+    if setting.metavar == "PATH":
+        return text
+    return load({setting.key: text}, purpose=Purpose.CLIENT).value_of(setting.key)
