@@ -61,7 +61,7 @@ fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR
 browser: $(STAMP) ## can a page in a real browser become a producer? (BROWSER=chromium, which must be there)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/browser.py --browser $(or $(BROWSER),chromium)
 
-mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the mistakes (ten minutes)
+mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the mistakes (twenty minutes)
 	$(BIN)/python -m pytest -m mutation tests/property tests/simulation
 
 simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=17 for one and its trace
