@@ -59,13 +59,19 @@ class RemotingClient:
     access_key: str | None = None
     secret_key: str = ""
     tls: ssl.SSLContext | None = None
+    #: The address that it comes from.
+    local: str | None = None
     checks: asyncio.Queue[tuple[Check, EncodedMessage]] = field(default_factory=asyncio.Queue)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.wait_for(
             asyncio.open_connection(
-                self.host, self.port, ssl=self.tls, server_hostname="" if self.tls else None
+                self.host,
+                self.port,
+                ssl=self.tls,
+                server_hostname="" if self.tls else None,
+                local_addr=None if self.local is None else (self.local, 0),
             ),
             DEADLINE_S,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from harness.kafka import wait_until
 
@@ -19,6 +19,8 @@ class Sidecar:
 
     #: Whose packages it is made of; another one has its own alone.
     python = sys.executable
+    #: Of whoever asks the admin door, where that asks for one.
+    token: str | None = None
 
     def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -74,7 +76,9 @@ class Sidecar:
     def ask(self, path: str) -> tuple[int, Any]:
         """Status and JSON of the admin door; status 0 when nobody answers."""
         try:
-            with urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=5) as answer:
+            headers = {} if self.token is None else {"Half-Token": self.token}
+            asked = Request(f"http://127.0.0.1:{self.admin_port}{path}", headers=headers)
+            with urlopen(asked, timeout=5) as answer:
                 body = answer.read()
                 return answer.status, json.loads(body) if body else None
         except HTTPError as error:

@@ -94,6 +94,8 @@ def http_limits(settings: Settings) -> Limits:
         header_bytes_max=http.header_bytes_max,
         connection_count_max=http.connections_max,
         connection_peer_count_max=http.connections_peer_max or share(http.connections_max),
+        # What one address may have, an identity may.
+        connection_identity_count_max=max(share(http.connections_max), http.connections_peer_max),
         stream_count_max=stream_count_max,
         stream_group_count_max=http.streams_group_max or share(stream_count_max),
         # What one group may have, an identity may.

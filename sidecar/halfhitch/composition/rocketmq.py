@@ -47,6 +47,10 @@ def rocketmq_door(
         body_bytes_max=settings.messages.bytes_max,
         connection_count_max=chosen.connections_max,
         connection_peer_count_max=chosen.connections_peer_max or share(chosen.connections_max),
+        # What one address may have, an identity may.
+        connection_identity_count_max=max(
+            share(chosen.connections_max), chosen.connections_peer_max
+        ),
         in_flight_count_max=chosen.in_flight_max,
         in_flight_bytes_max=chosen.in_flight_bytes_max,
         producer_count_max=producer_count_max,

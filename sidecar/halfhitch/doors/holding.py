@@ -75,7 +75,7 @@ class Holding:
         """How many connections this address has."""
         return self._peers.get(peer, 0)
 
-    def refused(self, why: Refused, who: str, what: str) -> None:
+    def refused(self, why: Refused, who: str, what: str, turned_away: str = "a connection") -> None:
         """Count it, and say it, but not as often as strangers like."""
         if self._on_refused is not None:
             self._on_refused(why)
@@ -83,7 +83,7 @@ class Holding:
         if more is not None:
             logger.warning(
                 "%s of %s was turned away: %s%s",
-                "a check stream" if why in ("group", "identity") else "a connection",
+                turned_away,
                 who,
                 what,
                 more,

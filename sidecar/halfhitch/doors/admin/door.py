@@ -40,6 +40,7 @@ ADMIN_LIMITS: Final = Limits(
     header_bytes_max=16 * 1024,
     connection_count_max=128,
     connection_peer_count_max=128,  # not looked at: the oldest makes room, whosever it is
+    connection_identity_count_max=128,  # nor this
     stream_count_max=1,  # there are none
     stream_group_count_max=1,
     stream_identity_count_max=1,

@@ -17,8 +17,15 @@ from collections.abc import Sequence
 
 from halfhitch.access import Access, Caller
 from halfhitch.config.loopback import is_loopback
-from halfhitch.doors.http.errors import HostNotAllowed, MalformedRequest, OriginNotAllowed
+from halfhitch.doors.http.errors import (
+    HostNotAllowed,
+    MalformedRequest,
+    OriginNotAllowed,
+    certificate_required,
+    error_reply,
+)
 from halfhitch.doors.http.requests import Request
+from halfhitch.doors.tls import ClientCertificate
 from halfhitch.errors import Unauthorized
 from halfhitch.observability.lines import LineBudget
 
@@ -127,3 +134,20 @@ class Guard:
             )
         if len(self._good_hosts) < _GOOD_HOST_COUNT_MAX:
             self._good_hosts.add(host)
+
+
+def show_certificate(
+    request: Request, certificate: ClientCertificate | None, *, is_required: bool
+) -> bytes | None:
+    """The names in it are the request's; the answer where it is missed.
+
+    Asked again for each request of a connection: it may have ended meanwhile.
+    """
+    if certificate is None:
+        return None
+    names = certificate.names()
+    if names is not request.peer_certificate_names:
+        request.peer_certificate_names = names
+        request.let_in_by = -1
+    is_missed = is_required and not certificate.counts()
+    return error_reply(certificate_required()) if is_missed else None

@@ -35,6 +35,9 @@ class Limits:
     #: Those of one address: nobody can take all of them.
     connection_peer_count_max: int
 
+    #: Those of one identity, from all its addresses, where callers are told apart.
+    connection_identity_count_max: int
+
     #: Check streams among them.
     stream_count_max: int
 

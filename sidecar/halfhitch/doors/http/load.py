@@ -12,11 +12,15 @@ _log = logging.getLogger(__name__)
 
 
 class Share:
-    """What one identity, or where none is told apart one address, has of the bodies held."""
+    """What one identity, or where none is told apart one address, has of the bodies held.
 
-    __slots__ = ("held_bytes",)
+    And how many connections an identity has; those of an address are counted elsewhere.
+    """
+
+    __slots__ = ("connection_count", "held_bytes")
 
     def __init__(self) -> None:
+        self.connection_count = 0
         self.held_bytes = 0
 
 

@@ -1,7 +1,6 @@
 """One connection: answers in order, within limits, until an orderly end.
 
-Owns the transport of a connection, the queue of its requests, and its deadlines. Reading is
-reader's, meaning is dispatch's.
+Owns a connection's transport, queue and deadlines. Reading is reader's, meaning is dispatch's.
 
 One request of a connection is worked on at a time. That is what HTTP asks of pipelined requests
 that change something, and a caller that sends a commit right behind an add must not see the two
@@ -22,14 +21,13 @@ Invariants:
 One kind of request ends this: a `GET /v1/checks` in order is not answered, but in its turn the
 transport is handed to stream.py, and this object is done with. Until then all of the above holds.
 
-Deadlines are looked after by one sweep of the door, not by a timer per request, which would cost
-more than everything else that is done for a small request.
+Deadlines are looked after by one sweep of the door: a timer per request would cost too much.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import cast
 
@@ -42,9 +40,10 @@ from halfhitch.doors.http.errors import (
     error_reply,
 )
 from halfhitch.doors.http.faults import failure_reply
+from halfhitch.doors.http.guard import show_certificate
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load, Share
-from halfhitch.doors.http.places import take_place
+from halfhitch.doors.http.places import prove, take_place
 from halfhitch.doors.http.reader import BETWEEN, RequestReader
 from halfhitch.doors.http.replies import (
     CONTINUE,
@@ -65,8 +64,6 @@ OnRequest = Callable[[str, int, float], None]
 
 #: More than one read can bring (256 KiB of the shortest requests); reading stops long before.
 _QUEUED_COUNT_MAX = 1 << 16
-#: Connections beyond the limit that are being told so. More are dropped without a word.
-_TOLD_COUNT_MAX = 64
 
 
 class Connection(asyncio.Protocol):
@@ -83,7 +80,6 @@ class Connection(asyncio.Protocol):
         "_is_busy",
         "_is_encrypted",
         "_is_lingering",
-        "_is_proven",
         "_is_reading_paused",
         "_is_write_paused",
         "_limits",
@@ -92,6 +88,7 @@ class Connection(asyncio.Protocol):
         "_makes_room",
         "_on_request",
         "_owes_continue",
+        "_owner",
         "_peer",
         "_queue",
         "_reader",
@@ -135,7 +132,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._peer: str | None = None  # if it has a place
         self._share = Share()
-        self._is_proven = False
+        self._owner: Share | None = None  # once the guard has let a request of it in
         self._queue: deque[Request] = deque(maxlen=_QUEUED_COUNT_MAX)
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -175,19 +172,14 @@ class Connection(asyncio.Protocol):
 
     def _enter(self, peer: str) -> bool:
         """Whether there is a place; if not it is told so, unless many are being told already."""
-        load = self._load
-        refused = take_place(self, peer, load, self._limits, makes_room=self._makes_room)
-        if refused is None:
-            self._peer = peer
-            self._share = load.share_of_peer(peer)
+        found = take_place(self, peer, self._load, self._limits, makes_room=self._makes_room)
+        if isinstance(found, Share):
+            self._peer, self._share = peer, found
             return True
-        if load.placeless_count > _TOLD_COUNT_MAX:
+        if found is None:
             self._abort()
-            return False
-        why, sentence = refused
-        load.refused(why, peer, sentence)
-        retry_after_s = self._limits.retry_after_s
-        self._reader.refuse(TooManyConnections(sentence, retry_after_s=retry_after_s))
+        else:
+            self._reader.refuse(found)
         return False
 
     def data_received(self, data: bytes) -> None:
@@ -229,7 +221,12 @@ class Connection(asyncio.Protocol):
         if self._load.is_draining:
             self._load.drained_some()
 
+    def _disown(self) -> None:
+        if self._owner is not None:
+            self._owner.connection_count -= 1
+
     def _leave(self) -> None:
+        self._disown()
         load = self._load
         load.connections.discard(self)
         load.unproven.discard(self)
@@ -254,7 +251,7 @@ class Connection(asyncio.Protocol):
         self._owes_continue = False
         request.started_s = perf_counter()
         if self._certificate is not None:
-            request.ready = self._show(request, self._certificate) or request.ready
+            request.ready = self._show(request) or request.ready
         if self._is_busy or self._queue or self._is_write_paused:
             self._queue.append(request)
             if len(self._queue) >= self._limits.pipelined_count_max:
@@ -263,11 +260,10 @@ class Connection(asyncio.Protocol):
             self._begin(request)
 
     def body_announced(self, request: Request) -> bytes | None:
-        refusal = self._certificate and self._show(request, self._certificate)
-        refusal = refusal or self._dispatcher.stranger(request)
+        refusal = self._show(request) or self._dispatcher.stranger(request)
+        if refusal is None and self._owner is None:
+            refusal = self._prove(request)
         if refusal is None:
-            if not self._is_proven:
-                self._prove()
             name = request.caller.name
             request.share = self._share if name is None else self._load.share_of_identity(name)
         return refusal
@@ -280,14 +276,8 @@ class Connection(asyncio.Protocol):
             self._pay_continue()
         return refusal
 
-    def _show(self, request: Request, certificate: ClientCertificate) -> bytes | None:
-        """Asked again for each request: it may have ended meanwhile."""
-        names = certificate.names()
-        if names is not request.peer_certificate_names:
-            request.peer_certificate_names = names
-            request.let_in_by = -1
-        is_missed = self._requires_certificate and not certificate.counts()
-        return error_reply(certificate_required()) if is_missed else None
+    def _show(self, request: Request) -> bytes | None:
+        return show_certificate(request, self._certificate, is_required=self._requires_certificate)
 
     # What the door calls.
 
@@ -350,8 +340,12 @@ class Connection(asyncio.Protocol):
             work = request.ready or self._dispatcher.admit(request)
         except Exception as error:  # noqa: BLE001 (a bug of ours must not leave a caller waiting)
             work = failure_reply(request, error, self._load)
-        if not self._is_proven and request.let_in_by >= 0:
-            self._prove()
+        if self._owner is None and request.let_in_by >= 0 and request.ready is None:
+            refusal = self._prove(request)
+            if refusal is not None:
+                if isinstance(work, Coroutine):
+                    work.close()
+                work = refusal
         if isinstance(work, bytes):
             self._release(request)
             self._answer(request, work)
@@ -381,10 +375,14 @@ class Connection(asyncio.Protocol):
         if self._queue or self._is_reading_paused or self._owes_continue:
             self._advance()
 
-    def _prove(self) -> None:
-        """The guard has let a request in: it makes no room for strangers any more."""
-        self._is_proven = True
-        self._load.unproven.discard(self)
+    def _prove(self, request: Request) -> bytes | None:
+        """The guard has let it in. The answer, if its identity has its share of places already."""
+        name, makes_room = request.caller.name, self._makes_room
+        found = prove(self, name, self._load, self._limits, makes_room=makes_room)
+        if isinstance(found, TooManyConnections):
+            return error_reply(found)
+        self._owner = found
+        return None
 
     def _hand_over(self, request: Request, opening: Opening) -> None:
         """Become a check stream, which this object has no part in any more."""
@@ -405,6 +403,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._reader.end()
         self._load.connections.discard(self)
+        self._disown()
         self._count(request, 200)
 
     def _answer(self, request: Request, reply: bytes) -> None:

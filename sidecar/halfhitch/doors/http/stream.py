@@ -58,6 +58,7 @@ _AT_ONCE_MAX: Final = 10_000
 #: Promised beats in a row that may be missing.
 _BEATS_MISSED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 100
+_STREAM: Final = "a check stream"
 #: Nor can a page send these.
 _LOCKS: Final = (b"half-token", b"authorization")
 _LINE_BREAKS: Final = b"\r\n"
@@ -154,7 +155,7 @@ class Streams:
                 "door, and others need some too; let several workers share one, or raise "
                 "http.streams_group_max."
             )
-            load.refused("group", f"group {producer_group}", sentence)
+            load.refused("group", f"group {producer_group}", sentence, _STREAM)
             raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
         is_told_apart = identity is not None
         if is_told_apart and load.identity_streams[identity] >= limits.stream_identity_count_max:
@@ -163,7 +164,7 @@ class Streams:
                 "for all its producer groups together, and others need some too; let several "
                 "workers of a group share one, or raise http.connections_max."
             )
-            load.refused("identity", f"identity {identity}", sentence)
+            load.refused("identity", f"identity {identity}", sentence, _STREAM)
             raise TooManyConnections(sentence, retry_after_s=limits.retry_after_s)
         return self._desk
 

@@ -5,8 +5,8 @@ at once, and nothing waits behind another. The answers of one round of the loop 
 
 Invariants:
 
-- Whatever bytes arrive, no exception reaches the event loop: each failure is an answer, or the end
-  of the connection with one line in the log.
+- Whatever bytes arrive, no exception reaches the event loop: each failure is an answer, or one
+  line in the log and the end.
 - Who does not read gets no more work done: while the write buffer is full, or too many requests
   are in flight, nothing is read.
 - A request once begun is carried out even if its client is gone; only its answer is dropped.
@@ -22,8 +22,8 @@ from typing import Final, cast
 
 from halfhitch.access import Grant
 from halfhitch.doors.half_open import notice_half_open
-from halfhitch.doors.holding import Refused
 from halfhitch.doors.rocketmq.addresses import NOWHERE, address_of, ip_host, is_encrypted, shown
+from halfhitch.doors.rocketmq.arrivals import Arrivals
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
 from halfhitch.doors.rocketmq.flight import Job
 from halfhitch.doors.rocketmq.lending import Lender, Lending
@@ -58,6 +58,7 @@ class Shared:
     #: host, or host:port, that clients are told; None: what they dialled.
     advertised: tuple[str, int | None] | None
     requires_tls: bool
+    arrivals: Arrivals
     asks_for_signatures: bool = False
     lending: Lending | None = None
 
@@ -72,9 +73,11 @@ class Connection(asyncio.Protocol):
         "_frames",
         "_groups",
         "_held_bytes",
+        "_identity",
         "_in_flight",
         "_is_first",
         "_is_over",
+        "_is_proven",
         "_is_reading_paused",
         "_is_write_paused",
         "_lender",
@@ -102,12 +105,13 @@ class Connection(asyncio.Protocol):
         self._loop = shared.loop
         self._frames = Frames(shared.limits.frame_bytes_max)
         self._held_bytes = 0
-        lending = shared.lending
         self._lender: Lender | None = None
-        if lending is not None:
-            self._lender = Lender(lending, self, shared.dispatcher.refuse)
+        if shared.lending is not None:
+            self._lender = Lender(shared.lending, self, shared.dispatcher.refuse)
         self._transport: asyncio.Transport | None = None
         self.peer: Host = NOWHERE
+        self._is_proven = False
+        self._identity: str | None = None  # that it was proven for
         self._address: Address | None = None
         self._groups = Groups(self, shared.places, NOWHERE)
         self._taker = Taker(is_stranger=False, name="")
@@ -132,32 +136,20 @@ class Connection(asyncio.Protocol):
         stream = cast("asyncio.Transport", transport)  # uvloop's are not of that class
         self._transport = stream
         stream.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        load, limits = self._load, self._limits
+        load = self._load
         self.peer = ip_host(stream.get_extra_info("peername"))
         self._groups = Groups(self, self._shared.places, self.peer)
         self.known_as(None)
-        notice_half_open(stream, limits.unacknowledged_s)
-        is_full = len(load.connections) >= limits.connection_count_max
+        notice_half_open(stream, self._limits.unacknowledged_s)
         load.connections.add(self)
         load.stats.connection_count += 1
-        of_peer_count = load.came(self.peer[0])
-        if is_full:
-            self._turn_away("full", "there are", limits.connection_count_max, "connections_max")
-        elif of_peer_count > limits.connection_peer_count_max:
-            count_max = limits.connection_peer_count_max
-            self._turn_away("peer", "its address has", count_max, "connections_peer_max")
-        elif load.is_draining:
+        refused = self._shared.arrivals.enter(self, self.peer[0])
+        if refused is not None:
+            load.refused(refused[0], shown(self.peer), refused[1])
+        if refused is not None or load.is_draining:
             self._close()
         elif self._shared.requires_tls and not is_encrypted(stream):
             self._end("it does not speak TLS, which rocketmq.tls_required asks for")
-
-    def _turn_away(self, why: Refused, whose: str, count_max: int, setting: str) -> None:
-        sentence = (
-            f"{whose} {count_max} connections already: let clients share theirs, or raise "
-            f"rocketmq.{setting}"
-        )
-        self._load.refused(why, shown(self.peer), sentence)
-        self._close()
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -217,15 +209,19 @@ class Connection(asyncio.Protocol):
         self._groups.forget()
         if lender is not None:
             lender.close()
-        load = self._load
-        load.unfinished.hold(self, self._taker, 0)
+        self._load.unfinished.hold(self, self._taker, 0)
         self._held_bytes = 0
+        self._leave()
+        if self._load.is_draining:
+            self._load.drained_some()
+
+    def _leave(self) -> None:
+        load = self._load
         if self in load.connections:
             load.connections.discard(self)
             load.stats.connection_count -= 1
             load.went(self.peer[0])
-        if load.is_draining:
-            load.drained_some()
+            self._shared.arrivals.left(self, self._identity)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -266,6 +262,12 @@ class Connection(asyncio.Protocol):
             self._taker = Taker(self._shared.asks_for_signatures, name)
         else:
             self._taker = Taker(is_stranger=False, name=name)
+
+    def prove(self, identity: str | None) -> None:
+        """See dispatch.Asker."""
+        if not self._is_proven:
+            self._shared.arrivals.prove(self, identity)
+            self._is_proven, self._identity = True, identity
 
     def _work(self, frame: Frame, job: Job) -> None:
         load = self._load
@@ -340,14 +342,12 @@ class Connection(asyncio.Protocol):
             transport.resume_reading()
 
     def _write(self, content: bytes) -> None:
-        out = self._out
-        if not out:
+        if not self._out:
             self._loop.call_soon(self._flush)
-        out.append(content)
+        self._out.append(content)
 
     def _flush(self) -> None:
-        out = self._out
-        transport = self._transport
+        out, transport = self._out, self._transport
         if not out or transport is None or transport.is_closing():
             out.clear()
             return
@@ -425,6 +425,11 @@ class Connection(asyncio.Protocol):
         """No checks any more; the sweep closes it once it is silent."""
         self._take_back()
         self._groups.forget()
+
+    def make_room(self) -> None:
+        """See arrivals.Comer."""
+        self._leave()
+        self.abort()
 
     def abort(self) -> None:
         """Close now."""

@@ -81,6 +81,10 @@ class Asker(Protocol):
         """It has shown whose it is, or (None) what it has shown counts not."""
         ...
 
+    def prove(self, identity: str | None) -> None:
+        """It is one of those that may be here. Raises Overloaded: of this identity's are enough."""
+        ...
+
     def register(self, producer_group: str, grant: Grant, *, has_namespace_field: bool) -> None:
         """Checks of the group may be asked over this connection. Raises Overloaded."""
         ...
@@ -174,9 +178,10 @@ class Dispatcher:
         return Job(answer, caller.name, bytes_of(frame), asks_kafka=asks_kafka)
 
     def _known(self, frame: Frame, asker: Asker) -> Caller:
-        """Whose request it is; the connection is told. Raises NoPermission, RemotingError."""
+        """Whose it is; the connection is told. Raises NoPermission, RemotingError, Overloaded."""
         asker.known_as(None)
         caller = self._access.check(frame)
+        asker.prove(caller.name)
         asker.known_as(caller.name or caller.proof[1].decode())
         return caller
 

@@ -30,6 +30,9 @@ class Limits:
     #: Those of one address: nobody can take all of them.
     connection_peer_count_max: int = 512
 
+    #: Those of one identity, from all its addresses, where callers are told apart.
+    connection_identity_count_max: int = 512
+
     #: Producer groups that one connection may register.
     group_count_max: int = 256
 

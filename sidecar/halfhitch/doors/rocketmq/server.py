@@ -15,6 +15,7 @@ from typing import Final
 from halfhitch.access import Access
 from halfhitch.doors.holding import OnRefused
 from halfhitch.doors.rocketmq.access import AccessControl
+from halfhitch.doors.rocketmq.arrivals import Arrivals
 from halfhitch.doors.rocketmq.connection import Connection, Shared
 from halfhitch.doors.rocketmq.dispatch import Dispatcher
 from halfhitch.doors.rocketmq.lending import Lending
@@ -133,6 +134,7 @@ class RocketmqDoor:
             loop=loop,
             advertised=options.advertised,
             requires_tls=options.tls_required,
+            arrivals=Arrivals(self._load, self._limits, asks_for_signatures=self._control.is_on),
             asks_for_signatures=self._control.is_on,
             lending=self._lending,
         )

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.defaults import http_limits
-from harness.identities import access_with
-from harness.raw_http import DEADLINE_S, Answer, Client, raw_half, request, until
+from harness.identities import BANK, SHOP, access, access_with
+from harness.raw_http import (
+    DEADLINE_S,
+    Answer,
+    Client,
+    json_post,
+    raw_half,
+    request,
+    until,
+)
 
 if TYPE_CHECKING:
     from conftest import OpenDoors
@@ -32,9 +40,9 @@ async def proven(door: HttpDoor, source: str) -> Client:
     return client
 
 
-async def turned_away(door: HttpDoor, source: str) -> Answer:
+async def turned_away(door: HttpDoor, source: str, asked: bytes = ASKED) -> Answer:
     client = await from_address(door, source)
-    answer = await client.ask(ASKED)
+    answer = await client.ask(asked)
     await client.close()
     return answer
 
@@ -135,3 +143,47 @@ async def test_a_door_full_of_those_who_may_be_there_says_so(doors: OpenDoors) -
     kept.append(await proven(door, "127.0.0.5"))
     for client in kept:
         await client.close()
+
+
+async def test_one_identity_of_several_addresses_cannot_take_all_connections(
+    doors: OpenDoors,
+) -> None:
+    """Its requests made them places of those who may be here, and there were none for others."""
+    limits = http_limits(connection_count_max=6, connection_identity_count_max=3)
+    door = await doors.open(access=access(), limits=limits)
+    theirs, ours = [
+        request("GET", "/v1/openapi.yaml", [("Half-Token", token)]) for token in (BANK, SHOP)
+    ]
+    clients = [await from_address(door, f"127.0.0.{2 + n}") for n in range(6)]
+    told = [await client.ask(theirs) for client in clients]
+    assert [answer.status for answer in told] == [200] * 3 + [503] * 3
+    assert told[3].code == "too_many_connections"
+    assert "Your identity has 3 connections" in told[3].json()["error"]["message"]
+    for _ in range(3):
+        clients.append(await from_address(door, "127.0.0.9"))
+        assert (await clients[-1].ask(ours)).status == 200
+    for client in clients[3:6]:
+        await closed(client)  # these stayed as good as strangers'
+    with_body = json_post("/v1/transactions", {}, ("Half-Token", SHOP))
+    assert (await turned_away(door, "127.0.0.9", with_body)).status == 503, "it is full, now"
+    for client in clients:
+        client.writer.transport.abort()
+
+
+async def test_an_identity_that_has_closed_connections_may_have_others(doors: OpenDoors) -> None:
+    limits = http_limits(connection_count_max=6, connection_identity_count_max=1)
+    door = await doors.open(access=access(), limits=limits)
+    body = raw_half(b"v", ("Half-Token", SHOP), ("Half-Producer-Group", "shop"))[:-1]
+    first, second = await doors.client(door), await doors.client(door)
+    asked = request("GET", "/v1/openapi.yaml", [("Half-Token", SHOP)])
+    assert (await first.ask(asked)).status == 200
+    refused = await second.ask(body)
+    assert (refused.status, refused.code) == (503, "too_many_connections"), "by its head"
+    await second.ended()
+    await first.close()
+    await until(lambda: door.connection_count == 0)
+    for _ in range(2):
+        stream = await doors.client(door)
+        assert (await stream.ask(asked)).status == 200
+        await stream.close()
+        await until(lambda: door.connection_count == 0)
