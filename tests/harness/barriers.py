@@ -59,9 +59,11 @@ class RecordingTransaction:
     ends: list[str] = field(default_factory=list)
     #: Why it cannot be committed.
     doomed: Exception | None = None
+    is_sealed: bool = False
 
     def prepare(self, messages: Any) -> None:
         assert self.ends == []
+        assert not self.is_sealed
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -75,6 +77,10 @@ class RecordingTransaction:
         assert self.ends == []
         if self.doomed is not None:
             raise self.doomed
+
+    def seal(self) -> None:
+        self.assert_can_commit()
+        self.is_sealed = True
 
     def drop(self, error: BaseException) -> Any:
         self.ends.append("rollback")

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from sqlalchemy.util import await_only
 
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.client import (
     AsyncTransactionProducer,
     LocalTransactionState,
     TransactionDoomed,
+    TransactionEnded,
     TransactionMisused,
     TransactionProducer,
 )
@@ -499,3 +501,33 @@ def end_by_older_handle(shop: Shop, producer: Any) -> None:
         tx.send("orders", b"b")
         assert tx.handle != older
         producer.commit(older)
+
+
+def sends_behind_its_commit(shop: Shop, producer: Any) -> None:
+    """In a hook of the session's, where asyncio's waits in a greenlet."""
+    with shop.barrier.transaction(producer) as (tx, local):
+        insert(local, "a")
+        tx.send("orders", b"a")
+
+        def hook(_: Session) -> None:
+            if isinstance(tx, Blocking):
+                await_only(tx.inner.send("orders", b"late"))
+            else:
+                tx.send("orders", b"late")
+
+        session = local.inner.sync_session if isinstance(local, Blocking) else local
+        event.listen(session, "after_commit", hook)
+
+
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "asyncio-sqlite"], indirect=True)
+def test_a_message_that_was_sent_in_an_after_commit_hook_was_not_the_rows_any_more(
+    shop: Shop, talking: tuple[Any, ScriptedServer]
+) -> None:
+    """Had it failed, or the process died in it, the rows stood without it."""
+    producer, server = talking
+    with pytest.raises(TransactionEnded, match="the local commit of transaction") as refused:
+        sends_behind_its_commit(shop, producer)
+    assert "messages were committed too" in refused.value.__notes__[0]
+    assert (ends_of(server), orders(shop)) == (["commit"], {"a"})
+    assert sum("/half" in target for target in server.targets()) == 1
+    assert not any(target.endswith("/messages") for target in server.targets())

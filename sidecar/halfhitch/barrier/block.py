@@ -48,6 +48,9 @@ class Messages(Protocol):
     def assert_can_commit(self) -> None:
         """Raises when the messages could not follow the rows. Asks nobody."""
 
+    def seal(self) -> None:
+        """The same, when the local commit begins: from now on no message is taken."""
+
     def drop(self, error: BaseException) -> None:
         """The local transaction surely has not committed: a courtesy that must not take long."""
 
@@ -61,7 +64,7 @@ def finish(local: LocalWork, messages: Messages, *, is_new: bool) -> None:
     except BaseException as error:
         fail(local, messages, error, before_commit(error, is_new=is_new))
         raise
-    commit = LocalCommit(messages.assert_can_commit)
+    commit = LocalCommit(messages.seal)
     try:
         local.commit(commit)
     except BaseException as error:

@@ -34,7 +34,7 @@ from halfhitch.barrier.errors import (
 )
 from halfhitch.barrier.rules import log
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import InvalidRequest
+from halfhitch.errors import RequestError
 
 
 class Failure(Enum):
@@ -61,13 +61,13 @@ def before_commit(error: BaseException, *, is_new: bool) -> Failure:
 class LocalCommit:
     """To be called when the database's commit begins, and nothing of the program's runs before."""
 
-    def __init__(self, messages_can: Callable[[], None]) -> None:
-        self._messages_can = messages_can
+    def __init__(self, seal: Callable[[], None]) -> None:
+        self._seal = seal
         self._is_begun = False
 
     def __call__(self) -> None:
-        """Raises when the messages could not follow the rows."""
-        self._messages_can()
+        """No message is taken any more. Raises when those that are could not follow the rows."""
+        self._seal()
         self._is_begun = True
 
     def failure(self, *, is_new: bool) -> Failure:
@@ -88,8 +88,9 @@ def is_done(
 ) -> bool:
     """Whether the error can be forgotten. Raises LocalOutcomeUnknown."""
     if isinstance(error, Exception):  # a cancellation stays one
-        # What the barrier itself says is about rows behind a commit of the program's own.
-        is_about_it = failure is Failure.AT_COMMIT and not isinstance(error, InvalidRequest)
+        # What we say ourselves is of the program's misuse: rows behind a commit of its own, or a
+        # message that was sent behind the block's.
+        is_about_it = failure is Failure.AT_COMMIT and not isinstance(error, RequestError)
         if state is LocalTransactionState.COMMIT and is_about_it:
             log.warning(
                 "transaction %s: its local commit failed (%s) and has taken place all the same, so"

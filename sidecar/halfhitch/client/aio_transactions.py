@@ -95,11 +95,21 @@ class AsyncTransaction:
         TransactionDoomed, with what failed, when a message was not sent and the program went on;
         else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
         """
+        self._require_whole(self._talk.assert_can_commit)
+
+    def seal(self) -> None:
+        """For this package: the local commit begins now; a message that is sent later is refused.
+
+        Raises as `assert_can_commit` does.
+        """
+        self._require_whole(self._talk.seal)
+
+    def _require_whole(self, require: Callable[[], None]) -> None:
         self._require_usable()
         #| with self._lock:
-        #|     self._talk.assert_can_commit()
+        #|     require()
         # asyncio only
-        self._talk.assert_can_commit()
+        require()
         # asyncio only
         if self._lock.locked():
             raise TransactionDoomed(

@@ -80,6 +80,7 @@ class Conversation:
         self._is_entered = False
         self._is_left = False
         self._is_held = False
+        self._is_sealed = False
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
         self._is_perhaps_stored = False
@@ -99,6 +100,13 @@ class Conversation:
             raise TransactionEnded(
                 "the block of this transaction was left: begin a new transaction for further"
                 " messages"
+            )
+        if self._is_sealed:
+            raise TransactionEnded(
+                f"the local commit of transaction {self.transaction_id} has begun, so its messages"
+                " are complete: one that is sent now, as in an after_commit hook, could be lost"
+                " although the rows stand. It was not sent. Send it inside the block, in a"
+                " before_commit hook at the latest, or in a transaction of its own behind it"
             )
         if self.handle is None:
             return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
@@ -132,6 +140,11 @@ class Conversation:
                 " sent: roll the local transaction back and begin a new one. The local commit comes"
                 " before the end of the messages, never after it"
             )
+
+    def seal(self) -> None:
+        """The local commit begins: `assert_can_commit`, and from now on nothing more is sent."""
+        self.assert_can_commit()
+        self._is_sealed = True
 
     def next_commit(self, *, wait_visible: bool) -> Call[Ended] | None:
         """None: nothing was ever sent, so there is nothing to commit."""

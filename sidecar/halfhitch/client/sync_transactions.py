@@ -5,7 +5,7 @@ What may be sent, and what must be at the end, is decided in `conversation`.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from types import TracebackType
@@ -81,9 +81,19 @@ class Transaction:
         TransactionDoomed, with what failed, when a message was not sent and the program went on;
         else TransactionEnded, TransactionMisused, ProducerClosed. It asks nobody.
         """
+        self._require_whole(self._talk.assert_can_commit)
+
+    def seal(self) -> None:
+        """For this package: the local commit begins now; a message that is sent later is refused.
+
+        Raises as `assert_can_commit` does.
+        """
+        self._require_whole(self._talk.seal)
+
+    def _require_whole(self, require: Callable[[], None]) -> None:
         self._require_usable()
         with self._lock:
-            self._talk.assert_can_commit()
+            require()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -191,6 +191,17 @@ def test_a_message_that_failed_in_a_hook_of_the_commit_was_lost(a_block: Block) 
     assert local.calls == ["record", "commit", "drop", "ask"]
 
 
+def test_a_message_that_was_sent_behind_the_local_commit_was_lost(a_block: Block) -> None:
+    """In an after_commit hook; its refusal is the program's to see, though the rows stand."""
+    refused = TransactionEnded("the local commit has begun")
+    messages, local = RecordingTransaction("a"), Local(COMMIT, commit=refused)
+    local.hooks.append(lambda: messages.prepare([]))  # before the commit it is not too late
+    assert a_block.end(local, messages=messages) == (["commit"], refused)
+    assert messages.is_sealed
+    (note,) = refused.__notes__
+    assert "messages were committed too" in note
+
+
 def test_a_commit_that_failed_is_asked_for(
     a_block: Block, caplog: pytest.LogCaptureFixture
 ) -> None:

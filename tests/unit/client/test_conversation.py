@@ -50,6 +50,21 @@ def test_a_failed_send_leaves_only_the_rollback(talk):
     assert talk.next_rollback().handle == "h1"
 
 
+def test_a_message_behind_the_local_commit_was_taken_and_lost(talk):
+    talk.sent(Prepared("t1", "h1"))
+    talk.seal()
+    with pytest.raises(TransactionEnded, match=r"t1 has begun.*not sent.*own"):
+        talk.next_send(MESSAGES)
+    assert talk.phase is Phase.OPEN
+    assert talk.next_commit(wait_visible=False).handle == "h1"
+
+
+def test_what_cannot_be_committed_is_not_sealed(talk):
+    talk.send_failed(errors.UnknownTopic("no topic 'nowhere'"))
+    with pytest.raises(TransactionDoomed):
+        talk.seal()
+
+
 def test_after_a_commit_began_no_rollback_is_made(talk):
     talk.sent(Prepared("t1", "h1"))
     talk.next_commit(wait_visible=True)
