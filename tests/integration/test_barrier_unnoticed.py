@@ -5,18 +5,20 @@ Each on every database and driver that has it.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import String, create_engine, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from halfhitch.client import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 from harness.barriers import RecordingProducer
-from harness.blocks import each, in_block, order, refused
-from harness.databases import WAYS, Truth, Way, open_shop
+from harness.blocks import each, in_block, order, refused, run
+from harness.databases import ERRORS, WAYS, Truth, Way, open_shop
+from harness.producers import Blocking
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,3 +320,83 @@ def test_a_trace_callback_of_the_program_s_made_the_block_blind(
     refused(shop, body, "set_trace_callback was called inside this block")
     assert (truth.orders(), truth.rows()) == (set(), {})
     assert in_block(shop, lambda local: order(local, "next")).made[0].ends == ["commit"]
+
+
+# -- a commit that failed ------------------------------------------------------------------------
+
+_CHECKED = (
+    "CREATE TABLE shop_lines (id VARCHAR(64) PRIMARY KEY, order_id VARCHAR(64)"
+    " REFERENCES shop_orders (id) DEFERRABLE INITIALLY DEFERRED)"
+)
+
+
+def orphan(local: Any) -> None:
+    """A line whose order is not there, which the commit finds out."""
+    statements = (
+        "PRAGMA foreign_keys = ON",
+        "INSERT INTO shop_orders (id) VALUES ('a')",
+        "INSERT INTO shop_lines (id, order_id) VALUES ('1', 'nowhere')",
+    )
+    for statement in statements:
+        if isinstance(local, Session):
+            local.execute(text(statement))
+        else:
+            local.cursor().execute(statement)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.server == "sqlite"], ids=str)
+def test_a_commit_that_sqlite_refused_left_its_rows_to_the_next_one_of_the_pool(
+    way: Way, truth: Truth, addresses: Any
+) -> None:
+    """SQLAlchemy took the transaction for ended; the record was in it, and the check waited."""
+    options: Any = {} if way.style == "plain" else {"pool_size": 1, "max_overflow": 0}
+    shop: Any = open_shop(way, addresses(way.server), **options)
+    truth.run(_CHECKED)
+    producer = RecordingProducer("a")
+    with (
+        pytest.raises(ERRORS, match="FOREIGN KEY constraint failed"),
+        shop.barrier().transaction(producer) as (_, local),
+    ):
+        run(local, orphan)
+    assert producer.made[0].ends == ["rollback"]
+    with shop.begin() as local:
+        local.order("b")
+        local.commit()
+    assert (truth.orders(), truth.rows()) == ({"b"}, {"a": "fenced"})
+    shop.close()
+
+
+class Unclosed(Session):
+    """A session whose close() does nothing, as of a test suite that keeps its objects."""
+
+    def close(self) -> None:
+        pass
+
+
+class UnclosedAsync(AsyncSession):
+    async def close(self) -> None:
+        pass
+
+
+@each("alchemy", "sqlite")
+def test_a_session_whose_close_does_nothing_kept_what_a_failed_block_had_done(
+    shop: Any, truth: Truth
+) -> None:
+    def fail(session: Session) -> None:
+        order(session, "a")
+        raise KeyError
+
+    with ExitStack() as opened:
+        given: Any
+        if hasattr(shop, "async_engine"):
+            given = UnclosedAsync(shop.async_engine)
+            opened.callback(lambda: Blocking(given, shop._loop).commit())
+        else:
+            given = Unclosed(shop.engine)
+            opened.callback(given.commit)  # by a program that goes on
+        producer = RecordingProducer("a")
+        block = shop.barrier().transaction(producer, session=given)
+        with pytest.raises(KeyError), block as (_, local):
+            run(local, fail)
+        assert not given.in_transaction()
+    assert (producer.made[0].ends, truth.orders()) == (["rollback"], set())

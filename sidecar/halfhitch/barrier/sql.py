@@ -239,8 +239,11 @@ class _SessionWork:
         session = self._session
         try:
             self._watched.leave(session)
+            sql_guards.give_up_failed(session)
         finally:
             session.close()
+            if session.in_transaction():  # of a class whose close() does something else
+                session.rollback()
 
     def ask(self) -> LocalTransactionState:
         """Of the table."""

@@ -272,8 +272,11 @@ class _AsyncSessionWork:
         session = self._session
         try:
             await session.run_sync(self._watched.leave)
+            await session.run_sync(sql_guards.give_up_failed)
         finally:
             await session.close()
+            if session.in_transaction():  # of a class whose close() does something else
+                await session.rollback()
 
     async def ask(self) -> LocalTransactionState:
         """Of the table."""

@@ -271,6 +271,18 @@ def give_up(pooled: PoolProxiedConnection) -> None:
                 pooled.invalidate()
 
 
+def give_up_failed(session: Session) -> None:
+    """After a commit that failed: SQLAlchemy takes its transaction for ended, and so does the pool.
+
+    SQLite's goes on, as after a deferred foreign key was violated: whoever gets the connection next
+    would commit it.
+    """
+    for connection in _connections_of(session):
+        transaction = connection.get_transaction()
+        if transaction is not None and not transaction.is_active and not connection.invalidated:
+            give_up(connection.connection)
+
+
 def _waited(given: Any) -> Any:
     """aiosqlite's; what runs here runs in a greenlet of SQLAlchemy's then."""
     return await_only(given) if inspect.isawaitable(given) else given
@@ -294,13 +306,17 @@ def require_unrecorded(session: object, key: tuple[str, ...]) -> None:
 
 def connection_of(session: Session) -> Connection | None:
     """The one that its transaction has used, if any. Raises InvalidRequest when there are two."""
-    transaction = session.get_transaction()
-    # Not public; without it a second database would be noticed in a block only.
-    entries = getattr(transaction, "_connections", {}).values()
-    found = list(dict.fromkeys(entry[0] for entry in entries))
+    found = _connections_of(session)
     if len(found) > 1:
         raise two_databases(*(one.engine.url.render_as_string() for one in found[:2]))
     return found[0] if found else None
+
+
+def _connections_of(session: Session) -> list[Connection]:
+    transaction = session.get_transaction()
+    # Not public; without it a second database would be noticed in a block only.
+    entries = getattr(transaction, "_connections", {}).values()
+    return list(dict.fromkeys(entry[0] for entry in entries))
 
 
 def joined() -> InvalidRequest:
