@@ -183,8 +183,13 @@ class Conversation:
         return self.phase in (Phase.OPEN, Phase.DOOMED)
 
     def hold(self, *, is_held: bool) -> None:
-        """A barrier's block begins or ends: while it runs, nobody else ends the transaction."""
+        """A barrier's block begins or ends: while it runs, nobody else ends the transaction.
+
+        What was sent behind it would have no row, and a check's COMMIT is about all messages.
+        """
         self._is_held = is_held
+        if not is_held:
+            self._is_left = True
 
     def require_unheld(self, what: str) -> None:
         """Raises TransactionMisused where a barrier ends the transaction.

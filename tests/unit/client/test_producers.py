@@ -365,6 +365,29 @@ def test_adds_from_several_threads_follow_one_another(given):
     assert adds == [f"/v1/transactions/h{count}/messages" for count in range(1, 8)]
 
 
+def test_a_message_was_taken_after_a_barrier_s_block_and_committed_by_the_check(given):
+    """The block was left undecided; without a row that knows of it, the message appeared."""
+
+    class Exit(BaseException):
+        """As of a signal's handler."""
+
+    world = given()
+    tx = world.producer.transaction()
+    held = getattr(tx, "inner", tx).held()
+    held.__enter__()
+    tx.send("orders", b"one")
+    left_by = Exit()
+    assert not held.__exit__(Exit, left_by, None)
+    for send in (lambda: tx.send("orders", b"late"), lambda: tx.prepare([Message("orders", b"")])):
+        with pytest.raises(TransactionEnded, match="begin a new transaction"):
+            send()
+    with pytest.raises(TransactionEnded, match="begin a new one"):
+        tx.__enter__()
+    assert world.server.targets() == ["/v1/topics/orders/half"]
+    tx.commit()  # whoever knows that the rows are there
+    assert world.ends() == ["commit"]
+
+
 def run_block(world, *, topics=("orders",), end=None, leave_by=None):
     """A block that sends, perhaps ends explicitly, and is perhaps left by an exception."""
     with world.producer.transaction() as tx:
