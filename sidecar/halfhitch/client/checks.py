@@ -29,6 +29,7 @@ from halfhitch.client.protocol import (
     read_fields,
     read_status_line,
 )
+from halfhitch.client.unawaited import not_a_state
 from halfhitch.client.values import Check, LocalTransactionState
 from halfhitch.errors import (
     BackendError,
@@ -362,10 +363,7 @@ def answer_of(check: Check, told: object) -> Answered:
         from halfhitch.client.reasons import reason_of
 
         return Answered(told, reason_of(error, check))
-    return unknown_because(
-        check,
-        TypeError(f"a check must return a LocalTransactionState, not {type(told).__name__}"),
-    )
+    return unknown_because(check, not_a_state(told, "a check"))
 
 
 def unknown_because(check: Check, error: BaseException) -> Answered:

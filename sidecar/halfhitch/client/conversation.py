@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
+from halfhitch.client.unawaited import not_a_state, refuse_async
 from halfhitch.client.values import (
     Ended,
     LocalTransactionState,
@@ -316,8 +317,12 @@ def check_limits(deadline_s: float, connections_max: int, check_workers: int) ->
         )
 
 
-def check_check(check: object) -> None:
+def check_check(check: object, listener: object, *, is_awaited: bool) -> None:
     """Of a new producer: the first check-back is late to notice. Raises ConfigurationError."""
+    if not is_awaited:
+        refuse_async(check, "check")
+        for name in ("check_local_transaction", "execute_local_transaction"):
+            refuse_async(getattr(listener, name, None), f"the listener's {name}")
     if check is not None and not callable(check):
         raise ConfigurationError(
             f"check is {type(check).__name__}, which cannot be called: give a function of a Check,"
@@ -446,10 +451,7 @@ def result_of(prepared: Prepared, told: object) -> SendResult:
     """What the listener said; anything that is not a state is UNKNOWN, as in RocketMQ."""
     if isinstance(told, LocalTransactionState):
         return SendResult(prepared.transaction_id, prepared.handle, told, None)
-    error = TypeError(
-        f"execute_local_transaction must return a LocalTransactionState, not {type(told).__name__}"
-    )
-    return failed_result(prepared, error)
+    return failed_result(prepared, not_a_state(told, "execute_local_transaction"))
 
 
 def failed_result(prepared: Prepared, error: Exception) -> SendResult:

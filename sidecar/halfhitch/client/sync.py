@@ -97,7 +97,7 @@ class TransactionProducer:
     ) -> None:
         check_limits(deadline_s, connections_max, check_workers)
         check_on_error(on_error)
-        check_check(check)
+        check_check(check, listener, is_awaited=False)
         found = find_address(address, tls)
         require_secrecy(found, token, encrypted_in_front=encrypted_in_front)
         self.group = group
