@@ -43,5 +43,5 @@ def desk_limits(**changes: Any) -> DeskLimits:
 
 
 def http_limits(**changes: Any) -> Limits:
-    """The settings `http` and `messages`."""
-    return replace(limits_of(_SETTINGS), **changes)
+    """The settings `http` and `messages`; a stop waits for no end unless a test wants it to."""
+    return replace(limits_of(_SETTINGS), **{"unended_s": 0.01, **changes})

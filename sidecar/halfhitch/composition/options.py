@@ -103,6 +103,7 @@ def http_limits(settings: Settings) -> Limits:
         in_flight_count_max=http.in_flight_max,
         receive_s=http.receive_s_max,
         idle_s=http.idle_s_max,
+        unended_s=settings.checks.immunity_s,
     )
 
 

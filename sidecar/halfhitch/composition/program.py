@@ -132,8 +132,15 @@ class App:
         self._access_keys = AccessKeysWatch(path, take)
         self._access_keys.start()
 
+    def hurry(self) -> None:
+        """A stop that is under way shall wait for no caller any more."""
+        for door in (self.http, self.rocketmq):
+            if door is not None:
+                door.hurry()
+
     async def stop(self) -> None:
         """Drain, give partitions up, close."""
+        self.engine.leave()
         drain_s = self._settings.drain.s_max
         await asyncio.gather(
             *(door.stop(drain_s) for door in (self.http, self.rocketmq) if door is not None)
@@ -262,8 +269,15 @@ async def _serve(
     app = App(settings, create_topics=create_topics)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+
+    def told_to_stop() -> None:
+        if stop.is_set():
+            logger.info("told to stop again: nobody is waited for", extra={"action": "hurrying"})
+            app.hurry()
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told_to_stop)
     await app.start()
     assert app.admin is not None
     logger.info(

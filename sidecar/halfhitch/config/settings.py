@@ -623,7 +623,11 @@ class DrainSettings(Group, frozen=True, kw_only=True):
     """Stopping"""
 
     s_max: Annotated[
-        Seconds, Meta(description="How long a stop waits for requests that are under way.")
+        Seconds,
+        Meta(
+            description="How long a stop waits at most, for requests that are under way, and for "
+            "the ends of what was prepared over HTTP and is younger than checks.immunity_s."
+        ),
     ] = 10.0
 
 

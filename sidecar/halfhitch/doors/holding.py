@@ -45,6 +45,8 @@ class Holding:
         "_refused_lines",
         "connections",
         "is_draining",
+        "is_hurried",
+        "is_leaving",
         "tasks",
         "when_empty",
     )
@@ -57,7 +59,11 @@ class Holding:
         #: Requests in flight that have a task. Held here because the loop holds tasks only weakly,
         #: and a request goes on when its connection is lost.
         self.tasks: set[asyncio.Task[Any]] = set()
+        #: Nothing new is begun here any more; what was begun elsewhere may still be ended.
+        self.is_leaving = False
+        #: And now all that is left is what has been begun.
         self.is_draining = False
+        self.is_hurried = False
         self.when_empty = asyncio.Event()
 
     def came(self, peer: str) -> int:
@@ -95,12 +101,17 @@ class Holding:
         if not self.connections and not self.tasks:
             self.when_empty.set()
 
+    def hurry(self) -> None:
+        """Wait for nobody any more, now or later."""
+        self.is_hurried = True
+        self.when_empty.set()
+
     async def drain(self, drain_s: float, helpers: Iterable[asyncio.Task[Any] | None]) -> None:
         """Let what was begun be answered; after `drain_s` end it, and the door's own `helpers`.
 
         What is then still in flight is cancelled: its caller learns nothing, which is the truth.
         """
-        self.is_draining = True
+        self.is_leaving = self.is_draining = True
         for connection in list(self.connections):
             connection.start_draining()
         self.drained_some()

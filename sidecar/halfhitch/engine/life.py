@@ -24,7 +24,7 @@ from halfhitch.engine.options import EngineOptions
 from halfhitch.engine.wiring import TOPICS_WAIT_S, Life, Parts
 from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer
-from halfhitch.service.api import MembershipState, PartitionState
+from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,11 @@ _PROBE_S: Final = 2.0
 #: While it is away: who waits for Kafka shall not wait for us.
 _PROBE_AGAIN_S: Final = 0.5
 _FLUSH_S: Final = 5.0
+#: What is decided may take so long to be carried out here, before its half partition is given up.
+_CARRY_OUT_S: Final = 2.0
+_LOOK_S: Final = 0.05
+#: So many looks in a row have to find nothing: the newest decisions are still being read.
+_LOOKS: Final = 3
 #: When whoever watches the start is told that Kafka is waited for, and how often again.
 WAITED_S: Final = 2.0
 WAITED_AGAIN_S: Final = 60.0
@@ -50,7 +55,7 @@ class Engine:
         self._started_s = self._clock.monotonic_s()
         self._kafka_trouble: str | None = "Kafka has not been reached yet"
         self._tasks: list[asyncio.Future[Any]] = []
-        self._is_open = False
+        self._is_open = self._is_leaving = False
         self._partition_count = 0
         self._cluster_id = ""  # until Kafka was reached
         self._failure: asyncio.Future[HalfHitchError] | None = None
@@ -87,8 +92,16 @@ class Engine:
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
+    def leave(self) -> None:
+        """A stop has begun: new prepares would fail. What is at work goes on."""
+        self._is_leaving = True
+
     async def stop(self) -> None:
         """Give partitions up in order, flush, let go. The doors must have drained before."""
+        self.leave()
+        await self._carry_out()
+        if mine := [state.partition for state in self.partitions()]:
+            logger.info("handing over half partitions %s", mine, extra={"action": "handing_over"})
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -107,6 +120,25 @@ class Engine:
         await asyncio.to_thread(parts.tail.stop, 2.0)
         await asyncio.to_thread(parts.asked_halves.stop, 2.0)
         await parts.log.stop(_FLUSH_S)
+
+    async def _carry_out(self) -> None:
+        """Forward what is decided, if that is soon: the next owner first reads both logs anew.
+
+        What waits for a target that is away is left to it.
+        """
+        looks = 0
+        give_up_s = self._clock.monotonic_s() + _CARRY_OUT_S
+        while looks < _LOOKS and self._clock.monotonic_s() < give_up_s:
+            working = [
+                state
+                for state in self.partitions()
+                if state.phase is PartitionPhase.WORKING and state.trouble is None
+            ]
+            if not working:
+                return
+            is_done = all(s.decided_count <= s.waiting_count for s in working)
+            looks = looks + 1 if is_done else 0
+            await asyncio.sleep(_LOOK_S)
 
     async def failed(self) -> HalfHitchError:
         """Wait for an error that no waiting will mend; the process should end with it."""
@@ -200,6 +232,8 @@ class Engine:
         failure = self._failure
         if failure is not None and failure.done():  # what the probe finds does not make it good
             return [failure.result().message]
+        if self._is_leaving:
+            return ["this instance is stopping"]
         return [] if self._kafka_trouble is None else [self._kafka_trouble]
 
     def degraded_reasons(self) -> list[str]:

@@ -1,15 +1,19 @@
-"""What an engine tells while it starts; its life on a real Kafka is tests/integration's."""
+"""What an engine tells while it starts, and how long it waits while it stops.
+
+Its life on a real Kafka is tests/integration's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import Any
 
-from halfhitch.engine.life import WAITED_AGAIN_S, WAITED_S, tell_waiting
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from halfhitch.engine.life import WAITED_AGAIN_S, WAITED_S, Engine, tell_waiting
+from halfhitch.service.api import PartitionPhase, PartitionState
 
 BOOTSTRAP = "kafka-7:9092"
 
@@ -36,3 +40,62 @@ def test_a_start_without_kafka_was_silent_for_25_seconds(caplog: pytest.LogCaptu
 
 def test_a_kafka_that_is_there_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     assert told(caplog, [False]) == ([], [WAITED_S])
+
+
+class Clock:
+    """It is looked at once for each look at the partitions."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.now_s += 0.1
+        return self.now_s
+
+
+def state(phase: PartitionPhase, trouble: str | None = None, **counts: int) -> PartitionState:
+    numbers: dict[str, int] = {
+        "pending_count": 5, "decided_count": 0, "early_count": 0, "finished_count": 0,
+        "half_watermark": 0, "half_position": 0, "op_watermark": 0, "op_position": 0, **counts,
+    }  # fmt: skip
+    return PartitionState(0, phase, trouble=trouble, **numbers)
+
+
+async def looks(found: list[list[PartitionState]]) -> int:
+    """How often it is looked, when this is found; the last one again and again."""
+    count = 0
+
+    def partitions() -> list[PartitionState]:
+        nonlocal count
+        count += 1
+        return found.pop(0) if len(found) > 1 else found[0]
+
+    engine: Any = SimpleNamespace(_clock=Clock(), partitions=partitions)
+    await Engine._carry_out(engine)
+    return count
+
+
+async def test_what_is_decided_is_carried_out_before_its_half_partition_is_given_up() -> None:
+    busy, idle = state(PartitionPhase.WORKING, decided_count=1), state(PartitionPhase.WORKING)
+    assert await looks([[idle], [busy], [busy], [idle]]) == 6  # three in a row find nothing
+
+
+async def test_a_stop_does_not_wait_long_for_what_is_decided() -> None:
+    assert 10 < await looks([[state(PartitionPhase.WORKING, decided_count=1)]]) < 30
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [state(PartitionPhase.TAKING_OVER, decided_count=1)],
+        [state(PartitionPhase.WORKING, "Kafka does not answer", decided_count=1)],
+    ],
+)
+async def test_what_does_not_work_is_not_waited_for(found: list[PartitionState]) -> None:
+    assert await looks([found]) == 1
+
+
+async def test_what_waits_for_a_target_that_is_away_is_left_to_the_next_owner() -> None:
+    away = state(PartitionPhase.WORKING, decided_count=3)
+    away.waiting_count = 3
+    assert await looks([[away]]) == 3

@@ -47,6 +47,7 @@ ADMIN_LIMITS: Final = Limits(
     in_flight_count_max=64,
     receive_s=10.0,
     idle_s=30.0,
+    unended_s=1.0,  # nothing is prepared here
     linger_bytes_max=1024 * 1024,
 )
 #: Besides other requests at work.

@@ -17,7 +17,7 @@ from halfhitch.doors.http.replies import allow_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import Endpoint, Route, Router
 from halfhitch.doors.http.stream import Opening
-from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded
+from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded, ShuttingDown
 
 _SLASH = ord("/")
 _ALL_METHODS = "GET, HEAD, OPTIONS, POST"
@@ -115,7 +115,14 @@ class Dispatcher:
             request.options = self._options(request, route)
         if request.body and not route.has_body and request.body != b"{}":
             raise InvalidRequest("This route takes no body; options go into the query.")
-        if route.may_wait and len(self._load.tasks) >= self._in_flight_count_max:
+        if not route.may_wait:
+            return
+        if self._load.is_leaving:
+            raise ShuttingDown(
+                "This instance is stopping and takes no new messages; nothing was stored. Repeat "
+                "the request over another connection, which may lead to another instance."
+            )
+        if len(self._load.tasks) >= self._in_flight_count_max:
             raise Overloaded(
                 "Too many requests are in flight; this one was not begun. Repeat it after the time "
                 "in Retry-After.",

@@ -17,6 +17,7 @@ from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add,
 from halfhitch.doors.http.replies import json_reply, stored_reply, text_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.stream import Opening, Streams
+from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import InvalidRequest, WrongGroup
 from halfhitch.service.api import Transactions, TransactionState
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
@@ -66,9 +67,15 @@ class Handlers:
     """The routes over one service; without a desk nobody waits for a producer's "cannot say"."""
 
     def __init__(
-        self, transactions: Transactions, *, checks: CheckDesk | None, streams: Streams
+        self,
+        transactions: Transactions,
+        *,
+        checks: CheckDesk | None,
+        streams: Streams,
+        unended: Unended,
     ) -> None:
         self._transactions = transactions
+        self._unended = unended
         self._desk = checks
         self._streams = streams
         self._contract = files(__package__).joinpath("openapi.yaml").read_bytes()
@@ -100,6 +107,7 @@ class Handlers:
             transaction_id=body.transaction_id,
             immunity_s=body.immunity_seconds,
         )
+        self._unended.prepared(prepared.transaction_id)
         state = prepared.state.value
         answer = PreparedAnswer(prepared.transaction_id, prepared.handle, state)
         return json_reply(201, _encode(answer))
@@ -127,6 +135,7 @@ class Handlers:
             transaction_id=transaction_id,
             immunity_s=immunity_s,
         )
+        self._unended.prepared(prepared.transaction_id)
         return stored_reply(prepared.handle, prepared.transaction_id)
 
     async def add(self, request: Request) -> bytes:
@@ -136,6 +145,7 @@ class Handlers:
             group, _ = self._transactions.identify(request.argument)
             request.caller.require_produce(group, [message.topic for message in messages])
         prepared = await self._transactions.add(request.argument, messages)
+        self._unended.prepared(prepared.transaction_id)
         answer = PreparedAnswer(prepared.transaction_id, prepared.handle, "pending")
         return json_reply(201, _encode(answer))
 
@@ -160,6 +170,7 @@ class Handlers:
             wait_visible="wait" in options,
             reason=request.half.get(b"half-reason", b"").decode(errors="replace"),
         )
+        self._unended.ended(ended.transaction_id)
         visible = ended.visible and "wait" in options
         return json_reply(200, _encode(EndedAnswer(ended.transaction_id, ended.state, visible)))
 

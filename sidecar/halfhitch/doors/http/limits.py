@@ -29,6 +29,9 @@ class Limits:
     #: Between requests of one connection.
     idle_s: float
 
+    #: From a prepare on, how long a stop waits for its end; then checks ask about it.
+    unended_s: float
+
     #: Open connections.
     connection_count_max: int
 

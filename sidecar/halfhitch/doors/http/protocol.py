@@ -391,7 +391,7 @@ class Connection(asyncio.Protocol):
         if transport is None:
             return
         try:
-            if self._load.is_draining:
+            if self._load.is_leaving:
                 raise ShuttingDown("This instance is stopping; connect to another one.")
             if self._queue or self._has_eof or self._reader.phase != BETWEEN:
                 raise out_of_step()
@@ -411,7 +411,7 @@ class Connection(asyncio.Protocol):
         if transport is not None and self._closing_since_s is None:
             reader = self._reader
             is_last = not self._queue and (
-                reader.is_ended or (self._load.is_draining and reader.phase == BETWEEN)
+                reader.is_ended or (self._load.is_leaving and reader.phase == BETWEEN)
             )
             if request.method == b"HEAD":
                 reply = without_body(reply)

@@ -3,7 +3,9 @@
 Owns `HttpDoor`: what others start and stop.
 """
 
+import asyncio
 import os
+import time
 from collections.abc import Sequence
 
 from halfhitch.access import Access
@@ -17,7 +19,8 @@ from halfhitch.doors.http.listening import Listening
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import OnRequest
 from halfhitch.doors.http.router import Router
-from halfhitch.doors.http.stream import Streams
+from halfhitch.doors.http.stream import CheckStream, Streams
+from halfhitch.doors.http.unended import Unended
 from halfhitch.doors.tls import ServerTls
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Transactions
@@ -26,6 +29,8 @@ from halfhitch.service.checking.api import CheckDesk
 _PORT_MAX = 65535
 #: A burst of callers that start together.
 _BACKLOG = 1024
+#: While it stops: how often it looks whether all is ended.
+_LOOK_S = 0.05
 
 
 class HttpDoor:
@@ -78,7 +83,10 @@ class HttpDoor:
             tls=tls,
         )
         streams = Streams(checks, limits=self._limits, load=self._load, access=access)
-        self._handlers = Handlers(transactions, checks=checks, streams=streams)
+        self._unended = Unended(limits.unended_s, time.monotonic)
+        self._handlers = Handlers(
+            transactions, checks=checks, streams=streams, unended=self._unended
+        )
         self._port: int | None = None
 
     @property
@@ -119,11 +127,33 @@ class HttpDoor:
             raise
 
     async def stop(self, drain_s: float = 10.0) -> None:
-        """Take no more connections, answer what was begun, close; after `drain_s` close anyway."""
+        """Begin nothing new, let what was prepared here be ended, close; all within `drain_s`.
+
+        Meanwhile ends and answers to checks are taken as ever, over new connections too. Then those
+        are closed that are between two requests, and what has been begun is answered.
+        """
+        give_up_s = time.monotonic() + drain_s
         try:
-            await self._listening.stop(drain_s)
+            await self._leave(give_up_s)
+            await self._listening.stop(max(0.0, give_up_s - time.monotonic()))
         finally:
             self._port = None
+
+    def hurry(self) -> None:
+        """Wait for nobody any more: a stop that is under way ends now."""
+        self._load.hurry()
+
+    async def _leave(self, give_up_s: float) -> None:
+        load = self._load
+        load.is_leaving = True
+        for held in list(load.connections):
+            if isinstance(held, CheckStream):
+                held.start_draining()
+        give_up_s = min(give_up_s, time.monotonic() + self._limits.unended_s)
+        while (load.tasks or self._unended.any()) and time.monotonic() < give_up_s:
+            if load.is_hurried:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     def _dispatcher(self, hosts: frozenset[bytes] | None) -> Dispatcher:
         return Dispatcher(

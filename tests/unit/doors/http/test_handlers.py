@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from halfhitch.doors.http.handlers import Handlers
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.router import ROUTES
 from halfhitch.doors.http.stream import Streams
+from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import (
     MessageTooLarge,
     OutcomeUnknown,
@@ -291,7 +293,8 @@ async def test_the_contract_is_served(client: Client) -> None:
 
 def test_every_route_has_a_handler_of_its_name() -> None:
     streams = Streams(None, limits=http_limits(), load=Load(), access=access_with())
-    handlers = Handlers(None, checks=None, streams=streams)  # type: ignore[arg-type]
+    unended = Unended(1.0, time.monotonic)
+    handlers = Handlers(None, checks=None, streams=streams, unended=unended)  # type: ignore[arg-type]
     for route in ROUTES:
         assert handlers.handler(route.name) == getattr(handlers, route.name)
     with pytest.raises(KeyError):

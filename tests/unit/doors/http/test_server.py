@@ -12,7 +12,7 @@ from halfhitch.doors.http import HttpDoor
 from halfhitch.errors import ConfigurationError
 from harness.defaults import http_limits
 from harness.identities import access_with
-from harness.raw_http import Client, raw_half, request, until
+from harness.raw_http import Client, json_post, raw_half, request, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ async def test_a_stopping_door_answers_what_was_begun_and_closes(doors: OpenDoor
         await Client.tcp(port or 0)
     doors.service.release()
     answers = await busy.rest()
-    assert [answer.status for answer in answers] == [201, 201]
+    assert [answer.status for answer in answers] == [201, 503]  # the second had not been begun
     assert [answer.header("connection") for answer in answers] == [None, "close"]
     await stopping
     assert (door.connection_count, door.in_flight_count) == (0, 0)
@@ -134,15 +134,80 @@ async def test_a_stopping_door_answers_what_was_begun_and_closes(doors: OpenDoor
 async def test_a_request_on_its_way_is_answered_while_draining(doors: OpenDoors) -> None:
     door = await doors.open()
     client = await doors.client(door)
-    asked = raw_half(b"hello")
-    await client.send(asked[:-2])
+    handle = (await client.ask(raw_half(b"hello"))).header("half-handle")
+    asked = json_post(f"/v1/transactions/{handle}/commit", {})
+    await client.send(asked[:-1])
     await until(lambda: any(c._reader.phase for c in door._load.connections))
     stopping = asyncio.create_task(door.stop(drain_s=20))
     await until(lambda: door._load.is_draining)
-    answer = await client.ask(asked[-2:])
-    assert (answer.status, answer.header("connection")) == (201, "close")
+    answer = await client.ask(asked[-1:])
+    assert (answer.status, answer.header("connection")) == (200, "close")
     await client.ended()
     await stopping
+
+
+async def test_a_stopping_door_cut_an_application_off_between_its_prepare_and_its_commit(
+    doors: OpenDoors,
+) -> None:
+    """Idle connections were closed and new ones refused at once: only a check could end it."""
+    door = await doors.open(limits=http_limits(unended_s=60))
+    client, port = await doors.client(door), door.port
+    handle = (await client.ask(raw_half())).header("half-handle")
+    stopping = asyncio.create_task(door.stop(drain_s=60))
+    await until(lambda: door._load.is_leaving)
+    refused = await client.ask(raw_half())
+    assert (refused.status, refused.code, refused.header("retry-after")) == (
+        503,
+        "shutting_down",
+        "1",
+    )
+    assert refused.header("connection") == "close"
+    assert refused.json()["error"]["retryable"]
+    assert doors.service.calls == ["prepare"]
+    another = await doors.client(door)  # new connections are taken too
+    added = await another.ask(
+        json_post(
+            f"/v1/transactions/{handle}/messages", {"messages": [{"topic": "o", "value": "w"}]}
+        )
+    )
+    assert added.status == 201
+    assert not stopping.done()
+    another = await doors.client(door)
+    end = json_post(f"/v1/transactions/{added.json()['handle']}/commit?source=check", {})
+    assert (await another.ask(end)).status == 200
+    async with asyncio.timeout(10):
+        await stopping
+    with pytest.raises(ConnectionRefusedError):
+        await Client.tcp(port or 0)
+
+
+async def test_a_stop_waits_for_no_end_longer_than_until_checks_ask(doors: OpenDoors) -> None:
+    door = await doors.open(limits=http_limits(unended_s=0.2))
+    await (await doors.client(door)).ask(raw_half())
+    async with asyncio.timeout(10):
+        await door.stop(drain_s=60)
+
+
+async def test_a_stop_waits_for_no_end_longer_than_it_may(doors: OpenDoors) -> None:
+    door = await doors.open(limits=http_limits(unended_s=60))
+    await (await doors.client(door)).ask(raw_half())
+    async with asyncio.timeout(10):
+        await door.stop(drain_s=0.1)
+
+
+async def test_a_stop_that_is_told_again_waits_for_nobody(doors: OpenDoors) -> None:
+    door = await doors.open(limits=http_limits(unended_s=60))
+    client = await doors.client(door)
+    await client.ask(raw_half())
+    doors.service.hold()
+    await client.send(raw_half())
+    await doors.service.until_waiting(1)
+    stopping = asyncio.create_task(door.stop(drain_s=60))
+    await until(lambda: door._load.is_leaving)
+    door.hurry()
+    async with asyncio.timeout(10):
+        await stopping
+    assert (door.connection_count, door.in_flight_count) == (0, 0)
 
 
 async def test_what_is_not_answered_in_time_is_cut_off(doors: OpenDoors) -> None:
