@@ -10,12 +10,13 @@ RUST_MINOR := 88
 RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1] > 1 || v[2] >= $(RUST_MINOR)) print "yes"}')
 C_COMPILER := $(shell command -v cc)
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock build.lock | cksum | cut -d' ' -f1)
+UPGRADES := upgrade-before-seals,upgrade-kill-before-seals,upgrade-before-proofs,upgrade-before-digests,all-drain
 TOOLS := build/tools/bin
 TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -f1)
 IS_LINUX := $(filter Linux,$(shell uname))
 
 .DEFAULT_GOAL := help
-.PHONY: help audit browser fuzz setup servers demo test test-all mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
+.PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-rights bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom lock clean
 
@@ -71,6 +72,10 @@ simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=
 
 faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=)
 	$(BIN)/python chaos $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
+
+# Sidecars of older releases are made of the history: a source archive or a shallow clone has none.
+test-upgrade: $(STAMP) ## older releases replaced by this one under load, one by one, and back (ten minutes; needs git's history)
+	$(BIN)/python chaos --only $(or $(ONLY),$(UPGRADES)) --seed $(or $(SEED),1) $(if $(BROKERS),--brokers $(BROKERS))
 
 soak: $(STAMP) ## N transactions (a million) under one fault after the other, judged; docs/reliability.md anew
 	$(BIN)/python chaos --soak $(or $(N),1000000) --seed $(or $(SEED),1)

@@ -65,6 +65,10 @@ PROMISES: dict[str, tuple[str, Callable[[Run], bool]]] = {
     "I14": ("positions lost or set back: nothing doubled", _named("watermarks")),
     "I16": ("a wrong clock: no loss, nothing early", _named("clock")),
     "I19": ("a stop in good order loses nothing", _in(STOP)),
+    "I20": (
+        "releases that changed what instances share, side by side: nothing changes",
+        _named("upgrade"),
+    ),
     "I21": ("no Kafka transaction is left open", _some("faults_injected")),
 }
 
@@ -75,8 +79,6 @@ ELSEWHERE = {
     " the data door",
     "I17": "no secret in logs, metrics or errors: tests of settings and logs",
     "I18": "health is honest: tests of the admin door",
-    "I20": "mixed versions in one group: only one version exists so far;"
-    " tests/integration/test_mixed_releases.py plays a newer one",
 }
 
 INTRO = """\
@@ -95,9 +97,12 @@ scenario, adds the runs to `chaos/results.jsonl`, and makes the page again.
 - Kafka holds the truth. Sidecars, Redis and applications may die, stand still, lose their network
   or come back with a wrong clock at any moment.
 - When an owner dies, another instance takes over within the session timeout
-  (`owner.session_timeout_ms`) plus five seconds; after SIGTERM within three seconds. Readers of a
+  (`owner.session_timeout_ms`) plus five seconds. After SIGTERM it works on until what was prepared
+  at its door is ended (`drain.s_max`); then others take over within three seconds. Readers of a
   target are held back for at most `owner.transaction_timeout_ms` plus twelve seconds. One minute
   after the last fault every transaction is decided.
+- Instances of different releases work together. The scenarios `upgrade-...` replace those of an
+  older release by those of this one under load, and go back.
 
 Half Hitch needs these things from you: readers with `read_committed`; topics with three replicas,
 of which two must be in sync; no retention on the internal topics; and a supervisor that restarts

@@ -50,9 +50,15 @@ class FaultSidecar(Sidecar):
     def admin_port(self) -> int:
         """Of this life; 0 while it is not known."""
         if self._admin_port is None:
-            words = self.log.read_text(errors="replace")[self._log_start :].split("admin on port ")
+            words = self.told().split("admin on port ")
             self._admin_port = int(words[-1].split()[0]) if len(words) > 1 else None
         return self._admin_port or 0
+
+    def told(self) -> str:
+        """Its log of this life."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
 
     @property
     def is_alive(self) -> bool:

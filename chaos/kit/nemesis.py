@@ -62,6 +62,22 @@ def kill_sidecar(scene: Scene, victim: FaultSidecar, *, measured: bool = True) -
     restart_sidecar(scene, victim)
 
 
+def hands_over(scene: Scene, victim: FaultSidecar, since_s: float) -> float:
+    """When it gives its half partitions up: until then it works on them, whatever it waits for."""
+    line = "action=handing_over"
+    wait_until(
+        lambda: not victim.is_alive or line in victim.told(),
+        _TAKEOVER_WAIT_S,
+        interval_s=0.005,
+        what=f"sidecar {victim.folder.name} hands over",
+    )
+    if line not in victim.told():  # there was nothing to give up
+        return since_s
+    now_s = time.monotonic()
+    note_worst(scene, "ends waited for after SIGTERM", now_s - since_s)
+    return now_s
+
+
 def restart_sidecar(scene: Scene, victim: FaultSidecar) -> None:
     """Start it again and wait until all partitions are owned."""
     victim.start()
@@ -86,7 +102,7 @@ def stop_sidecar(scene: Scene, victim: FaultSidecar) -> None:
     victim.is_wanted = False
     victim.process.send_signal(signal.SIGTERM)
     scene.faults.append(f"SIGTERM to sidecar {victim.folder.name}")
-    taken_over(scene, victim, "takeover after SIGTERM", since_s)
+    taken_over(scene, victim, "takeover after SIGTERM", hands_over(scene, victim, since_s))
     code = victim.process.wait(30)
     note_worst(scene, "end after SIGTERM", time.monotonic() - since_s)
     if code != 0:

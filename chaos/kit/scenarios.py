@@ -8,14 +8,16 @@ load runs before, meanwhile and afterwards.
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chaos.kit import nemesis as do
-from chaos.kit import old_watermarks, resumes, strangers
+from chaos.kit import old_watermarks, resumes, strangers, upgrades
 from chaos.kit.proxy import ApiKey, Direction
+from chaos.kit.releases import RELEASES
 from halfhitch import crash_points
 
 if TYPE_CHECKING:
@@ -324,11 +326,23 @@ SINGLE: tuple[Scenario, ...] = (
     # Everything.
     Scenario("all-brokers-kill", ALL, KILL, _plain(do.kill_all_brokers)),
     Scenario("brokers-rolling", ALL, STOP, _plain(do.restart_brokers_in_turn)),
+    Scenario("all-drain", ALL, STOP, _plain(upgrades.drain_all)),
     Scenario("everything-kill", ALL, KILL, _plain(do.kill_everything)),
 )  # fmt: skip
 
+
+def _upgrade(release: str, number: signal.Signals) -> Scenario:
+    column = STOP if number is signal.SIGTERM else KILL
+    name = f"upgrade-{release}" if column == STOP else f"upgrade-kill-{release}"
+    act = _plain(upgrades.up_and_down, release, number)
+    return Scenario(name, OWNER, column, act, {"release": release})
+
+
+UPGRADES = tuple(
+    _upgrade(release, number) for release in RELEASES for number in (signal.SIGTERM, signal.SIGKILL)
+)
 CRASHES = tuple(_crash(point) for point in crash_points.NAMES)
-SCENARIOS = {scenario.name: scenario for scenario in (*SINGLE, *CRASHES)}
+SCENARIOS = {scenario.name: scenario for scenario in (*SINGLE, *UPGRADES, *CRASHES)}
 
 #: What a mix draws from: each heals itself and leaves two sidecars working.
 _MIXED: tuple[tuple[str, Act], ...] = (

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from chaos.kit import rights
+from chaos.kit import releases, rights
 from chaos.kit.apps import Application, AppPlan
 from chaos.kit.fault_sidecar import FaultSidecar
 from chaos.kit.links import KafkaLinks, TcpLink
@@ -91,11 +91,11 @@ class SmallDisk:
 class Stage:
     """The servers. `disk` is the small disk of broker 3; of no size it is an ordinary one."""
 
-    def __init__(self, *, disk_mib: int = _SMALL_DISK_MIB) -> None:
+    def __init__(self, *, disk_mib: int = _SMALL_DISK_MIB, brokers: int = 3) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="halfhitch-faults-"))
         self.disk = SmallDisk(self.folder / "kafka" / "broker-3", disk_mib)
         self.kafka = EmbeddedKafka(
-            brokers=3,
+            brokers=brokers,
             folder=self.folder / "kafka",
             proxy_listener=True,
             heap_mib=320,
@@ -179,7 +179,8 @@ class Stage:
         def all_there() -> bool:
             topics = self.admin.list_topics(timeout=15).topics.values()
             own = [t for t in topics if t.topic.startswith("__")]
-            return all(len(p.isrs) == 3 for t in own for p in t.partitions.values())
+            count = len(self.kafka.broker_ids)
+            return all(len(p.isrs) == count for t in own for p in t.partitions.values())
 
         wait_until(all_there, 60, interval_s=0.2, what="all replicas in sync")
 
@@ -215,6 +216,7 @@ class Scene:
         crash_point: str | None = None,
         crash_visit: int = 1,
         crash_how: str = "KILL",
+        release: str | None = None,
         **app_options: Any,
     ) -> None:
         self.stage, self.seed = stage, seed
@@ -246,14 +248,11 @@ class Scene:
                 **(first_settings or {}),
             }
         if clock_shift_s:
-            first_settings = {
-                **(first_settings or {}),
-                **clock_settings(self.folder, clock_shift_s),
-            }
-        names = "abc"[:sidecar_count]
+            clock = clock_settings(self.folder, clock_shift_s)
+            first_settings = {**(first_settings or {}), **clock}
         self.sidecars = {
-            name: self._sidecar(name, (first_settings or {}) if name == "a" else {})
-            for name in names
+            name: self._sidecar(name, (first_settings or {}) if name == "a" else {}, release)
+            for name in "abc"[:sidecar_count]
         }
         if crash_point is not None:
             self._arm(self.sidecars["a"], crash_point, crash_visit, crash_how)
@@ -269,10 +268,10 @@ class Scene:
         )
         self.apps = [self._app(base, n) for n in range(app_count)]
 
-    def _sidecar(self, name: str, more: Mapping[str, str]) -> FaultSidecar:
+    def _sidecar(self, name: str, more: Mapping[str, str], release: str | None) -> FaultSidecar:
         folder = self.folder / name
         folder.mkdir()
-        return FaultSidecar(
+        made = FaultSidecar(
             self.stage.kafka.bootstrap,
             folder,
             **{
@@ -281,7 +280,7 @@ class Scene:
                 "HALFHITCH_TOPICS_PREFIX": self.prefix,
                 "HALFHITCH_TOPICS_CREATE": "true",
                 "HALFHITCH_TOPICS_PARTITIONS": str(HALF_PARTITIONS),
-                "HALFHITCH_TOPICS_REPLICATION_FACTOR": "3",
+                "HALFHITCH_TOPICS_REPLICATION_FACTOR": str(len(self.stage.kafka.broker_ids)),
                 "HALFHITCH_OWNER_SESSION_TIMEOUT_MS": str(SESSION_TIMEOUT_MS),
                 "HALFHITCH_OWNER_TRANSACTION_TIMEOUT_MS": str(TRANSACTION_TIMEOUT_MS),
                 "HALFHITCH_CHECKS_IMMUNITY_S": str(IMMUNITY_S),
@@ -293,6 +292,9 @@ class Scene:
                 **more,
             },
         )
+        if release is not None:
+            releases.run_as(made, releases.RELEASES[release])
+        return made
 
     def _arm(self, sidecar: FaultSidecar, point: str, visit: int, how: str) -> None:
         sidecar.command = ("chaos.kit.crash_launcher",)
