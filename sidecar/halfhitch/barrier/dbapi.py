@@ -18,6 +18,7 @@ from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
+from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, RequestError
 
@@ -95,14 +96,15 @@ class DbapiBarrier:
         deadlock on MariaDB, a failed statement on PostgreSQL, all swallowed, are not noticed.
         """
         running.require_none(self.full_key(transaction_id))
-        self.note(connection, transaction_id)
+        used = self.note(connection, transaction_id)
+        recorded.note(self.group, transaction_id, lambda: self._is_open(used, transaction_id))
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """For this package: the row's, and whose table it is in."""
         return (self._rules.table, *self._rules.key(transaction_id))
 
-    def note(self, connection: Any, transaction_id: str) -> None:
-        """For this package: `record`, by the block of this transaction too."""
+    def note(self, connection: Any, transaction_id: str) -> Any:
+        """For this package: `record`, by the block of this transaction too; the connection."""
         key = self._rules.key(transaction_id)
         found = connection if hasattr(connection, "cursor") else connection.connection
         driver = self._driver(found)
@@ -117,6 +119,20 @@ class DbapiBarrier:
             with contextlib.suppress(Exception):
                 found.rollback()
             raise
+        return found
+
+    def _is_open(self, connection: Any, transaction_id: str) -> bool:
+        """Whether the local transaction of a record by hand has not ended.
+
+        A connection that is in a transaction may be in a later one, of somebody else's by now (a
+        pool's), so no statement is run on it: the table says whether the record was committed.
+        """
+        if not guards.is_surely_in_transaction(connection):
+            return False
+        try:
+            return self._look(lambda notes: notes.read(transaction_id)) != table.COMMITTED
+        except Exception:  # noqa: BLE001 - nothing is decided while nobody knows
+            return True
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.

@@ -135,6 +135,13 @@ def is_in_transaction(connection: Any) -> bool | None:
     return None
 
 
+def is_surely_in_transaction(connection: Any) -> bool:
+    """By what the driver says of a connection that the program may have closed."""
+    with suppress(Exception):
+        return not getattr(connection, "closed", False) and is_in_transaction(connection) is True
+    return False
+
+
 def require_no_transaction(driver_connection: Any) -> None:
     """Raises InvalidRequest for a connection on which somebody's transaction is open."""
     if is_in_transaction(driver_connection):

@@ -298,10 +298,32 @@ def _require_end(transaction: SessionTransaction, connection: Connection) -> Non
 
 def require_unrecorded(session: object, key: tuple[str, ...]) -> None:
     """Raises InvalidRequest for what a running block records by itself, unless it is that."""
+    if not is_ending_block(session):
+        running.require_none(key)
+
+
+def is_ending_block(session: object) -> bool:
+    """Whether it is a block's, which records by itself now."""
     if isinstance(session, scoped_session):
         session = session()
-    if not isinstance(session, Session) or session.info.get(_IN_BLOCK) != ():
-        running.require_none(key)
+    return isinstance(session, Session) and session.info.get(_IN_BLOCK) == ()
+
+
+def is_open_of(connection: Connection) -> Callable[[], bool]:
+    """How to find out whether the transaction that is running on it has not ended; asks no server.
+
+    A COMMIT by text, in autocommit mode, is known by the driver alone.
+    """
+    transaction, driver = connection.get_transaction(), connection.connection.driver_connection
+
+    def is_open() -> bool:
+        if transaction is None or not transaction.is_active:
+            return False
+        with suppress(Exception):  # the connection is closed
+            return guards.is_in_transaction(driver) is not False
+        return False
+
+    return is_open
 
 
 def connection_of(session: Session) -> Connection | None:

@@ -19,6 +19,7 @@ from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_same_database import OwnDatabase
+from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 
@@ -47,6 +48,9 @@ class Rows:
             sql_recorded.require_earlier(connection)
             made = connection.execute(self._statements.record, _key_values(connection, key))
             sql_recorded.watch_commit(connection, made)
+            if not sql_guards.is_ending_block(session):
+                is_open = sql_guards.is_open_of(connection)
+                recorded.note(self._rules.group, transaction_id, is_open)
             if not isinstance(session, Connection):
                 sql_recorded.watch_session(sql_guards.session_of(session))
         except IntegrityError as error:

@@ -31,6 +31,7 @@ from halfhitch.client.conversation import (
 )
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.protocol import Response
+from halfhitch.client.recorded import expect
 from halfhitch.client.retries import Attempts, TransportFailure, without_inner_lines
 from halfhitch.client.values import (
     AsyncTransactionListener,
@@ -174,10 +175,13 @@ class AsyncTransactionProducer:
         listener = require_listener(self._listener)
         transaction_id = message.transaction_id or new_transaction_id()
         prepared = await self.prepare([message], transaction_id, immunity_s)
+        recorded = expect(self.group, transaction_id)
         try:
             told = await listener.execute_local_transaction(
                 message._replace(transaction_id=prepared.transaction_id), arg
             )
+            if told is LocalTransactionState.COMMIT:
+                recorded.require_end(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
         result = result_of(prepared, told)

@@ -88,7 +88,8 @@ class Calls:
                     " break at its end?"
                 )
             fixed += f"\r\nHalf-Token: {token}"
-        self._group = group
+        #: The producer group.
+        self.group = group
         self._address = address.text
         self._group_fits = _fits_header(group)
         self._plain_head = f" HTTP/1.1{fixed}"
@@ -109,7 +110,7 @@ class Calls:
         if len(messages) == 1 and self._group_fits:
             request = self._raw_prepare(messages[0], transaction_id, immunity_s)
         if request is None:
-            body: dict[str, Any] = {"producer_group": self._group, "transaction_id": transaction_id}
+            body: dict[str, Any] = {"producer_group": self.group, "transaction_id": transaction_id}
             if immunity_s is not None:
                 body["immunity_seconds"] = immunity_s
             request = self._json_post("/v1/transactions", body, messages)
@@ -170,7 +171,7 @@ class Calls:
         """Open the stream of checks. Its answer has no end, so it is no `Call`."""
         name = _percent_encoded(producer_name)[-PRODUCER_NAME_CHARACTERS_MAX:]
         return (
-            f"GET /v1/checks?producer_group={_percent_encoded(self._group)}{self._plain_head}"
+            f"GET /v1/checks?producer_group={_percent_encoded(self.group)}{self._plain_head}"
             f"\r\nHalf-Heartbeat: {heartbeat_s}\r\nHalf-Producer-Name: {name}"
             f"\r\nHalf-Checks-At-Once: {at_once}\r\n\r\n"
         ).encode("ascii")

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
+from halfhitch.client.recorded import expect
 from halfhitch.client.unawaited import not_a_state, refuse_async
 from halfhitch.client.values import (
     Ended,
@@ -78,6 +79,7 @@ class Conversation:
         self._on_error = on_error
         self._has_check = has_check
         self._process_id = os.getpid()
+        self._recorded = expect(calls.group, transaction_id)
         self._is_entered = False
         self._is_left = False
         self._is_held = False
@@ -155,6 +157,7 @@ class Conversation:
             raise self._forgotten()
         if self.phase is Phase.ROLLING_BACK:
             raise TransactionEnded("a rollback of this transaction was already sent")
+        self._require_local_end()
         self.phase = Phase.COMMITTING
         if self.handle is None:
             return None
@@ -221,17 +224,31 @@ class Conversation:
         self._is_entered = True
 
     def leave(self, error: BaseException | None) -> Leaving:
-        """What goes out when the block is left, by `error` or (None) at its end."""
+        """What goes out when the block is left, by `error` or (None) at its end.
+
+        Raises TransactionMisused when its local transaction was recorded and is still open.
+        """
         self._is_left = True
         if not self.wants_end():
             return Leaving.NOTHING
         if error is None:
+            try:
+                self._require_local_end()
+            except TransactionMisused as misused:
+                # Whatever `on_error` says nothing goes out: there is a barrier, which will know.
+                note_undecided(misused, self.transaction_id, has_check=self._has_check)
+                raise
             return Leaving.COMMIT
         if isinstance(error, Exception) and self._on_error == "rollback":
             return Leaving.ROLLBACK
         if self.handle is not None or self._is_perhaps_stored:
             note_undecided(error, self.transaction_id, has_check=self._has_check)
         return Leaving.NOTHING
+
+    def _require_local_end(self) -> None:
+        """Raises TransactionMisused while one that was recorded is open."""
+        if self.phase is Phase.OPEN and self.handle is not None:
+            self._recorded.require_end(self.transaction_id)
 
     def require_process(self) -> None:
         """Raises TransactionMisused in a forked child."""

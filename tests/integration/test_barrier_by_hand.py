@@ -1,0 +1,209 @@
+"""`record` by hand, in a producer's block that ends before its local transaction does.
+
+So it goes where a framework ends that: a dependency with `with session.begin(): yield`, Django's
+ATOMIC_REQUESTS. The messages were committed, and what came then could still roll the rows back.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from halfhitch.client import (
+    AsyncTransactionProducer,
+    LocalTransactionState,
+    Message,
+    TransactionMisused,
+    TransactionProducer,
+)
+from harness.barriers import GROUP
+from harness.databases import WAYS, AsyncShop, PlainShop, Truth, Way
+from harness.producers import Blocking
+from harness.scripted_http import ScriptedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.databases import Shop
+
+SERVERS = ("sqlite", "postgresql", "mariadb")
+ON_ALL = pytest.mark.parametrize("way", [way for way in WAYS if way.server in SERVERS], ids=str)
+COMMIT, ROLLBACK = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as made:
+        yield made
+
+
+@contextmanager
+def talking(shop: Any, server: ScriptedServer, **options: Any) -> Iterator[Any]:
+    """A producer of the shop's kind."""
+    options = {"answers_checks": False, **options}
+    made: Any = TransactionProducer(GROUP, server.address, **options)
+    if isinstance(shop, AsyncShop):
+        made = Blocking(AsyncTransactionProducer(GROUP, server.address, **options), shop._loop)
+    with made as producer:
+        yield producer
+
+
+def ends_of(server: ScriptedServer) -> list[str]:
+    said = [target.partition("?")[0].rpartition("/")[2] for target in server.targets()]
+    return [word for word in said if word in ("commit", "rollback")]
+
+
+def records(producer: Any, local: Any, *then: str) -> None:
+    """A block with a record by hand; `then`: what is done to its local transaction."""
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        local.order("a")
+        local.record(tx.id)
+        for name in then:
+            getattr(local, name)()
+
+
+@ON_ALL
+@pytest.mark.parametrize("has_check", [True, False])
+def test_messages_were_committed_before_their_local_transaction_that_was_then_rolled_back(
+    shop: Shop, truth: Truth, server: ScriptedServer, *, has_check: bool
+) -> None:
+    options = {"check": shop.barrier().check} if has_check else {}
+    with talking(shop, server, **options) as producer, shop.begin() as local:
+        with pytest.raises(TransactionMisused, match="still open") as refused:
+            records(producer, local)
+        assert "is undecided" in refused.value.__notes__[0]
+        local.rollback()
+    assert (ends_of(server), truth.orders()) == ([], set())
+    assert shop.check("a") is ROLLBACK
+
+
+@ON_ALL
+def test_messages_that_were_not_committed_for_an_open_local_transaction_are_its_check_s(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local:
+        with pytest.raises(TransactionMisused):
+            records(producer, local)
+        local.commit()  # by a program that does not care
+    assert (ends_of(server), truth.orders()) == ([], {"a"})
+    assert shop.check("a") is COMMIT
+
+
+@ON_ALL
+def test_a_local_transaction_that_was_committed_inside_the_block_is_followed(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local:
+        records(producer, local, "commit")
+        assert ends_of(server) == ["commit"]
+    assert truth.orders() == {"a"}
+
+
+@ON_ALL
+def test_a_later_transaction_on_the_same_connection_is_none_of_the_messages_business(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    """A pool may have given it to somebody else by then."""
+    with talking(shop, server) as producer, shop.begin() as local:
+        with producer.transaction("a") as tx:
+            tx.send("orders", b"a")
+            local.order("a")
+            local.record(tx.id)
+            local.commit()
+            local.order("b")
+        local.rollback()
+    assert (ends_of(server), truth.orders()) == (["commit"], {"a"})
+
+
+@ON_ALL
+def test_an_early_commit_of_the_messages_by_hand_is_refused_too(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local:
+        tx = producer.transaction("a")
+        tx.send("orders", b"a")
+        local.record(tx.id)
+        with pytest.raises(TransactionMisused):
+            tx.commit()
+        local.commit()
+        assert tx.commit().state == "committed"
+    assert ends_of(server) == ["commit"]
+
+
+class Listener:
+    """Says COMMIT although its local transaction is open."""
+
+    def __init__(self, local: Any) -> None:
+        self.local = local
+
+    def execute_local_transaction(self, message: Message, _: Any) -> LocalTransactionState:
+        self.local.record(message.transaction_id)
+        return COMMIT
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.server == "sqlite"][:2], ids=str)
+def test_a_listener_committed_messages_before_its_local_transaction(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with shop.begin() as local, talking(shop, server, listener=Listener(local)) as producer:
+        result = producer.send_message_in_transaction(Message("orders", b"a"))
+        assert result.state is LocalTransactionState.UNKNOWN
+        assert isinstance(result.error, TransactionMisused)
+        local.rollback()
+    assert ends_of(server) == []
+
+
+# -- what ends it in other ways ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [Way("postgresql", "psycopg", "sqlalchemy")], ids=str)
+def test_a_local_transaction_that_was_ended_by_text_in_autocommit_has_ended(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    """SQLAlchemy knows nothing of it; the driver does."""
+    engine = shop.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with talking(shop, server) as producer, engine.connect() as connection:
+        with producer.transaction("a") as tx:
+            tx.send("orders", b"a")
+            connection.execute(text("BEGIN"))
+            shop.barrier().record(connection, tx.id)
+            connection.execute(text("COMMIT"))
+        assert ends_of(server) == ["commit"]
+
+
+def commits_in_a_session(producer: Any, barrier: Any, session: Session) -> None:
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        barrier.record(session, tx.id)
+        session.commit()
+
+
+@pytest.mark.parametrize("way", [Way("sqlite", "sqlite3", "sqlalchemy")], ids=str)
+def test_an_outer_transaction_of_a_test_suite_is_open_behind_the_session_s_commit(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    """The block of the barrier refuses such a session at its begin."""
+    with talking(shop, server) as producer, shop.engine.connect() as connection:
+        outer = connection.begin()
+        session = Session(bind=connection)
+        with pytest.raises(TransactionMisused):
+            commits_in_a_session(producer, shop.barrier(), session)
+        outer.rollback()
+    assert (ends_of(server), truth.rows()) == ([], {})
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.style == "plain"][:2], ids=str)
+def test_a_connection_that_was_closed_behind_its_commit_is_asked_nothing(
+    shop: PlainShop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        with closing(shop.connect()) as connection:
+            shop.barrier().record(connection, tx.id)
+            connection.commit()
+    assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
