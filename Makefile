@@ -17,7 +17,7 @@ IS_LINUX := $(filter Linux,$(shell uname))
 
 .DEFAULT_GOAL := help
 .PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-rights bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-neighbour bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom lock clean
 
 help: ## what there is
@@ -113,6 +113,9 @@ bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hit
 
 bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a minute)
 	$(BIN)/python bench/rights.py $(ARGS)
+
+bench-neighbour: $(STAMP) ## how much slower is one application while another attacks? (twenty minutes; ARGS="--only stall")
+	$(BIN)/python bench/neighbour.py $(ARGS)
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
 	$(BIN)/python bench/twins $(ARGS)
