@@ -20,6 +20,8 @@ PREFIX: Final = "halfhitch/"
 _OURS: Final = PREFIX + "sidecar"
 _SOCKET: Final = "/run/halfhitch/data.sock"
 _FILES: Final = "/etc/halfhitch/secrets"
+#: Where an API server mounts the pod's token, unless something is mounted there already.
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _USER: Final = 65_532
 _REFERENCE: Final = re.compile(r"(secret|configmap):([a-z0-9.-]+)/([A-Za-z0-9._-]+)")
 _BY_KEY: Final = {setting.key: setting for setting in SETTINGS}
@@ -306,6 +308,7 @@ class Sidecar:
         container["volumeMounts"] = [
             {"name": "halfhitch-socket", "mountPath": "/run/halfhitch"},
             {"name": "halfhitch-secrets", "mountPath": _FILES, "readOnly": True},
+            {"name": "halfhitch-no-token", "mountPath": _ACCOUNT, "readOnly": True},
         ]
         return container
 
@@ -344,6 +347,7 @@ class Sidecar:
         sources = [reference.source for _, reference in ordered]
         projected = {"defaultMode": 0o444, "sources": sources}
         _replace(pod, "volumes", "name", {"name": "halfhitch-secrets", "projected": projected})
+        _replace(pod, "volumes", "name", {"name": "halfhitch-no-token", "emptyDir": {}})
         scheme = "https" if "http.tls_cert" in references else "http"
         address = f"unix:{_SOCKET}" if has_socket else f"{scheme}://127.0.0.1:{settings.http.port}"
         for _, one in _containers(pod):

@@ -117,6 +117,13 @@ def test_an_annotation_says_the_transport() -> None:
         Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
 
 
+def test_the_pods_token_was_mounted_into_the_sidecar() -> None:
+    """Kubernetes leaves a container alone where something is mounted in that place."""
+    (sidecar,) = injected(FLAGS)["initContainers"]
+    (mount,) = [m for m in sidecar["volumeMounts"] if m["name"] == "halfhitch-no-token"]
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
 def test_an_address_was_http_although_the_door_spoke_tls() -> None:
     found = template()
     tls = {"http.tls_cert": "secret:tls/tls.crt", "http.tls_key": "secret:tls/tls.key"}

@@ -91,6 +91,7 @@ With `mode: container` the first include belongs below `containers` instead.
       mountPath: /run/halfhitch
     {{- end }}
     {{- include "halfhitch.volumeMounts" $values | nindent 4 }}
+    {{- include "halfhitch.noTokenMount" . | nindent 4 }}
 {{- end -}}
 {{- end }}
 
@@ -104,7 +105,8 @@ With `mode: container` the first include belongs below `containers` instead.
     medium: Memory
     sizeLimit: 1Mi
 {{ end -}}
-{{- include "halfhitch.volumes" $values -}}
+{{- include "halfhitch.volumes" $values }}
+{{ include "halfhitch.noTokenVolume" . -}}
 {{- end -}}
 {{- end }}
 

@@ -238,6 +238,18 @@ ssl.key.location: secrets.kafkaKey
 {{- end }}
 {{- end }}
 
+{{/* Where an API server mounts the pod's token, unless something is mounted there already: nothing of the sidecar's. */}}
+{{- define "halfhitch.noTokenMount" -}}
+- name: halfhitch-no-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
+
+{{- define "halfhitch.noTokenVolume" -}}
+- name: halfhitch-no-token
+  emptyDir: {}
+{{- end }}
+
 {{/* What the restricted pod security profile asks for, and a read-only root. */}}
 {{- define "halfhitch.securityContext" -}}
 allowPrivilegeEscalation: false

@@ -91,6 +91,7 @@ compares them.
     - name: halfhitch-socket
       mountPath: /run/halfhitch
     {{- include "halfhitch.volumeMounts" . | nindent 4 }}
+    {{- include "halfhitch.noTokenMount" . | nindent 4 }}
 {{- end }}
 
 {{/* A mapping of texts as CEL has it. */}}
