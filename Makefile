@@ -55,6 +55,12 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 	$(if $(C_COMPILER),@$(MAKE) --no-print-directory $(if $(RUST),wheels test-wheels,compiled) test-compiled,\
 		@echo "no C compiler: the compiled hot path was not tried")
 
+# Building takes Go; without it this says so, and nothing else needs it.
+.PHONY: test-cluster
+test-cluster: $(STAMP) ## what the charts and `inject` make, on a real API server of Kubernetes 1.36, built once (needs Go and Debian's etcd)
+	@tests/harness/apiserver.sh
+	$(BIN)/python -m pytest -q -m cluster tests/deploy/test_cluster.py
+
 fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR=600 seconds, SEED=, ONLY=http,op)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))

@@ -12,6 +12,7 @@ from harness.admission import Refused, admitted
 from harness.charts import CHARTS, merged, pod_specs, told, unrestricted, wrong_objects
 from harness.injected import (
     ANNOTATIONS,
+    CHANGES,
     PODS,
     VALUES,
     asking,
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
     from harness.charts import Object
 
 CHART = CHARTS / "halfhitch"
-CHANGES: dict[str, Object] = {
-    "as it is": {},
-    "with coordinators": {
-        "coordinators": {"enabled": True},
-        "doors": {"http": {"encryptedInFront": True}, "admin": {"encryptedInFront": True}},
-    },
-    "some namespaces": {
-        "injection": {"policy": {"namespaceSelector": {"matchLabels": {"team": "sales"}}}}
-    },
-    "not refused": {"injection": {"policy": {"failurePolicy": "Ignore"}}},
-    "by tcp": {"injection": {"transport": "tcp"}},
-    "any user": {"runAsUser": None, "runAsGroup": None},
-    "long names": {"fullnameOverride": "a" * 80},
-    "settings of coordinators": {"settings": {"auth": {}, "log": {"format": "json"}}},
-    "other ports": {"injection": {"settings": {"http": {"port": 1}, "admin": {"port": 2}}}},
-}
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,24 @@ FLAGS: Final[Mapping[str, object]] = {
     "topics.allow": ["orders,points.*"],
 }
 
+#: On top of `VALUES`.
+CHANGES: dict[str, Object] = {
+    "as it is": {},
+    "with coordinators": {
+        "coordinators": {"enabled": True},
+        "doors": {"http": {"encryptedInFront": True}, "admin": {"encryptedInFront": True}},
+    },
+    "some namespaces": {
+        "injection": {"policy": {"namespaceSelector": {"matchLabels": {"team": "sales"}}}}
+    },
+    "not refused": {"injection": {"policy": {"failurePolicy": "Ignore"}}},
+    "by tcp": {"injection": {"transport": "tcp"}},
+    "any user": {"runAsUser": None, "runAsGroup": None},
+    "long names": {"fullnameOverride": "a" * 80},
+    "settings of coordinators": {"settings": {"auth": {}, "log": {"format": "json"}}},
+    "other ports": {"injection": {"settings": {"http": {"port": 1}, "admin": {"port": 2}}}},
+}
+
 
 def _pod(name: str, **spec: Any) -> Object:
     return {

@@ -1,0 +1,212 @@
+"""A real API server takes what the charts and inject make, and its policies do what they say.
+
+`make test-cluster` builds it; the rest of the tests do without.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from halfhitch_cli.app import OK, main
+from harness.admission import admitted
+from harness.chart_values import CHANGES, CHART, CI, LIBRARY, values
+from harness.charts import merged, parent_chart, rendered
+from harness.cluster import Cluster, Rejected, namespace
+from harness.injected import ANNOTATIONS, LABEL, PODS, asking, chart, comparable, inject
+from harness.injected import CHANGES as POLICY_CHANGES
+from harness.manifests import MANIFESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.charts import Object
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+FLAGS = ("--kafka-bootstrap", "kafka:9092", "--handle-key-file", "secret:halfhitch/handle-key")
+_NEW = {"kubeVersion": "1.36"}
+_TOKEN_PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as running:
+        # Accounts that some values take for granted.
+        for one in (*namespace("shop", "kafka", "kafka-user"), *namespace("other")):
+            running.apply(one)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def policed(cluster: Cluster) -> Iterator[Cluster]:
+    """With the chart's policies, and obeying them."""
+    objects = chart()
+    for one in objects:
+        cluster.apply(one)
+    wrong = asking(PODS["plain"], {"halfhitch/no.setting": "1"})
+
+    def is_obeyed() -> bool:
+        found = cluster.create(asking(PODS["plain"]), dry_run=True)
+        try:
+            cluster.create(wrong, dry_run=True)
+        except Rejected:
+            return "initContainers" in found["spec"]
+        return False
+
+    cluster.await_true(is_obeyed)
+    yield cluster
+    for one in objects:
+        cluster.delete(one)
+
+
+def without_token(pod: Object) -> Object:
+    """The server calls the volume of a token as it likes."""
+    return merged(pod, {"spec": {"automountServiceAccountToken": False}})
+
+
+def taken(cluster: Cluster, objects: list[Object]) -> int:
+    """How many it has taken. It has no kinds of Prometheus Operator; tests/deploy/test_charts.py
+    judges those by schemas."""
+    known = [one for one in objects if one["apiVersion"] != "monitoring.coreos.com/v1"]
+    for one in known:
+        assert cluster.knows(one), f"{one['apiVersion']} {one['kind']}"
+        cluster.apply(one, dry_run=True)
+    return len(known)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_takes_the_chart(change: str, cluster: Cluster) -> None:
+    objects = rendered(CHART, merged(values("mesh"), CHANGES[change], _NEW))
+    assert taken(cluster, objects) or change == "no coordinators"
+
+
+@pytest.mark.parametrize("name", CI)
+def test_it_takes_the_values_for_ci(name: str, cluster: Cluster) -> None:
+    assert taken(cluster, rendered(CHART, {**values(name), **_NEW}))
+
+
+@pytest.mark.parametrize("change", POLICY_CHANGES)
+def test_it_takes_the_policies(change: str, cluster: Cluster) -> None:
+    """Their CEL is compiled by it, with its types and its limits of cost."""
+    assert taken(cluster, chart(POLICY_CHANGES[change])) >= 5
+
+
+@pytest.mark.parametrize("change", LIBRARY)
+def test_it_takes_what_the_library_makes(change: str, cluster: Cluster, tmp_path: Path) -> None:
+    given = {"halfhitch-sidecar": {**LIBRARY[change], **_NEW}}
+    assert taken(cluster, rendered(parent_chart(tmp_path), given)) == 1
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_it_takes_what_inject_makes_and_twice_is_once(
+    name: str, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for text in (MANIFESTS[name], None):
+        file = tmp_path / "manifests.yaml"
+        file.write_text(texts[-1] if text is None else text)
+        assert main(["inject", "-f", str(file), *FLAGS]) == OK
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    objects = [one for one in yaml.safe_load_all(texts[0]) if one is not None]
+    flat = [each for one in objects for each in (one["items"] if one["kind"] == "List" else [one])]
+    assert taken(cluster, flat) == len(flat)
+
+
+def test_it_refuses_what_is_wrong(cluster: Cluster) -> None:
+    """Else all of the above would say nothing."""
+    wrong = merged(PODS["plain"], {"spec": {"contaners": []}})
+    with pytest.raises(Rejected, match="contaners"):
+        cluster.apply(wrong, dry_run=True)
+    policy = next(one for one in chart() if one["kind"] == "MutatingAdmissionPolicy")
+    policy = copy.deepcopy(policy)
+    policy["spec"]["variables"][0]["expression"] = "object.metadata.annotations +"
+    with pytest.raises(Rejected, match="Syntax error"):
+        cluster.apply(policy, dry_run=True)
+
+
+@pytest.mark.parametrize("annotations", ANNOTATIONS)
+@pytest.mark.parametrize("pod", PODS)
+def test_a_pod_that_asks_comes_back_as_inject_and_cel_python_have_it(
+    pod: str, annotations: str, policed: Cluster
+) -> None:
+    """All three are given to the server, which adds the same to each."""
+    asked = without_token(asking(PODS[pod], ANNOTATIONS[annotations]))
+    found, by_hand, by_python = (
+        comparable(policed.create(each, dry_run=True))
+        for each in (asked, inject(asked), admitted(chart(), asked))
+    )
+    assert found == by_hand == by_python
+    assert found["spec"]["initContainers"][0]["restartPolicy"] == "Always"
+
+
+def test_a_pod_that_does_not_ask_is_made_unchanged(policed: Cluster) -> None:
+    for asked in (
+        PODS["several"],
+        asking(PODS["several"], value="false"),
+        asking(PODS["several"], {"halfhitch/inject": "false"}),
+    ):
+        found = policed.create(asked, dry_run=True)
+        assert "halfhitch" not in str([found["spec"].get("volumes"), found["spec"]])
+        assert found["metadata"]["labels"] == asked["metadata"]["labels"]
+
+
+def test_a_pod_is_made_with_the_sidecar_and_its_copy_has_one(policed: Cluster) -> None:
+    made = policed.create(without_token(asking(PODS["several"])))
+    names = [one["name"] for one in made["spec"]["initContainers"]]
+    assert names == ["halfhitch", "migrate", "mesh"]
+    kept = {"name": "copy", "labels": made["metadata"]["labels"]}
+    copied = policed.create({**made, "metadata": kept, "status": {}})
+    assert comparable(copied) == comparable(made)
+    for one in (made, copied):
+        policed.delete(one)
+
+
+def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
+    by_hand = inject(without_token(PODS["several"]))
+    without = policed.create(by_hand, dry_run=True)
+    by_hand["metadata"]["labels"][LABEL] = "true"
+    asked = policed.create(by_hand, dry_run=True)
+    assert comparable(asked)["spec"] == comparable(without)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "says"),
+    [
+        ({"halfhitch/checks.intervl_s": "1"}, {}, "halfhitch/checks.intervl_s is no setting"),
+        ({"halfhitch/redis.url": "redis://r:1"}, {}, "halfhitch/redis.url_file: secret:NAME/KEY"),
+        ({"halfhitch/kafka.options": "sasl.password=x"}, {}, "kafka.options has sasl.password"),
+        ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
+        ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
+        ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
+    ],
+)
+def test_what_is_refused_comes_with_its_sentence(
+    annotations: dict[str, str], spec: Object, says: str, policed: Cluster
+) -> None:
+    asked = merged(asking(PODS["plain"], annotations), {"spec": spec})
+    with pytest.raises(Rejected, match="halfhitch") as refused:
+        policed.create(asked, dry_run=True)
+    assert says in str(refused.value)
+
+
+def test_secrets_and_parameters_are_of_the_right_namespaces(policed: Cluster) -> None:
+    """The template lies beside the release; a pod anywhere else may ask."""
+    elsewhere = merged(asking(PODS["plain"]), {"metadata": {"namespace": "other"}})
+    found = policed.create(elsewhere, dry_run=True)
+    assert found["spec"]["initContainers"][0]["name"] == "halfhitch"
+
+
+def test_the_pods_token_was_mounted_into_the_sidecar(policed: Cluster) -> None:
+    """The server does that to every container that has nothing in that place."""
+    for asked in (asking(PODS["several"]), inject(PODS["several"])):
+        spec = policed.create(asked, dry_run=True)["spec"]
+        for one in (*spec["initContainers"], *spec["containers"]):
+            (volume,) = [m["name"] for m in one["volumeMounts"] if m["mountPath"] == _TOKEN_PLACE]
+            assert (volume == "halfhitch-no-token") == (one["name"] == "halfhitch")
