@@ -21,6 +21,7 @@ from halfhitch.client import (
     TransactionProducer,
 )
 from harness.barriers import GROUP
+from harness.blocks import each
 from harness.databases import WAYS, AsyncShop, PlainShop, Truth, Way
 from harness.producers import Blocking
 from harness.scripted_http import ScriptedServer
@@ -133,6 +134,44 @@ def test_an_early_commit_of_the_messages_by_hand_is_refused_too(
         local.commit()
         assert tx.commit().state == "committed"
     assert ends_of(server) == ["commit"]
+
+
+@each("alchemy", *SERVERS)
+@pytest.mark.parametrize("end", ["rollback", "close"])
+def test_messages_were_committed_behind_a_local_transaction_that_was_rolled_back(
+    shop: Shop, truth: Truth, server: ScriptedServer, end: str
+) -> None:
+    """Its exception was swallowed, or its commit forgotten."""
+    refusal = pytest.raises(TransactionMisused, match="is rolled back")
+    with talking(shop, server) as producer, shop.begin() as local, refusal:
+        records(producer, local, end)
+    assert (ends_of(server), truth.orders()) == ([], set())
+
+
+@each("alchemy", *SERVERS)
+def test_the_record_of_another_try_in_the_same_block_counts(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local, producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        local.record(tx.id)
+        local.rollback()
+        local.order("a")
+        local.record(tx.id)
+        local.commit()
+    assert (ends_of(server), truth.orders()) == (["commit"], {"a"})
+
+
+@each("alchemy", *SERVERS)
+def test_messages_that_are_rolled_back_with_their_rows_are_not_asked_for_them(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local, producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        local.record(tx.id)
+        local.rollback()
+        tx.rollback()
+    assert ends_of(server) == ["rollback"]
 
 
 class Listener:

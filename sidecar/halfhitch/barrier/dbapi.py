@@ -97,7 +97,7 @@ class DbapiBarrier:
         """
         running.require_none(self.full_key(transaction_id))
         used = self.note(connection, transaction_id)
-        recorded.note(self.group, transaction_id, lambda: self._is_open(used, transaction_id))
+        recorded.note(self.group, transaction_id, lambda: self._state(used, transaction_id))
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """For this package: the row's, and whose table it is in."""
@@ -121,18 +121,18 @@ class DbapiBarrier:
             raise
         return found
 
-    def _is_open(self, connection: Any, transaction_id: str) -> bool:
-        """Whether the local transaction of a record by hand has not ended.
+    def _state(self, connection: Any, transaction_id: str) -> recorded.Local:
+        """Of the local transaction of a record by hand; a rollback is not noticed.
 
         A connection that is in a transaction may be in a later one, of somebody else's by now (a
         pool's), so no statement is run on it: the table says whether the record was committed.
         """
         if not guards.is_surely_in_transaction(connection):
-            return False
-        try:
-            return self._look(lambda notes: notes.read(transaction_id)) != table.COMMITTED
-        except Exception:  # noqa: BLE001 - nothing is decided while nobody knows
-            return True
+            return recorded.Local.ENDED
+        outcome = None
+        with contextlib.suppress(Exception):  # nothing is decided while nobody knows
+            outcome = self._look(lambda notes: notes.read(transaction_id))
+        return recorded.Local.ENDED if outcome == table.COMMITTED else recorded.Local.OPEN
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.

@@ -100,9 +100,7 @@ def commits_at_once(connection: Any) -> bool | None:
     # sqlite3, aiosqlite, MySQL Connector: a transaction that was begun by hand is as good.
     in_transaction = getattr(connection, "in_transaction", None)
     if isinstance(in_transaction, bool):
-        modern = getattr(connection, "autocommit", None)
-        legacy = getattr(connection, "isolation_level", "")
-        return not in_transaction and (modern is True or (modern is not False and legacy is None))
+        return not in_transaction and is_in_autocommit(connection)
     autocommit = getattr(connection, "autocommit", None)
     if isinstance(autocommit, bool):
         # psycopg: so is `with connection.transaction()`.
@@ -113,6 +111,16 @@ def commits_at_once(connection: Any) -> bool | None:
     if callable(getattr(connection, "is_in_transaction", None)):  # asyncpg: a block, or nothing
         return not is_in_transaction(connection)
     return None
+
+
+def is_in_autocommit(connection: Any) -> bool:
+    """The mode, in a transaction that was begun by text too; by what the driver says."""
+    if isinstance(getattr(connection, "in_transaction", None), bool):  # SQLite's
+        modern = getattr(connection, "autocommit", None)
+        legacy = getattr(connection, "isolation_level", "")
+        return modern is True or (modern is not False and legacy is None)
+    ask = getattr(connection, "get_autocommit", None)
+    return bool(ask()) if callable(ask) else getattr(connection, "autocommit", None) is True
 
 
 def is_in_transaction(connection: Any) -> bool | None:

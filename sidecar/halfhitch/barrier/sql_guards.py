@@ -64,6 +64,16 @@ def _is_told_autocommit(connection: Connection) -> bool:
     return (told or of_engine) == "AUTOCOMMIT"
 
 
+def is_in_autocommit(connection: Connection) -> bool:
+    """By what SQLAlchemy was told and the driver says: its commits need not be the database's."""
+    pooled = connection.connection
+    return (
+        _is_told_autocommit(connection)
+        or guards.is_in_autocommit(pooled.dbapi_connection)
+        or guards.is_in_autocommit(pooled.driver_connection)
+    )
+
+
 def require_pool(pool: Pool) -> None:
     """Raises ConfigurationError for an engine that has but one connection."""
     if isinstance(pool, StaticPool):
@@ -307,23 +317,6 @@ def is_ending_block(session: object) -> bool:
     if isinstance(session, scoped_session):
         session = session()
     return isinstance(session, Session) and session.info.get(_IN_BLOCK) == ()
-
-
-def is_open_of(connection: Connection) -> Callable[[], bool]:
-    """How to find out whether the transaction that is running on it has not ended; asks no server.
-
-    A COMMIT by text, in autocommit mode, is known by the driver alone.
-    """
-    transaction, driver = connection.get_transaction(), connection.connection.driver_connection
-
-    def is_open() -> bool:
-        if transaction is None or not transaction.is_active:
-            return False
-        with suppress(Exception):  # the connection is closed
-            return guards.is_in_transaction(driver) is not False
-        return False
-
-    return is_open
 
 
 def connection_of(session: Session) -> Connection | None:

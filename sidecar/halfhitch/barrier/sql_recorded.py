@@ -15,6 +15,7 @@ do with each other fail. Other databases are not asked.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
@@ -26,7 +27,14 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from halfhitch.barrier import guards, mysql
 from halfhitch.barrier.one_transaction import commits_inside, is_no_savepoint
-from halfhitch.barrier.sql_guards import COMMITS, connection_of, give_up, require_commit
+from halfhitch.barrier.sql_guards import (
+    COMMITS,
+    connection_of,
+    give_up,
+    is_in_autocommit,
+    require_commit,
+)
+from halfhitch.client.recorded import Local
 from halfhitch.errors import InvalidRequest
 
 _NAME: Final = "halfhitch_record"
@@ -55,6 +63,8 @@ class _Before:
 
 
 _MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
+#: Whose commit was begun.
+_COMMITTED: Final["WeakSet[RootTransaction]"] = WeakSet()
 _BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
 #: Not `event.contains`: that goes by an id, which an object that is gone may have had before.
 _HEARD: Final["WeakSet[Connection]"] = WeakSet()
@@ -120,6 +130,27 @@ def call_before_commit(session: Session, call: Callable[[], None]) -> None:
     _listen(connection)
 
 
+def state_of(connection: Connection) -> Callable[[], Local]:
+    """After a record by hand: how its transaction will be then. Asks no server.
+
+    A COMMIT by text, in autocommit mode, is known by the driver alone.
+    """
+    transaction, driver = connection.get_transaction(), connection.connection.driver_connection
+    is_heard = connection in _MARKS and not is_in_autocommit(connection)
+
+    def state() -> Local:
+        if transaction is None:
+            return Local.ENDED
+        if transaction.is_active:
+            with suppress(Exception):  # the connection is closed
+                if guards.is_in_transaction(driver) is not False:
+                    return Local.OPEN
+            return Local.ENDED
+        return Local.ROLLED_BACK if is_heard and transaction not in _COMMITTED else Local.ENDED
+
+    return state
+
+
 def _listen(connection: Connection) -> None:
     """On this connection alone, which no other thread is using.
 
@@ -151,6 +182,8 @@ def _require_recorded(connection: Connection, *phase: object) -> None:
     except BaseException:
         give_up(pooled)
         raise
+    if transaction is not None:
+        _COMMITTED.add(transaction)
 
 
 def _is_active(session: Session | None) -> bool:

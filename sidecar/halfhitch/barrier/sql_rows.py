@@ -49,8 +49,8 @@ class Rows:
             made = connection.execute(self._statements.record, _key_values(connection, key))
             sql_recorded.watch_commit(connection, made)
             if not sql_guards.is_ending_block(session):
-                is_open = sql_guards.is_open_of(connection)
-                recorded.note(self._rules.group, transaction_id, is_open)
+                state = sql_recorded.state_of(connection)
+                recorded.note(self._rules.group, transaction_id, state)
             if not isinstance(session, Connection):
                 sql_recorded.watch_session(sql_guards.session_of(session))
         except IntegrityError as error:

@@ -126,7 +126,7 @@ class TransactionMisused(RequestError):
     """The transaction object was used in a forked child, in another event loop, or entered twice.
 
     Or it was ended inside a barrier's block, or its local transaction was recorded by a barrier and
-    is still open. Nothing was sent.
+    is still open, or rolled back. Nothing was sent.
     """
 
     code = "transaction_misused"

@@ -2,28 +2,46 @@
 
 The block knows nothing of databases, and `record` nothing of the block it is called in. Where a
 framework ends the local transaction (`with session.begin(): yield`, Django's ATOMIC_REQUESTS) the
-block may come to its end before it: the messages would be committed, and the rows rolled back. So
-`record` leaves word here how to find out, and the block asks before its commit. No I/O of its own.
+block may come to its end before it: the messages would be committed, and the rows rolled back. Or
+they were rolled back, and the exception was swallowed. So `record` leaves word here how to find
+out, and the block asks before its commit. No I/O of its own.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from weakref import WeakValueDictionary
 
 from halfhitch.client.errors import TransactionMisused
 
 
+class Local(Enum):
+    """How a local transaction is, as far as the process that has recorded it can see."""
+
+    OPEN = "open"
+    ROLLED_BACK = "rolled back"
+    #: Committed; or nothing is known of it.
+    ENDED = "ended"
+
+
 class Recorded:
     """What is known of the local transaction of one transaction."""
 
-    __slots__ = ("__weakref__", "is_open")
+    __slots__ = ("__weakref__", "state")
 
     def __init__(self) -> None:
-        #: Whether it has not ended; of the last record.
-        self.is_open: Callable[[], bool] | None = None
+        #: How it is; of the last record.
+        self.state: Callable[[], Local] | None = None
 
     def require_end(self, transaction_id: str) -> None:
         """Raises TransactionMisused."""
-        if self.is_open is not None and self.is_open():
+        state = Local.ENDED if self.state is None else self.state()
+        if state is Local.ROLLED_BACK:
+            raise TransactionMisused(
+                f"the local transaction of {transaction_id} was recorded and is rolled back, or was"
+                " closed without a commit: the messages would stand without their rows. Nothing"
+                " was sent. Let the exception that ended it leave the block, or call tx.rollback()"
+            )
+        if state is Local.OPEN:
             raise TransactionMisused(
                 f"the local transaction of {transaction_id} was recorded and is still open: were"
                 " the messages committed now, and that rolled back, they would stand without their"
@@ -43,8 +61,8 @@ def expect(group: str, transaction_id: str) -> Recorded:
     return _EXPECTED.setdefault((group, transaction_id), Recorded())
 
 
-def note(group: str, transaction_id: str, is_open: Callable[[], bool]) -> None:
-    """For the barrier: it has recorded the id, by hand. `is_open` raises nothing."""
+def note(group: str, transaction_id: str, state: Callable[[], Local]) -> None:
+    """For the barrier: it has recorded the id, by hand. `state` raises nothing."""
     found = _EXPECTED.get((group, transaction_id))
     if found is not None:
-        found.is_open = is_open
+        found.state = state

@@ -7,26 +7,29 @@ import gc
 import pytest
 
 from halfhitch.client import TransactionMisused
-from halfhitch.client.recorded import expect, note
+from halfhitch.client.recorded import Local, expect, note
 
 
 def test_messages_were_committed_while_their_local_transaction_was_open() -> None:
     found = expect("shop", "a")
     found.require_end("a")  # nothing was recorded
-    is_open = True
-    note("shop", "a", lambda: is_open)
+    state = Local.OPEN
+    note("shop", "a", lambda: state)
     with pytest.raises(TransactionMisused, match="of a was recorded and is still open"):
         found.require_end("a")
-    is_open = False
+    state = Local.ROLLED_BACK
+    with pytest.raises(TransactionMisused, match=r"is rolled back.*tx\.rollback"):
+        found.require_end("a")
+    state = Local.ENDED
     found.require_end("a")
 
 
 def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
     ours, others, again = expect("shop", "a"), expect("bank", "a"), expect("shop", "a")
-    note("bank", "a", lambda: True)
+    note("bank", "a", lambda: Local.OPEN)
     ours.require_end("a")
-    note("shop", "a", lambda: True)
-    note("shop", "a", lambda: False)
+    note("shop", "a", lambda: Local.OPEN)
+    note("shop", "a", lambda: Local.ENDED)
     again.require_end("a")
     with pytest.raises(TransactionMisused):
         others.require_end("a")
@@ -34,8 +37,8 @@ def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
 
 def test_what_nobody_commits_any_more_is_forgotten() -> None:
     found = expect("shop", "a")
-    note("shop", "a", lambda: True)
+    note("shop", "a", lambda: Local.OPEN)
     del found
     gc.collect()
-    note("shop", "a", lambda: True)  # in another process' block, or in none
+    note("shop", "a", lambda: Local.OPEN)  # in another process' block, or in none
     expect("shop", "a").require_end("a")
