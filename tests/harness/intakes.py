@@ -10,7 +10,7 @@ from halfhitch.wire.burden import Burden
 from harness.defaults import intake_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 LIMITS = intake_limits(undecided_max=1_000, undecided_group_max=500, lag_s_max=8.0)
 WORKING, TAKING_OVER = PartitionPhase.WORKING, PartitionPhase.TAKING_OVER
@@ -27,7 +27,12 @@ def state(
     )  # fmt: skip
 
 
-def intake(*states: PartitionState, heard: Mapping[int, Burden] | None = None) -> Intake:
+def intake(
+    *states: PartitionState,
+    heard: Mapping[int, Burden] | None = None,
+    team_of: Callable[[str], str | None] = lambda _: None,
+) -> Intake:
     it = Intake(LIMITS)
+    it.team_of = team_of
     it.look(states, heard or {})
     return it

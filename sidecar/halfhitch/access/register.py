@@ -22,6 +22,11 @@ SHARED_TOKENS: Final = "auth.tokens"
 _TOKEN: Final = "token"  # noqa: S105 - a kind of proof
 ACCESS_KEY: Final = "access key"
 _CERTIFICATE: Final = "certificate"
+#: Groups whose team is remembered, and then forgotten all at once; there are as many as have
+#: undecided transactions.
+_TEAMS_REMEMBERED_MAX: Final = 1 << 16
+#: Instances tell each other of a team in few bytes.
+_TEAM_CHARACTERS_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,13 @@ class Access:
 
     def _fill(self, identities: Sequence[Identity]) -> None:
         callers: dict[tuple[str, bytes], Caller] = {}
+        #: By name, those who may prepare for some groups only; for whom is remembered in `_teams`.
+        self._producers = {
+            identity.name: Caller(identity.name, identity.rights, groups=identity.groups)
+            for identity in sorted(identities, key=lambda each: each.name)
+            if Right.ADMIN not in identity.rights
+        }
+        self._teams: dict[str, str | None] = {}
         for digest in self._shared:
             name = SHARED_TOKENS if self.has_identities else None
             callers[_TOKEN, digest] = Caller(name, (Right.ADMIN,), proof=(_TOKEN, digest))
@@ -110,6 +122,17 @@ class Access:
         proofs = [(_CERTIFICATE, name.encode()) for name in names]
         found = [self._callers[proof] for proof in proofs if proof in self._callers]
         return found[0] if len({caller.name for caller in found}) == 1 else None
+
+    def team_of(self, group: str) -> str | None:
+        """Whose producer group it is; those who share one are one team. None: nobody's."""
+        if group not in self._teams:
+            if len(self._teams) >= _TEAMS_REMEMBERED_MAX:
+                self._teams.clear()
+            names = [
+                name for name, caller in self._producers.items() if caller.may(Right.PRODUCE, group)
+            ]
+            self._teams[group] = ", ".join(names)[:_TEAM_CHARACTERS_MAX] or None
+        return self._teams[group]
 
     def renewed(self, caller: Caller) -> Caller | None:
         """The same by what is known now; None when what it was known by counts no more."""

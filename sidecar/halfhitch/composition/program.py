@@ -78,6 +78,7 @@ class App:
         admin_tls = server_tls("admin", settings.admin)
         http_tls = server_tls("http", settings.http)
         await engine.start()
+        engine.intake.team_of = self.access.team_of
         self.metrics.membership(engine.membership)
         try:
             self.admin = AdminDoor(

@@ -7,7 +7,9 @@ A JSON array in text, short enough for the metadata of a stored offset:
                                              groups: {producer group: [count, bound], ...}
                                              topics: {target: [count, bound], ...}
 
-`topics` is left out where there are none. Reading is strict and total: a text that is not of this
+`topics` is left out where there are none. Among `groups` stand identities, too, by `TEAM` and their
+name, which is no name that a group can have: a release that knows no identities here passes over
+them. Reading is strict and total: a text that is not of this
 form says nothing.
 """
 
@@ -18,6 +20,8 @@ from typing import Final
 import msgspec
 
 _VERSION: Final = "1"
+#: Begins the key of an identity, all of whose groups together have reached their bound.
+TEAM: Final = "\0"
 #: A broker takes 4,096 bytes of metadata unless told otherwise.
 TEXT_BYTES_MAX: Final = 3_800
 _NAME_BYTES_MAX: Final = 255
@@ -39,7 +43,7 @@ class Burden:
     undecided: Over | None = None
     #: Whole seconds that the owner is behind its logs.
     lag_s: Over | None = None
-    #: Undecided transactions of single producer groups.
+    #: Undecided transactions of single producer groups; and of identities, see TEAM.
     groups: Mapping[str, Over] = field(default_factory=dict)
     #: Decided transactions that wait for single targets, which are away. Below their bound, too,
     #: where `undecided` is reached: it is they who fill it.

@@ -180,14 +180,17 @@ class Attacker:
         **more: Any,
     ) -> tuple[str, Any]:
         """What was told, and the JSON of it."""
-        asked: dict[str, Any] = {
-            "producer_group": group,
-            "messages": [{"topic": topic or self.known.own_topic, "value": value, "key": "k"}],
-            **more,
-        }
+        asked = self.transaction(group=group, topic=topic, value=value, **more)
         if transaction_id is not None:
             asked["transaction_id"] = transaction_id
         return await self.answer("POST", "/v1/transactions", asked)
+
+    def transaction(
+        self, *, group: str, topic: str | None = None, value: str = "theirs", **more: Any
+    ) -> dict[str, Any]:
+        """What is asked then."""
+        message = {"topic": topic or self.known.own_topic, "value": value, "key": "k"}
+        return {"producer_group": group, "messages": [message], **more}
 
     # -- RocketMQ's protocol ---------------------------------------------------------------------
 

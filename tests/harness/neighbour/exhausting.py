@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: How long it waits before it says that it was told nothing.
 _MOMENT_S = 0.02
+#: Connections that it prepares over.
+_AT_ONCE = 6
 #: An unfinished frame of RocketMQ's protocol says how long it is.
 _FRAME_BYTES = 15_000_000
 
@@ -41,29 +43,55 @@ async def heard(client: Client, wait_s: float = _MOMENT_S) -> str:
     return f"{found.status} {found.code}" if found.status >= 400 else str(found.status)
 
 
-async def undecided(attacker: Attacker, group_of: Callable[[int], str]) -> AsyncGenerator[str]:
+async def undecided(
+    attacker: Attacker, group_of: Callable[[int], str], burst: int
+) -> AsyncGenerator[str]:
     """Prepares and ends nothing: many at once, and then more; in the end it lets go of all."""
     handles: list[str] = []
+    numbers = itertools.count()
+    token = ("Half-Token", BANK)
 
-    async def one(number: int) -> str:
-        told, made = await attacker.prepare(group=group_of(number), immunity_seconds=3_600)
-        if made is not None:
-            handles.append(made["handle"])
-        return told
+    async def some() -> None:
+        """Over a connection of its own."""
+        client = await attacker.dial(attacker.http_port)
+        for number in numbers:
+            if number >= burst:
+                return
+            asked = attacker.transaction(group=group_of(number), immunity_seconds=3_600)
+            answer = await client.ask(json_post("/v1/transactions", asked, token))
+            handles.extend([answer.json()["handle"]] if answer.status == 201 else [])
 
+    async def let_go() -> None:
+        client = await attacker.dial(attacker.http_port)
+        while handles:
+            path = f"/v1/transactions/{handles.pop()}/rollback"
+            await client.ask(request("POST", path, (token,)))
+
+    await asyncio.gather(*(some() for _ in range(_AT_ONCE)))
     try:
-        for number in itertools.count():
-            told = await one(number)
-            if told != "201" or number > 210:
-                yield told
+        for number in numbers:
+            told, made = await attacker.prepare(group=group_of(number), immunity_seconds=3_600)
+            handles.extend([] if made is None else [made["handle"]])
+            yield told
     finally:
-        for handle in handles:
-            await attacker.ask("POST", f"/v1/transactions/{handle}/rollback")
+        await asyncio.gather(*(let_go() for _ in range(_AT_ONCE)))
 
 
 @row("exhaust: undecided transactions", "HTTP", "429 too_many_undecided", also=("201",))
 async def undecided_of_a_group(attacker: Attacker) -> AsyncGenerator[str]:
-    async for told in undecided(attacker, lambda _: "bank-one"):
+    async for told in undecided(attacker, lambda _: "bank-one", 210):
+        yield told
+
+
+@row(
+    "exhaust: undecided transactions of many groups",
+    "HTTP",
+    "429 too_many_undecided",
+    also=("201",),
+)
+async def undecided_of_many_groups(attacker: Attacker) -> AsyncGenerator[str]:
+    """Never the same: it has a pattern of them."""
+    async for told in undecided(attacker, lambda number: f"bank-many-{number}", 510):
         yield told
 
 
@@ -237,6 +265,7 @@ async def wrong_tokens(attacker: Attacker) -> AsyncGenerator[str]:
 
 ATTACKS = (
     undecided_of_a_group,
+    undecided_of_many_groups,
     bodies,
     silent_connections,
     half_sent,

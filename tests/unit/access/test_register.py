@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from halfhitch.access import EVERYBODY, Access, Grant, Identity, Right
+from halfhitch.access import EVERYBODY, Access, Grant, Identity, Right, register
 from halfhitch.access.identities import token_digest
 from halfhitch.errors import Forbidden
 
 
-def identity(name: str, *tokens: bytes, keys: tuple[str, ...] = (), **more: object) -> Identity:
+def identity(
+    name: str,
+    *tokens: bytes,
+    keys: tuple[str, ...] = (),
+    groups: tuple[str, ...] = (),
+    **more: object,
+) -> Identity:
     return Identity(
         name=name,
         rights=frozenset({Right.PRODUCE}),
-        groups=(name,),
+        groups=groups or (name,),
         topics=("*",),
         token_hashes=tuple(token_digest(token) for token in tokens),
         access_keys=keys,
@@ -130,3 +136,25 @@ def test_a_certificate_is_a_proof_by_any_of_its_names_and_by_whole_ones() -> Non
     assert access.by_certificate(("DNS:orders.svc", "DNS:bank.svc")) is None, "of two"
     assert access.by_token(b"CN:orders") is None
     assert access.by_access_key("CN:orders") is None
+
+
+def test_whose_a_group_is_goes_by_the_right_to_produce_for_it() -> None:
+    watcher = Identity(name="watcher", rights=frozenset({Right.OBSERVE}), groups=("*",))
+    root = Identity(name="root", rights=frozenset({Right.ADMIN}))
+    access = Access(tokens=[b"old"], identities=[identity("shop", b"shop-token"), watcher, root])
+    assert (access.team_of("shop"), access.team_of("shop-2")) == ("shop", None)
+    both = [identity("shop", b"shop-token"), identity("bank", groups=("bank-*", "shop"))]
+    access.replace(both)
+    assert access.team_of("shop") == "bank, shop", "who share a group are one team"
+    assert access.team_of("bank-7") == access.team_of("bank-8") == "bank"
+    assert Access().team_of("shop") is None
+
+
+def test_names_of_groups_without_end_are_not_all_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(register, "_TEAMS_REMEMBERED_MAX", 3)
+    access = Access(identities=[identity("bank", groups=("bank-*",))])
+    for number in range(10):
+        assert access.team_of(f"bank-{number}") == "bank"
+        assert len(access._teams) <= 3

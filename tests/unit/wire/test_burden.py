@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from halfhitch.wire.burden import TEXT_BYTES_MAX, Burden, Over, read, write
+from halfhitch.wire.burden import TEAM, TEXT_BYTES_MAX, Burden, Over, read, write
 
 FULL = Burden(Over(50_001, 50_000), Over(9, 8), {"shop": Over(25_000, 25_000), "ü": Over(7, 5)})
 
 
+TEAMS = Burden(groups={TEAM + "bank": Over(25_000, 25_000), "shop": Over(7, 5)})
 AWAY = Burden(groups={"shop": Over(7, 5)}, topics={"orders": Over(31, 25), "ü": Over(26, 25)})
 
 
-@pytest.mark.parametrize("burden", [FULL, AWAY, Burden(), Burden(lag_s=Over(9, 8))])
+@pytest.mark.parametrize("burden", [FULL, AWAY, TEAMS, Burden(), Burden(lag_s=Over(9, 8))])
 def test_what_is_written_is_read_again(burden: Burden) -> None:
     assert read(write(burden)) == burden
 

@@ -5,11 +5,12 @@ Pure. A bound that was reached counts as reached until its number has gone well 
 prepares would be refused and taken in turn, many times a second.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from halfhitch.wire.burden import Burden, Over
+from halfhitch.wire.burden import TEAM, Burden, Over
 
 #: Of a bound on transactions; they go in thousands.
 _EASED: Final = 0.9
@@ -27,6 +28,11 @@ class IntakeLimits:
     undecided_group_max: int
     lag_s_max: float
 
+    @property
+    def undecided_team_max(self) -> int:
+        """Of one identity: half of all, and what one group of it may have in any case."""
+        return max(self.undecided_max // 2, self.undecided_group_max)
+
 
 def judge(
     limits: IntakeLimits,
@@ -37,23 +43,26 @@ def judge(
     lag_s: float,
     waiting_count: int = 0,
     waiting_by_topic: Mapping[str, int] | None = None,
+    team_of: Callable[[str], str | None] = lambda _: None,
 ) -> Burden:
     """Which bounds are reached, after it was `before`.
 
     `waiting`: decided, for targets that are away. They take as much memory as the undecided, and
     nothing but the target ends them; so a target may have as many of them as a group undecided.
+
+    `team_of`: whose group it is, where callers are told apart. Their groups count together: a
+    pattern has as many as its holder likes.
     """
     count = undecided_count + waiting_count
     whole = _over(count, limits.undecided_max, _EASED, was=before.undecided)
     lag = _over(lag_s, limits.lag_s_max, _EASED_LAG, was=before.lag_s)
+    bound, team_bound = limits.undecided_group_max, limits.undecided_team_max
     groups: dict[str, Over] = {}
-    bound = limits.undecided_group_max
-    # No group can have more than all have: most of the time there is nothing to look through.
+    # None can have more than all have: most of the time there is nothing to look through.
     if undecided_count >= bound * _EASED:
-        for group, count in undecided_by_group.items():
-            over = _over(count, bound, _EASED, was=before.groups.get(group))
-            if over is not None:
-                groups[group] = over
+        groups |= _each_over(undecided_by_group, bound, before)
+    if undecided_count >= team_bound * _EASED:
+        groups |= _each_over(_by_team(undecided_by_group, team_of), team_bound, before)
     topics: dict[str, Over] = {}
     for topic, waiting in (waiting_by_topic or {}).items():
         was = before.topics.get(topic) if before.undecided is None else None
@@ -65,6 +74,24 @@ def judge(
     if whole is None and lag is None and not groups and not topics:
         return NONE
     return Burden(whole, lag, groups, topics)
+
+
+def _by_team(by_group: Mapping[str, int], team_of: Callable[[str], str | None]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for group, count in by_group.items():
+        team = team_of(group)
+        if team is not None:
+            found[TEAM + team] += count
+    return found
+
+
+def _each_over(counts: Mapping[str, int], bound: int, before: Burden) -> dict[str, Over]:
+    found: dict[str, Over] = {}
+    for name, count in counts.items():
+        over = _over(count, bound, _EASED, was=before.groups.get(name))
+        if over is not None:
+            found[name] = over
+    return found
 
 
 def _over(value: float, bound: float, eased: float, *, was: Over | None) -> Over | None:

@@ -11,13 +11,13 @@ Used on the event loop.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from halfhitch.errors import OwnerLags, TooManyUndecided, TooManyWaiting
 from halfhitch.service.api import PartitionPhase, PartitionState
 from halfhitch.service.transactions.bounds import NONE, IntakeLimits, judge
-from halfhitch.wire.burden import Burden, Over
+from halfhitch.wire.burden import TEAM, Burden, Over
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ class Intake:
 
     def __init__(self, limits: IntakeLimits) -> None:
         self._limits = limits
+        #: Whose group it is; None where callers are not told apart.
+        self.team_of: Callable[[str], str | None] = lambda _: None
         #: Of partitions that are owned here, while some bound of theirs is reached.
         self.own: dict[int, Burden] = {}
         #: Of all partitions.
@@ -55,6 +57,7 @@ class Intake:
                 "them, or answer their checks; new ones are taken again then",
                 retry_after_s=_UNDECIDED_RETRY_S,
             )
+        self._refuse_team(partition, burden, producer_group)
         _refuse_waiting(partition, burden, topics)
         if burden.undecided is not None:
             kind = TooManyWaiting if burden.topics else TooManyUndecided
@@ -73,14 +76,28 @@ class Intake:
                 retry_after_s=_LAG_RETRY_S,
             )
 
+    def _refuse_team(self, partition: int, burden: Burden, producer_group: str) -> None:
+        team = self.team_of(producer_group) if burden.groups else None
+        over = None if team is None else burden.groups.get(TEAM + team)
+        if over is not None:
+            raise TooManyUndecided(
+                f"identity {team!r} has {over.value} undecided transactions in half partition "
+                f"{partition}, of all its groups together, and {over.bound} are allowed (half of "
+                f"limits.undecided_max), so no new one of group {producer_group} is taken: end "
+                "them, or answer their checks",
+                retry_after_s=_UNDECIDED_RETRY_S,
+            )
+
     def is_free(self, producer_group: str, topic: str) -> bool:
         """Whether nothing of the group for this topic is refused in any half partition."""
         if not self._burdens:
             return True
         if self.full:
             return False
+        team = self.team_of(producer_group)
+        named = {producer_group} if team is None else {producer_group, TEAM + team}
         return not any(
-            producer_group in burden.groups or topic in burden.topics
+            topic in burden.topics or not named.isdisjoint(burden.groups)
             for burden in self._burdens.values()
         )
 
@@ -122,6 +139,7 @@ class Intake:
                     lag_s=state.lag_s,
                     waiting_count=state.waiting_count,
                     waiting_by_topic=state.waiting_by_topic,
+                    team_of=self.team_of,
                 )
             if burden:
                 own[state.partition] = burden
@@ -154,8 +172,14 @@ def _among(burden: Burden) -> str:
 
 def _sentences(partition: int, burden: Burden) -> list[str]:
     found = [
-        f"half partition {partition} takes no new transactions of group {group}: {_of(over)} of "
-        "that group are undecided (limits.undecided_group_max)"
+        f"half partition {partition} takes no new transactions of "
+        + (
+            f"identity {group.removeprefix(TEAM)}: {_of(over)} of all its groups together are "
+            "undecided (half of limits.undecided_max)"
+            if group.startswith(TEAM)
+            else f"group {group}: {_of(over)} of that group are undecided "
+            "(limits.undecided_group_max)"
+        )
         for group, over in sorted(burden.groups.items())
     ]
     if burden.undecided is not None:

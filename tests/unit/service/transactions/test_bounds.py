@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from halfhitch.service.transactions.bounds import NONE, judge
-from halfhitch.wire.burden import Burden, Over
+from halfhitch.wire.burden import TEAM, Burden, Over
 from harness.defaults import intake_limits
 
 LIMITS = intake_limits(undecided_max=1_000, undecided_group_max=500, lag_s_max=8.0)
@@ -85,3 +85,24 @@ def test_a_target_that_was_told_of_only_because_all_was_full_is_not_refused_afte
     full = judged(count=520, waiting=480, topics={"orders": 480})
     assert full.topics == {"orders": Over(480, 500)}
     assert judged(full, count=300, waiting=480, topics={"orders": 480}) is NONE
+
+
+def test_the_groups_of_one_identity_count_together() -> None:
+    """A pattern of groups has as many as its holder likes, and each has the bound of a group."""
+    groups = {f"bank-{number}": 10 for number in range(60)} | {"shop": 300}
+
+    def over(before: Burden, **changed: int) -> Burden:
+        counted = {**groups, **changed}
+        return judge(
+            LIMITS,
+            before,
+            undecided_count=sum(counted.values()),
+            undecided_by_group=counted,
+            lag_s=0.0,
+            team_of=lambda group: group.split("-")[0] if "-" in group else None,
+        )
+
+    reached = over(NONE)
+    assert reached == Burden(groups={TEAM + "bank": Over(600, 500)})
+    assert over(reached, **{f"bank-{number}": 0 for number in range(14)}).groups, "460 are left"
+    assert over(reached, **{f"bank-{number}": 0 for number in range(16)}) is NONE

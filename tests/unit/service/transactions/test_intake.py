@@ -14,7 +14,7 @@ from halfhitch.errors import (
     TooManyWaiting,
 )
 from halfhitch.service.transactions.intake import Intake
-from halfhitch.wire.burden import Burden, Over
+from halfhitch.wire.burden import TEAM, Burden, Over
 from halfhitch.wire.handle import Handle
 from harness.coordinator import Coordinator, message
 from harness.intakes import LIMITS, TAKING_OVER, intake, state
@@ -53,6 +53,33 @@ def test_a_full_half_partition_refuses_every_group() -> None:
     it.admit(1, "shop")
     assert it.full == {0}
     assert not it.is_free("shop", "orders")
+
+
+def test_an_identity_with_a_pattern_of_groups_cannot_fill_a_half_partition() -> None:
+    """Each of its groups had the bound of a group, and all others were told 429."""
+    groups = {f"bank-{number}": 100 for number in range(6)}
+    it = intake(team_of=lambda group: group.split("-")[0])
+    it.look([state(0, 700, shop=100, **groups), state(1)], {})
+    for group in ("bank-3", "bank-new"):
+        with pytest.raises(
+            TooManyUndecided,
+            match=r"identity 'bank' has 600 undecided .* partition 0, of all its groups together, "
+            r"and 500 are allowed \(half of limits.undecided_max\), so no new one of group "
+            + group,
+        ):
+            it.admit(0, group)
+        assert not it.is_free(group, "orders")
+    it.admit(0, "shop")
+    it.admit(1, "bank-3")
+    assert it.is_free("shop", "orders")
+    (trouble,) = it.troubles()
+    assert "of identity bank: 600 (at most 500) of all its groups together" in trouble
+    other = intake(heard=it.own)
+    other.admit(0, "bank-3")  # which tells nobody apart
+    other.team_of = it.team_of
+    with pytest.raises(TooManyUndecided, match="identity 'bank'"):
+        other.admit(0, "bank-3")
+    assert {*it.own[0].groups} == {TEAM + "bank"}
 
 
 def test_a_half_partition_whose_owner_is_behind_refuses_every_group() -> None:
