@@ -32,6 +32,7 @@ class Load(Holding):
         "_peer_shares",
         "_tls_lines",
         "buffered_bytes",
+        "came_count",
         "fault_lines",
         "group_streams",
         "identity_streams",
@@ -47,6 +48,8 @@ class Load(Holding):
         self.group_streams: Counter[str] = Counter()
         #: How many each identity has; None stands for all where nobody is told apart.
         self.identity_streams: Counter[str | None] = Counter()
+        #: Connections that have had a place, ever.
+        self.came_count = 0
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0
@@ -63,6 +66,7 @@ class Load(Holding):
 
     def came(self, peer: str) -> int:
         """See Holding."""
+        self.came_count += 1
         self._peer_shares.setdefault(peer, Share())
         return super().came(peer)
 

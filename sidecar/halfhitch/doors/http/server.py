@@ -31,6 +31,8 @@ _PORT_MAX = 65535
 _BACKLOG = 1024
 #: While it stops: how often it looks whether all is ended.
 _LOOK_S = 0.05
+#: And when nobody will come who could end it: no connection was there for so long.
+_ALONE_S = 2.0
 
 
 class HttpDoor:
@@ -149,9 +151,14 @@ class HttpDoor:
         for held in list(load.connections):
             if isinstance(held, CheckStream):
                 held.start_draining()
-        give_up_s = min(give_up_s, time.monotonic() + self._limits.unended_s)
-        while (load.tasks or self._unended.any()) and time.monotonic() < give_up_s:
-            if load.is_hurried:
+        now_s = time.monotonic()
+        give_up_s = min(give_up_s, now_s + self._limits.unended_s)
+        alone_s, came_count = now_s + _ALONE_S, load.came_count
+        while (load.tasks or self._unended.any()) and not load.is_hurried:
+            now_s = time.monotonic()
+            if load.connections or load.came_count != came_count:
+                alone_s, came_count = now_s + _ALONE_S, load.came_count
+            if now_s > min(give_up_s, alone_s):
                 return
             await asyncio.sleep(_LOOK_S)
 

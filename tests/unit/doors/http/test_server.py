@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.doors.http import HttpDoor
+from halfhitch.doors.http import HttpDoor, server
 from halfhitch.errors import ConfigurationError
 from harness.defaults import http_limits
 from harness.identities import access_with
@@ -152,6 +152,7 @@ async def test_a_stopping_door_cut_an_application_off_between_its_prepare_and_it
     """Idle connections were closed and new ones refused at once: only a check could end it."""
     door = await doors.open(limits=http_limits(unended_s=60))
     client, port = await doors.client(door), door.port
+    await doors.client(door)  # somebody is there all the time
     handle = (await client.ask(raw_half())).header("half-handle")
     stopping = asyncio.create_task(door.stop(drain_s=60))
     await until(lambda: door._load.is_leaving)
@@ -193,6 +194,22 @@ async def test_a_stop_waits_for_no_end_longer_than_it_may(doors: OpenDoors) -> N
     await (await doors.client(door)).ask(raw_half())
     async with asyncio.timeout(10):
         await door.stop(drain_s=0.1)
+
+
+async def test_a_stop_does_not_wait_for_an_application_that_is_gone(
+    doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pod, whose sidecar is told to stop when the application has ended."""
+    monkeypatch.setattr(server, "_ALONE_S", 0.3)
+    door = await doors.open(limits=http_limits(unended_s=60))
+    client = await doors.client(door)
+    await client.ask(raw_half())
+    stopping = asyncio.create_task(door.stop(drain_s=60))
+    await asyncio.sleep(0.5)
+    assert not stopping.done()
+    await client.close()
+    async with asyncio.timeout(10):
+        await stopping
 
 
 async def test_a_stop_that_is_told_again_waits_for_nobody(doors: OpenDoors) -> None:
