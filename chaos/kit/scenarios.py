@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chaos.kit import nemesis as do
-from chaos.kit import old_watermarks, resumes, strangers, upgrades
+from chaos.kit import old_watermarks, remoting_app, resumes, strangers, upgrades
 from chaos.kit.proxy import ApiKey, Direction
 from chaos.kit.releases import RELEASES
 from halfhitch import crash_points
@@ -335,7 +335,7 @@ def _upgrade(release: str, number: signal.Signals) -> Scenario:
     column = STOP if number is signal.SIGTERM else KILL
     name = f"upgrade-{release}" if column == STOP else f"upgrade-kill-{release}"
     act = _plain(upgrades.up_and_down, release, number)
-    return Scenario(name, OWNER, column, act, {"release": release})
+    return Scenario(name, OWNER, column, act, {"release": release, "settings": remoting_app.DOOR})
 
 
 UPGRADES = tuple(

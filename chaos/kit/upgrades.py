@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from chaos.kit import nemesis as do
+from chaos.kit import remoting_app
 from chaos.kit.releases import RELEASES, Release, run_as
 
 if TYPE_CHECKING:
@@ -27,10 +28,16 @@ KILLED = "takeover after kill -9"
 def up_and_down(scene: Scene, name: str, number: signal.Signals) -> None:
     """All sidecars are of that release: one by one becomes of this tree, then of that one again."""
     older = RELEASES[name]
+    remoting_app.add_to(scene)
+    scene.go_on(_MIXED_S)
     for release, what in ((None, UP), (older, DOWN)):
         for sidecar in scene.sidecars.values():
             _replace(scene, sidecar, release, what, number)
             scene.go_on(_MIXED_S)
+    answered = remoting_app.answered_count(scene)
+    if not answered:
+        raise RuntimeError("the application that speaks RocketMQ's protocol has done nothing")
+    scene.faults.append(f"{answered} calls over RocketMQ's protocol were answered")
 
 
 def _replace(
