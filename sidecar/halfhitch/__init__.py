@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TransactionMisused,
         TransactionProducer,
     )
-    from halfhitch.errors import ContraryDecision
+    from halfhitch.errors import ContraryDecision, TransactionReused
 
 __all__ = [
     "AsyncTransactionProducer",
@@ -38,6 +38,7 @@ __all__ = [
     "TransactionListener",
     "TransactionMisused",
     "TransactionProducer",
+    "TransactionReused",
     "__version__",
 ]
 
@@ -58,10 +59,10 @@ def is_native() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ContraryDecision":
-        from halfhitch.errors import ContraryDecision
+    if name in ("ContraryDecision", "TransactionReused"):
+        from halfhitch import errors
 
-        return ContraryDecision
+        return getattr(errors, name)
     if name in __all__:
         import halfhitch.client
 

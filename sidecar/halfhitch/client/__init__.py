@@ -7,6 +7,7 @@ the blocking producer does not pay for asyncio, nor a program that only makes me
     calls, protocol     requests as bytes, answers as values: no I/O
     retries             when to try again, and what may be said after giving up: no I/O
     conversation        the course of one transaction: no I/O
+    turns               who may use a connection: no I/O
     unawaited           an `async def` where nothing awaits
     checks, check_lines the stream of checks, and what an answer may be: no I/O
     sync, aio           the two shells, each with its transactions and connections and, when it

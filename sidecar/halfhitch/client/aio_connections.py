@@ -6,6 +6,8 @@ takes its connection with it.
 """
 
 import asyncio
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
@@ -18,6 +20,7 @@ from halfhitch.client.retries import (
     no_connection,
     words_of,
 )
+from halfhitch.client.turns import LOOK_S, Line
 
 if TYPE_CHECKING:
     from halfhitch.client.tls import Trust
@@ -149,7 +152,7 @@ class ConnectionPool:
     def __init__(self, address: Address, connections_max: int) -> None:
         self._address = address
         self._connections_max = connections_max
-        self._slots = asyncio.Semaphore(connections_max)
+        self._line: Line[asyncio.Event] = Line(connections_max)
         self._idle: list[Connection] = []  # last in, first out: the rest can grow old
         self._all: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -163,32 +166,56 @@ class ConnectionPool:
         Works after `close()` too: a call that runs may be finished.
         """
         loop = self._own_loop()
-        if self._slots.locked():
-            await self._wait_for_slot(limits.ends_at_s)
-        else:
-            await self._slots.acquire()  # at once
         try:
-            ends_at_s = limits.try_ends_at_s(loop.time())  # waiting is no part of the try
-            connection = self._take() or await self._open(loop, ends_at_s)
-            try:
-                response = await connection.exchange(request, ends_at_s)
-            except TransportFailure as failure:
-                if failure.stale:
-                    self._drop_idle()  # a restart closes them all: do not try them one by one
-                raise
-            except BaseException:
-                # An exit comes out of any line of it, and `close` would wait for a connection that
-                # nobody has.
-                connection.abort()
-                raise
-            self.has_answered = True
-            if connection.is_open and not self._closed:
-                self._idle.append(connection)
-            else:
-                connection.abort()
-            return response
+            with await self._place(loop, limits.ends_at_s):
+                return await self._exchange(loop, request, limits)
         finally:
-            self._slots.release()
+            for bell in self._line.to_ring():
+                bell.set()
+
+    async def _place(self, loop: asyncio.AbstractEventLoop, ends_at_s: float) -> "Lock":
+        """For a `with` alone: see `turns`. Raises TransportFailure."""
+        bell = asyncio.Event()
+        place = self._line.join(bell)
+        try:
+            while not self._line.admits(bell):
+                if loop.time() >= ends_at_s:
+                    raise TransportFailure(
+                        f"all {self._connections_max} connections of this producer are in use",
+                        sent=False,
+                        busy=True,
+                    )
+                bell.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(min(ends_at_s, loop.time() + LOOK_S)):
+                        await bell.wait()
+            return place
+        except BaseException:
+            del place  # the exception's traceback has this frame, and who keeps it would keep that
+            raise
+
+    async def _exchange(
+        self, loop: asyncio.AbstractEventLoop, request: bytes, limits: TryLimits
+    ) -> Response:
+        ends_at_s = limits.try_ends_at_s(loop.time())  # waiting is no part of the try
+        connection = self._take() or await self._open(loop, ends_at_s)
+        try:
+            response = await connection.exchange(request, ends_at_s)
+        except TransportFailure as failure:
+            if failure.stale:
+                self._drop_idle()  # a restart closes them all: do not try them one by one
+            raise
+        except BaseException:
+            # An exit comes out of any line of it, and `close` would wait for a connection that
+            # nobody has.
+            connection.abort()
+            raise
+        self.has_answered = True
+        if connection.is_open and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.abort()
+        return response
 
     def check_open(self) -> None:
         """Raises ProducerClosed."""
@@ -215,17 +242,6 @@ class ConnectionPool:
                 "this producer belongs to another event loop: make one producer per loop"
             )
         return loop
-
-    async def _wait_for_slot(self, ends_at_s: float) -> None:
-        try:
-            async with asyncio.timeout_at(ends_at_s):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise TransportFailure(
-                f"all {self._connections_max} connections of this producer are in use",
-                sent=False,
-                busy=True,
-            ) from None
 
     def _take(self) -> Connection | None:
         while self._idle:

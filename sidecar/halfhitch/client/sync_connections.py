@@ -9,7 +9,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable
-from threading import BoundedSemaphore
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
@@ -22,6 +22,7 @@ from halfhitch.client.retries import (
     no_connection,
     words_of,
 )
+from halfhitch.client.turns import LOOK_S, Bell, Line
 
 if TYPE_CHECKING:
     from ssl import SSLSocket
@@ -35,7 +36,7 @@ _TRUSTED_IDLE_S = 0.5
 class Connection:
     """One socket."""
 
-    __slots__ = ("_clock", "_socket", "_trust", "is_used", "used_at_s")
+    __slots__ = ("__weakref__", "_clock", "_socket", "_trust", "is_used", "used_at_s")
 
     def __init__(self, address: Address, ends_at_s: float, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -117,40 +118,60 @@ class ConnectionPool:
         _pools.add(self)
 
     def _reset(self) -> None:
-        self._slots = BoundedSemaphore(self._connections_max)
-        # Append, pop, add and discard are atomic: no lock of our own.
+        self._line: Line[Bell] = Line(self._connections_max)
+        # Append and pop are atomic: no lock of our own.
         self._idle: list[Connection] = []  # last in, first out: the rest can grow old
-        self._all: set[Connection] = set()
+        #: Weak: one that a signal's handler took out of somebody's hands ends with its socket. (A
+        #: `__del__` of its own could be what the handler interrupts, and swallow the exception.)
+        self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     def exchange(self, request: bytes, limits: TryLimits) -> Response:
         """Raises TransportFailure. Works after `close()` too: a call that runs may be finished."""
-        slots = self._slots
-        if not slots.acquire(timeout=_left_s(limits.ends_at_s, self._clock)):
-            raise TransportFailure(
-                f"all {self._connections_max} connections of this producer are in use",
-                sent=False,
-                busy=True,
-            )
+        line = self._line
         try:
-            ends_at_s = limits.try_ends_at_s(self._clock())  # waiting is no part of the try
-            connection = self._take() or self._open(ends_at_s)
-            try:
-                response = connection.exchange(request, ends_at_s)
-            except BaseException as error:
-                self._drop(connection)
-                if isinstance(error, TransportFailure) and error.stale:
-                    self._drop_idle()  # a restart closes them all: do not try them one by one
-                raise
-            self.has_answered = True
-            if response.reusable:
-                self._idle.append(connection)
-                if self._closed:  # by another thread, perhaps before the append
-                    self._drop_idle()
-            else:
-                self._drop(connection)
-            return response
+            with self._place(line, limits.ends_at_s):
+                return self._exchange(request, limits)
         finally:
-            slots.release()
+            for bell in line.to_ring():
+                bell.ring()
+
+    def _place(self, line: Line[Bell], ends_at_s: float) -> "Lock":
+        """For a `with` alone: see `turns`. Raises TransportFailure."""
+        bell = Bell()
+        place = line.join(bell)
+        try:
+            while not line.admits(bell):
+                left_s = ends_at_s - self._clock()
+                if left_s <= 0:
+                    raise TransportFailure(
+                        f"all {self._connections_max} connections of this producer are in use",
+                        sent=False,
+                        busy=True,
+                    )
+                bell.wait(min(left_s, LOOK_S))
+            return place
+        except BaseException:
+            del place  # the exception's traceback has this frame, and who keeps it would keep that
+            raise
+
+    def _exchange(self, request: bytes, limits: TryLimits) -> Response:
+        ends_at_s = limits.try_ends_at_s(self._clock())  # waiting is no part of the try
+        connection = self._take() or self._open(ends_at_s)
+        try:
+            response = connection.exchange(request, ends_at_s)
+        except BaseException as error:
+            self._drop(connection)
+            if isinstance(error, TransportFailure) and error.stale:
+                self._drop_idle()  # a restart closes them all: do not try them one by one
+            raise
+        self.has_answered = True
+        if response.reusable:
+            self._idle.append(connection)
+            if self._closed:  # by another thread, perhaps before the append
+                self._drop_idle()
+        else:
+            self._drop(connection)
+        return response
 
     def check_open(self) -> None:
         """Raises ProducerClosed."""
@@ -194,12 +215,12 @@ class ConnectionPool:
 
     def forget_after_fork(self) -> None:
         """In the child: close the copies (the parent's stay open) and begin with none."""
-        for connection in self._all:
+        for connection in list(self._all):
             connection.close()
         self._reset()
 
     def __del__(self) -> None:
-        for connection in getattr(self, "_all", ()):  # a forgotten close() leaks no descriptor
+        for connection in getattr(self, "_idle", ()):  # a forgotten close() leaks no descriptor
             connection.close()
 
 

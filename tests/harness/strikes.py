@@ -1,0 +1,106 @@
+"""An exception at every step of some code, as a signal's handler raises it between two of them.
+
+Random signals hit what takes long; here each opcode is hit in turn, and the list of them is made by
+running the code. `every` strikes at more points than a signal can: CPython looks for signals behind
+a call, at the beginning of a function and when it jumps back, and `real` keeps to these. What holds
+a plain lock by `with` stands the second only.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+#: Here an exception would find the interpreter's own stack in disorder.
+_NEVER = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "RERAISE", "WITH_EXCEPT_START"})
+_LOOKS = frozenset({"RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"})
+
+
+class Struck(BaseException):
+    """What the handler raises."""
+
+
+class Strike:
+    """Strikes once, at the given step of what is run in it in these files; counted from 1."""
+
+    def __init__(self, at: int, files: frozenset[str], *, is_real: bool) -> None:
+        self._left = at
+        self._files = files
+        self._is_real = is_real
+        self._last: dict[FrameType, int] = {}
+        #: Where it has struck.
+        self.place = ""
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        sys.settrace(self._before)
+        self._last.clear()
+        return kind is Struck
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename not in self._files:
+            return None
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "opcode" and not self.place:
+            last = self._last.get(frame)
+            self._last[frame] = frame.f_lasti
+            if self._is_point(frame, last):
+                self._left -= 1
+            if not self._left:
+                self.place = f"{frame.f_code.co_name}:{frame.f_lineno}+{frame.f_lasti}"
+                raise Struck(self.place)
+        return self._step
+
+    def _is_point(self, frame: FrameType, last: int | None) -> bool:
+        code = frame.f_code
+        if _opcode(code, frame.f_lasti) in _NEVER:
+            return False
+        if not self._is_real:
+            return True
+        if last is None or _opcode(code, last) not in _LOOKS:
+            return False
+        # A signal raises in the step that looked, and this in the next one: the same to the code
+        # unless the end of a `with` or `try` is in between.
+        return _handler(code, last) == _handler(code, frame.f_lasti)
+
+
+def _opcode(code: CodeType, at: int) -> str:
+    return dis.opname[code.co_code[at]]
+
+
+def _handler(code: CodeType, at: int) -> int | None:
+    for entry in dis._parse_exception_table(code):
+        if entry.start <= at < entry.end:
+            return entry.target
+    return None
+
+
+def strikes(*modules: Any, is_real: bool = False) -> Iterator[Strike]:
+    """One after the other, until what is run in one ends before it strikes.
+
+    for strike in strikes(module):
+        with strike:
+            work()
+        assert all is well, strike.place
+    """
+    files = frozenset(str(module.__file__) for module in modules)
+    strike = None
+    at = 0
+    while strike is None or strike.place:
+        at += 1
+        strike = Strike(at, files, is_real=is_real)
+        yield strike
+    assert at > 3, "hardly anything was run in these modules"
