@@ -21,6 +21,8 @@ from halfhitch.client.conversation import (
 )
 from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
 from halfhitch.client.retries import without_inner_lines
+
+#| from halfhitch.client.turns import is_held_here
 from halfhitch.client.values import Ended, Headers, Message
 from halfhitch.errors import HalfHitchError
 
@@ -49,6 +51,9 @@ class AsyncTransaction:
     def __init__(self, producer: "AsyncTransactionProducer", conversation: Conversation) -> None:
         self._producer = producer
         self._talk = conversation
+        #| # Re-entrant only so that whoever enters it twice can be told.
+        #| self._lock = threading.RLock()
+        # asyncio only
         self._lock = asyncio.Lock()
         # asyncio only
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -198,6 +203,8 @@ class AsyncTransaction:
     def _require_usable(self) -> None:
         #| """Before the lock, of which a forked child has a copy that nobody opens."""
         self._talk.require_process()
+        #| if is_held_here(self._lock):
+        #|     raise self._talk.within_itself()
         # asyncio only
         self._require_loop()
         try:

@@ -259,6 +259,15 @@ class Conversation:
                 " and ends it, or both would. Begin another one here"
             )
 
+    def within_itself(self) -> TransactionMisused:
+        """A thread may not wait for itself."""
+        return TransactionMisused(
+            f"transaction {self.transaction_id} is used while a call of it is running in this very"
+            " thread, which would wait for itself: in a signal's handler, or in what the call has"
+            " called. Note it there, and use the transaction when the call has returned; or raise"
+            " an exception there, and the block is left"
+        )
+
     def called(self, what: str, give_up: Callable[[], None]) -> object:
         """Something that must be awaited was called; the answer is its mark."""
         mark = object()

@@ -8,7 +8,9 @@ Invariants:
   read, and heartbeats go on;
 - all threads are daemons and end soon after `close()`, or when the producer is dropped;
 - a forked child has no threads of these: it starts its own at its first call, on a connection of
-  its own.
+  its own;
+- a signal's handler that raises, in whoever starts or closes this, leaves nothing locked: a plain
+  lock's `with` is one step each way, and a Condition's or an Event's own methods are not.
 """
 
 import os
@@ -27,6 +29,7 @@ from halfhitch.client.pacing import Pacing
 from halfhitch.client.protocol import ProtocolError, Response
 from halfhitch.client.retries import no_connection, words_of
 from halfhitch.client.sync_connections import connect
+from halfhitch.client.turns import Bell
 from halfhitch.client.values import Check, LocalTransactionState
 
 T = TypeVar("T")
@@ -73,7 +76,7 @@ class CheckAnswers:
     def _reset(self) -> None:
         # Re-entrant: dropping the producer may happen anywhere, in the middle of its use too.
         self._lock = threading.RLock()
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._connection: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._workers = _Workers(self._with.workers_max, f"halfhitch-check-{self._with.group}")
@@ -86,12 +89,16 @@ class CheckAnswers:
         with self._lock:
             if self._thread is not None or self._over:
                 return
-            self.is_due = False
             thread = threading.Thread(
                 target=self._run, name=f"halfhitch-checks-{self._with.group}", daemon=True
             )
-            thread.start()
             self._thread = thread
+            try:
+                thread.start()
+            except BaseException:
+                self._thread = None  # it may have begun all the same, and ends then
+                raise
+            self.is_due = False
 
     def stop(self) -> None:
         """End the stream, without waiting for anything."""
@@ -103,9 +110,9 @@ class CheckAnswers:
     def close(self) -> None:
         """End the stream; wait, for a bounded time, for the checks that are running."""
         self.stop()
-        self._wake.set()
+        self._wake.ring()
         ends_at_s = self._clock() + checks.CLOSE_S
-        self._workers.close(checks.CLOSE_S)
+        self._workers.close(ends_at_s, self._clock)
         self._abandoned = True  # what comes later is not sent: the program believes we are silent
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -121,6 +128,9 @@ class CheckAnswers:
             connection.close()  # no shutdown: that would end the parent's
 
     def _run(self) -> None:
+        with self._lock:
+            if self._thread is not threading.current_thread():
+                return
         pacing = self._with.pacing
         lifeline = Lifeline(self._with.address.text, self._with.group, pacing.jitter)
         while not self._over:
@@ -252,7 +262,8 @@ class _Workers:
     def __init__(self, count_max: int, name: str) -> None:
         self._count_max = count_max
         self._name = name
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._jobs: deque[_Job] = deque()  # at most as many as may be open
         self._threads: set[threading.Thread] = set()
         self._first_part_count = 0  # jobs whose first part has not ended
@@ -262,13 +273,13 @@ class _Workers:
 
     def has_room(self, wait_s: float) -> bool:
         """Whether there is a free place, now or within this time."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._closed or self._is_free(), wait_s)
             return self._is_free() and not self._closed
 
     def submit(self, job: "_Job") -> bool:
         """Only one thread may submit, after `has_room`. False: no thread could be had."""
-        with self._changed:
+        with self._lock:
             self._jobs.append(job)
             self._open_count += 1
             self._first_part_count += 1
@@ -291,13 +302,18 @@ class _Workers:
                 return False
         return True
 
-    def close(self, wait_s: float) -> None:
+    def close(self, ends_at_s: float, clock: Callable[[], float]) -> None:
         """Wait for the jobs, except the one that calls this."""
-        current = threading.current_thread()
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._threads <= {current}, wait_s)
+        while True:
+            with self._lock:
+                others = [one for one in self._threads if one is not threading.current_thread()]
+            left_s = ends_at_s - clock()
+            if not others or left_s <= 0:
+                return
+            others[0].join(left_s)
 
     def _is_free(self) -> bool:
         return (
@@ -307,7 +323,7 @@ class _Workers:
 
     def _work(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._idle_count += 1
                 self._changed.wait_for(lambda: self._jobs or self._closed, _IDLE_S)
                 self._idle_count -= 1
@@ -317,13 +333,13 @@ class _Workers:
                     return
                 job = self._jobs.popleft()
             second_part = self._done(job)
-            with self._changed:
+            with self._lock:
                 self._first_part_count -= 1
                 self._changed.notify_all()
             if second_part is not None:
                 self._done(second_part)
             del job, second_part  # an idle worker holds nobody's message
-            with self._changed:
+            with self._lock:
                 self._open_count -= 1
                 self._changed.notify_all()
 

@@ -20,6 +20,7 @@ from halfhitch.client.conversation import (
 )
 from halfhitch.client.errors import ProducerClosed, TransactionDoomed
 from halfhitch.client.retries import without_inner_lines
+from halfhitch.client.turns import is_held_here
 from halfhitch.client.values import Ended, Headers, Message
 from halfhitch.errors import HalfHitchError
 
@@ -37,7 +38,8 @@ class Transaction:
     def __init__(self, producer: "TransactionProducer", conversation: Conversation) -> None:
         self._producer = producer
         self._talk = conversation
-        self._lock = threading.Lock()
+        # Re-entrant only so that whoever enters it twice can be told.
+        self._lock = threading.RLock()
 
     @property
     def id(self) -> str:
@@ -158,6 +160,8 @@ class Transaction:
     def _require_usable(self) -> None:
         """Before the lock, of which a forked child has a copy that nobody opens."""
         self._talk.require_process()
+        if is_held_here(self._lock):
+            raise self._talk.within_itself()
         try:
             self._producer.check_open()
         except ProducerClosed:

@@ -2,16 +2,25 @@
 
 import gc
 import os
+import signal
 import threading
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from halfhitch.client import Message, TransactionMisused, TransactionProducer
+from halfhitch.client import (
+    Message,
+    TransactionDoomed,
+    TransactionMisused,
+    TransactionProducer,
+    sync_transactions,
+)
 from halfhitch.client.pacing import REAL_PACING
 from halfhitch.client.values import LocalTransactionState
-from harness.scripted_http import Answer, ScriptedServer
+from harness.scripted_http import HANG, Answer, ScriptedServer
+from harness.strikes import strikes
 
 COMMITTED = Answer(200, {"transaction_id": "t", "state": "committed"})
 
@@ -40,6 +49,24 @@ def in_a_forked_child(work):
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@contextmanager
+def held_elsewhere(lock):
+    """By another thread."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(10)
+    yield
+    over.set()
+    thread.join(10)
 
 
 def test_threads_share_a_producer_and_never_an_answer():
@@ -143,7 +170,7 @@ def test_a_forked_child_opens_connections_of_its_own():
 
 def test_a_forked_child_ended_its_parents_transaction():
     def child():
-        assert tx._lock.locked()  # by a thread that is not here
+        assert not tx._lock.acquire(blocking=False)  # a thread that is not here has it
         for use in (
             tx.assert_can_commit,
             tx.commit,
@@ -158,7 +185,7 @@ def test_a_forked_child_ended_its_parents_transaction():
     with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
         with producer.transaction() as tx:
             tx.send("orders", b"one")
-            with tx._lock:
+            with held_elsewhere(tx._lock):
                 in_a_forked_child(child)
         assert server.targets() == ["/v1/topics/orders/half", "/v1/transactions/h1/commit"]
 
@@ -219,6 +246,48 @@ def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(monkeypatch):
         server.until_received(2)  # by another of its threads than what comes next
         producer.commit("third")
         assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("use", ["send", "rollback", "commit", "assert_can_commit"])
+def test_a_handler_that_used_the_transaction_of_the_call_it_interrupts_hung(use):
+    def handler(*_):
+        getattr(tx, use)(*(["orders", b"two"] if use == "send" else []))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+
+    def in_between(_):
+        signal.raise_signal(signal.SIGUSR1)  # is looked for by the main thread
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        return HANG
+
+    try:
+        with (
+            ScriptedServer(otherwise=in_between) as server,
+            TransactionProducer("orders", server.address) as producer,
+        ):
+            tx = producer.transaction()
+            with pytest.raises(TransactionMisused, match="this very thread"):
+                tx.send("orders", b"one")
+            assert len(server.requests) == 1
+            with pytest.raises(TransactionDoomed, match="TransactionMisused"):
+                tx.assert_can_commit()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_no_signal_s_handler_that_raises_leaves_a_transaction_locked():
+    def free(tx):
+        with held_elsewhere(tx._lock):
+            return True
+
+    with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
+        for use in ("send", "commit", "assert_can_commit"):
+            for strike in strikes(sync_transactions, is_real=True):
+                tx = producer.transaction()
+                with strike:
+                    tx.send("orders", b"one")
+                    getattr(tx, use)(*(["orders", b"two"] if use == "send" else []))
+                assert free(tx), strike.place
 
 
 def test_an_interrupt_in_the_listener_is_not_swallowed():

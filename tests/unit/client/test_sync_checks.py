@@ -10,10 +10,14 @@ import warnings
 
 import pytest
 
-from halfhitch.client import LocalTransactionState, TransactionProducer, checks, sync_checks
+from halfhitch.client import LocalTransactionState, TransactionProducer, checks, sync_checks, turns
+from halfhitch.client.address import parse_address
+from halfhitch.client.calls import Calls
 from halfhitch.client.pacing import REAL_PACING
+from halfhitch.client.sync_checks import Answering, CheckAnswers
 from harness.check_streams import ChecksDoor
 from harness.scripted_http import HANG
+from harness.strikes import strikes
 
 COMMIT = LocalTransactionState.COMMIT
 DEADLINE_S = 10
@@ -434,3 +438,50 @@ def test_a_check_that_hangs_at_the_door_does_not_keep_close_for_long(monkeypatch
         producer.close()
         # Long before the deadline of its answer, which the check's own thread waits for.
         assert time.monotonic() - began_at_s < 4
+
+
+# -- a signal's handler that raises
+
+
+def never(check):
+    raise AssertionError("nobody asks")
+
+
+def lonely(address="unix:/nowhere/to/be/found"):
+    """Answers of a producer whose sidecar is not there."""
+    found = parse_address(address)
+    calls = Calls(found, "orders", None)
+    return CheckAnswers(Answering(found, "orders", calls, never, never, REAL_PACING, 2))
+
+
+def in_time(work):
+    """In another thread, so that one that hangs is told and does not hang the test."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive(), "it hangs"
+
+
+def test_a_close_that_a_handler_interrupted_hung_when_it_was_repeated():
+    """The exception came between a Condition's `__enter__` and its block, and left it locked."""
+    for strike in strikes(sync_checks, turns, threading, is_real=True):
+        answers = lonely()
+        answers.start()
+        answers._workers.submit(lambda: lambda: None)
+        with strike:
+            answers.close()
+        in_time(answers.close)
+        until(lambda: ours() == [])
+
+
+def test_a_start_that_a_handler_interrupted_began_twice_or_never():
+    for strike in strikes(sync_checks, is_real=True):
+        answers = lonely()
+        answers.is_due = True  # as in a forked child
+        with strike:
+            answers.start()
+        answers.start()
+        until(lambda: len(ours()) == 1)
+        assert not answers.is_due
+        in_time(answers.close)
+        until(lambda: ours() == [])
