@@ -14,12 +14,13 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from halfhitch import errors
+from halfhitch.client import given
 from halfhitch.client.address import Address
 from halfhitch.client.errors import BadAnswer
+from halfhitch.client.given import is_text
 from halfhitch.client.protocol import Response
 from halfhitch.client.values import (
     Ended,
-    Headers,
     LocalTransactionState,
     Message,
     Prepared,
@@ -78,10 +79,12 @@ class Calls:
     """Makes the calls of one producer."""
 
     def __init__(self, address: Address, group: str, token: str | None) -> None:
-        if not _is_text(group) or not group:
+        if not (is_text(group) and group):
             raise errors.ConfigurationError("group must name the producer group, e.g. 'orders'")
+        group = given.text(group, "group")
         fixed = f"\r\nHost: {address.host_header}"
         if token is not None:
+            token = given.text(token, "token")
             if not _fits_header(token):
                 raise errors.ConfigurationError(
                     "token must be printable ASCII without blanks around it; is there a line"
@@ -106,6 +109,9 @@ class Calls:
         self, messages: Sequence[Message], transaction_id: str, immunity_s: int | None
     ) -> Call[Prepared]:
         """Store the first messages of a transaction."""
+        messages = given.messages(messages)
+        transaction_id = given.transaction_id(transaction_id)
+        immunity_s = given.immunity_s(immunity_s)
         request = None
         if len(messages) == 1 and self._group_fits:
             request = self._raw_prepare(messages[0], transaction_id, immunity_s)
@@ -124,7 +130,7 @@ class Calls:
         Here and below, `transaction_id` is only for errors to tell; the handle says which.
         """
         path = f"/v1/transactions/{_in_path(handle)}/messages"
-        request = self._json_post(path, {}, messages)
+        request = self._json_post(path, {}, given.messages(messages))
         return Call(Operation.ADD, request, self._read_prepared, transaction_id, handle)
 
     def end(
@@ -185,7 +191,7 @@ class Calls:
         self, message: Message, transaction_id: str, immunity_s: int | None
     ) -> bytes | None:
         """None when HTTP cannot carry this message as it is."""
-        value = _bytes(message.value, "value")
+        value = given.octets(message.value, "value")
         if (
             value is None  # a body cannot be null
             or not message.topic
@@ -202,15 +208,15 @@ class Calls:
         if immunity_s is not None:
             lines.append(f"Half-Immunity-Seconds: {immunity_s}")
         if message.partition is not None:
-            lines.append(f"Half-Partition: {_partition(message.partition)}")
-        key = _bytes(message.key, "key")
+            lines.append(f"Half-Partition: {given.partition(message.partition)}")
+        key = given.octets(message.key, "key")
         if key is not None:
             text = key.decode("latin-1")
             if _fits_header(text):
                 lines.append(f"Half-Key: {text}")
             else:
                 lines.append(f"Half-Key-Base64: {_base64(key)}")
-        if message.headers and not _add_header_lines(lines, _pairs(message.headers)):
+        if message.headers and not _add_header_lines(lines, given.pairs(message.headers)):
             return None
         head = "\r\n".join(lines)
         if len(head) > RAW_HEAD_BYTES_MAX:
@@ -301,11 +307,6 @@ def says_its_state(error: errors.HalfHitchError) -> bool:
     return type(error) in _SURE
 
 
-def _is_text(given: object) -> bool:
-    """Types are for those who check them; a handle of None is a common slip."""
-    return isinstance(given, str)
-
-
 def _fits_header(text: str) -> bool:
     """Blanks around a value are not part of it in HTTP, and what is not ASCII is at the mercy of
     whatever stands between.
@@ -315,7 +316,7 @@ def _fits_header(text: str) -> bool:
 
 def _in_path(handle: str) -> str:
     """A handle is the coordinator's to read: only what no path can carry is refused here."""
-    if not _is_text(handle) or not handle.isascii() or not handle.isprintable() or not handle:
+    if not is_text(handle) or not handle.isascii() or not handle.isprintable() or not handle:
         raise errors.InvalidHandle("this is no handle: send it exactly as prepare returned it")
     if not handle.strip(_IN_HANDLE):
         return handle
@@ -325,24 +326,6 @@ def _in_path(handle: str) -> str:
 def _percent_encoded(text: str) -> str:
     octets = text.encode(errors="surrogatepass")
     return "".join(chr(octet) if chr(octet) in _IN_HANDLE else f"%{octet:02X}" for octet in octets)
-
-
-def _bytes(given: bytes | str | None, what: str) -> bytes | None:
-    if given is None or isinstance(given, bytes):
-        return given
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, (bytearray, memoryview)):
-        return bytes(given)
-    raise TypeError(
-        f"the {what} of a message must be bytes, str or None, not {type(given).__name__}:"
-        " encode it first, e.g. json.dumps(...).encode()"
-    )
-
-
-def _pairs(headers: Headers) -> list[tuple[str, bytes | None]]:
-    given = headers.items() if isinstance(headers, Mapping) else headers
-    return [(name, _bytes(value, f"header {name!r}")) for name, value in given]
 
 
 def _add_header_lines(lines: list[str], pairs: list[tuple[str, bytes | None]]) -> bool:
@@ -362,31 +345,23 @@ def _add_header_lines(lines: list[str], pairs: list[tuple[str, bytes | None]]) -
 
 
 def _json_message(message: Message) -> dict[str, Any]:
-    if not _is_text(message.topic):
-        raise TypeError("the topic of a message must be a str")
     fields: dict[str, Any] = {"topic": message.topic}
-    value = _bytes(message.value, "value")
+    value = given.octets(message.value, "value")
     if value is None:
         fields["value"] = None
     else:
         fields["value_base64"] = _base64(value)
-    key = _bytes(message.key, "key")
+    key = given.octets(message.key, "key")
     if key is not None:
         fields["key_base64"] = _base64(key)
     if message.headers:
         fields["headers"] = [
             (name, None if value is None else {"base64": _base64(value)})
-            for name, value in _pairs(message.headers)
+            for name, value in given.pairs(message.headers)
         ]
     if message.partition is not None:
-        fields["partition"] = _partition(message.partition)
+        fields["partition"] = given.partition(message.partition)
     return fields
-
-
-def _partition(given: int) -> int:
-    if type(given) is not int:
-        raise TypeError(f"the partition of a message must be an int, not {type(given).__name__}")
-    return given
 
 
 def _read_nothing(_: Response) -> None:

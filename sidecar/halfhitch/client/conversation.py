@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TypeVar
 
+from halfhitch.client import given
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.recorded import expect
@@ -71,7 +72,7 @@ class Conversation:
         *,
         has_check: bool = False,
     ) -> None:
-        self.transaction_id = transaction_id
+        self.transaction_id = given.transaction_id(transaction_id)
         self.handle: str | None = None
         self.phase = Phase.OPEN
         self._calls = calls

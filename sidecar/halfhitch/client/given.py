@@ -1,0 +1,100 @@
+"""What a program hands over, as the plain values that requests are made of. No I/O.
+
+Wrong types are told before anything is sent. Text becomes a plain `str`: an f-string writes a
+member of `class Topic(str, Enum)` as its name, and json.dumps as its value, which are two topics.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from halfhitch.client.values import Headers, Message
+
+
+def is_text(given: object) -> bool:
+    """Types are for those who check them; a handle of None is a common slip."""
+    return isinstance(given, str)
+
+
+def text(given: object, what: str) -> str:
+    """Raises TypeError."""
+    if type(given) is str:
+        return given
+    if isinstance(given, str):
+        return str.__str__(given)
+    raise TypeError(f"{what} must be a str, not {type(given).__name__}")
+
+
+def transaction_id(given: object) -> str:
+    """Raises TypeError."""
+    if not isinstance(given, str):
+        raise TypeError(
+            f"the transaction id must be a str, not {type(given).__name__}: the check gets it back"
+            " as text, so write str(...), and store that too"
+        )
+    return text(given, "the transaction id")
+
+
+def octets(given: object, what: str) -> bytes | None:
+    """Raises TypeError."""
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, (bytearray, memoryview)):
+        return bytes(given)
+    raise TypeError(
+        f"the {what} of a message must be bytes, str or None, not {type(given).__name__}:"
+        " encode it first, e.g. json.dumps(...).encode()"
+    )
+
+
+def pairs(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Raises TypeError. Looks at them once: they may be a generator."""
+    found = []
+    for pair in headers.items() if isinstance(headers, Mapping) else _each(headers, "headers"):
+        if not isinstance(pair, Sequence) or isinstance(pair, str | bytes) or len(pair) != 2:
+            raise TypeError(
+                "the headers of a message must be a mapping, or pairs: a name and a value each"
+            )
+        name = text(pair[0], "the name of a header")
+        found.append((name, octets(pair[1], f"header {name!r}")))
+    return found
+
+
+def partition(given: object) -> int:
+    """Raises TypeError."""
+    if type(given) is not int:
+        raise TypeError(f"the partition of a message must be an int, not {type(given).__name__}")
+    return given
+
+
+def immunity_s(given: object) -> int | None:
+    """Raises TypeError."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"immunity_s must be whole seconds, an int, not {type(given).__name__}")
+    return int(given)
+
+
+def messages(given: object) -> list[Message]:
+    """Raises TypeError."""
+    if isinstance(given, Message):
+        raise TypeError("messages must be a list: write [Message(...)] for a single one")
+    return [_message(one) for one in _each(given, "messages")]
+
+
+def _message(given: Any) -> Message:
+    if not isinstance(given, Message):
+        raise TypeError(f"messages must be halfhitch.Message(...), not {type(given).__name__}")
+    topic = text(given.topic, "the topic of a message")
+    headers = pairs(given.headers) if given.headers else None
+    if topic is given.topic and headers is None:
+        return given
+    return given._replace(topic=topic, headers=headers)
+
+
+def _each(given: object, what: str) -> Iterable[Any]:
+    if isinstance(given, Iterable):
+        return given
+    raise TypeError(f"{what} must be a list, not {type(given).__name__}")
