@@ -57,9 +57,9 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 
 # Building takes Go; without it this says so, and nothing else needs it.
 .PHONY: test-cluster
-test-cluster: $(STAMP) ## what the charts and `inject` make, on a real API server of Kubernetes 1.36, built once (needs Go and Debian's etcd)
+test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and controllers of Kubernetes 1.36, built once (needs Go, Debian's etcd)
 	@tests/harness/apiserver.sh
-	$(BIN)/python -m pytest -q -m cluster tests/deploy/test_cluster.py
+	$(BIN)/python -m pytest -q -m cluster tests/deploy
 
 fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR=600 seconds, SEED=, ONLY=http,op)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \

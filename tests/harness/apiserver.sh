@@ -1,6 +1,7 @@
 #!/bin/sh
-# Kubernetes' API server and etcd for tests/deploy/test_cluster.py, into the user's cache: the one is
-# built from its Go module, the other is Debian's. Run again it does nothing. It starts nothing.
+# Kubernetes' API server, controllers and scheduler, and etcd, for `make test-cluster`, into the user's
+# cache: those are built from their Go module, etcd is Debian's. Run again it does nothing. It starts
+# nothing.
 set -eu
 
 # As in harness/cluster.py.
@@ -25,14 +26,19 @@ if ! command -v etcd >/dev/null 2>&1 && [ ! -x "$cache/etcd" ]; then
     rm -rf "$folder"
 fi
 
-[ -x "$cache/kube-apiserver" ] && exit 0
+programs="kube-apiserver kube-controller-manager kube-scheduler"
+missing=""
+for program in $programs; do
+    [ -x "$cache/$program" ] || missing="$missing ./cmd/$program"
+done
+[ -n "$missing" ] || exit 0
 
 command -v go >/dev/null 2>&1 ||
-    fail "it needs Go 1.26 or newer, to build kube-apiserver $version from the module k8s.io/kubernetes."
+    fail "it needs Go 1.26 or newer, to build Kubernetes $version from the module k8s.io/kubernetes."
 minor=$(go env GOVERSION | sed -E 's/^go1\.([0-9]+).*/\1/')
-[ "$minor" -ge 26 ] || fail "kube-apiserver $version needs Go 1.26 or newer, and this is $(go env GOVERSION)."
+[ "$minor" -ge 26 ] || fail "Kubernetes $version needs Go 1.26 or newer, and this is $(go env GOVERSION)."
 
-echo "building kube-apiserver $version, once (ten minutes on two processors, 150 MB) ..."
+echo "building$missing of Kubernetes $version, once (a quarter of an hour on two quiet processors, or more; 300 MB) ..."
 module=$(go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
 [ -d "$module" ] || fail "the Go module k8s.io/kubernetes@v$version could not be downloaded."
 folder=$(mktemp -d "$cache/build.XXXXXX")
@@ -44,7 +50,8 @@ cd "$folder"
 rm -rf go.work go.work.sum go.sum vendor
 sed -i -E "s#=> \./staging/src/(k8s\.io/[a-z0-9-]+)#=> \1 v0.${version#1.}#" go.mod
 about=k8s.io/component-base/version
+# shellcheck disable=SC2086
 GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X $about.gitVersion=v$version -X $about.gitMajor=1 -X $about.gitMinor=36" \
-    -o "$folder/built" ./cmd/kube-apiserver
-mv "$folder/built" "$cache/kube-apiserver"
+    -o "$folder/built/" $missing
+mv "$folder"/built/* "$cache"

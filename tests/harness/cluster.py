@@ -1,8 +1,10 @@
-"""A real API server of Kubernetes over a real etcd: no nodes, no controllers, nothing runs.
+"""A real API server of Kubernetes over a real etcd, and its controllers: nothing runs in it.
 
-Owns `Cluster`: what it is given it validates, defaults, admits and stores as in any cluster. Its
-programs come from tests/harness/apiserver.sh (`make test-cluster`). Both listen on loopback, in a
-temporary folder.
+Owns `Cluster`: what it is given it validates, defaults, admits and stores as in any cluster. With
+`controllers` there are also the real controllers and scheduler, and a node that is only an entry:
+there is no kubelet, so no container ever starts, and a test says itself what one would
+(`say_of`). The programs come from tests/harness/apiserver.sh (`make test-cluster`). All listen on
+loopback, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import ssl
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -23,7 +26,6 @@ from halfhitch.embedded.ports import HeldPorts
 from halfhitch.embedded.processes import ServerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from harness.charts import Object
@@ -33,6 +35,16 @@ VERSION: Final = "1.36.0"
 _START_S: Final = 120.0
 _ANSWER_S: Final = 60.0
 _APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
+_NODE: Final[Mapping[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "node", "labels": {"kubernetes.io/os": "linux"}},
+    "status": {
+        "allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
 
 
 class Rejected(Exception):
@@ -51,7 +63,8 @@ def program(name: str) -> Path:
 class Cluster:
     """One API server and its etcd, for as long as the block lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, controllers: bool = False) -> None:
+        self._has_controllers = controllers
         self._folder = Path(tempfile.mkdtemp(prefix="halfhitch-cluster-"))
         self._ports = HeldPorts()
         self._processes: list[ServerProcess] = []
@@ -103,6 +116,31 @@ class Cluster:
             "--service-cluster-ip-range=10.96.0.0/24",
         )
         self.await_true(self._is_ready, _START_S)
+        if self._has_controllers:
+            self._start_controllers(key)
+
+    def _start_controllers(self, key: Path) -> None:
+        authority = self._folder / "certificates" / "apiserver.crt"
+        server = {
+            "server": f"https://127.0.0.1:{self._port}",
+            "certificate-authority": f"{authority}",
+        }
+        access = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "u", "user": {"token": self._token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        kubeconfig = self._folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps(access))
+        common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        manager, scheduler = program("kube-controller-manager"), program("kube-scheduler")
+        keys = (f"--service-account-private-key-file={key}", f"--root-ca-file={authority}")
+        self._run("kube-controller-manager", str(manager), *common, *keys)
+        self._run("kube-scheduler", str(scheduler), *common)
+        self.create(dict(_NODE))
 
     def _run(self, name: str, *command: str) -> None:
         log = self._folder / f"{name}.log"
@@ -182,6 +220,28 @@ class Cluster:
         """As `kubectl create` does."""
         query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
         return self._asked("POST", self._path(one) + query, one)
+
+    def read(self, one: Mapping[str, Any]) -> Object:
+        """As it is now."""
+        return self._asked("GET", f"{self._path(one)}/{one['metadata']['name']}")
+
+    def all_of(self, version: str, kind: str, selector: str = "") -> list[Object]:
+        """What there is of a kind in the namespace `shop`, by labels."""
+        path = self._path({"apiVersion": version, "kind": kind, "metadata": {}})
+        found: list[Object] = self._asked("GET", f"{path}?labelSelector={selector}")["items"]
+        return found
+
+    def say_of(self, pod: Object, status: Object) -> None:
+        """What a kubelet would write down of it."""
+        whole = {**pod, "apiVersion": "v1", "kind": "Pod"}
+        path = f"{self._path(whole)}/{pod['metadata']['name']}/status"
+        self._asked("PATCH", path, {"status": status}, _MERGE)
+
+    def evict(self, pod: Object) -> None:
+        """As `kubectl drain` does; `Rejected` where a budget does not allow it."""
+        path = f"{self._path({**pod, 'apiVersion': 'v1', 'kind': 'Pod'})}/{pod['metadata']['name']}"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": pod["metadata"]}
+        self._asked("POST", f"{path}/eviction", eviction)
 
     def delete(self, one: Object) -> None:
         """At once, without waiting for a kubelet that is not there."""
