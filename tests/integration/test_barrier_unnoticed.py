@@ -366,6 +366,38 @@ def test_a_commit_that_sqlite_refused_left_its_rows_to_the_next_one_of_the_pool(
     shop.close()
 
 
+class OutOfTimeError(Exception):
+    """Raised by a signal, as Celery's SoftTimeLimitExceeded. (For Ctrl-C SQLAlchemy sees to it.)"""
+
+
+@each("alchemy", "sqlite", "postgresql", "mariadb")
+def test_a_commit_that_was_interrupted_left_its_rows_to_the_next_one_of_the_pool(
+    way: Way, truth: Truth, addresses: Any
+) -> None:
+    shop: Any = open_shop(way, addresses(way.server), pool_size=1, max_overflow=0)
+    engine = shop.async_engine.sync_engine if hasattr(shop, "async_engine") else shop.engine
+
+    real = engine.dialect.do_commit
+
+    def interrupt(_: Any) -> None:
+        engine.dialect.do_commit = real  # the next one is the barrier's
+        raise OutOfTimeError
+
+    def body(session: Session) -> None:
+        order(session, "a")
+        engine.dialect.do_commit = interrupt
+
+    producer = RecordingProducer("a")
+    with pytest.raises(OutOfTimeError), shop.barrier().transaction(producer) as (_, local):
+        run(local, body)
+    assert producer.made[0].ends == ["rollback"]
+    with shop.begin() as local:
+        local.order("b")
+        local.commit()
+    assert (truth.orders(), truth.rows()) == ({"b"}, {"a": "fenced"})
+    shop.close()
+
+
 class Unclosed(Session):
     """A session whose close() does nothing, as of a test suite that keeps its objects."""
 

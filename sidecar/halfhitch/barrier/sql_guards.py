@@ -284,13 +284,21 @@ def give_up(pooled: PoolProxiedConnection) -> None:
 def give_up_failed(session: Session) -> None:
     """After a commit that failed: SQLAlchemy takes its transaction for ended, and so does the pool.
 
-    SQLite's goes on, as after a deferred foreign key was violated: whoever gets the connection next
-    would commit it.
+    SQLite's goes on, as after a deferred foreign key was violated; a server's does where the commit
+    was interrupted. Whoever gets the connection next would commit it. A server that has not
+    answered the commit is told nothing more: it might not answer that, either.
     """
     for connection in _connections_of(session):
         transaction = connection.get_transaction()
-        if transaction is not None and not transaction.is_active and not connection.invalidated:
-            give_up(connection.connection)
+        if transaction is None or transaction.is_active or connection.invalidated:
+            continue
+        pooled = connection.connection
+        if guards.is_in_transaction(pooled.driver_connection) is False:
+            continue
+        if connection.dialect.name == "sqlite":
+            give_up(pooled)
+        else:
+            pooled.invalidate()
 
 
 def _waited(given: Any) -> Any:
