@@ -4,6 +4,7 @@ It imports the standard library and `halfhitch.errors` only, and each name when 
 the blocking producer does not pay for asyncio, nor a program that only makes messages for sockets.
 
     values, errors      what programs see
+    options             what a producer is made with: no I/O
     given               what programs hand over, as plain values: no I/O
     calls, protocol     requests as bytes, answers as values: no I/O
     retries             when to try again, and what may be said after giving up: no I/O

@@ -6,6 +6,7 @@ A wrong address is refused when the producer is made, not at the first message.
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from halfhitch.client.given import is_text
 from halfhitch.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class Address(NamedTuple):
 
 def find_address(given: str | None, tls: "ClientTls | None" = None) -> Address:
     """The given address, else the environment's, else the sidecar's default port on loopback."""
+    if given is not None and not is_text(given):
+        raise ConfigurationError(
+            f"address is {given!r}, which is no text: write it as {DEFAULT_ADDRESS!r}"
+        )
     return parse_address(given or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, tls)
 
 

@@ -18,16 +18,18 @@ from halfhitch.client.aio_transactions import AsyncTransaction
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     Conversation,
-    check_check,
-    check_limits,
-    check_on_error,
     failed_result,
-    no_check,
     note_closed,
     note_unanswered,
     note_unasked,
-    require_listener,
     result_of,
+)
+from halfhitch.client.options import (
+    check_check,
+    check_limits,
+    check_on_error,
+    no_check,
+    require_listener,
 )
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.protocol import Response

@@ -19,13 +19,12 @@ Invariants:
 import os
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TypeVar
 
 from halfhitch.client import given
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.recorded import expect
-from halfhitch.client.unawaited import not_a_state, refuse_async
+from halfhitch.client.unawaited import not_a_state
 from halfhitch.client.values import (
     Ended,
     LocalTransactionState,
@@ -34,9 +33,7 @@ from halfhitch.client.values import (
     Prepared,
     SendResult,
 )
-from halfhitch.errors import ConfigurationError, HalfHitchError, InvalidRequest, OutcomeUnknown
-
-L = TypeVar("L")
+from halfhitch.errors import HalfHitchError, OutcomeUnknown
 
 #: How long leaving a block by an exception may be held up by the rollback. It is a courtesy:
 #: a rollback that does not arrive is what the check-back settles.
@@ -329,59 +326,6 @@ def first_line(error: BaseException | None) -> str:
     lines = str(error).splitlines()
     told = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return told if len(told) <= 200 else told[:199] + "…"
-
-
-def check_limits(deadline_s: float, connections_max: int, check_workers: int) -> None:
-    """Of a new producer. Raises ConfigurationError."""
-    if not deadline_s > 0:
-        raise ConfigurationError(f"deadline_s is {deadline_s}: give a call some seconds, e.g. 10")
-    if connections_max < 1:
-        raise ConfigurationError(f"connections_max is {connections_max}: it takes at least 1")
-    if check_workers < 1:
-        raise ConfigurationError(
-            f"check_workers is {check_workers}: it takes at least 1. To answer no checks, say so"
-            " with answers_checks=False"
-        )
-
-
-def check_check(check: object, listener: object, *, is_awaited: bool) -> None:
-    """Of a new producer: the first check-back is late to notice. Raises ConfigurationError."""
-    if not is_awaited:
-        refuse_async(check, "check")
-        for name in ("check_local_transaction", "execute_local_transaction"):
-            refuse_async(getattr(listener, name, None), f"the listener's {name}")
-    if check is not None and not callable(check):
-        raise ConfigurationError(
-            f"check is {type(check).__name__}, which cannot be called: give a function of a Check,"
-            " for example check=barrier.check (without brackets), or a listener=..."
-        )
-
-
-def require_listener(listener: L | None) -> L:
-    """Raises InvalidRequest."""
-    if listener is None:
-        raise InvalidRequest(
-            "send_message_in_transaction runs the listener's local transaction, and this producer"
-            " has no listener: make it with listener=..."
-        )
-    return listener
-
-
-def no_check() -> InvalidRequest:
-    """There is nothing that could be asked."""
-    return InvalidRequest(
-        "this producer cannot answer checks: make it with check=... (a function that takes a Check)"
-        " or with a listener that has check_local_transaction"
-    )
-
-
-def check_on_error(on_error: object) -> None:
-    """Raises ConfigurationError."""
-    if on_error not in ("rollback", "unknown", None):
-        raise ConfigurationError(
-            f"on_error is {on_error!r}: it takes 'unknown' (an exception that leaves a block sends"
-            " nothing, the check-back decides) or 'rollback' (it rolls the messages back)"
-        )
 
 
 def note_undecided(error: BaseException, transaction_id: str, *, has_check: bool) -> None:

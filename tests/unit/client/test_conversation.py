@@ -8,10 +8,8 @@ from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.conversation import (
     Conversation,
     Phase,
-    check_limits,
     failed_result,
     note_failed_rollback,
-    require_listener,
     result_of,
 )
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded
@@ -136,19 +134,3 @@ def test_an_exception_means_unknown_and_is_logged_with_its_traceback(caplog):
     (record,) = caplog.records
     assert (record.levelno, record.action) == (logging.ERROR, "local_transaction_unknown")
     assert record.exc_info[1] is error
-
-
-def test_a_producer_without_sense_is_refused():
-    check_limits(0.1, 1, 1)
-    for deadline_s in (0, -1, float("nan")):
-        with pytest.raises(errors.ConfigurationError, match="deadline_s"):
-            check_limits(deadline_s, 1, 1)
-    with pytest.raises(errors.ConfigurationError, match="connections_max"):
-        check_limits(1, 0, 1)
-    with pytest.raises(errors.ConfigurationError, match="answers_checks=False"):
-        check_limits(1, 1, 0)
-
-
-def test_a_missing_listener_is_told():
-    with pytest.raises(errors.InvalidRequest, match="listener="):
-        require_listener(None)
