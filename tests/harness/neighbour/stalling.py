@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 COMMIT, ROLLBACK = 8, 12
+#: What it has left undecided before may fill its own bound: that is told to it, and nobody else.
+_FULL = ("429 too_many_undecided",)
 #: Read by nobody, at a time.
 _UNREAD_COUNT = 8
 
@@ -54,7 +56,7 @@ async def slow_sender(attacker: Attacker) -> AsyncGenerator[str]:
             yield SENT
 
 
-@row("stall: checks that nobody answers", "HTTP", "201", also=("429 too_many_undecided",))
+@row("stall: checks that nobody answers", "HTTP", "201", also=_FULL)
 async def unanswered_checks(attacker: Attacker) -> AsyncGenerator[str]:
     """It says that it is there to be asked, and is silent."""
     client = await attacker.dial(attacker.http_port)
@@ -64,7 +66,12 @@ async def unanswered_checks(attacker: Attacker) -> AsyncGenerator[str]:
         yield (await attacker.prepare(group="bank-slow", immunity_seconds=1))[0]
 
 
-@row("stall: checks that are always answered with unknown", "RocketMQ", "SUCCESS")
+@row(
+    "stall: checks that are always answered with unknown",
+    "RocketMQ",
+    "SUCCESS",
+    also=("SYSTEM_BUSY",),
+)
 async def unknown_answers(attacker: Attacker) -> AsyncGenerator[str]:
     client = await attacker.remoting()
     await client.heartbeat("bank-unsure")
@@ -76,17 +83,20 @@ async def unknown_answers(attacker: Attacker) -> AsyncGenerator[str]:
         yield word(sent.code)
 
 
-@row("stall: callbacks that hang", "HTTP", "201", also=("429 too_many_undecided",))
+@row("stall: callbacks that hang", "HTTP", "201", also=_FULL)
 async def hanging_callbacks(attacker: Attacker) -> AsyncGenerator[str]:
     """The group's callback takes every connection and answers none."""
     while True:
         yield (await attacker.prepare(group="bank-hang", immunity_seconds=1))[0]
 
 
-@row("stall: ends that conflict", "HTTP", "200", "409 contrary_decision")
+@row("stall: ends that conflict", "HTTP", "200", "409 contrary_decision", also=_FULL)
 async def conflicting_ends(attacker: Attacker) -> AsyncGenerator[str]:
     while True:
-        _, made = await attacker.prepare(value="theirs, conflicting")
+        told, made = await attacker.prepare(value="theirs, conflicting")
+        if made is None:
+            yield told
+            continue
         for end in ("rollback", "commit", "commit?source=check", "rollback"):
             yield await attacker.ask("POST", f"/v1/transactions/{made['handle']}/{end}")
 
@@ -101,10 +111,13 @@ async def conflicting_remoting(attacker: Attacker) -> AsyncGenerator[str]:
             yield word((await client.end_sync("bank", sent, decision)).code)
 
 
-@row("stall: wait until it is visible, all the time", "HTTP", "200")
+@row("stall: wait until it is visible, all the time", "HTTP", "200", also=_FULL)
 async def waits(attacker: Attacker) -> AsyncGenerator[str]:
     while True:
-        _, made = await attacker.prepare(value="theirs, awaited")
+        told, made = await attacker.prepare(value="theirs, awaited")
+        if made is None:
+            yield told
+            continue
         yield await attacker.ask("POST", f"/v1/transactions/{made['handle']}/commit?wait=visible")
 
 

@@ -152,7 +152,9 @@ async def street(
         HALFHITCH_HTTP_CONNECTIONS_MAX="80",
         HALFHITCH_LIMITS_UNDECIDED_GROUP_MAX="200",
         HALFHITCH_LIMITS_UNDECIDED_MAX="1000",
+        # A machine that is busy is no attack.
         HALFHITCH_LIMITS_LAG_S_MAX="120",
+        HALFHITCH_OWNER_SESSION_TIMEOUT_MS="15000",
         HALFHITCH_CHECKS_IMMUNITY_S="1",
         HALFHITCH_CHECKS_INTERVAL_S="2",
         HALFHITCH_CHECKS_URL=f"http://127.0.0.1:{deaf.getsockname()[1]}/checks",

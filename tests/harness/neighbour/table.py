@@ -11,4 +11,6 @@ ATTACKS: Final = (
     *taking.ATTACKS,
     *exhausting.ATTACKS,
     *stalling.ATTACKS,
+    # The last: nothing that the attacker prepares is taken for a while then.
+    exhausting.undecided_of_many_groups,
 )
