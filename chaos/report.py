@@ -157,6 +157,7 @@ def _worst(runs: list[Run], name: str) -> float | None:
 
 def _figures(runs: list[Run], limits_s: dict[str, float]) -> list[str]:
     red_count = sum(run["verdict"] == "red" for run in runs)
+    lone_count = sum(run.get("brokers") == 1 for run in runs)
     single = {run["scenario"] for run in runs if run["column"] != MIX}
     mixes = sum(run["column"] == MIX for run in runs)
     counted: dict[str, int] = defaultdict(int)
@@ -168,6 +169,8 @@ def _figures(runs: list[Run], limits_s: dict[str, float]) -> list[str]:
         "",
         f"{len(runs)} runs: {len(single)} single-fault scenarios, {mixes} mixes; {red_count} red.",
     ]
+    if lone_count:
+        lines.append(f"{lone_count} of the runs had one broker in place of three.")
     lines.append(
         "These figures show the state after repairs; they are no statistic. When the cause of a"
         " red scenario was repaired (the changelog names the repairs), its record was begun"
