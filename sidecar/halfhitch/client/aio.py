@@ -158,7 +158,7 @@ class AsyncTransactionProducer:
         check_on_error(on_error)
         talk = Conversation(
             self._calls,
-            transaction_id or new_transaction_id(),
+            new_transaction_id() if transaction_id is None else transaction_id,
             immunity_s,
             on_error or self._on_error,
             has_check=self._check is not None,
@@ -175,7 +175,9 @@ class AsyncTransactionProducer:
         the decision was not surely stored (DecisionUnknown carries the handle to repeat it with).
         """
         listener = require_listener(self._listener)
-        transaction_id = message.transaction_id or new_transaction_id()
+        transaction_id = message.transaction_id
+        if transaction_id is None:
+            transaction_id = new_transaction_id()
         prepared = await self.prepare([message], transaction_id, immunity_s)
         recorded = expect(self.group, transaction_id)
         try:
@@ -200,7 +202,7 @@ class AsyncTransactionProducer:
         immunity_s: int | None = None,
     ) -> Prepared:
         """Store the messages, invisible. Repeating it with the same id and messages is safe."""
-        chosen = transaction_id or new_transaction_id()
+        chosen = new_transaction_id() if transaction_id is None else transaction_id
         return await self.perform(self._calls.prepare(messages, chosen, immunity_s))
 
     async def add(self, handle: str, messages: Sequence[Message]) -> Prepared:

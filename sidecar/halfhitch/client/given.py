@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from halfhitch.client.values import Headers, Message
+from halfhitch.errors import InvalidRequest
 
 
 def is_text(given: object) -> bool:
@@ -25,7 +26,12 @@ def text(given: object, what: str) -> str:
 
 
 def transaction_id(given: object) -> str:
-    """Raises TypeError."""
+    """Raises TypeError, InvalidRequest. An empty one is somebody's own id that is missing."""
+    if given == "":
+        raise InvalidRequest(
+            "the transaction id is empty: each attempt would get another one, and its messages"
+            " would be doubled. Give one that is not, or leave it out (None) to have one made"
+        )
     if not isinstance(given, str):
         raise TypeError(
             f"the transaction id must be a str, not {type(given).__name__}: the check gets it back"

@@ -140,7 +140,7 @@ class TransactionProducer:
         check_on_error(on_error)
         talk = Conversation(
             self._calls,
-            transaction_id or new_transaction_id(),
+            new_transaction_id() if transaction_id is None else transaction_id,
             immunity_s,
             on_error or self._on_error,
             has_check=self._check is not None,
@@ -157,7 +157,9 @@ class TransactionProducer:
         the decision was not surely stored (DecisionUnknown carries the handle to repeat it with).
         """
         listener = require_listener(self._listener)
-        transaction_id = message.transaction_id or new_transaction_id()
+        transaction_id = message.transaction_id
+        if transaction_id is None:
+            transaction_id = new_transaction_id()
         prepared = self.prepare([message], transaction_id, immunity_s)
         recorded = expect(self.group, transaction_id)
         try:
@@ -182,7 +184,7 @@ class TransactionProducer:
         immunity_s: int | None = None,
     ) -> Prepared:
         """Store the messages, invisible. Repeating it with the same id and messages is safe."""
-        chosen = transaction_id or new_transaction_id()
+        chosen = new_transaction_id() if transaction_id is None else transaction_id
         return self.perform(self._calls.prepare(messages, chosen, immunity_s))
 
     def add(self, handle: str, messages: Sequence[Message]) -> Prepared:

@@ -11,6 +11,8 @@ from halfhitch.client import Message, given
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls
 from halfhitch.client.conversation import Conversation
+from halfhitch.errors import InvalidRequest
+from harness.producers import SHELLS, driven
 
 ADDRESS = parse_address("http://127.0.0.1:8340")
 CALLS = Calls(ADDRESS, "shop", "s3cret")
@@ -47,6 +49,18 @@ def test_a_member_of_an_enum_named_two_topics_and_two_transactions():
     assert (both["producer_group"], both["transaction_id"]) == ("orders", "orders")
     assert both["messages"][0]["topic"] == "orders"
     assert type(Conversation(calls, Name.ORDERS, None).transaction_id) is str
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_empty_id_was_another_one_at_each_attempt(shell):
+    """And its messages were doubled by a retry."""
+    with driven(shell, "shop", "http://127.0.0.1:9") as producer:
+        for use in (
+            lambda: producer.transaction(""),
+            lambda: producer.prepare([Message("orders", b"v")], ""),
+        ):
+            with pytest.raises(InvalidRequest, match=r"id is empty.*\(None\)"):
+                use()
 
 
 def test_headers_of_a_generator_were_lost():
