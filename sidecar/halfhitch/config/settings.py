@@ -504,7 +504,8 @@ class LimitsSettings(Group, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=3_600,
-            description="A half partition takes no prepares while its owner is further behind.",
+            description="A half partition takes no prepares while its owner is further behind; "
+            "from a quarter of it on they wait, up to 0.25 s.",
         ),
     ] = 8.0
 

@@ -16,6 +16,11 @@ from halfhitch.wire.burden import TEAM, Burden, Over
 _EASED: Final = 0.9
 #: Of the bound on lag: an owner that has caught up so far will not be behind again at once.
 _EASED_LAG: Final = 0.5
+#: Of the bound on lag: from here on prepares wait before they are stored.
+_SLOWED_FROM: Final = 0.25
+#: A prepare waits no longer than this, short of the bound. A caller that waits for its answers is
+#: slowed by it to four a second, and its deadline (3 s of RocketMQ's clients) is far away.
+PAUSE_S_MAX: Final = 0.25
 
 NONE: Final = Burden()
 
@@ -74,6 +79,18 @@ def judge(
     if whole is None and lag is None and not groups and not topics:
         return NONE
     return Burden(whole, lag, groups, topics)
+
+
+def pause_s(limits: IntakeLimits, lag_s: float) -> float:
+    """How long a prepare waits before it is stored: the more, the further the owner is behind.
+
+    Who waits for an answer before it sends more is slowed until the owner keeps up, and is never
+    refused. A refusal costs the caller its transaction: RocketMQ's producers give up after three.
+    """
+    first_s = limits.lag_s_max * _SLOWED_FROM
+    if lag_s <= first_s:
+        return 0.0
+    return PAUSE_S_MAX * min(1.0, (lag_s - first_s) / (limits.lag_s_max - first_s))
 
 
 def _by_team(by_group: Mapping[str, int], team_of: Callable[[str], str | None]) -> Counter[str]:

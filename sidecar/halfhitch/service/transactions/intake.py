@@ -7,6 +7,9 @@ an answer to a check and a message more of a pending transaction are what makes 
 what was taken. What is decided and waits for a target that is away counts, too: nothing but the
 target makes room then.
 
+An owner that falls behind is met by pauses before it is met by refusals: a prepare waits before it
+is stored (`pause_s`), at the instance that owns its partition.
+
 Used on the event loop.
 """
 
@@ -16,7 +19,7 @@ from typing import Final
 
 from halfhitch.errors import OwnerLags, TooManyUndecided, TooManyWaiting
 from halfhitch.service.api import PartitionPhase, PartitionState
-from halfhitch.service.transactions.bounds import NONE, IntakeLimits, judge
+from halfhitch.service.transactions.bounds import NONE, IntakeLimits, judge, pause_s
 from halfhitch.wire.burden import TEAM, Burden, Over
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,8 @@ class Intake:
         self.own: dict[int, Burden] = {}
         #: Of all partitions.
         self._burdens: dict[int, Burden] = {}
+        #: Of partitions that are owned here and behind: how long a prepare waits there.
+        self._pauses_s: dict[int, float] = {}
         #: Half partitions that take nothing new of anybody.
         self.full: frozenset[int] = frozenset()
 
@@ -76,6 +81,10 @@ class Intake:
                 retry_after_s=_LAG_RETRY_S,
             )
 
+    def pause_s(self, partition: int) -> float:
+        """How long a prepare is to wait before it is stored; 0 nearly always."""
+        return self._pauses_s.get(partition, 0.0) if self._pauses_s else 0.0
+
     def _refuse_team(self, partition: int, burden: Burden, producer_group: str) -> None:
         team = self.team_of(producer_group) if burden.groups else None
         over = None if team is None else burden.groups.get(TEAM + team)
@@ -89,7 +98,9 @@ class Intake:
             )
 
     def is_free(self, producer_group: str, topic: str) -> bool:
-        """Whether nothing of the group for this topic is refused in any half partition."""
+        """Whether nothing of the group for this topic is refused or slowed anywhere."""
+        if self._pauses_s:
+            return False
         if not self._burdens:
             return True
         if self.full:
@@ -126,6 +137,7 @@ class Intake:
         """
         own: dict[int, Burden] = {}
         here = set()
+        pauses_s: dict[int, float] = {}
         for state in states:
             before = self.own.get(state.partition, NONE)
             here.add(state.partition)
@@ -141,10 +153,13 @@ class Intake:
                     waiting_by_topic=state.waiting_by_topic,
                     team_of=self.team_of,
                 )
+                pause = pause_s(self._limits, state.lag_s)
+                if pause:
+                    pauses_s[state.partition] = pause
             if burden:
                 own[state.partition] = burden
             _tell(state.partition, before, burden)
-        self.own = own
+        self.own, self._pauses_s = own, pauses_s
         others = {p: burden for p, burden in heard.items() if burden and p not in here}
         self._burdens = {**others, **own}
         self.full = frozenset(p for p, burden in self._burdens.items() if burden.is_whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from halfhitch.service.transactions.bounds import NONE, judge
+from halfhitch.service.transactions.bounds import NONE, PAUSE_S_MAX, judge, pause_s
 from halfhitch.wire.burden import TEAM, Burden, Over
 from harness.defaults import intake_limits
 
@@ -34,6 +34,12 @@ def test_a_half_partition_that_has_reached_its_bound_refuses_everybody() -> None
 
 def test_an_owner_that_is_behind_refuses_everybody() -> None:
     assert judged(lag_s=8.2) == Burden(lag_s=Over(8, 8))
+
+
+def test_an_owner_that_falls_behind_makes_prepares_wait_before_it_refuses_any() -> None:
+    pauses_s = [pause_s(LIMITS, lag_s) for lag_s in (0.0, 2.0, 3.5, 5.0, 8.0, 60.0)]
+    assert pauses_s == [0.0, 0.0, PAUSE_S_MAX / 4, PAUSE_S_MAX / 2, PAUSE_S_MAX, PAUSE_S_MAX]
+    assert judged(lag_s=7.9) is NONE
 
 
 def test_a_number_that_swings_around_its_bound_does_not_open_and_close_the_intake() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -240,3 +241,31 @@ async def test_what_has_no_key_goes_where_it_is_taken() -> None:
     it.service._parts.intake.look([state(0, lag_s=9.0), state(1, lag_s=9.0)], {})
     with pytest.raises(OwnerLags):
         await it.service.prepare(producer_group=GROUP, messages=[message()])
+
+
+async def test_at_an_owner_that_falls_behind_a_prepare_waits_before_it_is_stored() -> None:
+    """Sixty-four threads of RocketMQ's producer outran the owner, and lost thousands of sends."""
+    it = Coordinator(intake=Intake(LIMITS))
+    look = it.service._parts.intake.look
+    look([state(0, lag_s=3.5), state(1, lag_s=3.5)], {})
+    slowed = asyncio.create_task(it.prepared("slowed"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert it.halves() == []
+    assert await slowed
+    assert len(it.halves()) == 1
+    look([state(0), state(1)], {})
+    at_once = asyncio.create_task(it.prepared("at-once"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert at_once.done()
+
+
+def test_only_the_partition_that_is_behind_is_slowed_and_no_socket_is_lent_meanwhile() -> None:
+    it = intake(state(0, lag_s=5.0), state(1), state(2, phase=TAKING_OVER, lag_s=5.0))
+    assert [it.pause_s(partition) > 0 for partition in range(4)] == [True, False, False, False]
+    assert not it.is_free("shop", "orders"), "the native way has no pauses"
+    assert it.troubles() == []
+    it.look([state(0), state(1)], {})
+    assert it.pause_s(0) == 0.0
+    assert it.is_free("shop", "orders")
