@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -118,26 +119,27 @@ def test_an_exception_that_is_kept_keeps_no_place(world):
 def test_signals_whose_handler_raises_lose_no_place(world):
     """Real ones, at random: the older code lost the place within a second."""
 
+    is_armed = False
+
     def strike(*_):
-        raise Struck
+        nonlocal is_armed
+        if is_armed:  # once: the next one might come before the timer is stopped
+            is_armed = False
+            raise Struck
 
     before = signal.signal(signal.SIGALRM, strike)
     drawn = random.Random(7)
-    struck_count = 0
     try:
         for _ in range(300):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, drawn.uniform(0.00002, 0.002), 0.05)
-                while True:
+            is_armed = True
+            with suppress(Struck):
+                signal.setitimer(signal.ITIMER_REAL, drawn.uniform(0.00002, 0.002))
+                while is_armed:  # a `__del__` may swallow it
                     world.exchange(5)
-            except Struck:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                struck_count += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     world.exchange(0.5)
-    assert struck_count == 300
     assert world.open_count() <= 1
 
 
