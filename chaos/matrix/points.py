@@ -29,7 +29,13 @@ BARE = " (block)"
 
 _HOME = Path(halfhitch.__file__).parent
 _SHELL = ("sync", "sync_transactions", "sync_connections")
-_CLIENT = ("conversation", *_SHELL, *(name.replace("sync", "aio") for name in _SHELL))
+_CLIENT = (
+    "conversation",
+    "recorded",
+    "turns",
+    *_SHELL,
+    *(name.replace("sync", "aio") for name in _SHELL),
+)
 _OURS = {
     str(path): path.relative_to(_HOME).as_posix()
     for path in (
