@@ -174,6 +174,23 @@ def test_messages_that_are_rolled_back_with_their_rows_are_not_asked_for_them(
     assert ends_of(server) == ["rollback"]
 
 
+@ON_ALL
+def test_a_block_was_refused_for_an_earlier_attempt_by_hand_that_was_rolled_back(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    """Its rows stood, and it said that they were rolled back: for the attempt was kept alive."""
+    with talking(shop, server) as producer:
+        with shop.begin() as local, producer.transaction("a") as first:
+            first.send("orders", b"a")
+            local.record(first.id)
+            local.rollback()
+            first.rollback()
+        block = shop.barrier().transaction(getattr(producer, "inner", producer), "a")
+        with block as (tx, _):
+            tx.send("orders", b"a")
+    assert (ends_of(server), truth.rows()) == (["rollback", "commit"], {"a": "committed"})
+
+
 class Listener:
     """Says COMMIT although its local transaction is open."""
 

@@ -438,6 +438,7 @@ class _ConnectionWork:
         self._one.require()
         self._one.let_go()
         self._barrier.note(self.connection, self._id)
+        recorded.note_block(self._barrier.group, self._id)
 
     def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""

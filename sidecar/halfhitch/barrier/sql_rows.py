@@ -48,7 +48,9 @@ class Rows:
             sql_recorded.require_earlier(connection)
             made = connection.execute(self._statements.record, _key_values(connection, key))
             sql_recorded.watch_commit(connection, made)
-            if not sql_guards.is_ending_block(session):
+            if sql_guards.is_ending_block(session):
+                recorded.note_block(self._rules.group, transaction_id)
+            else:
                 state = sql_recorded.state_of(connection)
                 recorded.note(self._rules.group, transaction_id, state)
             if not isinstance(session, Connection):

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from halfhitch.client import TransactionMisused
-from halfhitch.client.recorded import Local, expect, note
+from halfhitch.client.recorded import Local, expect, note, note_block
 
 
 def test_messages_were_committed_while_their_local_transaction_was_open() -> None:
@@ -33,6 +33,13 @@ def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
     again.require_end("a")
     with pytest.raises(TransactionMisused):
         others.require_end("a")
+
+
+def test_a_block_was_asked_for_the_record_of_an_earlier_attempt_by_hand() -> None:
+    found = expect("shop", "a")
+    note("shop", "a", lambda: Local.ROLLED_BACK)
+    note_block("shop", "a")
+    found.require_end("a")
 
 
 def test_what_nobody_commits_any_more_is_forgotten() -> None:
