@@ -132,15 +132,73 @@ def test_to_ask_for_an_earlier_attempt_begins_nothing_and_holds_no_connection(
 
 
 @each("alchemy", *SERVERS)
-def test_to_ask_for_an_earlier_attempt_takes_no_second_connection_from_a_pool_that_has_none(
+def test_a_session_that_holds_the_pool_s_last_connection_is_told_so_and_may_try_again(
     narrow: Any, truth: Truth
 ) -> None:
-    """A session that was used before the block holds one; others wait for theirs."""
-    attempt = Attempt()
+    """Over that session's own connection an old snapshot would answer."""
+    attempt, again = Attempt(), Attempt()
     with narrow.session() as session:
-        run(session, lambda one: order(one, "before"))
-        attempt.run(narrow.barrier(), session=inner(session))
-    assert (attempt.ends, truth.orders()) == (["commit"], {"before"})
+        run(session, lambda one: one.execute(text("SELECT 1")))
+        with pytest.raises(BackendError, match="no answer within") as refused:
+            attempt.run(narrow.barrier(wait_s=0.2), session=inner(session))
+        again.run(narrow.barrier(), session=inner(session))  # it has let go of its connection
+    assert "takes one more connection for a moment" in refused.value.__notes__[-1]
+    assert (attempt.is_begun, attempt.ends, again.ends) == (False, [], ["commit"])
+    assert truth.rows() == {"a": "committed"}
+
+
+def read(session: Any, level: str) -> None:
+    """Something, in a transaction of this level: from now on it has its snapshot."""
+
+    def look(one: Any) -> None:
+        if one.get_bind().dialect.name == "sqlite":  # sqlite3 begins none for a SELECT
+            one.execute(text("BEGIN"))
+        else:
+            one.connection(execution_options={"isolation_level": level})
+        one.execute(text("SELECT id FROM shop_orders")).all()
+
+    run(session, look)
+
+
+@each("alchemy", *SERVERS)
+def test_a_retry_was_begun_because_its_session_s_snapshot_was_older_than_the_first_attempt(
+    shop: Any, truth: Truth
+) -> None:
+    """It was asked over that session, which saw no row; everything was sent again."""
+    retry = Attempt()
+    with shop.session() as session:
+        read(session, "REPEATABLE READ")
+        first_attempt(shop)
+        with pytest.raises(TransactionRecordedTwice, match="has committed"):
+            retry.run(shop.barrier(), session=inner(session))
+    assert (retry.is_begun, retry.ends) == (False, [])
+    assert (truth.orders(), truth.rows()) == ({"a"}, {"a": "committed"})
+
+
+def begin_serializable(session: Any) -> None:
+    """Its transaction has a connection then."""
+    session.connection(execution_options={"isolation_level": "SERIALIZABLE"})
+    if session.get_bind().dialect.name != "postgresql":
+        session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+
+
+@each("alchemy", "postgresql", "mariadb")
+def test_the_question_at_serializable_made_attempts_of_other_ids_fail(
+    shop: Any, truth: Truth
+) -> None:
+    """Asked over the session, it collided with the record of a block it has nothing to do with."""
+    producers = RecordingProducer(), RecordingProducer()
+    barrier = shop.barrier()
+    with shop.session() as one, shop.session() as two:
+        for session in (one, two):
+            run(session, begin_serializable)
+        with (
+            barrier.transaction(producers[0], "a", session=inner(one)),
+            barrier.transaction(producers[1], "b", session=inner(two)),
+        ):
+            pass
+    assert [producer.made[0].ends for producer in producers] == [["commit"], ["commit"]]
+    assert truth.rows() == {"a": "committed", "b": "committed"}
 
 
 @each("alchemy", *SERVERS)

@@ -223,7 +223,9 @@ class Rules:
         self.explain(error)
         error.add_note(
             f"Half Hitch: whether an earlier attempt {transaction_id} has committed could not be"
-            " found out, so this one was not begun: nothing was sent. Try again with the same id"
+            " found out, so this one was not begun: nothing was sent. Try again with the same id."
+            " The question takes one more connection for a moment, so a pool that is used up can"
+            " be the reason: give it one more than those that are held meanwhile"
         )
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:

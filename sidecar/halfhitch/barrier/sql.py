@@ -161,17 +161,20 @@ class Barrier:
             deleted += batch
         return deleted
 
-    def require_first(self, session: Session, transaction_id: str) -> None:
-        """For this package: see `Rules.require_first`. The session is left as it is."""
+    def require_first(self, transaction_id: str) -> None:
+        """For this package: see `Rules.require_first`. On a connection of its own.
+
+        Never over the session's, for all that the pool may have no other one. Its snapshot may be
+        older than the earlier attempt's row. At SERIALIZABLE a read that finds nothing collides
+        with the rows that others record. And it may see a row that is not committed.
+        """
 
         def look(watch: Watch) -> None:
             with self._engine.connect() as connection:
                 self._rows.require_first(connection, transaction_id, watch)
 
         try:
-            # Over a connection of the program's a row may be seen that is not committed.
-            if self._rows.may_stand(session, transaction_id):
-                self._deadline.run(look)
+            self._deadline.run(look)
         except RequestError:
             raise
         except Exception as error:
@@ -215,7 +218,7 @@ class _SessionWork:
     def require_first(self) -> None:
         """Before anything is sent; else nothing of this block's may be committed, either."""
         try:
-            self._barrier.require_first(self._session, self._id)
+            self._barrier.require_first(self._id)
         except BaseException as error:
             drop(self, error)
             raise

@@ -194,17 +194,20 @@ class AsyncBarrier:
             deleted += batch
         return deleted
 
-    async def require_first(self, session: AsyncSession, transaction_id: str) -> None:
-        """For this package: see `Rules.require_first`. The session is left as it is."""
+    async def require_first(self, transaction_id: str) -> None:
+        """For this package: see `Rules.require_first`. On a connection of its own.
+
+        Never over the session's, for all that the pool may have no other one. Its snapshot may be
+        older than the earlier attempt's row. At SERIALIZABLE a read that finds nothing collides
+        with the rows that others record. And it may see a row that is not committed.
+        """
 
         async def look(watch: Watch) -> None:
             async with self._engine.connect() as connection:
                 await connection.run_sync(self._rows.require_first, transaction_id, watch)
 
         try:
-            # Over a connection of the program's a row may be seen that is not committed.
-            if await session.run_sync(self._rows.may_stand, transaction_id):
-                await self._deadline.run_task(look)
+            await self._deadline.run_task(look)
         except RequestError:
             raise
         except Exception as error:
@@ -248,7 +251,7 @@ class _AsyncSessionWork:
     async def require_first(self) -> None:
         """Before anything is sent; else nothing of this block's may be committed, either."""
         try:
-            await self._barrier.require_first(self._session, self._id)
+            await self._barrier.require_first(self._id)
         except BaseException as error:
             await drop(self, error)
             raise

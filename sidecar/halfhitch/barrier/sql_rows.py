@@ -102,19 +102,6 @@ class Rows:
             connection, watch, lambda notes: self._rules.require_first(notes, transaction_id)
         )
 
-    def may_stand(self, session: Session, transaction_id: str) -> bool:
-        """Whether there may be a row; asked over the connection of a session that has one.
-
-        The pool may have no other one for it: whoever calls may hold all of them, each waiting for
-        one more.
-        """
-        connection = sql_guards.connection_of(session)
-        if connection is None:
-            return True
-        key = self._rules.key(transaction_id)
-        row = connection.execute(self._statements.select, _key_values(connection, key)).first()
-        return table.outcome_in(row, key) is not None
-
     def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection
         notes = _Notes(connection, self._rules, self._statements, watch)
