@@ -24,6 +24,7 @@ from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.client import (
     AsyncTransactionProducer,
     LocalTransactionState,
+    Message,
     TransactionDoomed,
     TransactionEnded,
     TransactionMisused,
@@ -501,6 +502,58 @@ def end_by_older_handle(shop: Shop, producer: Any) -> None:
         tx.send("orders", b"b")
         assert tx.handle != older
         producer.commit(older)
+
+
+def prepares(tx: Any, producer: Any) -> Any:
+    return producer.prepare([Message("orders", b"a")], tx.id)
+
+
+def enters_another(tx: Any, producer: Any) -> None:
+    with producer.transaction(tx.id) as other:
+        other.send("orders", b"a")
+
+
+#: Past the block's own tx, and past its handles.
+BESIDE: dict[str, Callable[[Any, Any], object]] = {
+    "a block": enters_another,
+    "a send": lambda tx, producer: producer.transaction(tx.id).send("orders", b"a"),
+    "prepare and commit": lambda tx, producer: producer.commit(prepares(tx, producer).handle),
+    "prepare and rollback": lambda tx, producer: producer.rollback(prepares(tx, producer).handle),
+}
+
+
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "sqlite3", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("way", BESIDE)
+def test_another_object_of_the_same_id_ended_the_messages_inside_the_block(
+    shop: Shop, talking: tuple[Any, ScriptedServer], way: str
+) -> None:
+    """A message without its row, or a row without its message, and no sentence."""
+    producer, server = talking
+    with pytest.raises(TransactionMisused, match=r"Nothing was sent.*the block's own tx"):
+        order_and_end(shop, producer, BESIDE[way])
+    assert (ends_of(server), orders(shop)) == (["rollback"], set())
+    assert sum("/half" in target for target in server.targets()) == 1
+    # It is over: the id belongs to nobody here.
+    assert producer.prepare([Message("orders", b"a")], "a").handle
+
+
+def in_two_blocks_at_once(shop: Shop, producer: Any) -> None:
+    with (
+        producer.transaction("one") as first,
+        shop.barrier.transaction(producer, "two") as (second, local),
+    ):
+        first.send("orders", b"one")  # a transaction of its own
+        insert(local, "two")
+        second.send("orders", b"two")
+
+
+@pytest.mark.parametrize("shop", ["sqlite3", "asyncio-sqlite"], indirect=True)
+def test_another_id_is_free_inside_the_block(
+    shop: Shop, talking: tuple[Any, ScriptedServer]
+) -> None:
+    producer, server = talking
+    in_two_blocks_at_once(shop, producer)
+    assert (ends_of(server), orders(shop)) == (["commit", "commit"], {"two"})
 
 
 def sends_behind_its_commit(shop: Shop, producer: Any) -> None:

@@ -19,6 +19,7 @@ from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     Conversation,
     failed_result,
+    held_already,
     note_closed,
     note_unanswered,
     note_unasked,
@@ -203,6 +204,7 @@ class AsyncTransactionProducer:
     ) -> Prepared:
         """Store the messages, invisible. Repeating it with the same id and messages is safe."""
         chosen = new_transaction_id() if transaction_id is None else transaction_id
+        self.require_unheld_id(chosen, "producer.prepare")
         return await self.perform(self._calls.prepare(messages, chosen, immunity_s))
 
     async def add(self, handle: str, messages: Sequence[Message]) -> Prepared:
@@ -266,6 +268,19 @@ class AsyncTransactionProducer:
         if all(talk.transaction_id != transaction_id for talk in list(self._held)):
             self._is_unanswered = False
             note_unanswered(self.group)
+
+    def require_unheld_id(
+        self, transaction_id: str, what: str, by: Conversation | None = None
+    ) -> None:
+        """For this package: only barriers' blocks use an id of which one is running.
+
+        Two of them may use it at once, each with a conversation of its own: attempts, and the
+        barrier tells which one counts. Raises TransactionMisused.
+        """
+        if by in self._held:
+            return
+        if any(talk.transaction_id == transaction_id for talk in list(self._held)):
+            raise held_already(transaction_id, what)
 
     def _require_unheld(self, handle: str, what: str) -> None:
         for talk in list(self._held):

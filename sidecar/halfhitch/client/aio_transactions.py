@@ -155,6 +155,7 @@ class AsyncTransaction:
 
     async def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
+        self._producer.require_unheld_id(self.id, "tx.send", self._talk)
         async with self._lock:
             call = self._talk.next_send(messages)
             try:
@@ -229,6 +230,7 @@ class AsyncTransaction:
 
     async def __aenter__(self) -> Self:
         self._require_usable()
+        self._producer.require_unheld_id(self.id, "with producer.transaction(...)", self._talk)
         self._talk.enter()
         self._producer.note_block(self.id, is_running=True)
         return self

@@ -33,7 +33,7 @@ from halfhitch.client.values import (
     Prepared,
     SendResult,
 )
-from halfhitch.errors import HalfHitchError, OutcomeUnknown
+from halfhitch.errors import ContraryDecision, HalfHitchError, OutcomeUnknown
 
 #: How long leaving a block by an exception may be held up by the rollback. It is a courtesy:
 #: a rollback that does not arrive is what the check-back settles.
@@ -321,6 +321,15 @@ class Conversation:
         return doomed
 
 
+def held_already(transaction_id: str, what: str) -> TransactionMisused:
+    """Another object, or none, for the transaction of a barrier's block that is running."""
+    return TransactionMisused(
+        f"{what} with the id {transaction_id} while a barrier's block with this id is running: it"
+        " would end the block's messages from beside it, before its rows. Nothing was sent. Inside"
+        " the block use the block's own tx; elsewhere take another id, or a barrier's block"
+    )
+
+
 def first_line(error: BaseException | None) -> str:
     """What an exception says, in one short line."""
     lines = str(error).splitlines()
@@ -412,6 +421,13 @@ def note_closed(transaction_ids: Sequence[str]) -> None:
 
 def note_failed_rollback(original: BaseException, error: HalfHitchError) -> None:
     """The exception that left the block stays the one that is raised."""
+    if isinstance(error, ContraryDecision):
+        original.add_note(
+            f"Half Hitch: the transaction's rollback came too late ({error}). Its messages are"
+            " visible to consumers, or will be: they stand whatever became of the rows. Look who"
+            " has committed them (halfhitch tx explain)"
+        )
+        return
     original.add_note(
         f"Half Hitch: the transaction's rollback failed too ({error}). Its messages stay"
         " invisible; the check-back will settle it."

@@ -130,6 +130,7 @@ class Transaction:
 
     def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
+        self._producer.require_unheld_id(self.id, "tx.send", self._talk)
         with self._lock:
             call = self._talk.next_send(messages)
             try:
@@ -169,6 +170,7 @@ class Transaction:
 
     def __enter__(self) -> Self:
         self._require_usable()
+        self._producer.require_unheld_id(self.id, "with producer.transaction(...)", self._talk)
         self._talk.enter()
         self._producer.note_block(self.id, is_running=True)
         return self

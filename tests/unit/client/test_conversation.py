@@ -111,6 +111,17 @@ def test_a_failed_rollback_is_a_note_on_the_exception_that_left_the_block():
     assert "check-back" in original.__notes__[0]
 
 
+def test_a_rollback_behind_a_commit_was_told_that_its_messages_stay_invisible():
+    original = ValueError("out of stock")
+    contrary = errors.ContraryDecision("was committed", decided="commit", requested="rollback")
+    note_failed_rollback(original, contrary)
+    (note,) = original.__notes__
+    assert "was committed" in note
+    assert "visible to consumers" in note
+    assert "invisible" not in note
+    assert "check-back" not in note
+
+
 PREPARED = Prepared("t1", "h1")
 
 
