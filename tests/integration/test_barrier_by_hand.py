@@ -136,6 +136,44 @@ def test_an_early_commit_of_the_messages_by_hand_is_refused_too(
     assert ends_of(server) == ["commit"]
 
 
+def commits_by_handle(producer: Any, local: Any, which: str) -> None:
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        first = tx.handle
+        tx.send("orders", b"b")
+        local.order("a")
+        local.record(tx.id)
+        producer.commit(first if which == "first" else tx.handle)
+
+
+@each("alchemy", *SERVERS)
+@pytest.mark.parametrize("which", ["first", "newest"])
+def test_messages_were_committed_by_their_handle_while_their_local_transaction_was_open(
+    shop: Shop, truth: Truth, server: ScriptedServer, which: str
+) -> None:
+    with talking(shop, server, on_error="unknown") as producer, shop.begin() as local:
+        with pytest.raises(TransactionMisused, match="still open"):
+            commits_by_handle(producer, local, which)
+        local.rollback()
+    assert (ends_of(server), truth.orders()) == ([], set())
+
+
+@each("alchemy", *SERVERS)
+def test_messages_that_were_committed_by_their_handle_behind_the_local_commit_are_ended_once(
+    shop: Shop, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, shop.begin() as local:
+        with producer.transaction("a") as tx:
+            tx.send("orders", b"a")
+            local.order("a")
+            local.record(tx.id)
+            local.commit()
+            producer.commit(tx.handle)
+        assert ends_of(server) == ["commit"]
+        assert tx.commit().state == "committed"  # it may be repeated
+    assert truth.orders() == {"a"}
+
+
 @each("alchemy", *SERVERS)
 @pytest.mark.parametrize("end", ["rollback", "close"])
 def test_messages_were_committed_behind_a_local_transaction_that_was_rolled_back(

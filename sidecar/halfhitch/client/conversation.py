@@ -124,7 +124,8 @@ class Conversation:
 
     def send_failed(self, error: BaseException) -> None:
         """Refused, unknown, or abandoned."""
-        self.phase = Phase.DOOMED
+        if self.wants_end():  # else it was ended by handle meanwhile
+            self.phase = Phase.DOOMED
         self._failure = error
         if isinstance(error, OutcomeUnknown) or not isinstance(error, HalfHitchError):
             self._is_perhaps_stored = True
@@ -174,6 +175,18 @@ class Conversation:
         if self.handle is None:
             return None
         return self._calls.end(Operation.ROLLBACK, self.handle, self.transaction_id)
+
+    def ends_by_handle(self, operation: Operation) -> None:
+        """`producer.commit` or `rollback` of one of its handles is sent next: leaving sends none.
+
+        Raises TransactionMisused as `tx.commit()` does. The rest the coordinator judges: who comes
+        by handle may know more, as of a local commit behind which a send has failed.
+        """
+        if operation is Operation.COMMIT:
+            self._require_local_end()
+        if self.wants_end():
+            is_commit = operation is Operation.COMMIT
+            self.phase = Phase.COMMITTING if is_commit else Phase.ROLLING_BACK
 
     def nothing_to_end(self, operation: Operation) -> Ended:
         """The end of a transaction without messages, of which the coordinator never heard."""

@@ -119,6 +119,8 @@ class TransactionProducer:
         self._answers: CheckAnswers | None = None
         self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
         self._held: dict[Conversation, None] = {}  # by barriers; as above
+        #: By each handle that they were given; alive as long as the program holds them.
+        self._talks: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         # Whoever leaves the answers to somebody else has said so.
         self._is_unanswered = self._check is None and answers_checks and on_error != "unknown"
         if self._check is not None and answers_checks:
@@ -203,12 +205,12 @@ class TransactionProducer:
 
         `wait_visible` also waits until consumers can see them, or raises VisibilityUnknown.
         """
-        self._require_unheld(handle, "producer.commit(tx.handle)")
+        self._ends(Operation.COMMIT, handle, "producer.commit(tx.handle)")
         return self.perform(self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible))
 
     def rollback(self, handle: str) -> Ended:
         """Drop the messages. Returns when the decision is durable; repeating it is safe."""
-        self._require_unheld(handle, "producer.rollback(tx.handle)")
+        self._ends(Operation.ROLLBACK, handle, "producer.rollback(tx.handle)")
         return self.perform(self._calls.end(Operation.ROLLBACK, handle))
 
     def view(self, handle: str) -> TransactionView:
@@ -262,10 +264,18 @@ class TransactionProducer:
         if any(talk.transaction_id == transaction_id for talk in list(self._held)):
             raise held_already(transaction_id, what)
 
-    def _require_unheld(self, handle: str, what: str) -> None:
-        for talk in list(self._held):
-            if talk.has_had(handle):
-                talk.require_unheld(what)
+    def note_handle(self, talk: Conversation, handle: str) -> None:
+        """For this package: who ends it by this handle is asked, and `talk` told."""
+        self._talks[handle] = talk
+
+    def _ends(self, operation: Operation, handle: str, what: str) -> None:
+        """Raises TransactionMisused."""
+        for held in list(self._held):
+            if held.has_had(handle):
+                held.require_unheld(what)
+        talk = self._talks.get(handle)
+        if talk is not None:
+            talk.ends_by_handle(operation)
 
     def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""

@@ -134,7 +134,9 @@ class Transaction:
         with self._lock:
             call = self._talk.next_send(messages)
             try:
-                self._talk.sent(self._producer.perform(call))
+                prepared = self._producer.perform(call)
+                self._talk.sent(prepared)
+                self._producer.note_handle(self._talk, prepared.handle)
             except HalfHitchError as error:
                 self._talk.send_failed(error)
                 raise without_inner_lines(error) from error.__cause__

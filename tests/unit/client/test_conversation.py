@@ -7,6 +7,7 @@ from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.conversation import (
     Conversation,
+    Leaving,
     Phase,
     failed_result,
     note_failed_rollback,
@@ -102,6 +103,19 @@ def test_a_block_is_entered_once(talk):
     talk.next_rollback()
     with pytest.raises(TransactionEnded, match="begin a new one"):
         talk.enter()
+
+
+@pytest.mark.parametrize("operation", [Operation.COMMIT, Operation.ROLLBACK])
+def test_a_block_that_was_ended_by_handle_said_that_nothing_was_sent(talk, operation):
+    talk.enter()
+    talk.sent(Prepared("t1", "h1"))
+    talk.ends_by_handle(operation)
+    talk.send_failed(errors.UnknownTopic("of a thread that was late"))
+    error = ValueError("out of stock")
+    assert talk.leave(error) is Leaving.NOTHING
+    assert not hasattr(error, "__notes__")
+    with pytest.raises(TransactionEnded, match=f"a {operation.value} of transaction t1 was"):
+        talk.assert_can_commit()
 
 
 def test_a_failed_rollback_is_a_note_on_the_exception_that_left_the_block():
