@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import String, create_engine, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -364,6 +365,66 @@ def test_a_commit_that_sqlite_refused_left_its_rows_to_the_next_one_of_the_pool(
         local.commit()
     assert (truth.orders(), truth.rows()) == ({"b"}, {"a": "fenced"})
     shop.close()
+
+
+def only_flushes(session: Any) -> None:
+    """As a test suite's session that must leave no rows behind."""
+    session.commit = session.flush
+
+
+def swallows(session: Any) -> None:
+    """What the database refuses."""
+    commit = session.commit
+
+    def tried() -> None:
+        try:
+            commit()
+        except DBAPIError:
+            session.rollback()
+
+    session.commit = tried
+
+
+def tries_again(session: Any) -> None:
+    """With a transaction in which nothing is left."""
+    commit = session.commit
+
+    def tried() -> None:
+        try:
+            commit()
+        except DBAPIError:
+            session.rollback()
+            commit()
+
+    session.commit = tried
+
+
+@each("alchemy", "sqlite")
+@pytest.mark.parametrize("given", [only_flushes, swallows, tries_again])
+def test_a_session_whose_commit_returned_and_had_not_committed_got_messages_without_rows(
+    given: Body, way: Way, truth: Truth, addresses: Any
+) -> None:
+    """The block took the return for a commit."""
+    shop: Any = open_shop(way, addresses(way.server))
+    truth.run(_CHECKED)
+    refused(shop, orphan, "commit.. returned, and its transaction was not", given=given)
+    assert (truth.orders(), truth.rows()) == (set(), {"a": "fenced"})
+    shop.close()
+
+
+@each("alchemy", "sqlite", "postgresql", "mariadb")
+def test_a_session_whose_commit_does_more_than_commit_is_believed(shop: Any, truth: Truth) -> None:
+    def given(session: Any) -> None:
+        commit = session.commit
+
+        def committed() -> None:
+            commit()
+            commit()  # of nothing
+
+        session.commit = committed
+
+    assert in_block(shop, lambda one: order(one, "a"), given=given).made[0].ends == ["commit"]
+    assert (truth.orders(), truth.rows()) == ({"a"}, {"a": "committed"})
 
 
 class OutOfTimeError(Exception):

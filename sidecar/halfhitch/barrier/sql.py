@@ -234,8 +234,9 @@ class _SessionWork:
         """Rows and record."""
         session = self._session
         sql_recorded.call_before_commit(session, before)
+        self._watched.expect_commit()
         session.commit()
-        sql_guards.require_committed(session)
+        self._watched.require_committed()
 
     def drop(self) -> None:
         """Its connection goes back to the pool, where the barrier may need it."""

@@ -267,8 +267,9 @@ class _AsyncSessionWork:
         """Rows and record."""
         session = self._session
         await session.run_sync(sql_recorded.call_before_commit, before)
+        self._watched.expect_commit()
         await session.commit()
-        sql_guards.require_committed(session.sync_session)
+        self._watched.require_committed()
 
     async def drop(self) -> None:
         """Its connection goes back to the pool, where the barrier may need it."""

@@ -122,13 +122,6 @@ def require_own_commit(session: Session) -> None:
         raise joined()
 
 
-def require_committed(session: Session) -> None:
-    """Raises InvalidRequest when a transaction is still open after the session's commit."""
-    bind = session.bind
-    if isinstance(bind, Connection) and not bind.closed and bind.in_transaction():
-        raise joined()
-
-
 class SessionInBlock:
     """A block's session: its rows and the record are one transaction of one database.
 
@@ -145,6 +138,8 @@ class SessionInBlock:
         self._one: OneTransaction | None = None
         self._is_ending = False
         self._has_ended = False
+        #: The session's transaction whose commit is awaited; None once it was heard of.
+        self._to_commit: SessionTransaction | None = None
         #: On the first connection.
         self._heard: list[tuple[str, Callable[..., None]]] = []
 
@@ -187,10 +182,27 @@ class SessionInBlock:
         self._one.require()
         self.leave(session)
 
+    def expect_commit(self) -> None:
+        """Behind the record, before the session's commit."""
+        self._to_commit = self._session.get_transaction()
+
+    def require_committed(self) -> None:
+        """Raises InvalidRequest when the session's commit returned and has not committed.
+
+        What it did instead is the program's: a `commit` of its own may flush only, swallow what the
+        database refused, or try again with a transaction in which nothing is left.
+        """
+        bind = self._session.bind
+        if isinstance(bind, Connection) and not bind.closed and bind.in_transaction():
+            raise joined()
+        if self._to_commit is not None:
+            raise uncommitted()
+
     def _listeners(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         return (
             ("after_begin", self._after_begin),
             ("before_commit", self._before_commit),
+            ("after_commit", self._after_commit),
             ("after_transaction_end", self._after_end),
         )
 
@@ -209,6 +221,11 @@ class SessionInBlock:
     def _before_commit(self, session: Session) -> None:
         if not self._is_ending and not session.in_nested_transaction():
             raise commits_inside()
+
+    def _after_commit(self, session: Session) -> None:
+        """SQLAlchemy tells of a commit that did not fail; of a savepoint's, too."""
+        if not session.in_nested_transaction() and session.get_transaction() is self._to_commit:
+            self._to_commit = None
 
     def _after_end(self, _: Session, transaction: SessionTransaction) -> None:
         """A rollback or close drops what was only added, of which no connection knows."""
@@ -348,4 +365,13 @@ def joined() -> InvalidRequest:
         "this session works inside a transaction that was begun on its connection: its commit does"
         " not commit that one, and the messages would be committed without the rows. Give a"
         " session that is bound to the engine, or none"
+    )
+
+
+def uncommitted() -> InvalidRequest:
+    """To be raised when nothing was committed by a commit that did not fail."""
+    return InvalidRequest(
+        "the session's commit() returned, and its transaction was not committed: commit was"
+        " replaced (by flush, in a test), or it swallows the database's refusal. Rows that are not"
+        " committed get no messages. Give a session whose commit() commits, or raises"
     )
