@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client import (
     AsyncTransactionProducer,
     LocalTransactionState,
@@ -180,7 +182,8 @@ def test_messages_were_committed_behind_a_local_transaction_that_was_rolled_back
     shop: Shop, truth: Truth, server: ScriptedServer, end: str
 ) -> None:
     """Its exception was swallowed, or its commit forgotten."""
-    refusal = pytest.raises(TransactionMisused, match="is rolled back")
+    words = "is not known" if isinstance(shop, AsyncShop) else r"is rolled back.*tx\.rollback"
+    refusal = pytest.raises(TransactionMisused, match=words)
     with talking(shop, server) as producer, shop.begin() as local, refusal:
         records(producer, local, end)
     assert (ends_of(server), truth.orders()) == ([], set())
@@ -227,6 +230,122 @@ def test_a_block_was_refused_for_an_earlier_attempt_by_hand_that_was_rolled_back
         with block as (tx, _):
             tx.send("orders", b"a")
     assert (ends_of(server), truth.rows()) == (["rollback", "commit"], {"a": "committed"})
+
+
+BY_SESSION = pytest.mark.parametrize(
+    "way", [way for way in WAYS if way.server == "sqlite" and way.style != "plain"], ids=str
+)
+BY_CONNECTION = pytest.mark.parametrize("way", [Way("sqlite", "sqlite3", "sqlalchemy")], ids=str)
+#: SQLite keeps no reference unless it is told to.
+REFUSED_AT_COMMIT = (
+    "PRAGMA foreign_keys = ON",
+    "INSERT INTO shop_orders (id) VALUES ('a')",
+    "CREATE TABLE lines (id TEXT REFERENCES shop_orders (id) DEFERRABLE INITIALLY DEFERRED)",
+    "INSERT INTO lines VALUES ('nobody')",
+)
+
+
+def swallows_its_commit(shop: Any, producer: Any, local: Any) -> None:
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        for statement in REFUSED_AT_COMMIT:
+            local.execute(text(statement))
+        shop.barrier().record(local, tx.id)
+        with pytest.raises(IntegrityError):
+            local.commit()
+        local.close()
+
+
+@BY_SESSION
+def test_messages_followed_a_commit_that_the_database_had_refused(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    """And whose exception was swallowed."""
+    with talking(shop, server) as producer, pytest.raises(TransactionMisused, match="not known"):
+        swallows_its_commit(shop, producer, shop.session())
+    assert (ends_of(server), truth.orders()) == ([], set())
+    assert shop.check("a") is ROLLBACK
+
+
+@BY_CONNECTION
+def test_messages_followed_a_refused_commit_of_a_connection(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, pytest.raises(TransactionMisused, match="not known"):
+        swallows_its_commit(shop, producer, shop.engine.connect())
+    assert (ends_of(server), truth.orders()) == ([], set())
+    assert shop.check("a") is ROLLBACK  # over the very connection, which the pool has open
+
+
+@BY_CONNECTION
+def test_the_commit_of_a_connection_is_followed_though_the_table_cannot_be_read(
+    shop: Any, truth: Truth, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise ConnectionError("no connection left")
+
+    opened = shop.engine.connect()
+    with talking(shop, server) as producer, opened as local, producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        shop.barrier().record(local, tx.id)
+        local.commit()
+        monkeypatch.setattr(Rows, "_look", refuses)
+    assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
+
+
+def records_and_commits_past(shop: Any, producer: Any, how: str) -> None:
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        with shop.session() as local:
+            shop.barrier().record(local, tx.id)
+            commits_past(local, how)
+
+
+def commits_past(local: Any, how: str) -> None:
+    if how == "text":
+        local.execute(text("COMMIT"))
+    else:
+        local.connection().connection.commit()
+
+
+@BY_CONNECTION
+@pytest.mark.parametrize("how", ["text", "driver"])
+def test_rows_that_were_committed_past_sqlalchemy_were_said_to_be_rolled_back(
+    shop: Any, truth: Truth, server: ScriptedServer, how: str
+) -> None:
+    """Who did as the refusal said, and rolled the messages back, had lost them."""
+    with talking(shop, server) as producer:
+        records_and_commits_past(shop, producer, how)
+    assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
+
+
+@pytest.mark.parametrize("way", [Way("sqlite", "aiosqlite", "asyncio")], ids=str)
+def test_rows_that_may_be_committed_past_asyncio_s_session_are_the_check_s(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    with talking(shop, server) as producer, pytest.raises(TransactionMisused) as refused:
+        records_and_commits_past(shop, producer, "text")
+    assert "tx.rollback()" not in str(refused.value)
+    assert (ends_of(server), truth.rows()) == ([], {"a": "committed"})
+    assert shop.check("a") is COMMIT
+
+
+@BY_CONNECTION
+@pytest.mark.parametrize("how", ["close", "invalidate"])
+def test_messages_followed_a_connection_that_was_lost_before_its_commit(
+    shop: Any, truth: Truth, server: ScriptedServer, how: str
+) -> None:
+    refusal = pytest.raises(TransactionMisused, match="not known")
+    with talking(shop, server) as producer, shop.engine.connect() as local:
+        with refusal, producer.transaction("a") as tx:
+            tx.send("orders", b"a")
+            shop.barrier().record(local, tx.id)
+            if how == "close":
+                local.connection.driver_connection.close()
+            else:
+                local.invalidate()
+        local.invalidate()
+    assert (ends_of(server), truth.rows()) == ([], {})
 
 
 class Listener:

@@ -344,6 +344,13 @@ def is_ending_block(session: object) -> bool:
     return isinstance(session, Session) and session.info.get(_IN_BLOCK) == ()
 
 
+def proves_commit(session: object) -> bool:
+    """Whether it is a session that ends its own transaction, and tells when that is done."""
+    if isinstance(session, scoped_session):
+        session = session()
+    return isinstance(session, Session) and not isinstance(session.bind, Connection)
+
+
 def connection_of(session: Session) -> Connection | None:
     """The one that its transaction has used, if any. Raises InvalidRequest when there are two."""
     found = _connections_of(session)

@@ -63,12 +63,17 @@ class _Before:
 
 
 _MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
-#: Whose commit was begun.
-_COMMITTED: Final["WeakSet[RootTransaction]"] = WeakSet()
+#: Whose commit was begun; the database may have refused it.
+_TRIED: Final["WeakSet[RootTransaction]"] = WeakSet()
+#: Whose commit a session has called done.
+_PROVEN: Final["WeakSet[RootTransaction]"] = WeakSet()
 _BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
 #: Not `event.contains`: that goes by an id, which an object that is gone may have had before.
 _HEARD: Final["WeakSet[Connection]"] = WeakSet()
 _RECORDED_IN: Final["WeakKeyDictionary[Session, ReferenceType[SessionTransaction]]"] = (
+    WeakKeyDictionary()
+)
+_RECORDED_ON: Final["WeakKeyDictionary[Session, ReferenceType[RootTransaction]]"] = (
     WeakKeyDictionary()
 )
 _HEARD_SESSIONS: Final["WeakSet[Session]"] = WeakSet()
@@ -100,14 +105,21 @@ def watch_commit(connection: Connection, made: "CursorResult[Any]") -> None:
     _listen(connection)
 
 
-def watch_session(session: Session) -> None:
-    """After a record on it: what works in a second database behind it is no part of its commit."""
+def watch_session(session: Session, connection: Connection) -> None:
+    """After a record on it: what works in a second database behind it is no part of its commit.
+
+    And its commit tells when it is done; a connection's does not.
+    """
     transaction = session.get_transaction()
     if transaction is None:
         return
     _RECORDED_IN[session] = ref(transaction)
+    root = connection.get_transaction()
+    if root is not None:
+        _RECORDED_ON[session] = ref(root)
     if session not in _HEARD_SESSIONS:
         event.listen(session, "after_begin", _require_one_database)
+        event.listen(session, "after_commit", _prove)
         _HEARD_SESSIONS.add(session)
 
 
@@ -115,6 +127,19 @@ def _require_one_database(session: Session, *_: object) -> None:
     recorded_in = _RECORDED_IN.get(session)
     if recorded_in is not None and recorded_in() is session.get_transaction():
         connection_of(session)
+
+
+def _prove(session: Session) -> None:
+    """After a commit, of a savepoint too, or of one whose outer transaction goes on."""
+    found = _RECORDED_ON.get(session)
+    root = None if found is None else found()
+    if root is not None and root in _TRIED and not _hangs(root):
+        _PROVEN.add(root)
+
+
+def _hangs(transaction: RootTransaction) -> bool:
+    """It goes on; or its commit was refused, and nobody has rolled it back yet."""
+    return transaction.is_active or transaction.connection.get_transaction() is transaction
 
 
 def call_before_commit(session: Session, call: Callable[[], None]) -> None:
@@ -130,23 +155,34 @@ def call_before_commit(session: Session, call: Callable[[], None]) -> None:
     _listen(connection)
 
 
-def state_of(connection: Connection) -> Callable[[], Local]:
-    """After a record by hand: how its transaction will be then. Asks no server.
+def state_of(
+    connection: Connection, is_committed: Callable[[], bool | None], *, will_be_proven: bool
+) -> Callable[[], Local]:
+    """After a record by hand: how its transaction will be then.
 
-    A COMMIT by text, in autocommit mode, is known by the driver alone.
+    `is_committed` reads the table, None if it cannot be read: where no session tells that the
+    commit is done (`will_be_proven`), past SQLAlchemy, or when the connection is gone.
     """
     transaction, driver = connection.get_transaction(), connection.connection.driver_connection
     is_heard = connection in _MARKS and not is_in_autocommit(connection)
 
     def state() -> Local:
-        if transaction is None:
+        if transaction is None or transaction in _PROVEN:
             return Local.ENDED
         if transaction.is_active:
             with suppress(Exception):  # the connection is closed
                 if guards.is_in_transaction(driver) is not False:
                     return Local.OPEN
+        is_tried, stands = transaction in _TRIED, is_committed()
+        if stands is None:
+            # Else who gives no session, and has no connection left, could commit no messages.
+            is_believed = is_tried and not will_be_proven and not _hangs(transaction)
+            return Local.ENDED if is_believed or not is_heard else Local.UNKNOWN
+        if stands:
             return Local.ENDED
-        return Local.ROLLED_BACK if is_heard and transaction not in _COMMITTED else Local.ENDED
+        # A commit that was cut off may still be under way, and one that was prepared may come.
+        is_over = is_heard and not is_tried and not transaction.is_active
+        return Local.ROLLED_BACK if is_over else Local.UNKNOWN
 
     return state
 
@@ -183,7 +219,7 @@ def _require_recorded(connection: Connection, *phase: object) -> None:
         give_up(pooled)
         raise
     if transaction is not None:
-        _COMMITTED.add(transaction)
+        _TRIED.add(transaction)
 
 
 def _is_active(session: Session | None) -> bool:

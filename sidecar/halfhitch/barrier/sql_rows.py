@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
 from halfhitch.barrier import guards, mysql, sql_guards, sql_recorded, table
-from halfhitch.barrier.deadline import Watch
+from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
@@ -31,6 +31,8 @@ class Rows:
 
     def __init__(self, rules: Rules, home: HomeEngine, dialect: str) -> None:
         self._rules = rules
+        self._home = home
+        self._deadline = Deadline(rules.wait_s)
         self._own = OwnDatabase(home, rules.table)
         self._statements = _Statements(rules, dialect)
 
@@ -51,10 +53,14 @@ class Rows:
             if sql_guards.is_ending_block(session):
                 recorded.note_block(self._rules.group, transaction_id)
             else:
-                state = sql_recorded.state_of(connection)
+                state = sql_recorded.state_of(
+                    connection,
+                    lambda: self._is_committed(transaction_id),
+                    will_be_proven=sql_guards.proves_commit(session),
+                )
                 recorded.note(self._rules.group, transaction_id, state)
             if not isinstance(session, Connection):
-                sql_recorded.watch_session(sql_guards.session_of(session))
+                sql_recorded.watch_session(sql_guards.session_of(session), connection)
         except IntegrityError as error:
             outcome = self._look_again(connection, pooled, key)
             _roll_back_all(session)
@@ -102,12 +108,34 @@ class Rows:
             connection, watch, lambda notes: self._rules.require_first(notes, transaction_id)
         )
 
+    def _is_committed(self, transaction_id: str) -> bool | None:
+        """The record, by the table; None when it could not be read.
+
+        Asyncio's cannot: who asks does not await.
+        """
+        engine = self._home.here()
+        if engine.dialect.is_async:
+            return None
+
+        def read(watch: Watch) -> str | None:
+            with engine.connect() as connection:
+                return self._look(connection, watch, lambda notes: notes.read(transaction_id))
+
+        try:
+            return self._deadline.run(read) == table.COMMITTED
+        except Exception:  # noqa: BLE001 - nobody knows, then
+            return None
+
     def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection
         notes = _Notes(connection, self._rules, self._statements, watch)
         try:
             watch.hold(pooled.driver_connection)
             if connection.dialect.name == "sqlite":
+                # A COMMIT that it refused leaves the transaction open, and SQLAlchemy gives that
+                # back to the pool when such a connection is closed: its rows would be read here.
+                if guards.is_in_transaction(pooled.driver_connection) is not False:
+                    pooled.rollback()
                 patience_ms = watch.patience_ms()
                 with guards.sqlite_bounds(pooled, pooled.driver_connection, patience_ms):
                     return work(notes)

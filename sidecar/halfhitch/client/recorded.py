@@ -19,8 +19,10 @@ class Local(Enum):
 
     OPEN = "open"
     ROLLED_BACK = "rolled back"
-    #: Committed; or nothing is known of it.
+    #: Committed; or it cannot be asked for.
     ENDED = "ended"
+    #: Over, and nobody could say how: only a check can, which fences.
+    UNKNOWN = "unknown"
 
 
 class Recorded:
@@ -35,6 +37,15 @@ class Recorded:
     def require_end(self, transaction_id: str) -> None:
         """Raises TransactionMisused."""
         state = Local.ENDED if self.state is None else self.state()
+        if state is Local.ENDED:
+            self.state = None  # a block asks twice, and it may have been a question to the database
+        if state is Local.UNKNOWN:
+            raise TransactionMisused(
+                f"the local transaction of {transaction_id} was recorded and is over, but whether"
+                " it was committed is not known: its commit was refused or cut off, its connection"
+                " was lost or closed, or the table could not be read. Nothing was sent: the"
+                " check-back settles it. Do not end it by hand, for its rows may stand"
+            )
         if state is Local.ROLLED_BACK:
             raise TransactionMisused(
                 f"the local transaction of {transaction_id} was recorded and is rolled back, or was"

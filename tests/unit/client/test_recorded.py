@@ -20,8 +20,28 @@ def test_messages_were_committed_while_their_local_transaction_was_open() -> Non
     state = Local.ROLLED_BACK
     with pytest.raises(TransactionMisused, match=r"is rolled back.*tx\.rollback"):
         found.require_end("a")
+    state = Local.UNKNOWN
+    with pytest.raises(TransactionMisused, match="is not known") as refused:
+        found.require_end("a")
+    assert "tx.rollback" not in str(refused.value)
     state = Local.ENDED
     found.require_end("a")
+
+
+def test_the_end_of_a_block_asked_the_database_twice_for_one_commit() -> None:
+    found, asked = expect("shop", "a"), []
+
+    def state() -> Local:
+        asked.append("a")
+        return Local.ENDED
+
+    note("shop", "a", state)
+    found.require_end("a")
+    found.require_end("a")
+    assert asked == ["a"]
+    note("shop", "a", state)  # another record is asked for
+    found.require_end("a")
+    assert asked == ["a", "a"]
 
 
 def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
