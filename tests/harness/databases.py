@@ -314,8 +314,6 @@ def _set_up(engine: Any, way: Way) -> None:
 
 
 def _first_words(way: Way) -> tuple[str, ...]:
-    if way.server == "sqlite":
-        return ("PRAGMA journal_mode=WAL",)
     if way.isolation == "SNAPSHOT":  # what newer ones take REPEATABLE READ for
         return ("SET SESSION innodb_snapshot_isolation = ON",)
     return ()

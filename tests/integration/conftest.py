@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,16 +21,25 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Any]:
-    """Of a server: its port. Of SQLite: a file of the test's own."""
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
+    """Of a server: its port. Of SQLite: a file of the test's own.
 
-    def address(server: str) -> Any:
-        if server == "sqlite":
-            return str(tmp_path / "shop.db")
-        fixture = {"postgresql": "postgres"}.get(server, server)
-        return request.getfixturevalue(fixture).port
+    The file is in WAL mode from the beginning, and stays open: two first connections at once, or
+    one that comes while the last one leaves, are told "database is locked" without any waiting.
+    """
+    path = tmp_path / "shop.db"
+    with ExitStack() as stack:
 
-    return address
+        def address(server: str) -> Any:
+            if server == "sqlite":
+                if not path.exists():
+                    first = stack.enter_context(closing(sqlite3.connect(path)))
+                    first.execute("PRAGMA journal_mode=WAL").fetchone()
+                return str(path)
+            fixture = {"postgresql": "postgres"}.get(server, server)
+            return request.getfixturevalue(fixture).port
+
+        yield address
 
 
 @pytest.fixture
