@@ -51,6 +51,7 @@ test: $(STAMP) servers ## tests on real servers, with coverage; the native way's
 # What is compiled is tried where there is a compiler, as the native way is where there is Rust.
 test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ's clients, all lives, a soak, compiled, wheels (45 minutes)
 	@$(MAKE) --no-print-directory test ALL=yes
+	@$(MAKE) --no-print-directory test-neighbour
 	$(BIN)/python chaos --soak 100000 --unrecorded
 	$(if $(C_COMPILER),@$(MAKE) --no-print-directory $(if $(RUST),wheels test-wheels,compiled) test-compiled,\
 		@echo "no C compiler: the compiled hot path was not tried")
@@ -60,6 +61,9 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and controllers of Kubernetes 1.36, built once (needs Go, Debian's etcd)
 	@tests/harness/apiserver.sh
 	$(BIN)/python -m pytest -q -m cluster tests/deploy
+
+test-neighbour: $(STAMP) ## a hostile neighbour at every door; compares latencies, so nothing else may run (a minute)
+	$(BIN)/python -m pytest -q -m neighbour tests/integration/test_neighbour.py
 
 fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR=600 seconds, SEED=, ONLY=http,op)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.neighbour.street import Street
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.neighbour, pytest.mark.timeout(600)]
 
 #: Transactions of the victim in each phase, at each door.
 COUNT = 5
