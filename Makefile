@@ -16,7 +16,7 @@ TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -
 IS_LINUX := $(filter Linux,$(shell uname))
 
 .DEFAULT_GOAL := help
-.PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
+.PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-rights bench-neighbour bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom lock clean
 

@@ -85,7 +85,7 @@ def pause_s(limits: IntakeLimits, lag_s: float) -> float:
     """How long a prepare waits before it is stored: the more, the further the owner is behind.
 
     Who waits for an answer before it sends more is slowed until the owner keeps up, and is never
-    refused. A refusal costs the caller its transaction: RocketMQ's producers give up after three.
+    refused. A refusal costs the caller its transaction: RocketMQ's producers try three times.
     """
     first_s = limits.lag_s_max * _SLOWED_FROM
     if lag_s <= first_s:
