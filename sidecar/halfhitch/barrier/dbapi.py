@@ -20,7 +20,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, RequestError
+from halfhitch.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from halfhitch.client import Transaction, TransactionProducer
@@ -193,13 +193,8 @@ class DbapiBarrier:
 
     def _require_first(self, transaction_id: str) -> None:
         """`Rules.require_first`. The connection is given back before anything is sent."""
-        try:
+        with self._rules.first_or_unread(transaction_id):
             self._look(lambda notes: self._rules.require_first(notes, transaction_id))
-        except RequestError:
-            raise
-        except Exception as error:
-            self._rules.note_unread(transaction_id, error)
-            raise
 
     def _look(self, work: Callable[["_Notes"], T]) -> T:
         return self._deadline.run(lambda watch: self._look_in_time(work, watch))

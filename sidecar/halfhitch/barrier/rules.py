@@ -7,7 +7,8 @@ for a local transaction may be about to commit it. Whatever goes wrong is UNKNOW
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -15,7 +16,7 @@ from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
 from halfhitch.client import why
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, InvalidRequest
+from halfhitch.errors import ConfigurationError, InvalidRequest, RequestError
 
 log = logging.getLogger("halfhitch.barrier")
 
@@ -218,15 +219,22 @@ class Rules:
         if outcome is not None:
             raise refusal(transaction_id, outcome)
 
-    def note_unread(self, transaction_id: str, error: Exception) -> None:
-        """Nobody could be asked for an earlier attempt; the error goes on."""
-        self.explain(error)
-        error.add_note(
-            f"Half Hitch: whether an earlier attempt {transaction_id} has committed could not be"
-            " found out, so this one was not begun: nothing was sent. Try again with the same id."
-            " The question takes one more connection for a moment, so a pool that is used up can"
-            " be the reason: give it one more than those that are held meanwhile"
-        )
+    @contextmanager
+    def first_or_unread(self, transaction_id: str) -> Iterator[None]:
+        """Around `require_first` and its connection: an error says that nothing was begun."""
+        try:
+            yield
+        except RequestError:
+            raise
+        except Exception as error:
+            self.explain(error)
+            error.add_note(
+                f"Half Hitch: whether an earlier attempt {transaction_id} has committed could not"
+                " be found out, so this one was not begun: nothing was sent. Try again with the"
+                " same id. The question takes one more connection for a moment, so a pool that is"
+                " used up can be the reason: give it one more than those that are held meanwhile"
+            )
+            raise
 
     def failed(self, question: Question, error: Exception) -> LocalTransactionState:
         """The database gave no answer, or none that decides; that is all that is known."""

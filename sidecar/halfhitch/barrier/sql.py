@@ -22,7 +22,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, RequestError
+from halfhitch.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from halfhitch.client import Transaction, TransactionProducer
@@ -60,7 +60,7 @@ class Barrier:
         self._made_of = engine
         self._home = HomeEngine(engine)
         self._deadline = Deadline(wait_s)
-        self._rows = Rows(self._rules, self._home, engine.dialect.name)
+        self._rows = Rows(self._rules, self._home, engine.dialect.name, self._deadline)
 
     @property
     def group(self) -> str:
@@ -173,13 +173,8 @@ class Barrier:
             with self._engine.connect() as connection:
                 self._rows.require_first(connection, transaction_id, watch)
 
-        try:
+        with self._rules.first_or_unread(transaction_id):
             self._deadline.run(look)
-        except RequestError:
-            raise
-        except Exception as error:
-            self._rules.note_unread(transaction_id, error)
-            raise
 
     def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

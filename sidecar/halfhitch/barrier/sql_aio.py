@@ -32,7 +32,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, InvalidRequest, RequestError
+from halfhitch.errors import ConfigurationError, InvalidRequest
 
 #| from halfhitch.barrier.deadline import Deadline
 #| from sqlalchemy.engine import Connection, Engine
@@ -85,7 +85,9 @@ class AsyncBarrier:
         #| self._deadline = Deadline(wait_s)
         # asyncio only
         self._deadline = AsyncDeadline(wait_s, cancels=_cancels(engine.dialect.name))
-        self._rows = Rows(self._rules, self._home, engine.dialect.name)
+        #| self._rows = Rows(self._rules, self._home, engine.dialect.name, self._deadline)
+        # asyncio only
+        self._rows = Rows(self._rules, self._home, engine.dialect.name, None)
 
     @property
     def group(self) -> str:
@@ -206,13 +208,8 @@ class AsyncBarrier:
             async with self._engine.connect() as connection:
                 await connection.run_sync(self._rows.require_first, transaction_id, watch)
 
-        try:
+        with self._rules.first_or_unread(transaction_id):
             await self._deadline.run_task(look)
-        except RequestError:
-            raise
-        except Exception as error:
-            self._rules.note_unread(transaction_id, error)
-            raise
 
     async def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

@@ -27,12 +27,17 @@ T = TypeVar("T")
 
 
 class Rows:
-    """Writes and reads them, for one producer group."""
+    """Writes and reads them, for one producer group.
 
-    def __init__(self, rules: Rules, home: HomeEngine, dialect: str) -> None:
+    `deadline`: the barrier's, which bounds what hangs; None for asyncio, where reads are awaited.
+    """
+
+    def __init__(
+        self, rules: Rules, home: HomeEngine, dialect: str, deadline: Deadline | None
+    ) -> None:
         self._rules = rules
         self._home = home
-        self._deadline = Deadline(rules.wait_s)
+        self._deadline = deadline
         self._own = OwnDatabase(home, rules.table)
         self._statements = _Statements(rules, dialect)
 
@@ -113,8 +118,8 @@ class Rows:
 
         Asyncio's cannot: who asks does not await.
         """
-        engine = self._home.here()
-        if engine.dialect.is_async:
+        deadline, engine = self._deadline, self._home.here()
+        if deadline is None:
             return None
 
         def read(watch: Watch) -> str | None:
@@ -122,7 +127,7 @@ class Rows:
                 return self._look(connection, watch, lambda notes: notes.read(transaction_id))
 
         try:
-            return self._deadline.run(read) == table.COMMITTED
+            return deadline.run(read) == table.COMMITTED
         except Exception:  # noqa: BLE001 - nobody knows, then
             return None
 
