@@ -348,6 +348,43 @@ def test_messages_followed_a_connection_that_was_lost_before_its_commit(
     assert (ends_of(server), truth.rows()) == ([], {})
 
 
+def prepares_and_commits(producer: Any, local: Any, by: Any = None) -> None:
+    """Without a transaction object; `by`: another producer ends it."""
+    prepared = producer.prepare([Message("orders", b"a")], "a")
+    local.order("a")
+    local.record(prepared.transaction_id)
+    (by or producer).commit(prepared.handle)
+
+
+@ON_ALL
+@pytest.mark.parametrize("is_another", [False, True])
+def test_what_was_prepared_was_committed_while_its_local_transaction_was_open(
+    shop: Any, truth: Truth, server: ScriptedServer, *, is_another: bool
+) -> None:
+    with talking(shop, server) as producer, talking(shop, server) as other, shop.begin() as local:
+        with pytest.raises(TransactionMisused, match="still open"):
+            prepares_and_commits(producer, local, other if is_another else None)
+        assert ends_of(server) == []
+        local.commit()
+        assert (other if is_another else producer).commit("h1").state == "committed"
+    assert (ends_of(server), truth.orders()) == (["commit"], {"a"})
+
+
+@each("alchemy", "sqlite")
+def test_what_was_added_by_handle_was_committed_while_its_local_transaction_was_open(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    """The answer names the transaction, so another process's handle will do."""
+    with talking(shop, server) as producer, shop.begin() as local:
+        added = producer.add("h1", [Message("orders", b"a")])
+        local.record(added.transaction_id)
+        with pytest.raises(TransactionMisused, match="still open"):
+            producer.commit(added.handle)
+        local.rollback()
+        producer.rollback(added.handle)
+    assert ends_of(server) == ["rollback"]
+
+
 class Listener:
     """Says COMMIT although its local transaction is open."""
 

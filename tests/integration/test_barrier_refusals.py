@@ -537,6 +537,34 @@ def test_another_object_of_the_same_id_ended_the_messages_inside_the_block(
     assert producer.prepare([Message("orders", b"a")], "a").handle
 
 
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("way", [*BESIDE, "handle"])
+def test_another_producer_of_the_group_ended_the_messages_inside_the_block(
+    shop: Shop, talking: tuple[Any, ScriptedServer], way: str
+) -> None:
+    producer, server = talking
+    end = {**BESIDE, "handle": lambda tx, second: second.commit(tx.handle)}[way]
+    with another(producer) as second:
+        with pytest.raises(TransactionMisused, match=r"Nothing was sent"):
+            order_and_end(shop, producer, lambda tx, _: end(tx, second))
+        assert (ends_of(server), orders(shop)) == (["rollback"], set())
+        assert second.prepare([Message("orders", b"a")], "a").handle
+
+
+@contextmanager
+def another(producer: Any) -> Iterator[Any]:
+    """Like it, in the same process."""
+    options: dict[str, Any] = {"answers_checks": False}
+    made: Any
+    if isinstance(producer, Blocking):
+        inner = AsyncTransactionProducer(GROUP, producer.inner.address, **options)
+        made = Blocking(inner, producer._loop)
+    else:
+        made = TransactionProducer(GROUP, producer.address, **options)
+    with made:
+        yield made
+
+
 def in_two_blocks_at_once(shop: Shop, producer: Any) -> None:
     with (
         producer.transaction("one") as first,
@@ -556,30 +584,44 @@ def test_another_id_is_free_inside_the_block(
     assert (ends_of(server), orders(shop)) == (["commit", "commit"], {"two"})
 
 
-def sends_behind_its_commit(shop: Shop, producer: Any) -> None:
+def sends_behind_its_commit(shop: Shop, producer: Any, wraps: str | None) -> None:
     """In a hook of the session's, where asyncio's waits in a greenlet."""
     with shop.barrier.transaction(producer) as (tx, local):
         insert(local, "a")
         tx.send("orders", b"a")
 
         def hook(_: Session) -> None:
-            if isinstance(tx, Blocking):
-                await_only(tx.inner.send("orders", b"late"))
-            else:
-                tx.send("orders", b"late")
+            try:
+                if isinstance(tx, Blocking):
+                    await_only(tx.inner.send("orders", b"late"))
+                else:
+                    tx.send("orders", b"late")
+            except TransactionEnded as ended:
+                if wraps is None:
+                    raise
+                if wraps == "cause":
+                    raise KeyError("receiver") from ended
+                raise KeyError("receiver")  # noqa: B904 - as many do
 
         session = local.inner.sync_session if isinstance(local, Blocking) else local
         event.listen(session, "after_commit", hook)
 
 
 @pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("wraps", [None, "cause", "context"])
 def test_a_message_that_was_sent_in_an_after_commit_hook_was_not_the_rows_any_more(
-    shop: Shop, talking: tuple[Any, ScriptedServer]
+    shop: Shop, talking: tuple[Any, ScriptedServer], wraps: str | None
 ) -> None:
-    """Had it failed, or the process died in it, the rows stood without it."""
+    """Had it failed, or the process died in it, the rows stood without it.
+
+    In a framework's exception it was lost without a word.
+    """
     producer, server = talking
-    with pytest.raises(TransactionEnded, match="the local commit of transaction") as refused:
-        sends_behind_its_commit(shop, producer)
+    with pytest.raises((TransactionEnded, KeyError)) as refused:
+        sends_behind_its_commit(shop, producer, wraps)
+    assert isinstance(refused.value, TransactionEnded) == (wraps is None)
+    told = refused.value.__cause__ or refused.value.__context__ if wraps else refused.value
+    assert str(told).startswith("the local commit of transaction")
     assert "messages were committed too" in refused.value.__notes__[0]
     assert (ends_of(server), orders(shop)) == (["commit"], {"a"})
     assert sum("/half" in target for target in server.targets()) == 1

@@ -68,7 +68,7 @@ def finish(local: LocalWork, messages: Messages, *, is_new: bool) -> None:
     try:
         local.commit(commit)
     except BaseException as error:
-        if fail(local, messages, error, commit.failure(is_new=is_new)):
+        if fail(local, messages, error, commit.failure(error, is_new=is_new)):
             return
         raise
     messages.follow()

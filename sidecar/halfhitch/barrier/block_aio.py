@@ -68,7 +68,7 @@ async def finish(local: AsyncLocalWork, messages: AsyncMessages, *, is_new: bool
     try:
         await local.commit(commit)
     except BaseException as error:
-        if await fail(local, messages, error, commit.failure(is_new=is_new)):
+        if await fail(local, messages, error, commit.failure(error, is_new=is_new)):
             return
         raise
     await messages.follow()

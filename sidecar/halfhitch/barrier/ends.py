@@ -24,6 +24,7 @@ on. No I/O: what is done about it is in `block`, for threads and for asyncio.
     else                                            nothing is sent
 """
 
+import sys
 from collections.abc import Callable
 from enum import Enum
 
@@ -45,10 +46,12 @@ class Failure(Enum):
     #: No commit was tried here; an earlier attempt may have committed.
     BEFORE_COMMIT = "before the commit"
     AT_COMMIT = "at the commit"
+    #: The same, by what was refused in a hook behind it: the program has to hear of that.
+    REFUSED = "refused at the commit"
     #: Something failed between the record and the database's commit, as a hook of the program's.
     #: A row that is there all the same was committed by the program: what came then is not.
     BEHIND_RECORD = "behind the record"
-    #: The same as the two, of an id that the program chose: the row may be an earlier attempt's.
+    #: The same as these, of an id that the program chose: the row may be an earlier attempt's.
     AT_COMMIT_AGAIN = "at the commit, under an id of the program's own"
 
 
@@ -64,22 +67,43 @@ class LocalCommit:
     def __init__(self, seal: Callable[[], None]) -> None:
         self._seal = seal
         self._is_begun = False
+        self._handled = sys.exception()
 
     def __call__(self) -> None:
         """No message is taken any more. Raises when those that are could not follow the rows."""
         self._seal()
         self._is_begun = True
 
-    def failure(self, *, is_new: bool) -> Failure:
+    def failure(self, error: BaseException, *, is_new: bool) -> Failure:
         """Of it. A row says that its id has committed, and not in which attempt."""
         if not is_new:
             return Failure.AT_COMMIT_AGAIN
-        return Failure.AT_COMMIT if self._is_begun else Failure.BEHIND_RECORD
+        if not self._is_begun:
+            return Failure.BEHIND_RECORD
+        return Failure.REFUSED if self._was_refused(error) else Failure.AT_COMMIT
+
+    def _was_refused(self, error: BaseException) -> bool:
+        """By us, of the program's misuse: rows behind a commit of its own, or a late message.
+
+        The error may be a framework's, around what a hook has raised. What was being handled
+        before is none of it.
+        """
+        looked_at = {id(self._handled)}
+        coming: list[BaseException | None] = [error]
+        while coming:
+            found = coming.pop()
+            if found is None or id(found) in looked_at:
+                continue
+            if isinstance(found, RequestError):
+                return True
+            looked_at.add(id(found))
+            coming += [found.__cause__, found.__context__, *getattr(found, "exceptions", ())]
+        return False
 
 
 def commits(state: LocalTransactionState, failure: Failure) -> bool:
     """Whether this attempt's handle may commit: for an earlier attempt it may leave some out."""
-    is_own = failure in (Failure.AT_COMMIT, Failure.BEHIND_RECORD)
+    is_own = failure in (Failure.AT_COMMIT, Failure.REFUSED, Failure.BEHIND_RECORD)
     return state is LocalTransactionState.COMMIT and is_own
 
 
@@ -88,10 +112,7 @@ def is_done(
 ) -> bool:
     """Whether the error can be forgotten. Raises LocalOutcomeUnknown."""
     if isinstance(error, Exception):  # a cancellation stays one
-        # What we say ourselves is of the program's misuse: rows behind a commit of its own, or a
-        # message that was sent behind the block's.
-        is_about_it = failure is Failure.AT_COMMIT and not isinstance(error, RequestError)
-        if state is LocalTransactionState.COMMIT and is_about_it:
+        if state is LocalTransactionState.COMMIT and failure is Failure.AT_COMMIT:
             log.warning(
                 "transaction %s: its local commit failed (%s) and has taken place all the same, so"
                 " its messages are committed",

@@ -12,6 +12,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from halfhitch.client import in_use
 from halfhitch.client.address import Address, find_address, require_secrecy
 from halfhitch.client.aio_connections import ConnectionPool
 from halfhitch.client.aio_transactions import AsyncTransaction
@@ -19,7 +20,6 @@ from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     Conversation,
     failed_result,
-    held_already,
     note_closed,
     note_unanswered,
     note_unasked,
@@ -136,9 +136,6 @@ class AsyncTransactionProducer:
         self._check_workers = check_workers
         self._answers: CheckAnswers | None = None
         self._blocks: dict[str, None] = {}  # that are running; one step each, so without a lock
-        self._held: dict[Conversation, None] = {}  # by barriers; as above
-        #: By each handle that they were given; alive as long as the program holds them.
-        self._talks: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         # Whoever leaves the answers to somebody else has said so.
         self._is_unanswered = self._check is None and answers_checks and on_error != "unknown"
         if self._check is not None and answers_checks:
@@ -182,7 +179,7 @@ class AsyncTransactionProducer:
         if transaction_id is None:
             transaction_id = new_transaction_id()
         prepared = await self.prepare([message], transaction_id, immunity_s)
-        recorded = expect(self.group, transaction_id)
+        recorded = expect(self._calls.group, transaction_id)
         try:
             told = await listener.execute_local_transaction(
                 message._replace(transaction_id=prepared.transaction_id), arg
@@ -206,8 +203,10 @@ class AsyncTransactionProducer:
     ) -> Prepared:
         """Store the messages, invisible. Repeating it with the same id and messages is safe."""
         chosen = new_transaction_id() if transaction_id is None else transaction_id
-        self.require_unheld_id(chosen, "producer.prepare")
-        return await self.perform(self._calls.prepare(messages, chosen, immunity_s))
+        in_use.require_unheld_id(self._calls.group, chosen, "producer.prepare")
+        prepared = await self.perform(self._calls.prepare(messages, chosen, immunity_s))
+        in_use.note_prepared(self._calls.group, prepared)
+        return prepared
 
     async def add(self, handle: str, messages: Sequence[Message]) -> Prepared:
         """Store further messages of a pending transaction; use the new handle from then on.
@@ -216,22 +215,28 @@ class AsyncTransactionProducer:
         same messages with the same handle may be sent again: they are stored once. Different
         messages with a handle that was already added to are taken for that repetition.
         """
-        return await self.perform(self._calls.add(handle, messages))
+        prepared = await self.perform(self._calls.add(handle, messages))
+        in_use.note_prepared(self._calls.group, prepared)
+        return prepared
 
     async def commit(self, handle: str, *, wait_visible: bool = False) -> Ended:
         """Make the messages visible. Returns when the decision is durable; repeating it is safe.
 
         `wait_visible` also waits until consumers can see them, or raises VisibilityUnknown.
         """
-        self._ends(Operation.COMMIT, handle, "producer.commit(tx.handle)")
-        return await self.perform(
-            self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible)
-        )
+        call = self._calls.end(Operation.COMMIT, handle, wait_visible=wait_visible)
+        return await self._end(call, handle, "producer.commit(tx.handle)")
 
     async def rollback(self, handle: str) -> Ended:
         """Drop the messages. Returns when the decision is durable; repeating it is safe."""
-        self._ends(Operation.ROLLBACK, handle, "producer.rollback(tx.handle)")
-        return await self.perform(self._calls.end(Operation.ROLLBACK, handle))
+        call = self._calls.end(Operation.ROLLBACK, handle)
+        return await self._end(call, handle, "producer.rollback(tx.handle)")
+
+    async def _end(self, call: Call[Ended], handle: str, what: str) -> Ended:
+        in_use.require_end(call.operation, self._calls.group, handle, what)
+        ended = await self.perform(call)
+        in_use.note_ended(self._calls.group, handle)
+        return ended
 
     async def view(self, handle: str) -> TransactionView:
         """What the coordinator knows of the transaction."""
@@ -259,43 +264,14 @@ class AsyncTransactionProducer:
 
     def note_held(self, talk: Conversation, *, is_held: bool) -> None:
         """For this package: a barrier ends it, by no handle."""
-        if is_held:
-            self._held[talk] = None
-            if self._is_unanswered:
-                note_unasked(self.group)
-        else:
-            self._held.pop(talk, None)
+        in_use.note_held(talk, is_held=is_held)
+        if is_held and self._is_unanswered:
+            note_unasked(self.group)
 
     def _warn_unanswered(self, transaction_id: str | None) -> None:
-        if all(talk.transaction_id != transaction_id for talk in list(self._held)):
+        if not in_use.is_held(self._calls.group, transaction_id):
             self._is_unanswered = False
             note_unanswered(self.group)
-
-    def require_unheld_id(
-        self, transaction_id: str, what: str, by: Conversation | None = None
-    ) -> None:
-        """For this package: only barriers' blocks use an id of which one is running.
-
-        Two of them may use it at once, each with a conversation of its own: attempts, and the
-        barrier tells which one counts. Raises TransactionMisused.
-        """
-        if by in self._held:
-            return
-        if any(talk.transaction_id == transaction_id for talk in list(self._held)):
-            raise held_already(transaction_id, what)
-
-    def note_handle(self, talk: Conversation, handle: str) -> None:
-        """For this package: who ends it by this handle is asked, and `talk` told."""
-        self._talks[handle] = talk
-
-    def _ends(self, operation: Operation, handle: str, what: str) -> None:
-        """Raises TransactionMisused."""
-        for held in list(self._held):
-            if held.has_had(handle):
-                held.require_unheld(what)
-        talk = self._talks.get(handle)
-        if talk is not None:
-            talk.ends_by_handle(operation)
 
     async def start_checks(self) -> None:
         """Begin to answer checks, if that has not begun; `close()` ends it."""

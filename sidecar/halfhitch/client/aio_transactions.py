@@ -12,6 +12,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from halfhitch.client import in_use
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
@@ -155,13 +156,13 @@ class AsyncTransaction:
 
     async def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
-        self._producer.require_unheld_id(self.id, "tx.send", self._talk)
+        self._require_own_id("tx.send")
         async with self._lock:
             call = self._talk.next_send(messages)
             try:
                 prepared = await self._producer.perform(call)
                 self._talk.sent(prepared)
-                self._producer.note_handle(self._talk, prepared.handle)
+                in_use.note_handle(self._talk, prepared.handle)
             except HalfHitchError as error:
                 self._talk.send_failed(error)
                 raise without_inner_lines(error) from error.__cause__
@@ -215,6 +216,9 @@ class AsyncTransaction:
         except ProducerClosed:
             raise ProducerClosed(self.id) from None
 
+    def _require_own_id(self, what: str) -> None:
+        in_use.require_unheld_id(self._talk.group, self.id, what, self._talk)
+
     # asyncio only
     def _require_loop(self) -> None:
         try:
@@ -232,7 +236,7 @@ class AsyncTransaction:
 
     async def __aenter__(self) -> Self:
         self._require_usable()
-        self._producer.require_unheld_id(self.id, "with producer.transaction(...)", self._talk)
+        self._require_own_id("with producer.transaction(...)")
         self._talk.enter()
         self._producer.note_block(self.id, is_running=True)
         return self

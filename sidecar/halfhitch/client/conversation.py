@@ -69,6 +69,7 @@ class Conversation:
         *,
         has_check: bool = False,
     ) -> None:
+        self.group = calls.group
         self.transaction_id = given.transaction_id(transaction_id)
         self.handle: str | None = None
         self.phase = Phase.OPEN
@@ -77,7 +78,7 @@ class Conversation:
         self._on_error = on_error
         self._has_check = has_check
         self._process_id = os.getpid()
-        self._recorded = expect(calls.group, transaction_id)
+        self._recorded = expect(self.group, self.transaction_id)
         self._is_entered = False
         self._is_left = False
         self._is_held = False

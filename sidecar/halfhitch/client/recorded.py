@@ -69,12 +69,12 @@ _EXPECTED: WeakValueDictionary[tuple[str, str], Recorded] = WeakValueDictionary(
 
 def expect(group: str, transaction_id: str) -> Recorded:
     """As long as this is held, a record of the id is noted in it."""
-    return _EXPECTED.setdefault((group, transaction_id), Recorded())
+    return _EXPECTED.setdefault(_key(group, transaction_id), Recorded())
 
 
 def note(group: str, transaction_id: str, state: Callable[[], Local]) -> None:
     """For the barrier: it has recorded the id, by hand. `state` raises nothing."""
-    found = _EXPECTED.get((group, transaction_id))
+    found = _EXPECTED.get(_key(group, transaction_id))
     if found is not None:
         found.state = state
 
@@ -85,3 +85,8 @@ def note_block(group: str, transaction_id: str) -> None:
     An earlier attempt by hand, of the same id, says nothing of this one.
     """
     note(group, transaction_id, lambda: Local.ENDED)
+
+
+def _key(group: str, transaction_id: str) -> tuple[str, str]:
+    """A member of `class Group(str, Enum)` is equal to its text, and is hashed as its name."""
+    return str.__str__(group), str.__str__(transaction_id)

@@ -11,6 +11,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from halfhitch.client import in_use
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
@@ -130,13 +131,13 @@ class Transaction:
 
     def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
-        self._producer.require_unheld_id(self.id, "tx.send", self._talk)
+        self._require_own_id("tx.send")
         with self._lock:
             call = self._talk.next_send(messages)
             try:
                 prepared = self._producer.perform(call)
                 self._talk.sent(prepared)
-                self._producer.note_handle(self._talk, prepared.handle)
+                in_use.note_handle(self._talk, prepared.handle)
             except HalfHitchError as error:
                 self._talk.send_failed(error)
                 raise without_inner_lines(error) from error.__cause__
@@ -170,9 +171,12 @@ class Transaction:
         except ProducerClosed:
             raise ProducerClosed(self.id) from None
 
+    def _require_own_id(self, what: str) -> None:
+        in_use.require_unheld_id(self._talk.group, self.id, what, self._talk)
+
     def __enter__(self) -> Self:
         self._require_usable()
-        self._producer.require_unheld_id(self.id, "with producer.transaction(...)", self._talk)
+        self._require_own_id("with producer.transaction(...)")
         self._talk.enter()
         self._producer.note_block(self.id, is_running=True)
         return self

@@ -11,6 +11,7 @@ from halfhitch.barrier.errors import (
     TransactionFenced,
     TransactionRecordedTwice,
 )
+from halfhitch.client import TransactionEnded
 from halfhitch.client.values import LocalTransactionState
 
 COMMIT, ROLLBACK = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK
@@ -42,6 +43,49 @@ def test_a_commit_that_failed_and_took_place_all_the_same_is_forgotten_but_told(
         assert ends.is_done(COMMIT, "T1", OSError("broken pipe"), Failure.AT_COMMIT)
     assert "T1" in caplog.text
     assert "has taken place all the same" in caplog.text
+
+
+def begun() -> ends.LocalCommit:
+    commit = ends.LocalCommit(lambda: None)
+    commit()
+    return commit
+
+
+def raised(
+    error: Exception, cause: BaseException | None, context: BaseException | None
+) -> Exception:
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+def test_a_refusal_inside_of_a_framework_s_exception_was_taken_for_the_database_s() -> None:
+    """A message in an after_commit hook was lost, and the block ended well."""
+    late = TransactionEnded("the local commit has begun")
+    around = (
+        late,
+        raised(KeyError(), late, None),
+        raised(KeyError(), OSError(), raised(ValueError(), None, late)),
+        ExceptionGroup("receivers", [OSError(), raised(KeyError(), late, None)]),
+    )
+    for error in around:
+        assert begun().failure(error, is_new=True) is Failure.REFUSED
+    assert not ends.is_done(COMMIT, "T1", around[1], Failure.REFUSED)
+    assert "messages were committed too" in notes_of(around[1])
+    assert begun().failure(around[1], is_new=False) is Failure.AT_COMMIT_AGAIN
+    with pytest.raises(LocalOutcomeUnknown):
+        ends.is_done(UNKNOWN, "T1", around[1], Failure.REFUSED)
+
+
+def test_what_was_handled_when_the_block_ended_is_no_refusal_of_its_commit() -> None:
+    """A retry in an `except TransactionFenced`: what is raised there has that as its context."""
+    lost = OSError("broken pipe")
+    lost.__cause__ = lost  # a circle
+    try:
+        raise TransactionFenced("T0")
+    except TransactionFenced as earlier:
+        commit = begun()
+        lost.__context__ = earlier
+        assert commit.failure(lost, is_new=True) is Failure.AT_COMMIT
 
 
 def test_a_commit_of_which_nothing_is_known_is_an_error_of_its_own() -> None:

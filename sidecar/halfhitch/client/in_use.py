@@ -1,0 +1,86 @@
+"""What this process is doing under which id and handle, whichever of its producers does it. No I/O.
+
+A group may have several producers in a process, and each of them can end what another has begun:
+a handle ends its transaction from anywhere. So it is looked up here what stands in the way of that.
+Each step is one step of a dictionary's, so there is no lock, which a fork could leave locked.
+"""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from halfhitch.client.calls import Operation
+from halfhitch.client.conversation import Conversation, held_already
+from halfhitch.client.recorded import expect
+
+if TYPE_CHECKING:
+    from halfhitch.client.recorded import Recorded
+    from halfhitch.client.values import Prepared
+
+#: Whose ends nobody has seen here: they may come from other processes, or from checks.
+PREPARED_MAX: Final = 10_000
+
+#: Of blocks of barriers that are running.
+_HELD: Final[dict[Conversation, None]] = {}
+#: By group and each handle that they were given; alive as long as the program holds them.
+_TALKS: Final[WeakValueDictionary[tuple[str, str], Conversation]] = WeakValueDictionary()
+#: By group and handle: what was prepared without a transaction object, the oldest first.
+_PREPARED: Final[OrderedDict[tuple[str, str], tuple[str, "Recorded"]]] = OrderedDict()
+
+
+def note_held(talk: Conversation, *, is_held: bool) -> None:
+    """A barrier's block begins or ends: it ends the transaction, by no handle."""
+    if is_held:
+        _HELD[talk] = None
+    else:
+        _HELD.pop(talk, None)
+
+
+def is_held(group: str, transaction_id: str | None) -> bool:
+    """By a barrier's block that is running."""
+    return any((talk.group, talk.transaction_id) == (group, transaction_id) for talk in list(_HELD))
+
+
+def require_unheld_id(
+    group: str, transaction_id: str, what: str, by: Conversation | None = None
+) -> None:
+    """Only barriers' blocks use an id of which one is running.
+
+    Two of them may use it at once, each with a conversation of its own: attempts, and the barrier
+    tells which one counts. Raises TransactionMisused.
+    """
+    if _HELD and by not in _HELD and is_held(group, transaction_id):
+        raise held_already(transaction_id, what)
+
+
+def note_handle(talk: Conversation, handle: str) -> None:
+    """Who ends it by this handle is asked, and `talk` told."""
+    _TALKS[talk.group, handle] = talk
+
+
+def note_prepared(group: str, prepared: "Prepared") -> None:
+    """The same without a transaction object: of its local transaction only the record is known."""
+    told = prepared.transaction_id, expect(group, prepared.transaction_id)
+    _PREPARED[group, prepared.handle] = told
+    if len(_PREPARED) > PREPARED_MAX:
+        _PREPARED.popitem(last=False)
+
+
+def note_ended(group: str, handle: str) -> None:
+    """What was prepared so has ended, durably."""
+    _PREPARED.pop((group, handle), None)
+
+
+def require_end(operation: Operation, group: str, handle: str, what: str) -> None:
+    """`what` sends a commit or a rollback by this handle next. Raises TransactionMisused."""
+    for held in list(_HELD):
+        if held.group == group and held.has_had(handle):
+            held.require_unheld(what)
+    talk = _TALKS.get((group, handle))
+    if talk is not None:
+        talk.ends_by_handle(operation)
+        return
+    prepared = _PREPARED.get((group, handle))
+    if operation is Operation.COMMIT and prepared is not None:
+        transaction_id, recorded = prepared
+        recorded.require_end(transaction_id)

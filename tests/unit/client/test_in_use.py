@@ -1,0 +1,89 @@
+"""A second producer of the group, in the same process, is as near as the first one."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch.client import in_use
+from halfhitch.client.address import parse_address
+from halfhitch.client.calls import Calls, Operation
+from halfhitch.client.conversation import Conversation
+from halfhitch.client.errors import TransactionEnded, TransactionMisused
+from halfhitch.client.recorded import Local, expect, note
+from halfhitch.client.values import Message, Prepared
+
+
+def talk_of(transaction_id: str, group: str = "shop") -> Conversation:
+    return Conversation(Calls(parse_address("http://h:1"), group, None), transaction_id, None)
+
+
+def ends(handle: str, group: str = "shop", operation: Operation = Operation.COMMIT) -> None:
+    in_use.require_end(operation, group, handle, f"producer.{operation.value}(tx.handle)")
+
+
+def test_an_id_in_a_block_of_one_producer_was_used_beside_it_by_another_one() -> None:
+    held, second = talk_of("a"), talk_of("a")
+    in_use.note_held(held, is_held=True)
+    try:
+        with pytest.raises(TransactionMisused, match=r"producer\.prepare with the id a"):
+            in_use.require_unheld_id("shop", "a", "producer.prepare")
+        in_use.require_unheld_id("shop", "a", "tx.send", held)
+        in_use.require_unheld_id("shop", "b", "tx.send")
+        in_use.require_unheld_id("bank", "a", "tx.send")
+        in_use.note_held(second, is_held=True)  # another attempt, of another barrier's block
+        in_use.require_unheld_id("shop", "a", "tx.send", second)
+        in_use.note_held(second, is_held=False)
+    finally:
+        in_use.note_held(held, is_held=False)
+    in_use.require_unheld_id("shop", "a", "producer.prepare")
+    assert not in_use.is_held("shop", "a")
+
+
+def test_a_handle_of_a_block_of_one_producer_was_ended_by_another_one() -> None:
+    held = talk_of("a")
+    held.sent(Prepared("a", "in-use-1"))
+    held.hold(is_held=True)
+    in_use.note_held(held, is_held=True)
+    try:
+        with pytest.raises(TransactionMisused, match="inside a barrier's block"):
+            ends("in-use-1")
+        ends("in-use-1", "bank")  # another coordinator's, by chance the same
+    finally:
+        in_use.note_held(held, is_held=False)
+
+
+def test_a_transaction_that_another_producer_ends_by_handle_hears_of_it() -> None:
+    talk = talk_of("a")
+    talk.sent(Prepared("a", "in-use-2"))
+    in_use.note_handle(talk, "in-use-2")
+    ends("in-use-2")
+    with pytest.raises(TransactionEnded):
+        talk.next_send([Message("t", b"v")])
+
+
+def test_what_was_prepared_was_committed_before_its_local_transaction() -> None:
+    in_use.note_prepared("shop", Prepared("a", "in-use-3"))
+    state = Local.OPEN
+    note("shop", "a", lambda: state)
+    with pytest.raises(TransactionMisused, match="still open"):
+        ends("in-use-3")
+    ends("in-use-3", operation=Operation.ROLLBACK)
+    state = Local.ENDED
+    ends("in-use-3")
+    in_use.note_ended("shop", "in-use-3")
+    note("shop", "a", lambda: Local.OPEN)
+    ends("in-use-3")  # it is somebody else's
+
+
+def test_what_is_prepared_here_and_ended_elsewhere_does_not_pile_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(in_use, "PREPARED_MAX", 2)
+    monkeypatch.setattr(in_use, "_PREPARED", type(in_use._PREPARED)())
+    for number in range(3):
+        in_use.note_prepared("shop", Prepared(f"a{number}", f"in-use-{number}"))
+        note("shop", f"a{number}", lambda: Local.OPEN)
+    ends("in-use-0")
+    with pytest.raises(TransactionMisused):
+        ends("in-use-2")
+    expect("shop", "a0").require_end("a0")  # forgotten with it
