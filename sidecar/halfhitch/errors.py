@@ -19,6 +19,7 @@
     │   │   └── TransactionTooLarge
     ├── BackendError                  trouble behind the door; the same request may succeed later
     │   ├── Overloaded, ShuttingDown
+    │   │   ├── TooManyRequests       of this identity in this second
     │   │   ├── TooManyUndecided      of this group, or of all, in the half partition
     │   │   ├── TooManyWaiting        decided, for a target topic that is away
     │   │   └── OwnerLags             what is committed now would be visible much later
@@ -210,6 +211,13 @@ class Overloaded(BackendError):
     """Too much is in flight; new prepares are refused first, ends never."""
 
     code = "overloaded"
+
+
+class TooManyRequests(Overloaded):
+    """The identity has asked as often in this second as it may; ends and answers to checks are
+    taken all the same."""
+
+    code = "too_many_requests"
 
 
 class TooManyUndecided(Overloaded):

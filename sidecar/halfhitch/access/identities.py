@@ -27,6 +27,8 @@ class Identity:
     access_keys: tuple[str, ...] = ()
     #: Names in client certificates, each with its kind: `CN:orders`, `DNS:...`, `URI:...`.
     certificates: tuple[str, ...] = ()
+    #: How many requests it may make in a second; 0: as many as the setting says for all.
+    requests_s_max: int = 0
 
 
 def token_digest(token: bytes) -> bytes:

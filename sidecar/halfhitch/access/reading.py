@@ -7,6 +7,7 @@
     tokens = ["sha256:..."]          # two while one is replaced
     access_keys = ["shop-key"]       # names of rocketmq.access_keys
     certificates = ["DNS:shop.svc"]  # names in client certificates
+    requests_s_max = 500             # if not limits.requests_s_identity_max
 
 Strict: a key that is not known, a role without what it needs, a hash that two identities have, all
 are refused. A right that was meant and misspelled must not become none, nor all. No error repeats a
@@ -24,7 +25,9 @@ from halfhitch.access.register import SHARED_TOKENS
 from halfhitch.access.rights import Right
 from halfhitch.errors import ConfigurationError
 
-_KEYS: Final = ("roles", "groups", "topics", "tokens", "access_keys", "certificates")
+_LISTS: Final = ("roles", "groups", "topics", "tokens", "access_keys", "certificates")
+_REQUESTS: Final = "requests_s_max"
+_KEYS: Final = (*_LISTS, _REQUESTS)
 _CERTIFICATE: Final = re.compile(r"(CN|DNS|URI|IP|EMAIL):.+")
 _PROOFS: Final = ("tokens", "access_keys", "certificates")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
@@ -33,6 +36,7 @@ _HEADER: Final = re.compile(r"\s*\[")
 _TABLE: Final = "identities"
 #: Of one identity: more proofs at once than any rotation needs, more patterns than people read.
 _LIST_COUNT_MAX: Final = 100
+_REQUESTS_MAX: Final = 1_000_000
 _BY_GROUP: Final = frozenset({Right.PRODUCE, Right.CHECK, Right.OBSERVE, Right.OPERATE})
 
 
@@ -98,7 +102,7 @@ class _Reader:
                 near = difflib.get_close_matches(key, _KEYS, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_KEYS)}"
                 self._refuse(name, key, f"has the unknown key {key[:60]!r}: {hint}")
-        lists = {key: self._texts(name, table, key) for key in _KEYS}
+        lists = {key: self._texts(name, table, key) for key in _LISTS}
         rights = self._rights(name, lists["roles"])
         self._check_reach(name, rights, lists)
         for given in lists["certificates"]:
@@ -125,7 +129,18 @@ class _Reader:
             token_hashes=tuple(self._digest(name, given) for given in lists["tokens"]),
             access_keys=lists["access_keys"],
             certificates=lists["certificates"],
+            requests_s_max=self._requests(name, table.get(_REQUESTS, 0)),
         )
+
+    def _requests(self, name: str, given: object) -> int:
+        if type(given) is not int or not 0 <= given <= _REQUESTS_MAX:  # True is an int too
+            self._refuse(
+                name,
+                _REQUESTS,
+                f"must have {_REQUESTS} as a whole number of requests in a second, at most "
+                f"{_REQUESTS_MAX}, or 0 for that of limits.requests_s_identity_max",
+            )
+        return given
 
     def _texts(self, name: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
         given = table.get(key, [])

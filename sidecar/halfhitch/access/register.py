@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from halfhitch.access.allowance import Allowance
 from halfhitch.access.identities import Identity, token_digest
 from halfhitch.access.rights import EVERYBODY, Caller, Right
 
@@ -35,6 +36,7 @@ class Numbers:
 
     unauthorized: dict[str, int]  # by door
     forbidden: dict[tuple[str, str], int]  # by identity and right
+    too_many: dict[str, int]  # by identity
     identity_count: int
     has_identities: bool
     is_file_broken: bool
@@ -48,17 +50,25 @@ class Access:
         *,
         tokens: Sequence[bytes] = (),
         identities: Sequence[Identity] | None = None,
+        requests_s_max: int = 0,
         on_forbidden: Callable[[str, Right], None] = lambda *_: None,
+        on_too_many: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`identities` None: none are configured. Without tokens too, nothing is asked for.
 
-        `on_forbidden` is told which identity lacked which right.
+        `requests_s_max`: of each identity that has no number of its own; 0: as many as come.
+        `on_forbidden` is told which identity lacked which right, `on_too_many` which one has asked
+        too much.
         """
         self._shared = tuple(token_digest(token) for token in tokens)
+        self._requests_s_max = requests_s_max
+        self._allowances: dict[str, Allowance] = {}
         self._on_forbidden = on_forbidden
+        self._on_too_many = on_too_many
         self._callers: dict[tuple[str, bytes], Caller] = {}
         self._unauthorized: dict[str, int] = {}
         self._forbidden: dict[tuple[str, str], int] = {}
+        self._too_many: dict[str, int] = {}
         self._identity_count = 0
         #: Whether callers are told apart.
         self.has_identities = identities is not None
@@ -88,7 +98,9 @@ class Access:
         for digest in self._shared:
             name = SHARED_TOKENS if self.has_identities else None
             callers[_TOKEN, digest] = Caller(name, (Right.ADMIN,), proof=(_TOKEN, digest))
+        before, self._allowances = self._allowances, {}
         for identity in identities:
+            allowance = self._allowance(identity, before.get(identity.name))
             for proof in _proofs(identity):
                 callers[proof] = Caller(
                     identity.name,
@@ -97,9 +109,22 @@ class Access:
                     topics=identity.topics,
                     proof=proof,
                     refused=partial(self._refused, identity.name),
+                    allowance=allowance,
                 )
         self._identity_count = len(identities)
         self._callers = callers
+
+    def _allowance(self, identity: Identity, before: Allowance | None) -> Allowance | None:
+        """What it has used is not given back by a change of the file."""
+        name, requests_s = identity.name, identity.requests_s_max or self._requests_s_max
+        if not requests_s:
+            return None
+        if before is None:
+            before = Allowance(name, requests_s, partial(self._asked_too_much, name))
+        else:
+            before.change(requests_s)
+        self._allowances[name] = before
+        return before
 
     # -- who it is -------------------------------------------------------------------------------
 
@@ -149,11 +174,16 @@ class Access:
         self._forbidden[key] = self._forbidden.get(key, 0) + 1
         self._on_forbidden(name, right)
 
+    def _asked_too_much(self, name: str) -> None:
+        self._too_many[name] = self._too_many.get(name, 0) + 1
+        self._on_too_many(name)
+
     def numbers(self) -> Numbers:
         """A copy."""
         return Numbers(
             self._unauthorized.copy(),
             self._forbidden.copy(),
+            self._too_many.copy(),
             self._identity_count,
             self.has_identities,
             self.is_file_broken,

@@ -15,6 +15,7 @@ from enum import StrEnum
 from fnmatch import translate
 from typing import Final
 
+from halfhitch.access.allowance import Allowance
 from halfhitch.errors import Forbidden
 
 #: Groups and topics that are remembered for one caller, and then forgotten all at once.
@@ -58,6 +59,7 @@ class Caller:
         "_known_topics",
         "_refused",
         "_topics",
+        "allowance",
         "is_free",
         "name",
         "proof",
@@ -74,8 +76,11 @@ class Caller:
         topics: Sequence[str] = (),
         proof: tuple[str, bytes] = ("", b""),
         refused: Callable[[Right], None] = _tell_nobody,
+        allowance: Allowance | None = None,
     ) -> None:
         """`name` None: nobody is told apart. `refused` is told of every right that was missing."""
+        #: Of requests in a second, shared by all of the identity's; None: as many as come.
+        self.allowance = allowance
         given = frozenset(rights)
         self.name = name
         self.rights = given.union(*(_IMPLIED.get(right, frozenset()) for right in given))

@@ -37,7 +37,7 @@ _LOOK_S: Final = 1.0
 def access_of(settings: Settings) -> Access:
     """Raises ConfigurationError when the file of identities cannot be read."""
     path = settings.auth.identities_file
-    lines = LineBudget()
+    lines, crowd_lines = LineBudget(), LineBudget()
 
     def on_forbidden(name: str, right: Right) -> None:
         more = lines.take()
@@ -50,12 +50,25 @@ def access_of(settings: Settings) -> Access:
                 extra={"action": "forbidden"},
             )
 
+    def on_too_many(name: str) -> None:
+        more = crowd_lines.take()
+        if more is not None:
+            logger.warning(
+                "identity %s was refused a request: it asks more often than it may in a second "
+                "(limits.requests_s_identity_max, or its requests_s_max)%s",
+                name,
+                more,
+                extra={"action": "too_many_requests"},
+            )
+
     return Access(
         tokens=[token.reveal().encode() for token in settings.auth.tokens],
         identities=None
         if path is None
         else read_identities_file(path, known_access_keys(settings), shared_token_hashes(settings)),
+        requests_s_max=settings.limits.requests_s_identity_max,
         on_forbidden=on_forbidden,
+        on_too_many=on_too_many,
     )
 
 

@@ -221,6 +221,16 @@ def a_group_has_no_more_than_all(settings: Settings) -> str | None:
     return None
 
 
+def requests_are_counted_where_callers_are_told_apart(settings: Settings) -> str | None:
+    """Else there is nobody to count for, and the bound would be none."""
+    if settings.limits.requests_s_identity_max and settings.auth.identities_file is None:
+        return (
+            "limits.requests_s_identity_max is set, but no identities are: set "
+            "auth.identities_file, which tells callers apart, or leave it away."
+        )
+    return None
+
+
 def the_cache_holds_a_batch(settings: Settings) -> str | None:
     """Else every batch would read its own payloads back from Kafka."""
     cache, batch = settings.owner.payload_cache_bytes, settings.owner.batch_bytes_max
@@ -447,6 +457,7 @@ RULES: tuple[Rule, ...] = (
     a_body_fits_into_a_batch,
     a_message_fits_into_a_transaction,
     a_group_has_no_more_than_all,
+    requests_are_counted_where_callers_are_told_apart,
     the_cache_holds_a_batch,
     the_horizon_outlasts_a_kafka_transaction,
     the_watchdog_outlasts_a_kafka_transaction,

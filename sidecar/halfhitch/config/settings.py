@@ -476,9 +476,9 @@ class LedgerSettings(Group, frozen=True, kw_only=True):
 
 
 class LimitsSettings(Group, frozen=True, kw_only=True):
-    """Bounds of a half partition"""
+    """Bounds of a half partition, and of an identity"""
 
-    # What it takes no more of: see service/transactions/bounds.py.
+    # What a half partition takes no more of: see service/transactions/bounds.py.
 
     undecided_max: Annotated[
         int,
@@ -508,6 +508,16 @@ class LimitsSettings(Group, frozen=True, kw_only=True):
             "from a quarter of it on they wait, up to 0.25 s.",
         ),
     ] = 8.0
+    requests_s_identity_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Requests of one identity in a second, at all doors of this instance "
+            "together; what is more gets 429, ends and answers to checks never. 0: as many as "
+            "come. An identity may have a number of its own (requests_s_max in its file).",
+        ),
+    ] = 0
 
 
 class ChecksSettings(Group, frozen=True, kw_only=True):

@@ -29,6 +29,10 @@ class AccessCollector(Collector):
         for labels, count in numbers.forbidden.items():
             forbidden.add_metric(list(labels), count)
         yield forbidden
+        too_many = _counter("halfhitch_too_many_requests_total")
+        for name, count in numbers.too_many.items():
+            too_many.add_metric([name], count)
+        yield too_many
         for name, value in (
             ("halfhitch_identities", numbers.identity_count),
             ("halfhitch_identities_file_broken", int(numbers.is_file_broken)),

@@ -47,6 +47,10 @@ METRICS: dict[str, Metric] = {
     "halfhitch_forbidden_total": _counter(
         "Requests of an identity refused because it lacks the right.", "identity", "right"
     ),
+    "halfhitch_too_many_requests_total": _counter(
+        "Requests of an identity refused because it had asked as often as it may in a second.",
+        "identity",
+    ),
     "halfhitch_identities": _gauge("Identities of auth.identities_file that are known now."),
     "halfhitch_identities_file_broken": _gauge(
         "1 while auth.identities_file cannot be read; those it had before still count."

@@ -41,6 +41,12 @@ def test_what_it_says() -> None:
     assert root.rights == {Right.ADMIN}
 
 
+def test_an_identity_may_have_a_number_of_requests_of_its_own() -> None:
+    [shop] = read_identities(table(requests_s_max="500"), "f")
+    assert shop.requests_s_max == 500
+    assert read_identities(table(), "f")[0].requests_s_max == 0
+
+
 def table(**lines: str) -> str:
     values = {
         "roles": '["produce"]',
@@ -79,6 +85,12 @@ def table(**lines: str) -> str:
         (table(groups=str([f"g{n}" for n in range(101)])), 4, ("at most 100",)),
         (table(tokens=""), 2, ("cannot prove itself", "halfhitch token")),
         (table(certificates='["orders.svc"]'), 7, ("without its kind", "DNS:orders.shop.svc")),
+        (table(requests_s_max='"5"'), 7, ("whole number", "requests_s_identity_max")),
+        (table(requests_s_max="-1"), 7, ("whole number",)),
+        (table(requests_s_max="true"), 7, ("whole number",)),
+        (table(requests_s_max="1.5"), 7, ("whole number",)),
+        (table(requests_s_max="1000001"), 7, ("at most 1000000",)),
+        (table(requests_max="5"), 7, ("did you mean requests_s_max?",)),
         (table(tokens='["pasted-token"]'), 6, ("not sha256:", "halfhitch token")),
         (table(tokens=f'["{HASH.upper()}"]'), 6, ("not sha256:",)),
         ('[identities."a b"]\n' + table().split("\n", 2)[2], 1, ("'a b'", "cannot be called")),

@@ -6,7 +6,7 @@ import pytest
 
 from halfhitch.access import EVERYBODY, Access, Grant, Identity, Right, register
 from halfhitch.access.identities import token_digest
-from halfhitch.errors import Forbidden
+from halfhitch.errors import Forbidden, TooManyRequests
 
 
 def identity(
@@ -158,3 +158,54 @@ def test_names_of_groups_without_end_are_not_all_remembered(
     for number in range(10):
         assert access.team_of(f"bank-{number}") == "bank"
         assert len(access._teams) <= 3
+
+
+def test_all_proofs_of_an_identity_have_one_allowance_and_others_have_theirs() -> None:
+    known = [
+        identity("shop", b"one", b"two", keys=("k",)),
+        identity("bank", b"three", requests_s_max=7),
+    ]
+    access = Access(tokens=[b"all"], identities=known, requests_s_max=5)
+    one, two, key = access.by_token(b"one"), access.by_token(b"two"), access.by_access_key("k")
+    bank, shared = access.by_token(b"three"), access.by_token(b"all")
+    assert one is not None
+    assert two is not None
+    assert key is not None
+    assert one.allowance is two.allowance is key.allowance is not None
+    assert one.allowance.requests_s_max == 5
+    assert bank is not None
+    assert bank.allowance is not None
+    assert bank.allowance.requests_s_max == 7
+    assert shared is not None
+    assert shared.allowance is None
+    assert EVERYBODY.allowance is None
+
+
+def test_without_a_number_nobody_is_counted() -> None:
+    caller = Access(identities=[identity("shop", b"one")]).by_token(b"one")
+    assert caller is not None
+    assert caller.allowance is None
+
+
+def test_a_file_that_is_read_again_does_not_give_a_second_of_requests_again() -> None:
+    """Else whoever makes it change, or a watch that is nervous, lifts the bound."""
+    told: list[str] = []
+    access = Access(
+        identities=[identity("shop", b"one")], requests_s_max=1, on_too_many=told.append
+    )
+
+    def ask() -> None:
+        caller = access.by_token(b"one")
+        assert caller is not None
+        assert caller.allowance is not None
+        caller.allowance.take(0.0)
+
+    ask()
+    access.replace([identity("shop", b"one"), identity("bank", b"two")])
+    with pytest.raises(TooManyRequests):
+        ask()
+    access.replace([identity("shop", b"one", requests_s_max=1_000)])
+    with pytest.raises(TooManyRequests):
+        ask()
+    assert told == ["shop", "shop"]
+    assert access.numbers().too_many == {"shop": 2}

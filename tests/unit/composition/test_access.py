@@ -16,7 +16,7 @@ from halfhitch.composition import access as module
 from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
 from halfhitch.config import load
 from halfhitch.config.identities import known_access_keys, shared_token_hashes
-from halfhitch.errors import ConfigurationError, Forbidden
+from halfhitch.errors import ConfigurationError, Forbidden, TooManyRequests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,32 @@ def test_refusals_are_told_in_the_log_and_do_not_fill_it(
             caller.require(Right.CHECK, "bank")
     assert len(caplog.messages) == 10
     assert "identity shop was refused" in caplog.messages[0]
+
+
+def test_requests_that_are_too_many_are_told_in_the_log_and_do_not_fill_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller = access_for(path, **{"limits.requests_s_identity_max": 1}).by_token(b"one")
+    assert caller is not None
+    assert caller.allowance is not None
+    caller.allowance.take(0.0)
+    for _ in range(50):
+        with pytest.raises(TooManyRequests):
+            caller.allowance.take(0.0)
+    assert len(caplog.messages) == 10
+    assert "identity shop was refused a request" in caplog.messages[0]
+
+
+async def test_a_changed_number_of_requests_counts_without_a_restart(path: Path) -> None:
+    access = access_for(path)
+    watch = IdentitiesWatch(access, path)
+    for number in (7, 9):
+        write(path, text_of("shop", "one") + f"requests_s_max = {number}\n")
+        await looked(watch)
+        caller = access.by_token(b"one")
+        assert caller is not None
+        assert caller.allowance is not None
+        assert caller.allowance.requests_s_max == number
 
 
 async def test_a_changed_file_counts_without_a_restart(path: Path) -> None:

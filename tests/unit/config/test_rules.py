@@ -148,6 +148,11 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("limits.undecided_group_max (25000)", "limits.undecided_max (20000)", "10000"),
     ),
     (
+        rules.requests_are_counted_where_callers_are_told_apart,
+        {"limits.requests_s_identity_max": 100},
+        ("limits.requests_s_identity_max", "auth.identities_file"),
+    ),
+    (
         rules.the_cache_holds_a_batch,
         {"owner.payload_cache_bytes": 3_999_999},
         ("owner.payload_cache_bytes", "owner.batch_bytes_max", "16000000"),

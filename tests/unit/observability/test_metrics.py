@@ -48,7 +48,9 @@ def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> Par
 def exercise(metrics: Metrics) -> None:
     metrics.prepared(3, 0.01)
     metrics.prepare_refused(ForbiddenTopic.code)
-    metrics.access(lambda: Numbers({"http": 1}, {("shop", "check"): 1}, 2, True, False))
+    metrics.access(
+        lambda: Numbers({"http": 1}, {("shop", "check"): 1}, {"shop": 1}, 2, True, False)
+    )
     metrics.ended(Resolution.COMMIT, ResolutionSource.PRODUCER, 0.02)
     metrics.end_refused("contrary_decision")
     metrics.conflict(ConflictKind.CONTRARY, 2)

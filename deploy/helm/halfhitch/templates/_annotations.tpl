@@ -62,6 +62,7 @@ texts:
   limits.undecided_max: "^[0-9]+$"
   limits.undecided_group_max: "^[0-9]+$"
   limits.lag_s_max: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
+  limits.requests_s_identity_max: "^[0-9]+$"
   checks.immunity_s: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
   checks.interval_s: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
   checks.backoff: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"

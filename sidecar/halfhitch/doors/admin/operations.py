@@ -41,6 +41,7 @@ _LIMIT: Final = 1_000
 
 _TRANSACTION: Final = "/v1/transactions/{group}/{id}"
 _PARKED: Final = "/v1/parked/{group}/{id}"
+_ENDS: Final = ("commit", "rollback")
 OPERATED: Final[tuple[Route, ...]] = (
     Route(
         method="GET", pattern="/v1/transactions", name="undecided", may_wait=True, reads_query=True
@@ -53,6 +54,7 @@ OPERATED: Final[tuple[Route, ...]] = (
             pattern=f"{pattern}/{name}",
             name=name,
             may_wait=True,
+            is_always_taken=name in _ENDS,
             has_body=True,
             reads_query=True,
         )

@@ -7,6 +7,7 @@ with a body before the body is taken, and again only if identities have changed 
 """
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 
 from halfhitch.doors.http.errors import MethodNotAllowed, error_reply
 from halfhitch.doors.http.guard import Guard
@@ -59,6 +60,12 @@ class Dispatcher:
             route = self._route_of(request)
             if not isinstance(route, Route):
                 return route
+            allowance = request.caller.allowance
+            if allowance is not None:
+                if route.is_always_taken:
+                    allowance.spend(request.started_s)
+                else:
+                    allowance.take(request.started_s)
             self._check(request, route)
         except HalfHitchError as error:
             return error_reply(error)
@@ -79,6 +86,9 @@ class Dispatcher:
         try:
             route = self._route_of(request)
             if isinstance(route, Route):
+                allowance = request.caller.allowance
+                if allowance is not None and not route.is_always_taken:
+                    allowance.take(perf_counter(), only_look=True)
                 self._check(request, route)
         except HalfHitchError as error:
             return error_reply(error)

@@ -147,6 +147,7 @@ STATUS_OF: dict[type[HalfHitchError], int] = {
     errors.UnsupportedMediaType: 415,
     ExpectationFailed: 417,
     errors.Overloaded: 429,
+    errors.TooManyRequests: 429,
     errors.TooManyUndecided: 429,
     errors.TooManyWaiting: 429,
     errors.OwnerLags: 429,

@@ -37,6 +37,8 @@ class Route:
     name: str
     #: Refused first under overload, to be repeated later.
     may_wait: bool = False
+    #: Ends something, answers a check, or waits for checks: never one too many of its identity.
+    is_always_taken: bool = False
     #: Needs no token and no name of this door: a probe's.
     is_open: bool = False
     #: Takes a body, of any kind.
@@ -69,6 +71,7 @@ ROUTES = (
         method="POST",
         pattern="/v1/transactions/{handle}/commit",
         name="commit",
+        is_always_taken=True,
         half_headers=_END_HEADERS,
         options=tuple(_END_OPTIONS.items()),
     ),
@@ -76,6 +79,7 @@ ROUTES = (
         method="POST",
         pattern="/v1/transactions/{handle}/rollback",
         name="rollback",
+        is_always_taken=True,
         half_headers=_END_HEADERS,
         options=tuple(_END_OPTIONS.items()),
     ),
@@ -83,6 +87,7 @@ ROUTES = (
         method="POST",
         pattern="/v1/transactions/{handle}/unknown",
         name="unknown",
+        is_always_taken=True,
         half_headers=_END_HEADERS,
     ),
     Route(method="GET", pattern="/v1/transactions/{handle}", name="view"),
@@ -90,6 +95,7 @@ ROUTES = (
         method="GET",
         pattern="/v1/checks",
         name="checks",
+        is_always_taken=True,
         half_headers=frozenset({b"half-heartbeat", b"half-producer-name", b"half-checks-at-once"}),
         parameter="producer_group",
     ),

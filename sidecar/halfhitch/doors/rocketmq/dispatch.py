@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 from halfhitch.access import EVERYBODY, Caller, Grant, Right
@@ -57,6 +58,8 @@ _SENDING_OR_ANSWERING: Final = (Right.PRODUCE, Right.CHECK)
 _INNER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 #: Answered, or dropped, while the door drains; the rest is sent elsewhere.
 _ALWAYS_TAKEN: Final = frozenset({codes.END_TRANSACTION, codes.UNREGISTER_CLIENT})
+#: Never one too many of its identity: ends, and what keeps a producer where checks find it.
+_NEVER_TOO_MANY: Final = _ALWAYS_TAKEN | {codes.HEART_BEAT}
 _TRANSACTION_KEY: Final = headers.UNIQ_KEY
 
 
@@ -178,11 +181,20 @@ class Dispatcher:
         return Job(answer, caller.name, bytes_of(frame), asks_kafka=asks_kafka)
 
     def _known(self, frame: Frame, asker: Asker) -> Caller:
-        """Whose it is; the connection is told. Raises NoPermission, RemotingError, Overloaded."""
+        """Whose it is, who may ask so much; the connection is told.
+
+        Raises NoPermission, RemotingError, Overloaded.
+        """
         asker.known_as(None)
         caller = self._access.check(frame)
         asker.prove(caller.name)
         asker.known_as(caller.name or caller.proof[1].decode())
+        allowance = caller.allowance
+        if allowance is not None:
+            if frame.code in _NEVER_TOO_MANY:
+                allowance.spend(perf_counter())
+            else:
+                allowance.take(perf_counter())
         return caller
 
     async def answer(self, frame: Frame, job: Job) -> bytes | None:

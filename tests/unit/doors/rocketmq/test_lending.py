@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.access import Access
 from halfhitch.adapters.native.carrier import native_error
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.core.partitioning import half_partition
+from halfhitch.doors.rocketmq import dispatch
 from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.lending import Lending
 from halfhitch.doors.rocketmq.native import FirstDecision, Line
@@ -23,7 +25,7 @@ from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import Frames, encode, reply, request
 from halfhitch.wire.remoting.ids import maker_of
 from halfhitch.wire.remoting.requests import Form, Frame
-from harness.identities import access
+from harness.identities import access, everybody
 from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S, RemotingClient, Sent
 from harness.scripted_native import ScriptedNative
@@ -641,4 +643,18 @@ async def test_nothing_goes_the_native_way_where_rights_are_asked_for(stage: Any
     client = await stage.client(door, access_key="shop-key", secret_key="shop-secret")
     for number in range(3):
         assert (await client.half("shop", TOPIC, b"x", unique=f"U{number}")).code == 0
+    assert (rig.made, door.snapshot().native_count) == ([], 0)
+
+
+async def test_native_threads_are_no_way_around_the_requests_of_a_second(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count for nobody: only identities are counted, and nothing of theirs is lent."""
+    monkeypatch.setattr(dispatch, "perf_counter", lambda: 5.0)
+    rig = Rig(stage)
+    known = Access(identities=everybody(), requests_s_max=3)
+    door = await rig.open(access_secrets={"shop-key": "shop-secret"}, access=known)
+    client = await stage.client(door, access_key="shop-key", secret_key="shop-secret")
+    sent = [await client.half("shop", TOPIC, b"x", unique=f"U{number}") for number in range(5)]
+    assert [each.code for each in sent] == [0, 0, 0, codes.SYSTEM_BUSY, codes.SYSTEM_BUSY]
     assert (rig.made, door.snapshot().native_count) == ([], 0)
