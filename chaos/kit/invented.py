@@ -15,6 +15,7 @@ from chaos.kit.history import Asked, Checked, Identity, Message, Outcome, Truth
 from chaos.kit.log_model import LogModel
 from chaos.kit.readers import Sample, Seen, Stall
 from halfhitch.core.model import ConflictKind, ConflictMark, DoneMark, Resolution, ResolutionSource
+from halfhitch.wire import count as count_wire
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire import parked as parked_wire
@@ -163,9 +164,12 @@ class Invented:
             assert isinstance(forward, half_wire.Forward)
             partition = java_partition(seen.key or b"", PARTITION_COUNT)
             topic = forward.target_topic
-            made.append(
-                self._append(self.final, topic, seen.value, forward.headers, seen.key, partition)
-            )
+            headers = forward.headers
+            if only is None:
+                *users, (name, marker) = headers
+                counted = count_wire.with_count(marker or b"", len(self.halves_of(identity)))
+                headers = [*users, (name, counted)]
+            made.append(self._append(self.final, topic, seen.value, headers, seen.key, partition))
         return made
 
     def park(self, identity: Identity, reason: str = parked_wire.CHECKS_EXHAUSTED) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from chaos.kit.history import Message, Outcome
-from chaos.kit.log_model import GIVE_UP, UNDELIVERABLE, identity_and_index
+from chaos.kit.log_model import GIVE_UP, UNDELIVERABLE, count_said, identity_and_index
 from harness.checkers import Fate
 from harness.partitioning import java_partition
 
@@ -148,9 +148,13 @@ def corrupted(case: Case) -> Iterator[str]:
             found = Message.of(seen.topic, seen.value, seen.key, headers=seen.headers[:-3])
             where = f"{identity} message {index} at {seen.place}"
             yield from _differences(where, found, case.sent(identity, index))
-            half = case.account(identity).last.firsts.get(index)
+            life = case.account(identity).last
+            half = life.firsts.get(index)
             if half is not None:
                 yield from _differences(where, found, [half.message])
+            count = count_said(seen.headers)
+            if count and max(life.endings, default=0) > 0 and count not in life.endings:
+                yield f"{where} says that there are {count} messages, but {life.endings}"
     for identity, kept in case.parked.messages.items():
         for half, _ in kept:
             where = f"{identity} message {half.index}, parked,"

@@ -369,6 +369,14 @@ def identity_and_index(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Ide
     return (raw_group.decode(), raw_id.decode()), int(parts[1])
 
 
+def count_said(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Of a forwarded record: how many messages its transaction has, as it says; 0: it does not."""
+    for part in (headers[-1][1] or b"").split(b";")[4:]:
+        if part.startswith(b"n="):
+            return int(part[2:])
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class ParkedNow:
     """The parked topic, folded."""

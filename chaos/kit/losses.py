@@ -34,6 +34,7 @@ from halfhitch.core.model import (
     ResolutionSource,
 )
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.count import with_count, without_count
 from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS
 
 if TYPE_CHECKING:
@@ -310,6 +311,17 @@ def another_header(world: World) -> Life:
     life = a_life(world, 2)
     record = world.rng.choice(world.records_of(life))
     record.stored_headers = [("kind", b"y"), *record.stored_headers[1:]]
+    return life
+
+
+@loss(Kind.CORRUPTED, "corrupted")
+def another_count(world: World) -> Life:
+    """Readers would wait for a message that does not exist, or not wait for one that does."""
+    life = a_life(world, 2)
+    record = world.rng.choice(world.records_of(life))
+    *others, (name, marker) = record.stored_headers
+    wrong = with_count(without_count(marker or b""), world.rng.choice([1, 3]))
+    record.stored_headers = [*others, (name, wrong)]
     return life
 
 

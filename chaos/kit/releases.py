@@ -55,6 +55,11 @@ RELEASES = {
             "5142197bc0d2a68b112b3b32f2fde8c4a10bc658",
             "halves and done marks say what the messages were",
         ),
+        Release(
+            "before-counts",
+            "a86e5ee256e487831c1562d0c3fd53bc673a3e4e",
+            "forwarded records say how many messages their transaction has",
+        ),
     )
 }
 

@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
+from halfhitch.wire.half import INDEX_MAX
 from halfhitch.wire.headers import HALFHITCH, PGROUP, RECORD_VERSION, UNIQ_KEY
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
@@ -24,15 +25,18 @@ _MARKER: Final = rf"^{RECORD_VERSION};([0-9]{{1,9}});([0-9]{{1,19}});"
 #: Until the year 5138. More digits would be a timestamp that Python's datetime, or Spark's own
 #: arithmetic, refuses with an exception.
 _BORN_DIGITS_MAX: Final = 14
+#: Before the digest, or at the end (halfhitch/wire/count.py).
+_COUNT: Final = r";n=([0-9]{1,4})(?:;d=[^;]{16})?\z"
 
 
 def message_columns(kafka: DataFrame) -> DataFrame:
     """The messages in rows of Spark's Kafka source (read with `includeHeaders`).
 
     Columns: `key`, `value` (binary); `transaction_id`, `producer_group` (string), `message_index`
-    (int, position within the transaction, from 0), `born` (timestamp, when the message was
-    prepared), all four null on records that Half Hitch did not forward; `topic`, `partition`,
-    `offset`, `timestamp` as Kafka has them; `headers`, the user's.
+    (int, position within the transaction, from 0), `message_count` (int, how many messages the
+    transaction has; null where an earlier release forwarded it), `born` (timestamp, when the
+    message was prepared), all five null on records that Half Hitch did not forward; `topic`,
+    `partition`, `offset`, `timestamp` as Kafka has them; `headers`, the user's.
     """
     found = kafka.select(
         "*",
@@ -53,6 +57,7 @@ def message_columns(kafka: DataFrame) -> DataFrame:
         if_understood(F.col("_id")).alias("transaction_id"),
         if_understood(F.col("_group")).alias("producer_group"),
         if_understood(_marker_number(1).try_cast("int")).alias("message_index"),
+        if_understood(_message_count()).alias("message_count"),
         if_understood(_born()).alias("born"),
         "topic",
         "partition",
@@ -75,6 +80,12 @@ def _text(value: Column) -> Column:
 
 def _marker_number(group: int) -> Column:
     return F.regexp_extract("_marker", _MARKER, group)
+
+
+def _message_count() -> Column:
+    """Null unless it can be true: a count that its own index contradicts is none."""
+    said = F.regexp_extract("_marker", _COUNT, 1).try_cast("int")
+    return F.when((said > _marker_number(1).try_cast("int")) & (said <= INDEX_MAX + 1), said)
 
 
 def _born() -> Column:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from halfhitch.wire.count import with_count
 from halfhitch.wire.half import Forward, HalfRecord, read_forward, system_headers
 from harness.kafka import fresh_name
 
@@ -41,19 +42,31 @@ def forwarded_headers(
     producer_group: str = "orders",
     born_ms: int = 1_700_000_000_123,
     instance: str = "instance-1",
+    count: int | None = None,
 ) -> Headers:
-    """The headers of a forwarded record, by way of its half record."""
+    """The headers of a forwarded record, by way of its half record.
+
+    `count`: how many messages its transaction has; None: an earlier release forwarded it.
+    """
     half = HalfRecord(transaction_id, producer_group, index, born_ms, instance, "anywhere")
     forward = read_forward(0, [*system_headers(half), *user])
     assert isinstance(forward, Forward), forward
+    if count is not None:
+        *others, (name, marker) = forward.headers
+        return [*others, (name, with_count(marker or b"", count))]
     return forward.headers
 
 
 def half_hitch_record(
-    transaction_id: str, value: bytes, *, index: int = 0, partition: int = 0
+    transaction_id: str,
+    value: bytes,
+    *,
+    index: int = 0,
+    partition: int = 0,
+    count: int | None = 1,
 ) -> Record:
     """A forwarded record without key and user headers."""
-    headers = forwarded_headers(transaction_id, index=index)
+    headers = forwarded_headers(transaction_id, index=index, count=count)
     return Record(value, headers=headers, partition=partition)
 
 

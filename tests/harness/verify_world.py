@@ -26,6 +26,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.count import with_count
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import HalfRecord
 from halfhitch.wire.parked import (
@@ -247,7 +248,7 @@ class World:
     def _outcome(self, life: Life) -> Iterator[Stored]:
         for index, half_offset in enumerate(life.halves):
             if life.resolution is Resolution.COMMIT:
-                yield self.forward(life, index, state="open")
+                yield self.forward(life, index, state="open", count=len(life.messages))
             elif life.resolution is Resolution.PARK:
                 yield self.park(life, index, half_offset)
 
@@ -268,15 +269,21 @@ class World:
         headers = parked_headers(self.half_headers(life, index), why)
         return self.append((PARKED_TOPIC, self.rng.randrange(2)), key, value, headers, state="open")
 
-    def forward(self, life: Life, index: int, *, state: str = "visible") -> Stored:
-        """One message on its target."""
+    def forward(
+        self, life: Life, index: int, *, state: str = "visible", count: int | None = None
+    ) -> Stored:
+        """One message on its target. `count`: as an earlier release forwards it, if not given."""
         topic, key, value, fixed = life.messages[index]
         found = half_wire.read_forward(0, self.half_headers(life, index))
         assert isinstance(found, half_wire.Forward)
         partition = self.rng.randrange(TARGETS[topic]) if fixed is None else fixed
         if fixed is None and key is not None:
             partition = java_partition(key, TARGETS[topic])
-        return self.append((topic, partition), key, value, found.headers, state=state)
+        headers = found.headers
+        if count is not None:
+            *users, (name, marker) = headers
+            headers = [*users, (name, with_count(marker or b"", count))]
+        return self.append((topic, partition), key, value, headers, state=state)
 
     def done(self, life: Life, ending: int, *, state: str = "open") -> Stored:
         """A done mark for its present halves."""

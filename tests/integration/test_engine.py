@@ -279,7 +279,8 @@ async def test_a_forwarded_record_has_the_users_bytes_and_headers_and_then_ours(
         *theirs, (id_name, raw_id), (group_name, group), (marker_name, marker) = record.headers
         assert (id_name, group_name, marker_name) == ("UNIQ_KEY", "PGROUP", "HALFHITCH")
         assert (raw_id, group) == (transaction_id.encode(), GROUP.encode())
-        version, index, born_ms, instance, digest = (marker or b"").split(b";")
+        version, index, born_ms, instance, count, digest = (marker or b"").split(b";")
+        assert count == b"n=3"
         assert digest.startswith(b"d=")
         assert version == b"1"
         assert int(born_ms) > 1_600_000_000_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.wire.count import count_in
 from halfhitch.wire.headers import PGROUP, UNIQ_KEY
 from halfhitch_spark import message_columns
 from halfhitch_spark.columns import HEADERS_TYPE
@@ -26,7 +27,7 @@ _KAFKA_SCHEMA = (
     f"timestampType int, headers {HEADERS_TYPE}"
 )
 _STORED_AT = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
-_OF_HALF_HITCH = ("transaction_id", "producer_group", "message_index", "born")
+_OF_HALF_HITCH = ("transaction_id", "producer_group", "message_index", "message_count", "born")
 
 
 def read_rows(spark: SparkSession, cases: Sequence[Headers | None]) -> list[Row]:
@@ -51,6 +52,7 @@ def test_the_columns_have_the_documented_names_and_types(spark: SparkSession) ->
         ("transaction_id", "string"),
         ("producer_group", "string"),
         ("message_index", "int"),
+        ("message_count", "int"),
         ("born", "timestamp"),
         ("topic", "string"),
         ("partition", "int"),
@@ -65,12 +67,12 @@ def test_a_forwarded_record_tells_its_transaction_and_keeps_the_users_headers(
 ) -> None:
     user = [("trace", b"1"), ("raw", b"\xff\xfe"), ("trace", b"1"), ("none", None), ("", b"")]
     headers = forwarded_headers(
-        "order-Ω", index=7, user=user, producer_group="größe", instance="a;b;c"
+        "order-Ω", index=7, user=user, producer_group="größe", instance="a;b;c", count=12
     )
     (row,) = read_rows(spark, [headers])
     assert row["transaction_id"] == "order-Ω"
     assert row["producer_group"] == "größe"
-    assert row["message_index"] == 7
+    assert (row["message_index"], row["message_count"]) == (7, 12)
     assert row["born"].timestamp() == 1_700_000_000.123
     assert headers_of(row) == user
     assert (bytes(row["key"]), bytes(row["value"])) == (b"key", b"value")
@@ -118,7 +120,7 @@ def test_a_record_that_is_not_understood_is_a_row_with_nulls_and_all_its_headers
 ) -> None:
     rows = read_rows(spark, list(NOT_UNDERSTOOD.values()))
     for (case, given), row in zip(NOT_UNDERSTOOD.items(), rows, strict=True):
-        assert [row[name] for name in _OF_HALF_HITCH] == [None] * 4, case
+        assert [row[name] for name in _OF_HALF_HITCH] == [None] * 5, case
         assert headers_of(row) == list(given or ()), case
 
 
@@ -135,6 +137,33 @@ def test_extreme_numbers_are_values_or_null_never_an_exception(spark: SparkSessi
     for (marker, index, born_s), row in zip(cases, rows, strict=True):
         assert (row["transaction_id"], row["message_index"]) == ("t", index), marker
         assert (row["born"] and row["born"].timestamp()) == born_s, marker
+
+
+def test_a_count_is_shown_where_it_can_be_true_and_is_null_where_it_cannot(
+    spark: SparkSession,
+) -> None:
+    said = b";d=0123456789abcdef"
+    cases: list[tuple[bytes, int | None]] = [
+        (b"1;1;0;i;n=2", 2),
+        (b"1;1;0;i;n=2" + said, 2),
+        (b"1;999;0;i;n=1000" + said, 1_000),
+        (b"1;1;0;i;n=9;n=2" + said, 2),  # the last is the owner's
+        (b"1;1;0;i", None),  # forwarded by an earlier release
+        (b"1;1;0;i" + said, None),
+        (b"1;1;0;i;n=1" + said, None),  # contradicts its own index
+        (b"1;1;0;i;n=0", None),
+        (b"1;1;0;i;n=-2", None),
+        (b"1;1;0;i;n=1001", None),
+        (b"1;1;0;i;n=99999", None),
+        (b"1;1;0;i;n=2\n", None),
+        (b"1;1;0;i;n=2;more", None),
+        (b"1;1;0;i;n=\xd9\xa2", None),
+        (b"1;1;0;\xff;n=2", 2),
+    ]
+    rows = read_rows(spark, [forged(HALFHITCH=marker) for marker, _ in cases])
+    for (marker, count), row in zip(cases, rows, strict=True):
+        assert (row["transaction_id"], row["message_count"]) == ("t", count), marker
+        assert count is None or count_in(marker) == count, marker
 
 
 def test_of_several_system_headers_the_last_counts_as_it_is_the_forwarders(

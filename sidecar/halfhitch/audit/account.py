@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from halfhitch.audit.facts import (
     BROKER_TIME,
     COMPARED,
+    COUNT_BITS,
     SPOILED,
     Decided,
     Dropped,
@@ -32,6 +33,7 @@ from halfhitch.ports import KafkaHeaders, StoredRecord
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.count import count_in, without_count
 from halfhitch.wire.digest import UNKNOWN, digest_of
 from halfhitch.wire.half import INDEX_MAX, Garbage
 from halfhitch.wire.parked import INCOMPLETE, LATE, Parked, Resumed, read_parked
@@ -328,8 +330,10 @@ class Account:
         if account.first_ms is None:
             account.first_ms = time_ms
         number = self._numbers[account.place]
-        flags = BROKER_TIME if account.is_broker_time else 0
-        said = half_wire.digest_in(marker or b"")
+        marker = marker or b""
+        flags = min(count_in(marker), INDEX_MAX + 1) << COUNT_BITS
+        flags |= BROKER_TIME if account.is_broker_time else 0
+        said = half_wire.digest_in(marker)
         if said != UNKNOWN:
             self.compared += 1
             key, value = record.key(), record.value()
@@ -339,7 +343,7 @@ class Account:
             group,
             raw_id,
             (index, number, record.offset(), time_ms, flags),
-            _digest(record.key(), record.value(), headers),
+            _digest(record.key(), record.value(), _as_its_half(headers)),
         )
 
     def _parked(self, account: PlaceAccount, record: LogRecord) -> None:
@@ -397,6 +401,12 @@ def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> by
     digest.update(key or b"")
     digest.update(value or b"")
     return digest.digest()
+
+
+def _as_its_half(headers: KafkaHeaders) -> KafkaHeaders:
+    """Of a forwarded record: what its half knew, which is all but the count."""
+    name, marker = headers[-1]
+    return [*headers[:-1], (name, without_count(marker or b""))]
 
 
 def _is_message(

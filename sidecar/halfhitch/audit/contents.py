@@ -24,6 +24,16 @@ class Contents(Telling):
             if forward.is_spoiled and times[forward.index] == 1:  # else it is said to be doubled
                 detail = "it is not the message that it says it is: key, value, headers or topic"
                 self._violate(Kind.CORRUPTED, facts, (forward.index,), self._at([forward]), detail)
+        self._miscounted(facts, committed)
+
+    def _miscounted(self, facts: Facts, committed: int) -> None:
+        """A reader that waits for all of a transaction goes by what its records say."""
+        endings = {mark.ending for mark in facts.dones if mark.ending > 0}
+        for forward in facts.forwards:
+            said = forward.message_count
+            if said and forward.index < committed and said not in endings:
+                detail = f"it says that there are {said} messages, but {committed} were committed"
+                self._violate(Kind.CORRUPTED, facts, (forward.index,), self._at([forward]), detail)
 
     def _halves_forwarded(self, facts: Facts) -> list[Half]:
         """All, if the very halves that were forwarded were read, and not just later copies."""

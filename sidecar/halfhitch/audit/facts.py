@@ -23,12 +23,13 @@ _BUCKET_COUNT: Final = 1_024
 _MASK: Final = _BUCKET_COUNT - 1
 
 _FORWARD, _DONE, _HALF, _PARKED, _DROPPED, _COMMITS, _REUSED = range(1, 8)
-#: Flags of a forwarded record.
+#: Flags of a forwarded record; what it says of how many there are stands above them.
 BROKER_TIME, COMPARED, SPOILED = 1, 2, 4
+COUNT_BITS: Final = 3
 #: Every entry begins so: kind, length of the id, number of the group.
 _HEAD: Final = Struct("<BBI")
 #: index, place, log offset, time, flags (see Forward), digest of the content
-_FORWARD_BODY: Final = Struct("<HIQqB8s")
+_FORWARD_BODY: Final = Struct("<HIQqH8s")
 #: ending, half partition, op offset, time, lowest half offset it names (-1: none), before the cut,
 #: number of messages there were (0: not known)
 _DONE_BODY: Final = Struct("<hIQqq?H")
@@ -52,7 +53,7 @@ class Forward:
     """One record on a target topic; `place` numbers topic and partition.
 
     `flags`: whether its time is the broker's; whether it says which message it is; whether it is
-    another one. (What an older release took says nothing.)
+    another one (what an older release took says nothing); how many messages its transaction has.
     """
 
     index: int
@@ -66,6 +67,11 @@ class Forward:
     def is_broker_time(self) -> bool:
         """Whether `time_ms` is when it was appended; else when somebody says he sent it."""
         return bool(self.flags & BROKER_TIME)
+
+    @property
+    def message_count(self) -> int:
+        """Of its transaction, as it says; 0 where an older release forwarded it."""
+        return self.flags >> COUNT_BITS
 
     @property
     def is_spoiled(self) -> bool:

@@ -136,14 +136,15 @@ class _Judge(Excuses, Endings, Contents):
     def _missing(
         self, facts: Facts, by_index: dict[int, list[Forward]], *, is_phantom: bool
     ) -> None:
-        """Against the done mark; without one, against the highest index that was forwarded."""
+        """Against the done mark; without one, against what the forwarded records say."""
         marks = [mark for mark in facts.dones if mark.ending > 0]
         enforced = [mark for mark in marks if mark.is_before_cut]
         if enforced:
             count = max(mark.ending for mark in enforced)
             since_ms = min(mark.stored_ms for mark in marks)
         elif by_index and not marks and not is_phantom and not self._is_blind:
-            count, since_ms = max(by_index) + 1, min(f.time_ms for f in facts.forwards)
+            count = max(max(f.message_count, f.index + 1) for f in facts.forwards)
+            since_ms = min(f.time_ms for f in facts.forwards)
             if since_ms < self._account.since_ms:
                 return  # the others may lie before where the reading began
         else:
@@ -161,7 +162,7 @@ class _Judge(Excuses, Endings, Contents):
         kind = Kind.TORN if by_index else Kind.LOST
         named = sorted({t for i in surely if (t := self._topic(facts, i)) is not None})
         place = f"on {', '.join(named)}" if named else "on any allowed topic"
-        mark = f"committed with {count} messages" if enforced else f"message {count - 1} is there"
+        mark = f"committed with {count} messages" if enforced else f"{count} messages at least"
         detail = f"{mark}, {len(surely)} not found {place}"
         last = max(marks, key=lambda m: m.op_offset, default=None)
         where = () if last is None else (self._op_at(last.half_partition, last.op_offset),)

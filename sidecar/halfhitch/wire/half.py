@@ -2,7 +2,8 @@
 
 Key and value are the user's bytes, untouched. The system headers come first, in the fixed order
 that `system_headers` writes, then the user's headers as they were given. A forwarded record carries
-the user's headers first and then UNIQ_KEY, PGROUP and HALFHITCH.
+the user's headers first and then UNIQ_KEY, PGROUP and HALFHITCH, the last one with a count
+(wire/count.py).
 
 Reading is strict, and garbage is a value (`Garbage`), never an exception: a stranger may write to
 the half topic, and one bad record must not stop a partition.

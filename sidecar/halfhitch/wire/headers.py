@@ -13,9 +13,10 @@ CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
-#: Ours: `<version>;<index>;<born_ms>;<instance>;d=<digest>` on half and forwarded records (the
-#: digest of 16 hexadecimal digits is missing where an older release took the message), the entries
-#: on op records.
+#: Ours: `<version>;<index>;<born_ms>;<instance>;d=<digest>` on half records (the digest of 16
+#: hexadecimal digits is missing where an older release took the message); on forwarded records with
+#: `;n=<messages of the transaction>` before the digest (see wire/count.py); the entries on op
+#: records.
 HALFHITCH = "HALFHITCH"
 
 #: On half records that are not the first of their message: broker time of the first, and, once it

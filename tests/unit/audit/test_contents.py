@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.audit.report import Kind
+from halfhitch.wire.count import with_count, without_count
 from harness.audited import (
     C,
     copy_of,
     ended,
+    look,
     only_violation,
     remove,
     trim,
@@ -34,6 +36,23 @@ def test_another_partition_than_the_fixed_one_is_misrouted(world: World) -> None
     remove(record)
     copy_of(world, record, place=("orders", 0))
     only_violation(world, Kind.MISROUTED, life)
+
+
+@pytest.mark.parametrize("says", [1, 3])
+def test_a_count_that_is_not_the_done_marks_is_corrupted(world: World, says: int) -> None:
+    life = ended(world, C, 2)
+    record = world.records_of(life)[0]
+    *others, (name, marker) = record.stored_headers
+    record.stored_headers = [*others, (name, with_count(without_count(marker or b""), says))]
+    detail = only_violation(world, Kind.CORRUPTED, life).detail
+    assert f"{says} messages, but 2" in detail
+
+
+def test_what_an_earlier_release_forwarded_has_no_count_and_is_clean(world: World) -> None:
+    for record in world.records_of(ended(world, C, 2)):
+        *others, (name, marker) = record.stored_headers
+        record.stored_headers = [*others, (name, without_count(marker or b""))]
+    assert look(world).findings.is_clean
 
 
 @pytest.mark.parametrize("part", ["key", "value", "headers"])

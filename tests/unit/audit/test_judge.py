@@ -118,6 +118,19 @@ def test_a_gap_is_found_without_the_op_log(world: World) -> None:
     assert only_violation(world, Kind.TORN, life).indexes == (1,)
 
 
+def test_the_last_message_is_missed_without_the_op_log_by_what_the_others_say(
+    world: World,
+) -> None:
+    life = ended(world, C, 3)
+    found = {str(r.stored_headers[-1][1])[2:5]: r for r in world.records_of(life)}
+    remove(found["1;2"])
+    trim(world, OP)
+    trim(world, HALF)
+    violation = only_violation(world, Kind.TORN, life)
+    assert violation.indexes == (2,)
+    assert "3 messages at least" in violation.detail
+
+
 @pytest.mark.parametrize("place", [("orders", 0), ("points", 1)])
 def test_a_second_copy_is_doubled_wherever_it_lies(world: World, place: tuple[str, int]) -> None:
     life = ended(world, C)

@@ -22,6 +22,7 @@ from halfhitch.service.owner.away_targets import TopicAndKey
 from halfhitch.service.owner.payloads import Payload
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire import half as half_wire
+from halfhitch.wire.count import with_count
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.parked import (
     CHECKS_EXHAUSTED,
@@ -111,6 +112,7 @@ class Forwarder:
     def _forwards(
         self, halves: Sequence[int], payload: Mapping[int, Payload]
     ) -> tuple[list[TargetRecord], str | None]:
+        # All that the commit covers, and nothing else: so each record can say how many there are.
         records: list[TargetRecord] = []
         for half_offset in halves:
             found = payload[half_offset]
@@ -120,6 +122,8 @@ class Forwarder:
             banned = self._policy.ban(forward.target_topic)
             if banned is not None:
                 return [], banned
+            name, marker = forward.headers[-1]
+            forward.headers[-1] = name, with_count(marker or b"", len(halves))
             records.append(
                 TargetRecord(
                     forward.target_topic,

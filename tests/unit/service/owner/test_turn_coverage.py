@@ -6,6 +6,7 @@ import pytest
 
 from halfhitch.core.model import ConflictRead
 from halfhitch.core.standing import Standing
+from halfhitch.wire.count import count_in
 from harness.twin import BlindReader, Twin, identity, turn_until_idle
 
 SOURCES = ("check", "operator", "policy")
@@ -28,6 +29,38 @@ def test_what_was_added_while_a_question_was_out_is_not_dropped_by_its_answer(so
     turn_until_idle(owner)
     assert (twin.values(), twin.values("points")) == ([b"order"], [b"points"])
     assert dropped(twin) == []
+
+
+def counts(twin: Twin) -> list[int]:
+    """What the forwarded records say of how many there are."""
+    found = []
+    for topic in ("orders", "points"):
+        for record in twin.kafka.committed(topic):
+            headers = record.headers()
+            assert headers is not None
+            found.append(count_in(headers[-1][1] or b""))
+    return found
+
+
+@pytest.mark.parametrize("source", ["producer", *SOURCES])
+def test_each_forwarded_message_says_how_many_its_transaction_has(source: str) -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    halves = [twin.half("T", index=n, topic=("orders", "points")[n % 2]) for n in range(3)]
+    twin.half("U")
+    twin.commit("T", covered=3, hints=halves, source=source)
+    twin.commit("U")
+    turn_until_idle(owner)
+    assert sorted(counts(twin)) == [1, 3, 3, 3]
+
+
+def test_what_a_commit_does_not_cover_is_not_counted() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    halves = [twin.half("T", index=n) for n in range(3)]
+    twin.commit("T", covered=2, hints=halves[:2])
+    turn_until_idle(owner)
+    assert counts(twin) == [2, 2]
 
 
 @pytest.mark.parametrize("source", SOURCES)
