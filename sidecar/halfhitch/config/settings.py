@@ -410,7 +410,7 @@ class OwnerSettings(Group, frozen=True, kw_only=True):
     ] = True
     batch_count_max: Annotated[
         int, Meta(ge=1, le=100_000, description="Messages in one Kafka transaction.")
-    ] = 1_000
+    ] = 2_000
     batch_bytes_max: Annotated[
         int, Meta(ge=65_536, le=256 * _MEBIBYTE, description="Bytes in one Kafka transaction.")
     ] = 4_000_000

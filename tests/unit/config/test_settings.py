@@ -79,7 +79,7 @@ def test_defaults_are_what_the_public_contract_says() -> None:
         "topics.replication_factor": 3,
         "topics.allow": "*",
         "owner.enabled": True,
-        "owner.batch_count_max": 1_000,
+        "owner.batch_count_max": 2_000,
         "owner.batch_bytes_max": 4_000_000,
         "owner.payload_cache_bytes": 33_554_432,
         "owner.transaction_timeout_ms": 15_000,

@@ -3,7 +3,9 @@
 A step costs Kafka the same requests for ten transactions as for a thousand: partitions, offsets,
 the end, and a marker for each partition. At a few thousand transactions a second steps that follow
 one another at once take a third of the broker. So after a large step the owner rests for as long as
-the step took. Small steps are never followed by a rest: a lone message is forwarded at once.
+the step took. Small steps are never followed by a rest: a lone message is forwarded at once. An
+owner that is behind does not rest: its steps are full anyway, and a rest would cost a third of its
+time.
 
 What lies in the consumer's queue after a rest is old, for Kafka's client fetches ahead only little
 (clients.py). Reading until both logs have brought something more spares everybody a whole step.
@@ -18,6 +20,8 @@ from halfhitch.ports import PartitionReader, ReadBatch
 LARGE_STEP: Final = 32
 #: A step that took longer than this had other reasons.
 REST_S_MAX: Final = 0.05
+#: An owner whose lag is longer is behind.
+BEHIND_S: Final = 0.5
 #: For what has gathered meanwhile to arrive.
 _CATCH_UP_S: Final = 0.005
 
@@ -31,9 +35,10 @@ class Pace:
         self._now_s = now_s
         self.rest_s = 0.0  # before the next turn
 
-    def stepped(self, transaction_count: int, took_s: float) -> None:
-        """A step was written."""
-        self.rest_s = min(took_s, REST_S_MAX) if transaction_count >= LARGE_STEP else 0.0
+    def stepped(self, transaction_count: int, took_s: float, *, lag_s: float = 0.0) -> None:
+        """A step was written, by an owner that was `lag_s` behind its logs."""
+        rests = transaction_count >= LARGE_STEP and lag_s < BEHIND_S
+        self.rest_s = min(took_s, REST_S_MAX) if rests else 0.0
 
     def read(self, reader: PartitionReader, wait_s: float) -> ReadBatch:
         """What a turn begins with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.ports import ReadBatch
-from halfhitch.service.owner.pace import LARGE_STEP, REST_S_MAX, Pace
+from halfhitch.service.owner.pace import BEHIND_S, LARGE_STEP, REST_S_MAX, Pace
 from harness.defaults import owner_limits
 from harness.twin import RecordingWriter, Twin, turn_until_idle
 
@@ -43,6 +43,14 @@ def test_only_a_large_step_is_followed_by_a_rest_as_long_as_it_took() -> None:
     assert pace.rest_s == REST_S_MAX
     pace.stepped(1, 0.02)
     assert pace.rest_s == 0.0
+
+
+def test_an_owner_that_is_behind_does_not_rest() -> None:
+    pace = Pace(lambda: 0.0)
+    pace.stepped(LARGE_STEP, 0.02, lag_s=BEHIND_S)
+    assert pace.rest_s == 0.0
+    pace.stepped(LARGE_STEP, 0.02, lag_s=BEHIND_S / 2)
+    assert pace.rest_s == 0.02
 
 
 def test_without_a_rest_one_read_is_enough() -> None:
