@@ -25,12 +25,13 @@ default_md = sha256
 unique_subject = no
 policy = any
 [any]
-commonName = supplied
+commonName = optional
+organizationName = optional
 [issued]
 basicConstraints = CA:false
 authorityKeyIdentifier = keyid
 extendedKeyUsage = {use}
-subjectAltName = {names}
+{names}
 """
 
 
@@ -81,14 +82,16 @@ class Authority:
         *,
         use: str = "server",
         valid: tuple[str, str] = (_FROM, _TO),
+        subject: str | None = None,
     ) -> Pair:
-        """`names` as openssl writes a subjectAltName."""
+        """`names` as openssl writes a subjectAltName, empty for none."""
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         request, policy = self.folder / f"{name}.csr", self.folder / f"{name}.cnf"
-        policy.write_text(_POLICY.format(folder=self.folder, use=_USES[use], names=names))
+        named = f"subjectAltName = {names}" if names else ""
+        policy.write_text(_POLICY.format(folder=self.folder, use=_USES[use], names=named))
         _openssl(
             *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(request)),
+            *("-subj", subject or f"/CN={name}", "-keyout", str(pair.key), "-out", str(request)),
         )
         _openssl(
             *("ca", "-batch", "-notext", "-config", str(policy)),

@@ -500,6 +500,40 @@ async def test_an_id_that_is_used_again_is_told_by_the_owner_and_by_who_does_not
     assert values(site.records("read_uncommitted")[site.orders]) == [b"first"]
 
 
+@pytest.mark.parametrize("before", ["pending", "committed", "rolled back"])
+async def test_a_prepare_that_is_repeated_at_an_instance_that_neither_took_it_nor_owns_it(
+    site: Site, before: str
+) -> None:
+    """Its answer was lost, and the retry came elsewhere. It is one transaction, which has one end.
+
+    What ended meanwhile is not known there: the repeat is told "pending". A commit that asks with
+    wait=visible learns the truth, and one that does not is put on record.
+    """
+    messages = [site.message(site.orders, b"k", b"first")]
+    apart = {"owner_enabled": False, "working": None}
+    async with site.engine() as owner, site.engine(**apart) as taker, site.engine(**apart) as third:
+        await until(lambda: not (taker.unready_reasons() or third.unready_reasons()), "ready")
+        lost = await site.prepare(taker, messages, "R")
+        if before != "pending":
+            end = C if before == "committed" else R
+            await taker.transactions.end(lost.handle, end, wait_visible=True)
+        again = await site.prepare(third, messages, "R")
+        assert again.state is TransactionState.PENDING
+        site.note("R", messages, Fate.ROLLED_BACK if before == "rolled back" else Fate.COMMITTED)
+        if before == "rolled back":
+            assert (await third.transactions.end(again.handle, C)).state == "committed"
+            with pytest.raises(ContraryDecision):
+                await third.transactions.end(again.handle, C, wait_visible=True)
+            with pytest.raises(ContraryDecision):
+                await site.prepare(owner, messages, "R")
+        else:
+            assert (await third.transactions.end(again.handle, C, wait_visible=True)).visible
+        await until_idle(owner)
+        await site.until_faultless()
+    conflicts = {entry.kind for entry in site.ops() if isinstance(entry, ConflictRead)}
+    assert conflicts == ({ConflictKind.CONTRARY} if before == "rolled back" else set())
+
+
 async def test_an_instance_that_leaves_hands_its_partitions_over_at_once(site: Site) -> None:
     async with site.engine() as staying:
         async with site.engine(working=1) as leaving:

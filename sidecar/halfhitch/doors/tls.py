@@ -180,8 +180,8 @@ class ClientCertificate:
         return self._wall_ms() / 1000 <= self._ends_at_s
 
     def is_outdated(self) -> bool:
-        """Whether it was verified by authorities that have changed since."""
-        return bool(self._names) and self._authorities != self._tls.context.authorities
+        """Whether one was verified, whoever it names, by authorities that have changed since."""
+        return self._ends_at_s >= 0 and self._authorities != self._tls.context.authorities
 
     def names(self) -> tuple[str, ...]:
         """Whom it names, while it is good."""

@@ -252,6 +252,8 @@ class Connection(asyncio.Protocol):
         request.started_s = perf_counter()
         if self._certificate is not None:
             request.ready = self._show(request) or request.ready
+            if self._certificate.is_outdated():  # the sweep never meets who is always sending
+                self._reader.end()
         if self._is_busy or self._queue or self._is_write_paused:
             self._queue.append(request)
             if len(self._queue) >= self._limits.pipelined_count_max:
@@ -421,8 +423,7 @@ class Connection(asyncio.Protocol):
             else:
                 transport.write(reply if request.is_http_11 else staying_open(reply))
                 self._was_active = True
-        if self._on_request is not None:
-            self._count(request, reply_status(reply))
+        self._count(request, reply_status(reply))
 
     def _count(self, request: Request, status: int) -> None:
         if self._on_request is not None:

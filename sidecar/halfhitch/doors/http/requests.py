@@ -48,6 +48,8 @@ _UNKNOWN = 4
 #: Header names seen, as spelled, and what they are: callers send the same few again and again.
 _seen: dict[bytes, tuple[int, bytes, str]] = {}
 _SEEN_MAX = 512
+#: Strangers choose them: longer ones are looked at each time.
+_SEEN_BYTES_MAX = 128
 
 
 def _sort_name(name: bytes) -> tuple[int, bytes, str]:
@@ -63,10 +65,11 @@ def _sort_name(name: bytes) -> tuple[int, bytes, str]:
         user_name = name[len(_USER_HEADER) :].decode("ascii")
     else:
         kind = _UNKNOWN if key.startswith(b"half-") else _PASSED_OVER
-    if len(_seen) >= _SEEN_MAX:
-        _seen.clear()
-    _seen[name] = sorted_name = (kind, key, user_name)
-    return sorted_name
+    if len(name) <= _SEEN_BYTES_MAX:
+        if len(_seen) >= _SEEN_MAX:
+            _seen.clear()
+        _seen[name] = kind, key, user_name
+    return kind, key, user_name
 
 
 class Request:

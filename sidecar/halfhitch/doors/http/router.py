@@ -116,6 +116,8 @@ _THIS_DOOR = (
 )
 #: Remembered targets. Those with an id come once or twice.
 _REMEMBERED_MAX = 1024
+#: No topic of Kafka's is longer than 249 characters.
+_REMEMBERED_BYTES_MAX = 512
 _NOT_REMEMBERED = (b"{handle}", b"{id}")
 
 
@@ -193,6 +195,8 @@ class Router:
         if node is None or not node.routes:
             raise RouteNotFound(self._not_found)
         endpoint = Endpoint(node.routes, node.allowed, arguments)
+        if len(path) > _REMEMBERED_BYTES_MAX:
+            return endpoint
         patterns = [route.pattern.encode() for route in node.routes.values()]
         if not any(once in pattern for pattern in patterns for once in _NOT_REMEMBERED):
             if len(self._remembered) >= _REMEMBERED_MAX:

@@ -15,7 +15,6 @@ Deadlines are looked after by one sweep of the door, not by timers.
 """
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
@@ -38,8 +37,6 @@ from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, starts_tls
 from halfhitch.wire.remoting.messages import Host
 from halfhitch.wire.remoting.requests import Frame, Send
-
-logger = logging.getLogger(__name__)
 
 _OPAQUE_MAX: Final = 2**31 - 1
 #: A TLS record that says "handshake failure", for clients that want what is not configured here.
@@ -178,11 +175,8 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             self._end(f"what it sends cannot be read: {error}")
             return
-        except Exception:
-            logger.exception(
-                "reading from a RocketMQ client failed; please report this",
-                extra={"action": "rocketmq_bug"},
-            )
+        except Exception as error:  # noqa: BLE001 (a bug of ours must not reach the event loop)
+            self._load.say_fault("reading from a RocketMQ client", error, "rocketmq_bug")
             self._end("a fault of Half Hitch")
             return
         if frames.broken is not None:

@@ -5,7 +5,6 @@ here raises for what a client sent: `Dispatcher` turns every failure into an ans
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from time import perf_counter
@@ -44,8 +43,6 @@ from halfhitch.wire.remoting.ids import maker_of
 from halfhitch.wire.remoting.messages import Host
 from halfhitch.wire.remoting.requests import Frame, Send
 from halfhitch.wire.remoting.sending import read_batch, read_send, sent_reply
-
-logger = logging.getLogger(__name__)
 
 _RESOLUTIONS: Final = {ending.COMMIT: Resolution.COMMIT, ending.ROLLBACK: Resolution.ROLLBACK}
 _CHECK: Final = ResolutionSource.CHECK
@@ -212,12 +209,8 @@ class Dispatcher:
     def refuse(self, frame: Frame, error: BaseException) -> bytes | None:
         """The answer to what failed, counted; None when nobody waits for one."""
         if not isinstance(error, HalfHitchError):
-            logger.error(
-                "answering RocketMQ request %d failed; please report this",
-                frame.code,
-                exc_info=error,
-                extra={"action": "rocketmq_request_failed"},
-            )
+            what = f"answering RocketMQ request {frame.code}"
+            self._load.say_fault(what, error, "rocketmq_request_failed")
             error = HalfHitchError("Half Hitch made a mistake; its log says more")
         response_code, remark = response_of(error)
         self._stats.answered(frame.code, response_code)

@@ -21,6 +21,7 @@ class Load(Holding):
 
     __slots__ = (
         "_closed_lines",
+        "_fault_lines",
         "_foreign_lines",
         "failed_ends",
         "flight",
@@ -45,6 +46,7 @@ class Load(Holding):
         self.unfinished = Unfinished(limits.held_bytes_max)
         self._closed_lines = LineBudget()
         self._foreign_lines = LineBudget()
+        self._fault_lines = LineBudget()
         #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
         #: is away would outlast every client's patience.
         self.refusal: HalfHitchError | None = None
@@ -80,6 +82,18 @@ class Load(Holding):
                 reason,
                 more,
                 extra={"action": "rocketmq_connection_closed"},
+            )
+
+    def say_fault(self, what: str, error: BaseException, action: str) -> None:
+        """A fault of ours; whoever can bring it about can do so again and again."""
+        more = self._fault_lines.take()
+        if more is not None:
+            logger.error(
+                "%s failed; please report this%s",
+                what,
+                more,
+                exc_info=error,
+                extra={"action": action},
             )
 
     def say_foreign_end(self, peer: Host, known: Handle, identity: str | None) -> None:

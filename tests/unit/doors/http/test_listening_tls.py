@@ -440,6 +440,48 @@ async def test_a_connection_ends_when_the_authorities_change_and_its_client_is_v
         one.writer.transport.abort()
 
 
+async def test_a_client_that_is_always_sending_was_never_verified_anew(
+    doors: OpenDoors, authority: Authority, served: Pair, orders: Pair, tmp_path: Path
+) -> None:
+    """The sweep saw a request that was being received, each time another one."""
+    from harness.certificates import Authority as Another
+
+    authorities = tmp_path / "clients-ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = tls_of(served, client_ca=authorities, clients="wanted")
+    door = await doors.open(tls=tls)
+    client = await over_tls(door, trusting(authority, orders))
+    begun, rest = raw_half()[:20], raw_half()[20:]
+    await client.send(begun)
+    authorities.write_bytes(Another(tmp_path / "another", "Others").certificate.read_bytes())
+    for _ in range(2):
+        await asyncio.to_thread(tls.renew)
+    await client.send(rest + begun)
+    last = await client.answer("POST")
+    assert (last.status, last.header("connection")) == (201, "close")
+    await client.ended()
+    client.writer.transport.abort()
+
+
+async def test_a_client_whose_certificate_has_no_names_was_never_verified_anew(
+    doors: OpenDoors, authority: Authority, served: Pair, tmp_path: Path
+) -> None:
+    """Where a certificate is required one without any name is enough, beside a token."""
+    from harness.certificates import Authority as Another
+
+    nameless = authority.issue("nameless", "", use="client", subject="/O=Nobody")
+    authorities = tmp_path / "clients-ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = tls_of(served, client_ca=authorities, clients="required")
+    client = await over_tls(await doors.open(tls=tls), trusting(authority, nameless))
+    assert (await client.ask(raw_half())).status == 201
+    authorities.write_bytes(Another(tmp_path / "another", "Others").certificate.read_bytes())
+    for _ in range(2):
+        await asyncio.to_thread(tls.renew)
+    await client.ended()
+    client.writer.transport.abort()
+
+
 async def test_a_check_stream_ends_when_the_authorities_change(
     doors: OpenDoors, authority: Authority, served: Pair, orders: Pair, tmp_path: Path
 ) -> None:

@@ -155,3 +155,12 @@ def test_a_route_without_options_says_so() -> None:
 def test_broken_percent_encoding_in_a_query_is_malformed() -> None:
     with pytest.raises(MalformedRequest):
         make(query=b"wait=%zz").read_options(ROUTE["commit"])
+
+
+def test_header_names_that_were_only_long_were_remembered_whole() -> None:
+    """A stranger filled 30 MB with them, three times over, before any token was asked for."""
+    requests._seen.clear()
+    for number in range(10):
+        Request(b"GET", b"/", [(b"X-%d" % number + b"x" * 30_000, b"v")], keep_alive=True)
+    Request(b"GET", b"/", [(b"X-Short", b"v")], keep_alive=True)
+    assert list(requests._seen) == [b"X-Short"]

@@ -114,3 +114,14 @@ def test_what_is_remembered_is_bounded_and_never_a_handle() -> None:
         router.find(b"/v1/transactions/h%d/commit" % number)
     assert len(router._remembered) <= 1024
     assert not any(b"transactions/h" in path for path in router._remembered)
+
+
+def test_paths_that_were_only_long_were_remembered_whole() -> None:
+    """A topic's name of 30,000 characters, each time another one: 30 MB for whoever has a token."""
+    router = Router()
+    long = b"/v1/topics/%b/half"
+    for number in range(10):
+        router.find(long % (b"%d" % number + b"x" * 30_000))
+        router.find(long % (b"orders-%d" % number))
+    assert max(map(len, router._remembered)) < 1_000
+    assert len(router._remembered) == 10

@@ -109,6 +109,16 @@ async def test_a_bug_is_an_answer_and_a_line_with_its_trace(
     assert stage.doors[0].snapshot().in_flight_count == 0
 
 
+async def test_a_bug_that_a_client_brings_about_again_and_again_filled_the_log(
+    stage: Any, client: RemotingClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.it.service.prepare = None
+    for number in range(15):
+        sent = await client.half(GROUP, "orders", b"x", unique=f"U{number}")
+        assert sent.code == codes.SYSTEM_ERROR
+    assert sum("please report this" in message for message in caplog.messages) == 10
+
+
 async def test_a_request_that_is_cancelled_before_it_began_is_in_flight_no_more(
     stage: Any, client: RemotingClient
 ) -> None:
