@@ -21,9 +21,13 @@ _PREPARE = "Prepare"
 COMMANDS = (
     CommandRow("dev", "halfhitch_cli.commands.dev", "Kafka, Redis and a sidecar, here, now.", _RUN),
     CommandRow("demo", "halfhitch_cli.commands.demo", "Watch the main job, disturbed.", _RUN),
+    CommandRow(
+        "produce", "halfhitch_cli.commands.produce", "One transaction, from the shell.", _RUN
+    ),
     CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
     CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
     CommandRow("healthcheck", "halfhitch_cli.commands.healthcheck", "A container's probe.", _LOOK),
+    CommandRow("tail", "halfhitch_cli.commands.tail", "Messages, as readers see them.", _LOOK),
     CommandRow(
         "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
     ),

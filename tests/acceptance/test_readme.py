@@ -38,8 +38,9 @@ class Database:
 
 
 def _examples() -> list[str]:
-    """The programs below "Use it", in their order."""
-    section = (ROOT / "README.md").read_text().partition("\n## Use it\n")[2].partition("\n## ")[0]
+    """The programs below "A service", in their order."""
+    section = (ROOT / "README.md").read_text().partition("\n### A service\n")[2]
+    section = section.partition("\n## ")[0]
     return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 

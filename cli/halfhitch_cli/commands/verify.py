@@ -5,7 +5,6 @@ judged. Reads Kafka itself. A sidecar that answers is asked for its settings; no
 """
 
 import math
-import re
 import resource
 import sys
 import time
@@ -30,7 +29,7 @@ from halfhitch.audit.run import Outcome
 from halfhitch.audit.run import verify as verify_logs
 from halfhitch.config import Purpose, Settings
 from halfhitch.errors import ConfigurationError
-from halfhitch_cli import selection
+from halfhitch_cli import moments, selection
 from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
@@ -44,7 +43,6 @@ _SETTINGS = (
     *("kafka", "topics", "owner.transaction_timeout_ms", "ledger.horizon_s"),
     *("admin.host", "admin.port", "client", "auth"),
 )
-_DURATION = re.compile(r"(\d+(\.\d+)?[smhd])+")
 _STYLES = {kind.value: "red" for kind in Kind}
 _VERDICTS = {
     Verdict.CLEAN: ("clean", OK),
@@ -116,7 +114,7 @@ def verify(
     Example: halfhitch verify --kafka-bootstrap kafka:9092 --topics-allow 'shop.*' --since 2h
     """
     settings = given.load(Purpose.TOOL)
-    began_s, since_ms = time.monotonic(), 0 if since is None else _since_ms(since)
+    began_s, since_ms = time.monotonic(), 0 if since is None else moments.since_ms(since)
     outcome, scope = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
     findings = outcome.findings
     if group is not None:
@@ -197,20 +195,6 @@ def _why_not_judged(findings: Findings, judged_min: float) -> str:
     if OPEN_QUESTIONS & findings.unjudged.keys():
         return f"{judged}, and some leave a question open. See what was not judged, and why."
     return f"{judged}, --judged-min asks for {judged_min:g} %. See what was not judged, and why."
-
-
-def _since_ms(text: str) -> int:
-    """30m, 2h: ago; else a date and time, UTC where it does not say."""
-    if _DURATION.fullmatch(text):
-        return max(0, time.time_ns() // 1_000_000 - int(selection.seconds(text) * 1000))
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"--since takes a length of time (30m, 2h, 3d) or a date and time "
-            f"(2026-11-21T16:00Z); not {text!r}"
-        ) from None
-    return max(0, int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 # -- for programs --------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class DbapiBarrier:
         question = self._rules.question(check)
         if question is None:
             return LocalTransactionState.UNKNOWN
-        return self.ask(question)
+        return self._rules.told(self.ask(question))
 
     @contextmanager
     def transaction(

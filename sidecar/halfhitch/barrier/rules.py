@@ -25,6 +25,10 @@ KEEP_S: Final = 7 * DAY_S
 #: A local transaction may have begun, and so dated its row, before its messages were prepared.
 _BEGAN_EARLIER_S: Final = 3_600
 
+_GROUNDS: Final[Mapping[LocalTransactionState, str]] = {
+    LocalTransactionState.COMMIT: "the barrier has the row",
+    LocalTransactionState.ROLLBACK: "the barrier has no row, and has fenced it",
+}
 _STATES: Final[Mapping[str, LocalTransactionState]] = {
     COMMITTED: LocalTransactionState.COMMIT,
     FENCED: LocalTransactionState.ROLLBACK,
@@ -183,6 +187,11 @@ class Rules:
                 f"{self.table} has {found} that is neither {COMMITTED} nor {FENCED}: look for a"
                 " trigger, or for what else writes there"
             )
+        return state
+
+    def told(self, state: LocalTransactionState) -> LocalTransactionState:
+        """The answer to a check, with the grounds of it for the producer's log."""
+        why.note_grounds(_GROUNDS.get(state, ""))
         return state
 
     def _require_fenceable(self, question: Question) -> None:

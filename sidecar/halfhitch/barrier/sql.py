@@ -99,7 +99,7 @@ class Barrier:
         question = self._rules.question(check)
         if question is None:
             return LocalTransactionState.UNKNOWN
-        return self.ask(question)
+        return self._rules.told(self.ask(question))
 
     @contextmanager
     def transaction(

@@ -132,7 +132,7 @@ class AsyncBarrier:
         question = self._rules.question(check)
         if question is None:
             return LocalTransactionState.UNKNOWN
-        return await self.ask(question)
+        return self._rules.told(await self.ask(question))
 
     @asynccontextmanager
     async def transaction(

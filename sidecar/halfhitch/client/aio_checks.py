@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from halfhitch.client import checks, why
+from halfhitch.client import checks
 from halfhitch.client.address import Address
 from halfhitch.client.calls import Call, Calls
 from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused
@@ -237,7 +237,7 @@ class CheckAnswers:
                 self._asked.discard(check.transaction_id)
 
     async def _answered(self, check: Check) -> Answered:
-        why.take()  # whatever an earlier check has left
+        checks.forget_earlier()
         try:
             return checks.answer_of(check, await self._with.ask(check))
         except asyncio.CancelledError as error:

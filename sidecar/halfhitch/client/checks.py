@@ -354,16 +354,38 @@ class Answered(NamedTuple):
     reason: str | None = None
 
 
+def forget_earlier() -> None:
+    """Whatever an earlier check, or a block of the application's, has noted here."""
+    why.take()
+    why.take_grounds()
+
+
 def answer_of(check: Check, told: object) -> Answered:
     """What the application said; anything that is not a state is UNKNOWN."""
-    error = why.take()
-    if isinstance(told, LocalTransactionState):
-        if error is None or told is not LocalTransactionState.UNKNOWN:
-            return Answered(told)
-        from halfhitch.client.reasons import reason_of
+    error, grounds = why.take(), why.take_grounds()
+    if not isinstance(told, LocalTransactionState):
+        return unknown_because(check, not_a_state(told, "a check"))
+    reason = None
+    if told is LocalTransactionState.UNKNOWN:
+        grounds = ""
+        if error is not None:
+            from halfhitch.client.reasons import reason_of
 
-        return Answered(told, reason_of(error, check))
-    return unknown_because(check, not_a_state(told, "a check"))
+            reason = reason_of(error, check)
+    log.info(
+        "asked about %s (check %d of %d): %s%s",
+        check.transaction_id,
+        check.number,
+        check.number_max,
+        told.value,
+        f", {grounds or reason}" if grounds or reason else "",
+        extra={
+            "action": "check_answered",
+            "producer_group": check.producer_group,
+            "transaction_id": check.transaction_id,
+        },
+    )
+    return Answered(told, reason)
 
 
 def unknown_because(check: Check, error: BaseException) -> Answered:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from halfhitch.client import checks, why
+from halfhitch.client import checks
 from halfhitch.client.address import Address
 from halfhitch.client.calls import Call, Calls
 from halfhitch.client.checks import Answered, CheckStream, Lifeline, StreamLost, StreamRefused, log
@@ -234,7 +234,7 @@ class CheckAnswers:
         return decide
 
     def _answered(self, check: Check) -> Answered:
-        why.take()  # whatever an earlier check has left
+        checks.forget_earlier()
         try:
             return checks.answer_of(check, self._with.ask(check))
         except BaseException as error:  # noqa: BLE001 - nobody else would hear of an exit here

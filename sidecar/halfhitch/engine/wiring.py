@@ -34,6 +34,7 @@ from halfhitch.adapters.system import new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.engine.kafka_clients import Appends, EngineClients
 from halfhitch.engine.options import EngineOptions
+from halfhitch.engine.told import ToldReports
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
@@ -171,7 +172,10 @@ class Parts:
             decisions=self._decisions,
             observer=self._observer,
             clock=self._clock,
-            reports=self.ownership,
+            reports=ToldReports(
+                self.ownership,
+                number_max=self._options.owner_limits.check_rules.count_max,
+            ),
             limits=self._options.desk_limits,
             halves=self.asked_halves,
             check_now=self._life.check_now,

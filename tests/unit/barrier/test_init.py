@@ -278,7 +278,8 @@ def test_errors_say_what_to_do() -> None:
 
 
 def with_no_messages(check: Any) -> Any:
-    return SimpleNamespace(**{**vars(check), "messages": ()})
+    more = {"messages": (), "number": 1, "number_max": 15}
+    return SimpleNamespace(**{"producer_group": "shop", **vars(check), **more})
 
 
 @pytest.mark.parametrize("driver", ["sqlite", "sqlite+aiosqlite"])

@@ -202,3 +202,19 @@ def test_rows_that_may_be_asked_for_are_not_purged() -> None:
             RULES.purge_age_s(age_s, 10, force=True)
     with pytest.raises(ConfigurationError, match="batch_count is 0"):
         RULES.purge_age_s(None, 0, force=False)
+
+
+@pytest.mark.parametrize(
+    ("state", "grounds"),
+    [
+        (COMMIT, "the barrier has the row"),
+        (ROLLBACK, "the barrier has no row, and has fenced it"),
+        (UNKNOWN, ""),
+    ],
+)
+def test_a_producers_log_says_on_what_grounds_the_barrier_answered(
+    state: LocalTransactionState, grounds: str
+) -> None:
+    why.take_grounds()
+    assert RULES.told(state) is state
+    assert why.take_grounds() == grounds

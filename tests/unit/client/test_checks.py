@@ -429,3 +429,32 @@ def test_a_state_is_what_it_says(state, caplog):
     (check,) = fed(line_of(check_of("t1")))
     assert checks.answer_of(check, state) == (state, None)
     assert caplog.records == []
+
+
+def test_an_answered_check_left_no_line_in_the_log(caplog):
+    caplog.set_level(logging.INFO, logger=LOGGER)
+    (check,) = fed(line_of(check_of("t1", check_number=2)))
+    why.note_grounds("the barrier has the row")
+    checks.answer_of(check, LocalTransactionState.COMMIT)
+    checks.answer_of(check, LocalTransactionState.ROLLBACK)  # of a function without grounds
+    why.note(OSError("the database is away"))
+    why.note_grounds("of nobody, for it cannot say")
+    checks.answer_of(check, LocalTransactionState.UNKNOWN)
+    head = f"asked about t1 (check 2 of {check.number_max}): "
+    assert [record.getMessage() for record in caplog.records] == [
+        head + "COMMIT, the barrier has the row",
+        head + "ROLLBACK",
+        head + "UNKNOWN, OSError: the database is away",
+    ]
+    assert {record.action for record in caplog.records} == {"check_answered"}
+    assert {record.transaction_id for record in caplog.records} == {"t1"}
+
+
+def test_what_a_block_of_the_application_has_noted_is_not_a_checks(caplog):
+    caplog.set_level(logging.INFO, logger=LOGGER)
+    (check,) = fed(line_of(check_of("t1")))
+    why.note(OSError("of a block"))
+    why.note_grounds("of a block")
+    checks.forget_earlier()
+    assert checks.answer_of(check, LocalTransactionState.UNKNOWN).reason is None
+    assert "of a block" not in caplog.text

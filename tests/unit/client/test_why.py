@@ -30,3 +30,9 @@ async def test_tasks_do_not_hear_of_each_other() -> None:
         return str(why.take())
 
     assert await asyncio.gather(answer("one"), answer("two")) == ["one", "two"]
+
+
+def test_grounds_are_taken_once() -> None:
+    why.note_grounds("the row is there")
+    assert why.take_grounds() == "the row is there"
+    assert why.take_grounds() == ""

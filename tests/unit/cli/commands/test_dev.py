@@ -12,6 +12,7 @@ import pytest
 from halfhitch import embedded
 from halfhitch_cli.app import ERROR, main
 from halfhitch_cli.commands import dev
+from halfhitch_cli.options import Given
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,3 +54,14 @@ def test_a_server_that_ended_was_not_noticed(
         "halfhitch dev",
     ):
         assert part in told
+
+
+def test_checks_take_minutes_for_whoever_wants_to_see_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HALFHITCH_CHECKS_COUNT_MAX", "3")
+    given = Given({"checks.interval_s": "7"}, None)
+    settings = dev._settings(
+        dev._with_fast_checks(given), "k" * 32, bootstrap="127.0.0.1:1", redis_url="redis://r"
+    )
+    checks = settings.checks
+    # What was said on the command line, or in the environment, stays.
+    assert (checks.immunity_s, checks.interval_s, checks.count_max) == (1.0, 7.0, 3)

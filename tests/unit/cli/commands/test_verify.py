@@ -22,9 +22,7 @@ from harness.verify_world import OP, TARGETS, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOUR_MS = 3_600_000
 #: 2026-11-21T16:00:00Z
-AT_FOUR_MS = 1_795_276_800_000
 SCOPE = Scope("", Wanted(), Rules())
 
 
@@ -208,25 +206,6 @@ def test_kafka_away_is_1_and_one_line(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "halfhitch: Kafka does not answer at k:1.\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [
-        ("2026-11-21T16:00Z", AT_FOUR_MS),
-        ("2026-11-21T16:00", AT_FOUR_MS),
-        ("2026-11-21T17:00+01:00", AT_FOUR_MS),
-        ("2026-11-21", AT_FOUR_MS - 16 * HOUR_MS),
-    ],
-)
-def test_since_takes_a_date_and_time(text: str, expected_ms: int) -> None:
-    assert verify._since_ms(text) == expected_ms
-
-
-def test_since_takes_a_length_of_time() -> None:
-    long_ago_ms, lately_ms = verify._since_ms("1d"), verify._since_ms("1h30m")
-    assert abs(lately_ms - long_ago_ms - 22.5 * HOUR_MS) < 60_000
-    assert verify._since_ms("99999999999999999999d") == 0
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2h ago", "", "5"])

@@ -1,0 +1,131 @@
+"""The lines that `halfhitch dev` shows."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch_cli.events import Story
+from harness.played_topics import AT_MS, PlayedTopics
+
+
+class Stage:
+    """A story, its topics and its clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.topics = PlayedTopics(orders=3)
+        self.story = Story(lambda: self.now_s, lambda: AT_MS + int(self.now_s * 1000))
+
+    def lines(self, *, is_over: bool = False) -> list[str]:
+        """Without the time of day, which is the machine's."""
+        return [re.sub(r"^\d\d:\d\d:\d\d  ", "", line) for line in self.story.due(is_over=is_over)]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def asked(text: str, at_ms: int, took_s: float = 0.0) -> logging.LogRecord:
+    line = logging.LogRecord("told", logging.INFO, "", 0, text, (), None)
+    line.created = at_ms / 1000
+    line.__dict__.update(producer_group="shop", transaction_id="one", took_s=took_s)
+    return line
+
+
+def test_a_life_is_told_in_its_order_however_it_was_read(stage: Stage) -> None:
+    half = stage.topics.prepare("one", key=b"42")
+    stage.story.target(stage.topics.forward(half, 2))
+    stage.story.op(stage.topics.decide(half, source=ResolutionSource.CHECK, after_ms=150))
+    stage.story.heard(asked("asked vm-1 about one (check 1 of 15): COMMIT", AT_MS + 200, 0.1))
+    stage.story.half(half)
+    assert stage.lines() == []  # a moment later
+    stage.now_s += 0.5
+    assert stage.lines() == [
+        "shop  one  stored, invisible: orders, key 42",
+        "shop  one  asked vm-1 (check 1 of 15): COMMIT",
+        "shop  one  committed by the answer to a check",
+        "shop  one  visible on orders/2@0",
+    ]
+    assert stage.lines() == []
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (0, "its messages are dropped"),
+        (-1, "parked: a topic does not take it (halfhitch parked list)"),
+        (-2, "parked, undecided (halfhitch parked list)"),
+    ],
+)
+def test_what_never_becomes_visible_is_told_too(stage: Stage, ending: int, said: str) -> None:
+    stage.story.op(stage.topics.finish(stage.topics.prepare("one"), ending))
+    assert stage.lines(is_over=True) == [f"shop  one  {said}"]
+
+
+def test_of_messages_that_become_visible_the_done_mark_says_nothing(stage: Stage) -> None:
+    half = stage.topics.prepare("one")
+    stage.story.op(stage.topics.finish(half, 1))
+    stage.story.op(stage.topics.finish(half, -3))
+    assert stage.lines(is_over=True) == []
+
+
+@pytest.mark.parametrize(
+    ("resolution", "source", "said"),
+    [
+        (Resolution.COMMIT, ResolutionSource.PRODUCER, "committed by its producer"),
+        (Resolution.ROLLBACK, ResolutionSource.OPERATOR, "rolled back by an operator: lost"),
+        (Resolution.PARK, ResolutionSource.POLICY, "given up by the give-up policy: lost"),
+    ],
+)
+def test_a_decision_says_whose_it_is(
+    stage: Stage, resolution: Resolution, source: ResolutionSource, said: str
+) -> None:
+    stage.story.op(stage.topics.decide(stage.topics.prepare("one"), resolution, source, "lost"))
+    assert stage.lines(is_over=True) == [f"shop  one  {said}"]
+
+
+def test_copies_garbage_and_strangers_are_passed_over(stage: Stage) -> None:
+    topics = stage.topics
+    stage.story.half(topics.prepare("one", check_count=1, first_half_offset=0, first_stored_ms=1))
+    stage.story.half(topics.append("orders", value=b"x"))
+    stage.story.op(topics.append("orders", value=b"x"))
+    stage.story.target(topics.append("orders", value=b"x"))
+    assert stage.lines(is_over=True) == []
+
+
+def test_what_was_parked_and_put_back_is_told_as_that(stage: Stage) -> None:
+    back = stage.topics.prepare("one", resumed_count=1, fence=3, first_stored_ms=0)
+    stage.story.half(back)
+    assert stage.lines(is_over=True) == ["shop  one  put back, invisible: orders"]
+
+
+def test_names_with_codes_for_the_terminal_are_shown_escaped(stage: Stage) -> None:
+    stage.story.half(stage.topics.prepare("o\x1b[2J", group="s\x07", key=b"\n"))
+    assert stage.lines(is_over=True) == ["s\\x07  o\\x1b[2J  stored, invisible: orders, key \\n"]
+
+
+def test_a_flood_is_counted_and_not_printed(stage: Stage) -> None:
+    for number in range(100):
+        stage.story.half(stage.topics.prepare(f"t{number}"))
+    stage.now_s += 0.5
+    assert len(stage.lines()) == 40
+    stage.story.half(stage.topics.prepare("last"))
+    stage.now_s += 1.0
+    assert stage.lines() == [
+        "          ... and 60 more events",
+        "shop  last  stored, invisible: orders, key k",
+    ]
+
+
+def test_what_was_left_out_is_told_when_nothing_follows(stage: Stage) -> None:
+    for number in range(41):
+        stage.story.half(stage.topics.prepare(f"t{number}"))
+    stage.now_s += 0.5
+    assert len(stage.lines()) == 40
+    stage.now_s += 1.0
+    assert stage.lines() == ["          ... and 1 more events"]
