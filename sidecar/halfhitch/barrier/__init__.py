@@ -19,6 +19,7 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
     running             a block's own id is recorded by it alone
     one_transaction     a block that is not one transaction is found out
     sql_recorded        and so is a commit that would not commit the record
+    plain_recorded      what is known of it on a plain connection
     sql_home            after a fork the parent's connections are left alone
     sql_same_database   the record is where checks look for it
     deadline            a check ends in time, whatever becomes of the database

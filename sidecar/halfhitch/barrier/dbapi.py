@@ -16,6 +16,7 @@ from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.one_transaction import OneTransaction
+from halfhitch.barrier.plain_recorded import ByHand
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client import recorded
@@ -92,12 +93,12 @@ class DbapiBarrier:
         local transaction is rolled back then, whatever the caller does with the exception. Raises
         InvalidRequest inside a savepoint and in autocommit mode, where the database tells.
 
-        Call it last. Drivers call nobody at their commit: a rollback between this and that, a
-        deadlock on MariaDB, a failed statement on PostgreSQL, all swallowed, are not noticed.
+        The producer's block reads the table at its end, for drivers call nobody at their commit.
         """
         running.require_none(self.full_key(transaction_id))
         used = self.note(connection, transaction_id)
-        recorded.note(self.group, transaction_id, lambda: self._state(used, transaction_id))
+        by_hand = ByHand(used, lambda: self._is_committed(transaction_id))
+        recorded.note(self.group, transaction_id, by_hand.state)
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """For this package: the row's, and whose table it is in."""
@@ -121,18 +122,12 @@ class DbapiBarrier:
             raise
         return found
 
-    def _state(self, connection: Any, transaction_id: str) -> recorded.Local:
-        """Of the local transaction of a record by hand; a rollback is not noticed.
-
-        A connection that is in a transaction may be in a later one, of somebody else's by now (a
-        pool's), so no statement is run on it: the table says whether the record was committed.
-        """
-        if not guards.is_surely_in_transaction(connection):
-            return recorded.Local.ENDED
-        outcome = None
-        with contextlib.suppress(Exception):  # nothing is decided while nobody knows
-            outcome = self._look(lambda notes: notes.read(transaction_id))
-        return recorded.Local.ENDED if outcome == table.COMMITTED else recorded.Local.OPEN
+    def _is_committed(self, transaction_id: str) -> bool | None:
+        """The record, by the table; None when it could not be read."""
+        try:
+            return self._look(lambda notes: notes.read(transaction_id)) == table.COMMITTED
+        except Exception:  # noqa: BLE001 - nobody knows, then
+            return None
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.

@@ -143,11 +143,14 @@ def is_in_transaction(connection: Any) -> bool | None:
     return None
 
 
-def is_surely_in_transaction(connection: Any) -> bool:
-    """By what the driver says of a connection that the program may have closed."""
+def is_lost(connection: Any) -> bool:
+    """Closed by the program, or by a server of which the driver has heard it."""
     with suppress(Exception):
-        return not getattr(connection, "closed", False) and is_in_transaction(connection) is True
-    return False
+        ask = getattr(connection, "is_closed", None)  # asyncpg's
+        is_closed = ask() if callable(ask) else getattr(connection, "closed", False)
+        is_in_transaction(connection)  # sqlite3's only raise
+        return bool(is_closed) or not getattr(connection, "open", True)  # MySQL's drivers
+    return True
 
 
 def require_no_transaction(driver_connection: Any) -> None:

@@ -21,6 +21,7 @@ from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
+from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
 
@@ -60,7 +61,7 @@ class Barrier:
         self._made_of = engine
         self._home = HomeEngine(engine)
         self._deadline = Deadline(wait_s)
-        self._rows = Rows(self._rules, self._home, engine.dialect.name, self._deadline)
+        self._rows = Rows(self._rules, self._home, engine.dialect.name)
 
     @property
     def group(self) -> str:
@@ -89,7 +90,14 @@ class Barrier:
         then, whatever the caller does with the exception. Raises InvalidRequest inside a savepoint
         and in autocommit mode.
         """
-        self._rows.record(session, transaction_id)
+        by_hand = self._rows.record(session, transaction_id)
+        if by_hand is None:
+            return
+
+        def state() -> recorded.Local:
+            return by_hand.seen() or by_hand.judged(stands=self._is_committed(transaction_id))
+
+        recorded.note(self.group, transaction_id, state)
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.
@@ -175,6 +183,18 @@ class Barrier:
 
         with self._rules.first_or_unread(transaction_id):
             self._deadline.run(look)
+
+    def _is_committed(self, transaction_id: str) -> bool | None:
+        """The record, by the table; None when it could not be read."""
+
+        def look(watch: Watch) -> bool:
+            with self._engine.connect() as connection:
+                return self._rows.is_committed(connection, transaction_id, watch)
+
+        try:
+            return self._deadline.run(look)
+        except Exception:  # noqa: BLE001 - nobody knows, then
+            return None
 
     def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

@@ -31,6 +31,7 @@ from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
+from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
@@ -85,9 +86,7 @@ class AsyncBarrier:
         #| self._deadline = Deadline(wait_s)
         # asyncio only
         self._deadline = AsyncDeadline(wait_s, cancels=_cancels(engine.dialect.name))
-        #| self._rows = Rows(self._rules, self._home, engine.dialect.name, self._deadline)
-        # asyncio only
-        self._rows = Rows(self._rules, self._home, engine.dialect.name, None)
+        self._rows = Rows(self._rules, self._home, engine.dialect.name)
 
     @property
     def group(self) -> str:
@@ -122,7 +121,18 @@ class AsyncBarrier:
                 "record takes the AsyncSession or AsyncConnection of the local transaction, not"
                 f" {type(session).__name__}"
             )
-        await session.run_sync(self._rows.record, transaction_id)
+        by_hand = await session.run_sync(self._rows.record, transaction_id)
+        if by_hand is None:
+            return
+
+        async def state() -> recorded.Local:
+            return by_hand.seen() or by_hand.judged(stands=await self._is_committed(transaction_id))
+
+        #| recorded.note(self.group, transaction_id, state)
+        # asyncio only: a blocking producer cannot await it
+        recorded.note(
+            self.group, transaction_id, lambda: by_hand.seen() or by_hand.judged(stands=None), state
+        )
 
     async def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.
@@ -210,6 +220,18 @@ class AsyncBarrier:
 
         with self._rules.first_or_unread(transaction_id):
             await self._deadline.run_task(look)
+
+    async def _is_committed(self, transaction_id: str) -> bool | None:
+        """The record, by the table; None when it could not be read."""
+
+        async def look(watch: Watch) -> bool:
+            async with self._engine.connect() as connection:
+                return await connection.run_sync(self._rows.is_committed, transaction_id, watch)
+
+        try:
+            return await self._deadline.run_task(look)
+        except Exception:  # noqa: BLE001 - nobody knows, then
+            return None
 
     async def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

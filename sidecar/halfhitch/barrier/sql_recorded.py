@@ -53,6 +53,16 @@ class _Mark:
     setting: Any
 
 
+@dataclass(slots=True)
+class _Course:
+    """Of a transaction that was recorded by hand."""
+
+    #: Its commit was begun; the database may have refused it.
+    is_tried: bool = False
+    #: A session has called its commit done.
+    is_proven: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _Before:
     """What a block wants to be called before its commit."""
@@ -63,10 +73,7 @@ class _Before:
 
 
 _MARKS: Final["WeakKeyDictionary[Connection, _Mark]"] = WeakKeyDictionary()
-#: Whose commit was begun; the database may have refused it.
-_TRIED: Final["WeakSet[RootTransaction]"] = WeakSet()
-#: Whose commit a session has called done.
-_PROVEN: Final["WeakSet[RootTransaction]"] = WeakSet()
+_COURSES: Final["WeakKeyDictionary[RootTransaction, _Course]"] = WeakKeyDictionary()
 _BEFORE: Final["WeakKeyDictionary[Connection, _Before]"] = WeakKeyDictionary()
 #: Not `event.contains`: that goes by an id, which an object that is gone may have had before.
 _HEARD: Final["WeakSet[Connection]"] = WeakSet()
@@ -84,8 +91,8 @@ def require_earlier(connection: Connection) -> None:
 
     A failure leaves the earlier mark, so that whoever swallows it cannot commit either.
     """
-    mark = _MARKS.get(connection)
-    if mark is not None and mark.transaction() is connection.get_transaction():
+    mark, transaction = _MARKS.get(connection), connection.get_transaction()
+    if mark is not None and transaction is not None and mark.transaction() is transaction:
         _require(connection, mark)
 
 
@@ -133,13 +140,16 @@ def _prove(session: Session) -> None:
     """After a commit, of a savepoint too, or of one whose outer transaction goes on."""
     found = _RECORDED_ON.get(session)
     root = None if found is None else found()
-    if root is not None and root in _TRIED and not _hangs(root):
-        _PROVEN.add(root)
+    course = None if root is None else _COURSES.get(root)
+    if course is not None and course.is_tried and not _hangs(root):
+        course.is_proven = True
 
 
-def _hangs(transaction: RootTransaction) -> bool:
+def _hangs(transaction: RootTransaction | None) -> bool:
     """It goes on; or its commit was refused, and nobody has rolled it back yet."""
-    return transaction.is_active or transaction.connection.get_transaction() is transaction
+    return transaction is not None and (
+        transaction.is_active or transaction.connection.get_transaction() is transaction
+    )
 
 
 def call_before_commit(session: Session, call: Callable[[], None]) -> None:
@@ -155,36 +165,49 @@ def call_before_commit(session: Session, call: Callable[[], None]) -> None:
     _listen(connection)
 
 
-def state_of(
-    connection: Connection, is_committed: Callable[[], bool | None], *, will_be_proven: bool
-) -> Callable[[], Local]:
-    """After a record by hand: how its transaction will be then.
+class ByHand:
+    """How the local transaction of a record by hand is, as far as this process can see.
 
-    `is_committed` reads the table, None if it cannot be read: where no session tells that the
-    commit is done (`will_be_proven`), past SQLAlchemy, or when the connection is gone.
+    It keeps no connection from its pool when the program drops it.
     """
-    transaction, driver = connection.get_transaction(), connection.connection.driver_connection
-    is_heard = connection in _MARKS and not is_in_autocommit(connection)
 
-    def state() -> Local:
-        if transaction is None or transaction in _PROVEN:
+    def __init__(self, connection: Connection, *, will_be_proven: bool) -> None:
+        """Behind the record; `will_be_proven`: a session will tell that the commit is done."""
+        root = connection.get_transaction()
+        assert root is not None
+        self._root = ref(root)
+        self._course = _COURSES.setdefault(root, _Course())
+        self._is_heard = connection in _MARKS and not is_in_autocommit(connection)
+        self._will_be_proven = will_be_proven
+
+    def seen(self) -> Local | None:
+        """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
+        if self._course.is_proven:
             return Local.ENDED
-        if transaction.is_active:
-            with suppress(Exception):  # the connection is closed
-                if guards.is_in_transaction(driver) is not False:
-                    return Local.OPEN
-        is_tried, stands = transaction in _TRIED, is_committed()
+        return Local.OPEN if _is_open(self._root()) else None
+
+    def judged(self, *, stands: bool | None) -> Local:
+        """With what the table says of the record, None if it cannot be read."""
+        root, is_tried = self._root(), self._course.is_tried
         if stands is None:
             # Else who gives no session, and has no connection left, could commit no messages.
-            is_believed = is_tried and not will_be_proven and not _hangs(transaction)
-            return Local.ENDED if is_believed or not is_heard else Local.UNKNOWN
+            is_believed = is_tried and not self._will_be_proven and not _hangs(root)
+            return Local.ENDED if is_believed or not self._is_heard else Local.UNKNOWN
         if stands:
             return Local.ENDED
         # A commit that was cut off may still be under way, and one that was prepared may come.
-        is_over = is_heard and not is_tried and not transaction.is_active
+        is_over = self._is_heard and not is_tried and not (root is not None and root.is_active)
         return Local.ROLLED_BACK if is_over else Local.UNKNOWN
 
-    return state
+
+def _is_open(transaction: RootTransaction | None) -> bool:
+    """By SQLAlchemy and the driver. One whose connection is gone is over, whatever they say."""
+    if transaction is None or not transaction.is_active or transaction.connection.invalidated:
+        return False
+    with suppress(Exception):
+        driver = transaction.connection.connection.driver_connection
+        return not guards.is_lost(driver) and guards.is_in_transaction(driver) is not False
+    return False
 
 
 def _listen(connection: Connection) -> None:
@@ -218,8 +241,9 @@ def _require_recorded(connection: Connection, *phase: object) -> None:
     except BaseException:
         give_up(pooled)
         raise
-    if transaction is not None:
-        _TRIED.add(transaction)
+    course = None if transaction is None else _COURSES.get(transaction)
+    if course is not None:
+        course.is_tried = True
 
 
 def _is_active(session: Session | None) -> bool:

@@ -14,10 +14,11 @@ from sqlalchemy.exc import IntegrityError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
 from halfhitch.barrier import guards, mysql, sql_guards, sql_recorded, table
-from halfhitch.barrier.deadline import Deadline, Watch
+from halfhitch.barrier.deadline import Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
+from halfhitch.barrier.sql_recorded import ByHand
 from halfhitch.barrier.sql_same_database import OwnDatabase
 from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
@@ -27,24 +28,18 @@ T = TypeVar("T")
 
 
 class Rows:
-    """Writes and reads them, for one producer group.
+    """Writes and reads them, for one producer group."""
 
-    `deadline`: the barrier's, which bounds what hangs; None for asyncio, where reads are awaited.
-    """
-
-    def __init__(
-        self, rules: Rules, home: HomeEngine, dialect: str, deadline: Deadline | None
-    ) -> None:
+    def __init__(self, rules: Rules, home: HomeEngine, dialect: str) -> None:
         self._rules = rules
-        self._home = home
-        self._deadline = deadline
         self._own = OwnDatabase(home, rules.table)
         self._statements = _Statements(rules, dialect)
 
     def record(
         self, session: Session | scoped_session[Any] | Connection, transaction_id: str
-    ) -> None:
-        """See `Barrier.record`."""
+    ) -> ByHand | None:
+        """See `Barrier.record`. None: it was the one of a barrier's block."""
+        by_hand = None
         key = self._rules.key(transaction_id)
         sql_guards.require_unrecorded(session, self.full_key(transaction_id))
         connection = _connection_of(session)
@@ -58,12 +53,7 @@ class Rows:
             if sql_guards.is_ending_block(session):
                 recorded.note_block(self._rules.group, transaction_id)
             else:
-                state = sql_recorded.state_of(
-                    connection,
-                    lambda: self._is_committed(transaction_id),
-                    will_be_proven=sql_guards.proves_commit(session),
-                )
-                recorded.note(self._rules.group, transaction_id, state)
+                by_hand = ByHand(connection, will_be_proven=sql_guards.proves_commit(session))
             if not isinstance(session, Connection):
                 sql_recorded.watch_session(sql_guards.session_of(session), connection)
         except IntegrityError as error:
@@ -76,6 +66,7 @@ class Rows:
             with suppress(Exception):
                 _roll_back_all(session)
             raise
+        return by_hand
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """The row's, and whose table it is in."""
@@ -113,23 +104,10 @@ class Rows:
             connection, watch, lambda notes: self._rules.require_first(notes, transaction_id)
         )
 
-    def _is_committed(self, transaction_id: str) -> bool | None:
-        """The record, by the table; None when it could not be read.
-
-        Asyncio's cannot: who asks does not await.
-        """
-        deadline, engine = self._deadline, self._home.here()
-        if deadline is None:
-            return None
-
-        def read(watch: Watch) -> str | None:
-            with engine.connect() as connection:
-                return self._look(connection, watch, lambda notes: notes.read(transaction_id))
-
-        try:
-            return deadline.run(read) == table.COMMITTED
-        except Exception:  # noqa: BLE001 - nobody knows, then
-            return None
+    def is_committed(self, connection: Connection, transaction_id: str, watch: Watch) -> bool:
+        """The record, on a connection that nobody else is using."""
+        outcome = self._look(connection, watch, lambda notes: notes.read(transaction_id))
+        return outcome == table.COMMITTED
 
     def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection

@@ -185,6 +185,8 @@ class AsyncTransactionProducer:
                 message._replace(transaction_id=prepared.transaction_id), arg
             )
             if told is LocalTransactionState.COMMIT:
+                # asyncio only
+                await recorded.look()
                 recorded.require_end(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
@@ -233,6 +235,9 @@ class AsyncTransactionProducer:
         return await self._end(call, handle, "producer.rollback(tx.handle)")
 
     async def _end(self, call: Call[Ended], handle: str, what: str) -> Ended:
+        # asyncio only: the database may have to be asked for the end of a local transaction
+        if call.operation is Operation.COMMIT:
+            await in_use.look(self._calls.group, handle)
         in_use.require_end(call.operation, self._calls.group, handle, what)
         ended = await self.perform(call)
         in_use.note_ended(self._calls.group, handle)

@@ -173,6 +173,8 @@ class AsyncTransaction:
     async def _commit(self, *, wait_visible: bool) -> Ended:
         self._require_usable()
         async with self._lock:
+            # asyncio only: the database may have to be asked for the end of a local transaction
+            await self._talk.look()
             call = self._talk.next_commit(wait_visible=wait_visible)
             if call is None:
                 return self._talk.nothing_to_end(Operation.COMMIT)
@@ -253,6 +255,13 @@ class AsyncTransaction:
             await asyncio.sleep(0)
         # asyncio only: after an error whoever holds them keeps them, and is refused when they begin
         self._talk.forget_unawaited(are_closed=error is None)
+        # asyncio only: as in `_commit`
+        if error is None:
+            try:
+                await self._talk.look()
+            except BaseException as interrupted:
+                self._talk.leave(interrupted)
+                raise
         leaving = self._talk.leave(error)
         if leaving is Leaving.COMMIT:
             try:

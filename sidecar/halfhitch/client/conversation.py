@@ -262,6 +262,11 @@ class Conversation:
         if self.phase is Phase.OPEN and self.handle is not None:
             self._recorded.require_end(self.transaction_id)
 
+    async def look(self) -> None:
+        """For asyncio, before a commit: what that requires of a local transaction is awaited."""
+        if self.phase is Phase.OPEN and self.handle is not None:
+            await self._recorded.look()
+
     def require_process(self) -> None:
         """Raises TransactionMisused in a forked child."""
         if os.getpid() != self._process_id:

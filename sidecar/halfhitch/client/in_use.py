@@ -56,12 +56,16 @@ def require_unheld_id(
 def note_handle(talk: Conversation, handle: str) -> None:
     """Who ends it by this handle is asked, and `talk` told."""
     _TALKS[talk.group, handle] = talk
+    _PREPARED.pop((talk.group, handle), None)
 
 
 def note_prepared(group: str, prepared: "Prepared") -> None:
     """The same without a transaction object: of its local transaction only the record is known."""
-    told = prepared.transaction_id, expect(group, prepared.transaction_id)
-    _PREPARED[group, prepared.handle] = told
+    transaction_id, key = prepared.transaction_id, (group, prepared.handle)
+    talk = _TALKS.get(key)
+    if talk is not None and talk.transaction_id != transaction_id:
+        _TALKS.pop(key, None)  # another coordinator's, by chance the same
+    _PREPARED[key] = transaction_id, expect(group, transaction_id)
     if len(_PREPARED) > PREPARED_MAX:
         _PREPARED.popitem(last=False)
 
@@ -69,6 +73,15 @@ def note_prepared(group: str, prepared: "Prepared") -> None:
 def note_ended(group: str, handle: str) -> None:
     """What was prepared so has ended, durably."""
     _PREPARED.pop((group, handle), None)
+
+
+async def look(group: str, handle: str) -> None:
+    """For asyncio, before `require_end` of a commit."""
+    talk, prepared = _TALKS.get((group, handle)), _PREPARED.get((group, handle))
+    if talk is not None:
+        await talk.look()
+    if prepared is not None:
+        await prepared[1].look()
 
 
 def require_end(operation: Operation, group: str, handle: str, what: str) -> None:
@@ -79,7 +92,6 @@ def require_end(operation: Operation, group: str, handle: str, what: str) -> Non
     talk = _TALKS.get((group, handle))
     if talk is not None:
         talk.ends_by_handle(operation)
-        return
     prepared = _PREPARED.get((group, handle))
     if operation is Operation.COMMIT and prepared is not None:
         transaction_id, recorded = prepared

@@ -7,7 +7,7 @@ they were rolled back, and the exception was swallowed. So `record` leaves word 
 out, and the block asks before its commit. No I/O of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from weakref import WeakValueDictionary
 
@@ -25,26 +25,46 @@ class Local(Enum):
     UNKNOWN = "unknown"
 
 
+def _ended() -> Local:
+    return Local.ENDED
+
+
 class Recorded:
     """What is known of the local transaction of one transaction."""
 
-    __slots__ = ("__weakref__", "state")
+    __slots__ = ("__weakref__", "_looked", "_state", "_state_awaited")
 
     def __init__(self) -> None:
-        #: How it is; of the last record.
-        self.state: Callable[[], Local] | None = None
+        self.note(_ended)
+
+    def note(
+        self,
+        state: Callable[[], Local],
+        state_awaited: Callable[[], Awaitable[Local]] | None = None,
+    ) -> None:
+        """How it is; of the last record."""
+        self._state, self._state_awaited = state, state_awaited
+        self._looked: Local | None = None
+
+    async def look(self) -> None:
+        """For asyncio's producer, just before `require_end`: the answer may have to be awaited."""
+        asked = self._state_awaited
+        if asked is not None:
+            looked = await asked()
+            if asked is self._state_awaited:
+                self._looked = looked
 
     def require_end(self, transaction_id: str) -> None:
         """Raises TransactionMisused."""
-        state = Local.ENDED if self.state is None else self.state()
-        if state is Local.ENDED:
-            self.state = None  # a block asks twice, and it may have been a question to the database
+        state, self._looked = self._looked or self._state(), None
+        if state is Local.ENDED:  # a block asks twice, and it may have been asked of the database
+            self.note(_ended)
         if state is Local.UNKNOWN:
             raise TransactionMisused(
-                f"the local transaction of {transaction_id} was recorded and is over, but whether"
-                " it was committed is not known: its commit was refused or cut off, its connection"
-                " was lost or closed, or the table could not be read. Nothing was sent: the"
-                " check-back settles it. Do not end it by hand, for its rows may stand"
+                f"the local transaction of {transaction_id} was recorded, and whether it was"
+                " committed is not known: it was rolled back, its commit was refused or cut off,"
+                " its connection was lost or closed, or the table could not be read. Nothing was"
+                " sent: the check-back settles it. Do not end it by hand, for its rows may stand"
             )
         if state is Local.ROLLED_BACK:
             raise TransactionMisused(
@@ -72,11 +92,19 @@ def expect(group: str, transaction_id: str) -> Recorded:
     return _EXPECTED.setdefault(_key(group, transaction_id), Recorded())
 
 
-def note(group: str, transaction_id: str, state: Callable[[], Local]) -> None:
-    """For the barrier: it has recorded the id, by hand. `state` raises nothing."""
+def note(
+    group: str,
+    transaction_id: str,
+    state: Callable[[], Local],
+    state_awaited: Callable[[], Awaitable[Local]] | None = None,
+) -> None:
+    """For the barrier: it has recorded the id, by hand. `state` raises nothing.
+
+    `state_awaited`: the same for who can await, and knows more.
+    """
     found = _EXPECTED.get(_key(group, transaction_id))
     if found is not None:
-        found.state = state
+        found.note(state, state_awaited)
 
 
 def note_block(group: str, transaction_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,19 @@ def test_a_transaction_that_has_recorded_nothing_is_not_asked(connection: Connec
     record(connection)
     connection.rollback()
     connection.execute(INSERT)
+    connection.commit()
+    assert count(connection) == 1
+
+
+def test_a_second_try_on_the_same_connection_was_refused_for_the_first_one(
+    connection: Connection,
+) -> None:
+    """The first one's transaction was gone, and the second one's had not begun: both were None."""
+    record(connection)
+    connection.rollback()
+    gc.collect()
+    sql_recorded.require_earlier(connection)
+    record(connection)
     connection.commit()
     assert count(connection) == 1
 

@@ -8,6 +8,7 @@ import pytest
 
 from halfhitch import errors
 from halfhitch.client import (
+    AsyncTransactionProducer,
     DecisionUnknown,
     LocalTransactionState,
     Message,
@@ -15,8 +16,9 @@ from halfhitch.client import (
     TransactionDoomed,
     TransactionEnded,
     TransactionMisused,
+    recorded,
 )
-from harness.scripted_http import HANG, Answer, refusal
+from harness.scripted_http import HANG, Answer, ScriptedServer, refusal
 
 STORED = Answer(201, headers={"Half-Handle": "h1", "Half-Transaction-Id": "t1"})
 
@@ -377,3 +379,31 @@ def test_a_signal_behind_the_answer_let_a_commit_leave_its_message_out(given, mo
     with pytest.raises(TransactionDoomed):
         run_block(tx, between=swallow)
     assert "commit" not in world.ends()
+
+
+async def test_a_task_that_was_cancelled_while_the_database_was_asked_has_decided_nothing():
+    """At the end of its block: a local transaction by hand may have committed."""
+    is_asked = asyncio.Event()
+
+    async def hangs():
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    async def run():
+        async with producer.transaction("a") as tx:
+            made.append(tx)
+            await tx.send("orders", b"one")
+            recorded.note("shop", "a", lambda: recorded.Local.ENDED, hangs)
+
+    made = []
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("shop", server.address) as producer:
+            task = asyncio.create_task(run())
+            await is_asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await task
+            assert "transaction a is undecided" in cancelled.value.__notes__[0]
+            with pytest.raises(TransactionEnded, match="was left"):
+                await made[0].send("orders", b"two")
+        assert not any(target.endswith("/commit") for target in server.targets())

@@ -75,6 +75,37 @@ def test_what_was_prepared_was_committed_before_its_local_transaction() -> None:
     ends("in-use-3")  # it is somebody else's
 
 
+def test_a_handle_that_two_coordinators_have_made_is_the_last_one_s() -> None:
+    talk = talk_of("a")
+    in_use.note_handle(talk, "in-use-6")
+    in_use.note_prepared("shop", Prepared("b", "in-use-6"))
+    note("shop", "b", lambda: Local.OPEN)
+    with pytest.raises(TransactionMisused, match="of b was recorded"):
+        ends("in-use-6")
+    in_use.note_handle(talk, "in-use-6")
+    ends("in-use-6")
+
+
+async def test_what_only_the_database_knows_is_awaited_before_an_end_by_handle() -> None:
+    asked = []
+
+    async def awaited() -> Local:
+        asked.append("a")
+        return Local.ROLLED_BACK
+
+    talk = talk_of("a")
+    talk.sent(Prepared("a", "in-use-4"))
+    in_use.note_handle(talk, "in-use-4")
+    in_use.note_prepared("shop", Prepared("b", "in-use-5"))
+    for transaction_id, handle in (("a", "in-use-4"), ("b", "in-use-5")):
+        note("shop", transaction_id, lambda: Local.ENDED, awaited)
+        await in_use.look("shop", handle)
+        with pytest.raises(TransactionMisused, match="is rolled back"):
+            ends(handle)
+    await in_use.look("shop", "another")
+    assert asked == ["a", "a"]
+
+
 def test_what_is_prepared_here_and_ended_elsewhere_does_not_pile_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

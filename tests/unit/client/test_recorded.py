@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from enum import StrEnum
 
 import pytest
 
@@ -42,6 +43,47 @@ def test_the_end_of_a_block_asked_the_database_twice_for_one_commit() -> None:
     note("shop", "a", state)  # another record is asked for
     found.require_end("a")
     assert asked == ["a", "a"]
+
+
+async def test_what_is_awaited_counts_once_and_of_the_last_record_only() -> None:
+    found, asked = expect("shop", "awaited"), []
+    await found.look()  # nothing was recorded
+    state = Local.ROLLED_BACK
+
+    async def awaited() -> Local:
+        asked.append("a")
+        return state
+
+    note("shop", "awaited", lambda: Local.UNKNOWN, awaited)
+    await found.look()
+    with pytest.raises(TransactionMisused, match="is rolled back"):
+        found.require_end("awaited")
+    with pytest.raises(TransactionMisused, match="is not known"):  # of who does not await
+        found.require_end("awaited")
+    state = Local.ENDED
+    for _ in range(2):  # a block asks twice
+        await found.look()
+        found.require_end("awaited")
+    assert asked == ["a", "a"]
+
+    async def overtaken() -> Local:
+        note("shop", "awaited", lambda: Local.OPEN)
+        return Local.ENDED
+
+    note("shop", "awaited", lambda: Local.UNKNOWN, overtaken)
+    await found.look()
+    with pytest.raises(TransactionMisused, match="is still open"):
+        found.require_end("awaited")
+
+
+def test_a_member_of_an_enum_is_the_id_that_it_is_equal_to() -> None:
+    class Id(StrEnum):
+        ORDER = "of-enum"
+
+    found = expect("shop", "of-enum")
+    note("shop", Id.ORDER, lambda: Local.OPEN)
+    with pytest.raises(TransactionMisused):
+        found.require_end("of-enum")
 
 
 def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
