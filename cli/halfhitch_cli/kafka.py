@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import brokers
+from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.config import Settings
@@ -19,6 +20,13 @@ from halfhitch.errors import KafkaUnavailable
 
 _ERRORS_MAX = 100
 _STATE = re.compile(r" \(after \d+ms in state [A-Z_]+\)")
+
+
+def audit_options(settings: Settings) -> AuditOptions | None:
+    """How the audit topic is to be; None where there is to be none."""
+    if not settings.audit.enabled:
+        return None
+    return AuditOptions(settings.audit.retention_h, settings.audit_copies)
 
 
 class KafkaAdmin:

@@ -158,6 +158,9 @@ class Observer(Protocol):
     def resumed(self, count: int) -> None:
         """Parked transactions were put back."""
 
+    def stories(self, written_count: int, lost_count: int) -> None:
+        """Entries were written to the audit topic, or could not be kept until it takes some."""
+
     def redis(self, healthy: bool) -> None:  # noqa: FBT001 - one fact
         """Redis answers, or does not."""
 
@@ -275,13 +278,9 @@ class TargetRecord:
     headers: KafkaHeaders
 
     def __init__(
-        self,
-        topic: str,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
+        self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
         headers: KafkaHeaders,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.topic = topic
         self.partition = partition
         self.key = key

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
+from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.composition import engine_options as options_of
 from halfhitch.composition import http_limits as limits_of
 from halfhitch.config import Settings
@@ -19,7 +20,8 @@ _OPTIONS: Final = options_of(_SETTINGS)
 
 def engine_options(**changes: Any) -> EngineOptions:
     """Of an engine whose Kafka may have one broker."""
-    return replace(_OPTIONS, **{"replication_factor": 1, **changes})
+    one_copy = {"replication_factor": 1, "audit": AuditOptions(168, 1)}
+    return replace(_OPTIONS, **{**one_copy, **changes})
 
 
 def check_rules(**changes: Any) -> CheckRules:

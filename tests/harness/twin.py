@@ -18,6 +18,7 @@ from halfhitch.core.model import DoneRead, Identity, ProducerGroup, Resolution, 
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.turn import OwnerLimits, PartitionOwner
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire import op as op_wire
@@ -286,6 +287,7 @@ class Twin:
         reader: PartitionReader | None = None,
         writer: PartitionWriter | None = None,
         partition: int = 0,
+        stories: Stories | None = None,
     ) -> PartitionOwner:
         """A fresh owner; reader and writer note their calls in `calls` unless given."""
         return PartitionOwner(
@@ -314,6 +316,7 @@ class Twin:
                 payloads=payloads,
                 reader=its_reader,
             ),
+            stories=stories,
         )
 
     def working_owner(self, **options: Any) -> PartitionOwner:

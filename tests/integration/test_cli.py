@@ -53,7 +53,7 @@ def test_init_creates_verifies_and_is_repeatable(run: Run, prefix: str) -> None:
     one = ("--topics-replication-factor", "1")
     code, answer, _ = run("topics", "init", *one)
     assert code == 0
-    assert len(answer["created"]) == 3
+    assert len(answer["created"]) == 4
     assert answer["partition_count"] == 4
     code, answer, _ = run("topics", "init", *one, "--repair")
     assert (code, answer["created"], answer["repaired"]) == (0, [], [])

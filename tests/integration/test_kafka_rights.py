@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 
 from chaos.kit.proxy import KafkaProxy
 from chaos.kit.rights import OPTIONS, PROPERTIES
+from halfhitch.adapters.kafka.audit_topic import AuditOptions, ensure_audit
 from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.core.model import Resolution
 from halfhitch.embedded import EmbeddedKafka
@@ -102,6 +103,7 @@ def site(guarded: EmbeddedKafka) -> CheckSite:
     site.create_targets()
     admin = admin_client(guarded.bootstrap)
     ensure(admin, site.names, partition_count=PARTITION_COUNT, replication_factor=1)
+    ensure_audit(admin, site.names, AuditOptions(24, 1), half_count=PARTITION_COUNT)
     given = rights(TEXT.read_text(encoding="utf-8"), site.prefix, site.targets)
     for future in admin.create_acls(given).values():
         future.result(DEADLINE_S)

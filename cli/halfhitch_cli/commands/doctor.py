@@ -11,13 +11,14 @@ import typer
 from confluent_kafka import KafkaException
 
 from halfhitch.adapters.kafka import held_logs, inspection, topics
+from halfhitch.adapters.kafka.audit_topic import verify_audit
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
 from halfhitch_cli import findings
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.client import AdminClient, TokenAsked
-from halfhitch_cli.kafka import KafkaAdmin
+from halfhitch_cli.kafka import KafkaAdmin, audit_options
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm
@@ -139,6 +140,8 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
                 message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )
+            if (audit := audit_options(settings)) is not None:
+                found += verify_audit(kafka.client, names, audit, wait_s=wait_s)
             found += inspection.inspect_memory(kafka.client, stored_offsets, names, wait_s=wait_s)
             bounds = kafka.stored_offsets(names.bounds_group)
             found += inspection.inspect_bounds(bounds, names, wait_s=wait_s)
@@ -168,7 +171,7 @@ def _held(
     targets = [
         topic
         for topic in known
-        if topic not in names.all
+        if topic not in names.reserved
         and not topic.startswith("__")
         and any(fnmatchcase(topic, pattern) for pattern in settings.topics.allow)
     ]

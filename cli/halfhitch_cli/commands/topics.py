@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from halfhitch.adapters.kafka import topics, topology
+from halfhitch.adapters.kafka import audit_topic, topics, topology
 from halfhitch.adapters.kafka.half_fetching import HalfFetcher
 from halfhitch.adapters.kafka.skip_orders import SkipOrders
 from halfhitch.adapters.watchdog import resting
@@ -17,7 +17,7 @@ from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
 from halfhitch_cli import bulk, findings
 from halfhitch_cli.app import OK, UNHEALTHY
-from halfhitch_cli.kafka import KafkaAdmin
+from halfhitch_cli.kafka import KafkaAdmin, audit_options
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
@@ -29,7 +29,7 @@ app = typer.Typer(
     help="Create or verify the topics that belong to Half Hitch.",
 )
 
-_SETTINGS = ("kafka", "topics", "messages.bytes_max")
+_SETTINGS = ("kafka", "topics", "audit", "messages.bytes_max")
 
 
 class Log(StrEnum):
@@ -56,11 +56,13 @@ def init(
 ) -> int:
     """Create the half, op and parked topics with the settings that the promises rest on.
 
+    And the audit topic, which tells what became of transactions (audit.enabled).
+
     Topics that exist are left alone (but see --repair). Their number of partitions cannot be
     changed while anything is pending: asked for another one, this says how to go about it.
     """
     settings = given.load(Purpose.TOOL)
-    names = topics.InternalTopics(settings.topics.prefix)
+    names, audit = topics.InternalTopics(settings.topics.prefix), audit_options(settings)
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()
         repaired: tuple[str, ...] = ()
@@ -68,6 +70,8 @@ def init(
             repaired = topics.repair(
                 kafka.client, names, message_bytes_max=settings.messages.bytes_max
             )
+            if audit is not None:
+                repaired += audit_topic.repair_audit(kafka.client, names, audit)
         ensured = topics.ensure(
             kafka.client,
             names,
@@ -75,18 +79,23 @@ def init(
             replication_factor=settings.topics.replication_factor,
             message_bytes_max=settings.messages.bytes_max,
         )
+        created = ensured.created
+        if audit is not None and audit_topic.ensure_audit(
+            kafka.client, names, audit, half_count=ensured.partition_count
+        ):
+            created = (*created, names.audit)
         if accept:
             topology.accept(kafka.client, kafka.stored_offsets(names.owner_group), names)
+    shown = names.all if audit is None else names.reserved
     data = {
-        "topics": list(names.all),
-        "created": list(ensured.created),
+        "topics": list(shown),
+        "created": list(created),
         "repaired": list(repaired),
         "partition_count": ensured.partition_count,
         "accepted": accept,
     }
-    rows = [[name, "created" if name in ensured.created else "was there"] for name in names.all] + [
-        [change, "repaired"] for change in repaired
-    ]
+    rows = [[name, "created" if name in created else "was there"] for name in shown]
+    rows += [[change, "repaired"] for change in repaired]
     emit(output, data, [Table(columns=("Topic", ""), rows=rows, styles={"created": "green"})])
     return OK
 
@@ -94,10 +103,12 @@ def init(
 def verify(given: Given, output: Output = OutputForm.TABLE) -> int:
     """Look whether the internal topics are as they must be. Exit code 3 when they are not."""
     settings = given.load(Purpose.TOOL)
-    names = topics.InternalTopics(settings.topics.prefix)
+    names, audit = topics.InternalTopics(settings.topics.prefix), audit_options(settings)
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()
         found = topics.verify(kafka.client, names, message_bytes_max=settings.messages.bytes_max)
+        if audit is not None:
+            found += audit_topic.verify_audit(kafka.client, names, audit)
     findings.show(output, found)
     return OK if findings.is_healthy(found) else UNHEALTHY
 

@@ -64,7 +64,7 @@ class TargetFinder:
         self._names = names
         self._wanted = wanted
         self._wait_s = wait_s
-        self._anywhere = TopicPolicy(internal_topics=names.all, allow=("*",))
+        self._anywhere = TopicPolicy(internal_topics=names.reserved, allow=("*",))
 
     def find(self) -> Targets:
         """Everything there is. Raises ConfigurationError, TopologyError, KafkaUnavailable."""

@@ -1,5 +1,6 @@
 """What the engine and the data door are told: plain values out of the settings."""
 
+from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.adapters.system import SystemClock
 from halfhitch.config import Settings
 from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings
@@ -22,6 +23,7 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         topic_prefix=settings.topics.prefix,
         partition_count=settings.topics.partitions,
         replication_factor=settings.topics.replication_factor,
+        audit=_audit_options(settings),
         create_topics=create_topics or settings.topics.create,
         allow_topics=settings.topics.allow,
         owner_enabled=owner.enabled,
@@ -60,6 +62,13 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         consumer_options=kafka.options.for_client("consumer"),
         admin_options=kafka.options.for_client("admin"),
     )
+
+
+def _audit_options(settings: Settings) -> AuditOptions | None:
+    """How the audit topic is to be; None where there is to be none."""
+    if not settings.audit.enabled:
+        return None
+    return AuditOptions(settings.audit.retention_h, settings.audit_copies)
 
 
 def _check_rules(settings: Settings) -> CheckRules:

@@ -390,6 +390,29 @@ class TopicsSettings(Group, frozen=True, kw_only=True):
     ] = ("*",)
 
 
+class AuditSettings(Group, frozen=True, kw_only=True):
+    """Audit topic"""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether what became of each transaction is kept in a topic of its own, "
+            "for halfhitch tx trace."
+        ),
+    ] = True
+    retention_h: Annotated[
+        int, Meta(ge=1, le=87_600, description="So many hours Kafka keeps it.")
+    ] = 168
+    replication_factor: Annotated[
+        int | None,
+        Meta(
+            ge=1,
+            le=32,
+            description="Copies of it when it is created; as topics.replication_factor if unset.",
+        ),
+    ] = None
+
+
 class InstanceSettings(Group, frozen=True, kw_only=True):
     """Instance"""
 
@@ -677,6 +700,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthSettings = AuthSettings()
     handle: HandleSettings = HandleSettings()
     topics: TopicsSettings = TopicsSettings()
+    audit: AuditSettings = AuditSettings()
     instance: InstanceSettings = msgspec.field(default_factory=InstanceSettings)
     owner: OwnerSettings = OwnerSettings()
     ledger: LedgerSettings = LedgerSettings()
@@ -687,6 +711,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
     #: Where each value that is not a default came from; no setting itself.
     sources: dict[str, str] = {}
+
+    @property
+    def audit_copies(self) -> int:
+        """Copies of the audit topic when it is created."""
+        return self.audit.replication_factor or self.topics.replication_factor
 
     def value_of(self, key: str) -> Any:
         """The value of the setting with this dotted key."""

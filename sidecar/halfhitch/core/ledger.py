@@ -230,8 +230,11 @@ class Ledger:
         chosen: Sequence[Transaction] | None = None,
         renewals: Sequence[Transaction] = (),
         with_notes: bool = True,
+        even_empty: bool = False,
     ) -> Step | None:
         """The next step, or None: nothing to do. At least one transaction, however large.
+
+        `even_empty`: somebody has something else to write with it.
 
         `rooms`: how many of each group may be checked now; what is used is taken off there.
         `chosen`: these of what `ready.look` shows and no others, while some target is away.
@@ -247,7 +250,8 @@ class Ledger:
         for order in copies:
             order.transaction.move(_COPY_PLANNED)
         copies += self._copies(message_count_max, bytes_max, rooms)
-        if not taken and not copies and not self._conflicts and not notes:
+        is_empty = not taken and not copies and not self._conflicts and not notes
+        if is_empty and not even_empty:
             return None
         watermarks = self._marks.after_step(
             self._finished.first_op_offset,

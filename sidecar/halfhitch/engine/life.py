@@ -171,12 +171,25 @@ class Engine:
             bootstrap = self._options.bootstrap
             logger.info("Kafka at %s answers", bootstrap, extra={"action": "kafka_reached"})
             self._partition_count = count
+            await self._look_for_audit()
             self._open_index()
             self.transactions.open(count)
             if self._options.owner_enabled:
                 self._parts.membership.start()
             await self._watch_topics()
             return
+
+    async def _look_for_audit(self) -> None:
+        """Nothing waits for it: where it is missing, nothing is told."""
+        audit, before = self._parts.audit, self._parts.audit.trouble
+        await asyncio.to_thread(
+            audit.look,
+            self._partition_count,
+            creates=self._options.create_topics,
+            wait_s=TOPICS_WAIT_S,
+        )
+        if audit.trouble is not None and audit.trouble != before:
+            logger.warning("%s", audit.trouble, extra={"action": "audit_missing"})
 
     def _waits_for_kafka(self) -> bool:
         """It has not been reached yet, and that is not given up."""
@@ -196,6 +209,7 @@ class Engine:
         """Until `stop`: somebody may change the internal topics under us."""
         while True:
             await asyncio.sleep(self._options.watch_s)
+            await self._look_for_audit()
             try:
                 await asyncio.to_thread(self._parts.watch.look)
             except HalfHitchError as error:
@@ -242,7 +256,8 @@ class Engine:
         redis = None if parts.index is None else parts.index.trouble
         alone = [trouble for trouble in (redis, parts.intake_watch.trouble) if trouble is not None]
         owning = [*parts.ownership.troubles(), *parts.membership.troubles()]
-        topics = [*parts.watch.troubles, *parts.held_logs.troubles]
+        audit = [] if parts.audit.trouble is None else [parts.audit.trouble]
+        topics = [*parts.watch.troubles, *parts.held_logs.troubles, *audit]
         return [*owning, *topics, *parts.intake.troubles(), *alone]
 
     def death_reasons(self) -> list[str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.adapters.kafka.held_logs import HELD_AFTER_S
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner.turn import OwnerLimits
@@ -22,6 +23,8 @@ class EngineOptions:
     topic_prefix: str
     partition_count: int
     replication_factor: int
+    #: None: what becomes of transactions is not kept.
+    audit: AuditOptions | None
     create_topics: bool
     allow_topics: tuple[str, ...]
     owner_enabled: bool

@@ -14,6 +14,7 @@ from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import topics
 from halfhitch.adapters.kafka.asked_halves import KafkaAskedHalves
+from halfhitch.adapters.kafka.audit_topic import AuditTopic
 from halfhitch.adapters.kafka.burden_board import KafkaBurdenBoard
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
@@ -45,6 +46,7 @@ from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.stories import AuditPlace, Stories
 from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
 from halfhitch.service.topic_policy import TopicPolicy
@@ -111,7 +113,8 @@ class Parts:
             message_bytes_max=options.message_bytes_max,
             wait_s=TOPICS_WAIT_S,
         )
-        self._topic_policy = TopicPolicy(internal_topics=names.all, allow=options.allow_topics)
+        self.audit = AuditTopic(self.admin, names, options.audit)
+        self._topic_policy = TopicPolicy(internal_topics=names.reserved, allow=options.allow_topics)
         self._give_up_policy = GiveUpPolicy(options.give_up, options.give_up_topics)
         self.log = KafkaRecordLog(
             self._clients.record_producer, half_topic=names.half, op_topic=names.op
@@ -365,7 +368,22 @@ class Parts:
             make_checkback=partial(self._make_checkback, partition),
             dice=random.random,
             skip_reason=partial(self._skip_reason, partition),
+            stories=self._make_stories(partition),
         )
+
+    def _make_stories(self, partition: int) -> Stories | None:
+        """What is told to the audit topic, where that is wanted."""
+        if self._options.audit is None:
+            return None
+        place = AuditPlace(
+            topic=self._names.audit,
+            index_partition=lambda: self.audit.index_partition,
+            ask_end=partial(self.audit.ask_end, partition),
+        )
+        return Stories(
+            partition, place, instance=self._options.instance, observer=self._observer,
+            clock=self._clock,
+        )  # fmt: skip
 
     def _skip_reason(self, partition: int, log: str, log_offset: int) -> str | None:
         topic = self._names.half if log == "half" else self._names.op

@@ -251,6 +251,7 @@ class Metrics:
         )
         self._renewed = counter("halfhitch_renewed_transactions_total")
         self._resumed = counter("halfhitch_resumed_transactions_total")
+        self._entries = _Family(counter("halfhitch_audit_entries_total"), ("written", "lost"))
         self._redis_up: Gauge | None = None
         self._redis_lock = threading.Lock()
         self._redis_rebuilds = _Family(counter("halfhitch_redis_rebuilds_total"), _REBUILD_REASONS)
@@ -394,6 +395,12 @@ class Metrics:
     def resumed(self, count: int) -> None:
         """Parked transactions were put back."""
         self._resumed.inc(count)
+
+    def stories(self, written_count: int, lost_count: int) -> None:
+        """Entries were written to the audit topic, or lost."""
+        self._entries("written").inc(written_count)
+        if lost_count:
+            self._entries("lost").inc(lost_count)
 
     def redis(self, healthy: bool) -> None:  # noqa: FBT001 - the port's form
         """Redis answers, or does not. Without Redis there must be no gauge that says it is down."""

@@ -130,6 +130,9 @@ METRICS: dict[str, Metric] = {
         "partition",
     ),
     "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
+    "halfhitch_audit_entries_total": _counter(
+        "Entries of the audit topic: written, or lost because it took none for too long.", "outcome"
+    ),
     "halfhitch_redis_up": _gauge(
         "1 while Redis takes what is written, 0 while it does not; missing if none is configured."
     ),

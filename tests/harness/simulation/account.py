@@ -25,6 +25,7 @@ from halfhitch.core.model import (
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, read_identity, user_headers
 from halfhitch.wire.parked import LATE, Parked, Resumed, read_parked
+from harness.audit import judge_ended, judge_indexes
 from harness.simulation.apps import COMMIT, ROLLBACK
 from harness.simulation.cluster import HALF, OP, PARKED, POISONED, TARGETS
 from harness.simulation.story import OneLife, Story
@@ -176,6 +177,7 @@ def judge(life: Life) -> None:
         if story is not None and story.lives:
             _judge_story(account, story, transaction)
     _judge_checks(account)
+    account.cluster.timeline.count["indexes"] += judge_indexes(life.cluster.kafka)
 
 
 # -- one transaction ------------------------------------------------------------------------------
@@ -215,6 +217,7 @@ def _judge_story(account: Account, story: Story, truth: Transaction) -> None:
     else:
         assert not story.forwarded, f"I3: {name} is given up and visible"
         assert is_parked, f"I3: {name} is given up and lost"
+    _judge_told(account, story)
     _judge_late(account, story, truth, last)
     _judge_promptness(account, story, truth)
 
@@ -226,6 +229,17 @@ def _ended_as(story: Story, life: OneLife) -> Resolution | None:
         if mark.ending != COPIED and own.intersection(mark.half_offsets):
             return {0: ROLLBACK, -1: COMMIT, -2: PARK}.get(mark.ending, COMMIT)
     return None
+
+
+def _judge_told(account: Account, story: Story) -> None:
+    """The audit topic tells of each life once, and of each check that was asked."""
+    endings: dict[int, int] = {}
+    for life in story.lives:
+        own = {half.half_offset for half in life.halves}
+        marks = [m for m in story.done if m.ending != COPIED and own.intersection(m.half_offsets)]
+        endings[life.count] = marks[0].ending
+    judge_ended(account.cluster.kafka, story.identity, endings)
+    account.cluster.timeline.count["endings told"] += len(endings)
 
 
 def _judge_forwarded(story: Story, truth: Transaction, *, for_somebody: bool) -> None:

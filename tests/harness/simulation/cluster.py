@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from halfhitch.adapters.memory.kafka import Fenced, MemoryKafka
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
+from harness.audit import AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,6 +74,7 @@ class Cluster:
         self.clock = BrokerClock(timeline, plan.op_ahead_ms)
         self.kafka = MemoryKafka(self.clock, half_topic=HALF, op_topic=OP)
         self.kafka.create_topic(PARKED, 2)
+        self.kafka.create_topic(AUDIT, 2)
         for topic in TARGETS:
             if topic != POISONED or not plan.poisoned_topic:
                 self.kafka.create_topic(topic)

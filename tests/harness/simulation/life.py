@@ -16,6 +16,7 @@ from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.questions import CheckQuestions
 from halfhitch.service.owner.turn import PartitionOwner, StepFailedError
 from halfhitch.service.topic_policy import TopicPolicy
+from harness.audit import AUDIT, stories_of
 from harness.defaults import owner_limits
 from harness.simulation.apps import Apps
 from harness.simulation.cluster import (
@@ -223,7 +224,7 @@ class Life:
             0,
             reader=reader,
             writer=SimulatedWriter(self.cluster),
-            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED), allow=("*",)),
+            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED, AUDIT), allow=("*",)),
             parked_topic=PARKED,
             observer=observer,
             clock=self.clock,
@@ -235,6 +236,9 @@ class Life:
             ),
             on_done=lambda partition, marks: self.cluster.crash_point("before anybody is told"),
             make_checkback=make_checkback,
+            stories=stories_of(
+                self.cluster.kafka, 0, observer=observer, clock=self.clock, doubts_max=10**9
+            ),
         )
 
     # -- the driver -------------------------------------------------------------------------------

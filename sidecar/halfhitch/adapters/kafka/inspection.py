@@ -155,7 +155,7 @@ def inspect_targets(
     targets = sorted(
         topic
         for topic in known
-        if topic not in names.all
+        if topic not in names.reserved
         and not topic.startswith("__")
         and any(fnmatchcase(topic, pattern) for pattern in allow)
     )[:_TARGETS_MAX]

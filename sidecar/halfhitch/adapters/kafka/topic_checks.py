@@ -61,6 +61,11 @@ class InternalTopics:
         return self.prefix + "TRANS_CHECK_MAX_TIME_TOPIC"
 
     @property
+    def audit(self) -> str:
+        """What became of transactions; not among `all`, for nothing else depends on it."""
+        return self.prefix + "RMQ_SYS_TRANS_AUDIT_TOPIC"
+
+    @property
     def owner_group(self) -> str:
         """Consumer group whose members own the half partitions."""
         return self.prefix + "CID_RMQ_SYS_TRANS"
@@ -79,6 +84,11 @@ class InternalTopics:
     def all(self) -> tuple[str, str, str]:
         """Half, op, parked."""
         return (self.half, self.op, self.parked)
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """All names that are ours: no message of a user goes there."""
+        return (*self.all, self.audit)
 
 
 def required_config(

@@ -218,6 +218,11 @@ class AwaySteps:
                 answered.add(self._forwarder.unparkable)
             self._answered(answered)
 
+    def put_back(self) -> None:
+        """The step was aborted for what is no fault of any of its transactions."""
+        self._targets.aborted()
+        self._renewals.aborted()
+
     def failed(
         self,
         step: Step,

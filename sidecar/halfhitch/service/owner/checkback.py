@@ -102,6 +102,7 @@ class CheckBack:
         self._begun_s = 0.0  # when the permits of this turn were taken
         self._scale_ms = 0  # the ledger's time at `_scale_s` of our clock
         self._scale_s = 0.0
+        self.on_report: Callable[[CheckReport], None] = lambda _: None  # on the owner's thread
 
     # -- from other threads ----------------------------------------------------------------------
 
@@ -260,8 +261,7 @@ class CheckBack:
             reached("before_check_sent")
             self._gate.send(questions)
             reached("after_check_sent")
-        renewed = len(step.copies) - len(questions)
-        if renewed:
+        if renewed := len(step.copies) - len(questions):
             self._observer.renewed(renewed)
 
     def refused(self, ledger: Ledger, step: Step, result: WriteResult) -> bool:
@@ -285,13 +285,13 @@ class CheckBack:
     # -- parts of a turn -------------------------------------------------------------------------
 
     def _apply(self, ledger: Ledger, report: CheckReport) -> None:
+        self.on_report(report)
         transaction = ledger.find(report.identity)
+        what = report.number, report.outcome.value, report.by
         if transaction is not None:
             ledger.checks.reported(
                 transaction,
-                report.number,
-                report.outcome.value,
-                report.by,
+                *what,
                 is_counted=report.outcome in COUNTED,
                 is_lost=report.outcome is CheckOutcome.LOST,
                 since_ms=int(report.since_s * 1000),

@@ -70,6 +70,8 @@ class Forwarder:
         self._owners: list[Identity] = []  # of each record of the last step
         #: Of those, how many go to their real topics, and how many to the parked topic.
         self.forwarded_count = self.parked_count = 0
+        #: Of the last step: who is parked in it, why, and a sentence.
+        self.parkings: dict[Identity, tuple[str, str]] = {}
         #: How many messages the next step may have: less while the culprit is looked for.
         self.messages_max = step_messages_max
 
@@ -80,6 +82,7 @@ class Forwarder:
         commits = iter(step.forwards)
         parked_count = 0
         condemned = self._condemned
+        self.parkings.clear()
         for index, transaction in enumerate(step.transactions):
             resolution = transaction.resolution
             if resolution is not _COMMIT and resolution is not _PARK and not transaction.parked:
@@ -97,6 +100,7 @@ class Forwarder:
                     why = UNDELIVERABLE, detail
             if why is not None:
                 self._tell(transaction.identity, why[1])
+                self.parkings[transaction.identity] = why
                 records = [self._parked(o, payload[o], why, transaction) for o in halves]
                 parked_count += len(records)
             if len(records) == 1:

@@ -24,6 +24,7 @@ from halfhitch.ports import (
     PartitionReader,
     PartitionWriter,
     WriteOutcome,
+    WriteResult,
 )
 from halfhitch.service.owner.away_steps import AwaySteps
 from halfhitch.service.owner.checkback import CheckBack
@@ -34,6 +35,7 @@ from halfhitch.service.owner.numbers import OwnerNumbers, commits_by_time, dropp
 from halfhitch.service.owner.pace import Pace
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.proven_pair import begin_reading
+from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.takeover import replay
 from halfhitch.service.owner.trimming import Trimmer
 from halfhitch.service.topic_policy import TopicPolicy
@@ -81,7 +83,9 @@ class PartitionOwner:
         make_checkback: Callable[[PayloadCache, PartitionReader], CheckBack],
         dice: Callable[[], float] = lambda: 0.5,
         skip_reason: SkipReason = lambda *_: None,
+        stories: Stories | None = None,
     ) -> None:
+        """`stories`: None where nothing is told to the audit topic."""
         self.partition = partition
         self._reader = reader
         self._writer = writer
@@ -112,6 +116,9 @@ class PartitionOwner:
             renew_s=limits.check_rules.renew_ms / 1000,
         )
         self.checkback = make_checkback(self._payloads, reader)
+        self._stories = stories
+        if stories is not None:
+            self.checkback.on_report = stories.answered
         self._trimmer = Trimmer(writer, clock)
         self.pace = Pace(clock.monotonic_s)
         #: What hides records from the takeover under way: for people.
@@ -175,6 +182,8 @@ class PartitionOwner:
         self.checkback.start_clock(self._feed.last_half_ms)
         self._trimmer.begin(half_start, op_start)
         self._op_held = False
+        if self._stories is not None:
+            self._stories.begin()
         self._ledger = ledger
         self._observer.takeover(self.partition, self._clock.monotonic_s() - began_s, replayed)
         logger.info(
@@ -228,6 +237,7 @@ class PartitionOwner:
             chosen=[] if is_alone else away_steps.choose(ledger) if away_steps else None,
             renewals=away_steps.renewals() if away_steps and not is_alone else (),
             with_notes=away_steps.takes_notes and not is_alone,
+            even_empty=self._stories is not None and self._stories.needs_step,
         )
         self.checkback.planned(step)
         if step is None:
@@ -259,6 +269,11 @@ class PartitionOwner:
         if step.copies or step.notes:
             forwards = forwards + self._forwarder.notes(step.notes)
             targets = forwards + self.checkback.records(step, payload)
+        stories = self._stories
+        if stories is not None:
+            targets = targets + stories.records(
+                step, payload, self._payloads, self._forwarder.parkings, self._writer
+            )
         ops = op_wire.write_step(step.all_done, step.conflicts)
         if ops:  # none for its own sake: it would move the op log's end for ever
             ops.append(write_proof(step.half_watermark, step.op_watermark))
@@ -275,19 +290,23 @@ class PartitionOwner:
         if result.outcome is WriteOutcome.UNKNOWN:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
-            closing_in = self._forwarder.refused(step, targets, result)
-            closing_in = self._away_steps.failed(step, forwards, result, took_s) or closing_in
-            ledger.abort(step)
-            closing_in = self.checkback.refused(ledger, step, result) or closing_in
-            self.checkback.put_back()
-            self._fence_again()
-            if closing_in:
-                return  # the next step is another one
-            raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
+            if stories is not None and stories.refused(result):
+                self._away_steps.put_back()
+                ledger.abort(step)
+                closing_in = True  # the next step is the same, and tells nothing
+            else:
+                closing_in = self._forwarder.refused(step, targets, result)
+                closing_in = self._away_steps.failed(step, forwards, result, took_s) or closing_in
+                ledger.abort(step)
+                closing_in = self.checkback.refused(ledger, step, result) or closing_in
+            self._aborted(result, closing_in=closing_in)
+            return
         if step.copies:
             self.checkback.tick(ledger)  # intervals begin with the delivery, not with the plan
         reached("before_confirm")
         ledger.confirm(step)
+        if stories is not None:
+            stories.confirmed()
         reached("after_confirm")
         if step.copies:
             self.checkback.sent_after(step)
@@ -297,6 +316,13 @@ class PartitionOwner:
         self._after(step, is_proven=bool(ops))
         if result.is_suspect:
             self._recycle()
+
+    def _aborted(self, result: WriteResult, *, closing_in: bool) -> None:
+        """Raises StepFailedError unless the next step is another one."""
+        self.checkback.put_back()
+        self._fence_again()
+        if not closing_in:
+            raise StepFailedError(f"a Kafka transaction was aborted: {result.reason}")
 
     def _recycle(self) -> None:
         """The producer is suspect: late requests of its may still be on their way."""

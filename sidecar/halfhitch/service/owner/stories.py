@@ -1,0 +1,412 @@
+"""What an owner tells the audit topic: how each transaction ended, and what happened on the way.
+
+The records are part of the step's own Kafka transaction: what has ended is told exactly once, or
+the step has not happened. What comes between steps (answers to checks) goes with the next one; an
+owner that has no next one makes a step for it after a moment.
+
+Telling must never stop what is told of. So a topic that is missing, away or refuses is left out of
+the steps and tried again later, ever more rarely; what is to be told then waits here, as far as
+there is room, and what is lost is counted and said.
+
+An index says of which transactions and keys a run of records speaks. It is made here, of what was
+written, once the topic has said where it ends; a run that its owner did not live to finish has
+none, and whoever reads looks through it.
+
+Used by the owner's thread. Not here: whether the topic is there (engine), reading (adapters).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from halfhitch.core.model import HalfOffset, Identity, Resolution
+from halfhitch.core.step import Step
+from halfhitch.core.transaction import Transaction
+from halfhitch.ports import Clock, Observer, PartitionWriter, TargetRecord, WriteResult
+from halfhitch.service.checking.api import CheckReport
+from halfhitch.service.owner.payloads import Payload, PayloadCache
+from halfhitch.wire import headers as names
+from halfhitch.wire import story
+from halfhitch.wire.half import DIGITS_MAX
+from halfhitch.wire.story import Ended, Event, Index, Target
+
+logger = logging.getLogger(__name__)
+
+#: Entries that wait while the topic takes none, or for a step; then the oldest are lost.
+_WAITING_MAX: Final = 10_000
+#: Of these, so many go with one step.
+_TOGETHER_MAX: Final = 2_000
+#: What waits for a step gets one of its own after this.
+_STEP_AFTER_S: Final = 2.0
+#: An index speaks of so many entries, or a few more.
+_INDEX_ENTRIES: Final = 4_096
+#: Pauses after the topic has refused: first, and at most.
+_PAUSE_S: Final = 30.0
+_PAUSE_MAX_S: Final = 600.0
+#: So many steps in a row failed and nobody says why: it might be this topic.
+_DOUBTS_MAX: Final = 3
+#: Of one transaction so many messages are told of.
+_TARGETS_MAX: Final = 100
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_COMMIT: Final = Resolution.COMMIT
+
+#: An encoded entry, and the marks by which indexes find it.
+_Piece = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlace:
+    """Where the stories of one half partition go."""
+
+    topic: str
+    #: The partition of the indexes; None: the topic is not there.
+    index_partition: Callable[[], int | None]
+    #: Where the partition of the stories ends. What is given says it; None: not known yet.
+    ask_end: Callable[[], Callable[[], int | None]]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the step that is out tells."""
+
+    pieces: list[_Piece]
+    waited_count: int = 0  # so many others have waited, and are written with them
+    is_written: bool = False
+    index: Index | None = None
+
+
+class Stories:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partition: int,
+        place: AuditPlace,
+        *,
+        instance: str,
+        observer: Observer,
+        clock: Clock,
+        index_entries: int = _INDEX_ENTRIES,
+        doubts_max: int = _DOUBTS_MAX,
+    ) -> None:
+        self._doubts_max = doubts_max
+        self._index_bytes = index_entries * story.MARK_BYTES
+        self._partition = partition
+        self._place = place
+        self._instance = instance
+        self._observer = observer
+        self._clock = clock
+        self._waiting: deque[_Piece] = deque()  # bounded by `_wait`
+        self._waits_from_s = 0.0
+        self._lost_count = 0
+        self._silent_until_s = -1.0
+        self._pause_s = 0.0
+        self._doubts = 0
+        self._told: _Told | None = None
+        self._begin_run(None)
+
+    def _begin_run(self, first: int | None) -> None:
+        self._first = first  # audit offset at which the run of the next index begins
+        self._marks = bytearray()
+        self._first_ms = self._last_ms = 0
+        self._asked: Callable[[], int | None] | None = None
+        self._asked_bytes = self._asked_ms = 0
+
+    def begin(self) -> None:
+        """A takeover: what others have written since is not known here."""
+        self._begin_run(None)
+        self._told = None
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def answered(self, report: CheckReport) -> None:
+        """What became of a check; it goes with the next step."""
+        self._happened(
+            report.identity,
+            story.ANSWERED,
+            number=report.number,
+            by=report.by or None,
+            outcome=report.outcome.value,
+            reason=report.reason,
+            took_ms=int(report.since_s * 1000),
+        )
+
+    def _happened(self, identity: Identity, what: str, **told: Any) -> None:
+        event = Event(*identity, what, self._clock.wall_ms(), **told)
+        if not self._waiting:
+            self._waits_from_s = self._clock.monotonic_s()
+        self._wait((story.encode(event), story.mark_of(identity[1])))
+
+    def _wait(self, piece: _Piece) -> None:
+        self._waiting.append(piece)
+        if len(self._waiting) > _WAITING_MAX:
+            self._waiting.popleft()
+            self._lost_count += 1
+            self._observer.stories(0, 1)
+
+    @property
+    def needs_step(self) -> bool:
+        """Whether something waits for a step that does not come."""
+        return (
+            bool(self._waiting)
+            and self._clock.monotonic_s() - self._waits_from_s >= _STEP_AFTER_S
+            and not self._is_silent
+        )
+
+    @property
+    def _is_silent(self) -> bool:
+        is_paused = self._clock.monotonic_s() < self._silent_until_s
+        return is_paused or self._place.index_partition() is None
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def records(
+        self,
+        step: Step,
+        payload: Mapping[int, Payload],
+        payloads: PayloadCache,
+        whys: Mapping[Identity, tuple[str, str]],
+        writer: PartitionWriter,
+    ) -> list[TargetRecord]:
+        """What the step writes to the audit topic. `whys`: why transactions are parked in it."""
+        try:
+            pieces = self._of_step(step, payload, payloads, whys)
+        except Exception:  # a mistake of ours here must not keep the step from being written
+            logger.exception(
+                "half partition %d: a step is not told of",
+                self._partition,
+                extra={"action": "audit_bug"},
+            )
+            self._observer.stories(0, len(step.transactions))
+            self._told = None
+            return []
+        if self._is_silent or not self._may_try(writer):
+            self._told = _Told(pieces)
+            return []
+        waiting = list(islice(self._waiting, _TOGETHER_MAX))
+        index = self._finished_run()
+        self._told = _Told(pieces, len(waiting), is_written=True, index=index)
+        now_ms = self._clock.wall_ms()
+        encoded = [piece for piece, _ in [*waiting, *pieces]]
+        if self._lost_count:
+            lost = Event("", "", story.LOST, now_ms, self._lost_count)
+            encoded.insert(0, story.encode(lost))
+        topic, headers = self._place.topic, story.story_headers()
+        found = [
+            TargetRecord(topic, self._partition, None, value, headers)
+            for value in story.write(now_ms, self._instance, encoded)
+        ]
+        index_partition = self._place.index_partition()
+        if index is not None and index_partition is not None:
+            value, headers = story.write_index(index)
+            found.append(TargetRecord(topic, index_partition, None, value, headers))
+        self._first_ms = self._first_ms or now_ms
+        self._last_ms = now_ms
+        return found
+
+    def _may_try(self, writer: PartitionWriter) -> bool:
+        """After it was refused: not while a partition of the topic surely has no leader."""
+        if not self._pause_s or not writer.leaderless([self._place.topic]):
+            return True
+        self._silent_until_s = self._clock.monotonic_s() + self._pause_s
+        return False
+
+    def _of_step(
+        self,
+        step: Step,
+        payload: Mapping[int, Payload],
+        payloads: PayloadCache,
+        whys: Mapping[Identity, tuple[str, str]],
+    ) -> list[_Piece]:
+        pieces: list[_Piece] = []
+        for transaction, mark in zip(step.transactions, step.done, strict=True):
+            identity = transaction.identity
+            if transaction.resolution is not None:
+                ended = self._ended(transaction, mark.ending, payload, payloads, whys)
+                marks = story.mark_of(identity[1])
+                for target in ended.targets:
+                    if target.key_hash:
+                        marks += story.mark_of_key(target.key_hash)
+                pieces.append((story.encode(ended), marks))
+            elif transaction.parked:
+                late = Event(*identity, story.LATE_MESSAGE, self._clock.wall_ms())
+                pieces.append((story.encode(late), story.mark_of(identity[1])))
+        if step.copies or step.conflicts or step.notes:
+            events = self._events(step)
+            pieces += [(story.encode(e), story.mark_of(e.transaction_id)) for e in events]
+        return pieces
+
+    def _events(self, step: Step) -> list[Event]:
+        now_ms = self._clock.wall_ms()
+        found = [
+            Event(*order.transaction.identity, story.ASKED, now_ms, order.number)
+            for order in step.copies
+            if order.is_check
+        ]
+        found += [
+            Event(*c.identity, story.CONFLICT, now_ms, c.losing_op_offset, outcome=c.kind.value)
+            for c in step.conflicts
+        ]
+        found += [
+            Event(
+                *note.identity,
+                story.LATE_DECISION,
+                now_ms,
+                note.op_offset,
+                None if note.source is None else note.source.value,
+                note.resolution.value,
+                note.reason,
+            )
+            for note in step.notes
+        ]
+        return found
+
+    def _ended(
+        self,
+        transaction: Transaction,
+        ending: int,
+        payload: Mapping[int, Payload],
+        payloads: PayloadCache,
+        whys: Mapping[Identity, tuple[str, str]],
+    ) -> Ended:
+        if transaction.further is None and transaction.first >= 0:
+            halves = [transaction.first]
+        else:
+            halves = [half_offset for _, half_offset in transaction.messages()]
+        known = payload
+        if transaction.resolution is not _COMMIT:  # nothing is read back to be told of
+            known = {**payloads.present(halves), **payload}
+        marker, targets = _targets(halves[:_TARGETS_MAX], known)
+        identity, source = transaction.identity, transaction.source
+        return Ended(
+            identity[0],
+            identity[1],
+            ending,
+            transaction.resumed_count,
+            marker,
+            transaction.stored_at_ms,
+            transaction.decided_ms,
+            transaction.decided_op_offset,
+            None if source is None else source.value,
+            transaction.reason,
+            transaction.check_count,
+            ending if ending > 0 else len(halves),
+            transaction.began_at,
+            targets,
+            ": ".join(whys[identity]) if identity in whys else None,
+        )
+
+    def _finished_run(self) -> Index | None:
+        """The index of a run that is long enough, once the topic has said where it ends.
+
+        The answer is of some moment since it was asked for, with steps in between: so marks from
+        then until now belong to both runs.
+        """
+        if self._asked is None:
+            if self._first is None or len(self._marks) >= self._index_bytes:
+                self._asked = self._place.ask_end()
+                self._asked_bytes, self._asked_ms = len(self._marks), self._last_ms
+            return None
+        try:
+            end = self._asked()
+        except Exception as error:  # noqa: BLE001 - whatever Kafka's client gives: there is no index
+            logger.info("the end of the audit topic is not known: %s", error)
+            self._begin_run(None)
+            return None
+        if end is None:
+            return None
+        if self._first is None:
+            self._next_run(end)
+            return None
+        where = self._partition, self._first, end, self._first_ms, self._last_ms
+        return Index(*where, bytes(self._marks))
+
+    def _next_run(self, first: int) -> None:
+        marks, first_ms = self._marks[self._asked_bytes :], self._asked_ms
+        self._begin_run(first)
+        self._marks, self._first_ms = marks, first_ms
+
+    def confirmed(self) -> None:
+        """The step is committed, and what it told with it."""
+        told, self._told = self._told, None
+        if told is None:
+            return
+        if not told.is_written:
+            for piece in told.pieces:
+                self._wait(piece)
+            return
+        if told.index is not None:
+            self._next_run(told.index.end)
+        for _ in range(told.waited_count):
+            self._marks += self._waiting.popleft()[1]
+        for _, marks in told.pieces:
+            self._marks += marks
+        self._waits_from_s = self._clock.monotonic_s()
+        if self._pause_s:
+            logger.info(
+                "half partition %d: %s takes what is told again",
+                self._partition,
+                self._place.topic,
+                extra={"action": "audit_back"},
+            )
+        self._lost_count, self._pause_s, self._doubts = 0, 0.0, 0
+        self._observer.stories(told.waited_count + len(told.pieces), 0)
+
+    def refused(self, result: WriteResult) -> bool:
+        """The step was aborted. True: for what it told, so that the next one tells nothing."""
+        told, self._told = self._told, None
+        topic = self._place.topic
+        if told is None or not told.is_written:
+            return False
+        named = {*result.away_topics, *result.closed, *result.refusing}
+        is_named = topic in named or any(why.startswith(topic) for why in result.poisoned.values())
+        if is_named:
+            self._pause(result.reason)
+        elif not (named or result.poisoned or result.is_ours):
+            self._doubts += 1
+            if self._doubts >= self._doubts_max:
+                self._pause(result.reason)  # what the step tells might be the cause, or it is not
+        return is_named
+
+    def _pause(self, reason: str) -> None:
+        self._doubts = 0
+        self._pause_s = min(_PAUSE_MAX_S, self._pause_s * 2 or _PAUSE_S)
+        self._silent_until_s = self._clock.monotonic_s() + self._pause_s
+        logger.warning(
+            "half partition %d: %s takes nothing, so what becomes of transactions is not told for "
+            "%.0f s; nothing else waits for it: %s",
+            self._partition,
+            self._place.topic,
+            self._pause_s,
+            reason,
+            extra={"action": "audit_away"},
+        )
+
+
+def _targets(
+    halves: Sequence[HalfOffset], known: Mapping[int, Payload]
+) -> tuple[str, list[Target]]:
+    """The first message's marker, and where all of them go, as far as they are known."""
+    marker = ""
+    targets: list[Target] = []
+    for half_offset in halves:
+        found = known.get(half_offset)
+        if found is None:
+            continue
+        headers = found.headers
+        if not targets:
+            marker = (headers[0][1] or b"").decode(errors="replace")
+        topic = headers[3][1] or b""
+        partition = None
+        for name, value in headers[4:]:
+            if name == names.REAL_QID and value and value.isdigit() and len(value) < DIGITS_MAX:
+                partition = int(value)
+            elif not names.is_reserved(name):
+                break
+        hashed = 0 if found.key is None else story.key_hash(topic, found.key)
+        targets.append(Target(topic.decode(errors="replace"), partition, hashed))
+    return marker, targets

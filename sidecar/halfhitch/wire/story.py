@@ -1,0 +1,268 @@
+"""Records of the audit topic: what became of transactions, for when their logs have forgotten it.
+
+An owner writes one record with each step, in the step's own Kafka transaction. Header TAGS is `s`,
+header HALFHITCH the version digit, and the value a JSON array:
+
+    [milliseconds, instance, [entry, ...]]     by the clock of the instance that owned it
+
+    ["e", group, id, ending, life, marker, stored, decided, op offset, source, reason, check count,
+     message count, half offset, targets, why]
+                                    it has ended; endings are those of done marks (see op.py), the
+                                    marker is the HALFHITCH header of its first message
+    ["v", group, id, what, milliseconds, number, by, outcome, reason, took]
+                                    something happened on the way, or after it
+
+Neither keys nor values are kept: of a key, 64 bits of a hash with its topic. Later releases may add
+entries of other kinds, and fields at the end of these; both are passed over here.
+
+The last partition of the topic has indexes. Header TAGS is `i`, header HALFHITCH
+`1;partition;first;end;first ms;last ms`: all audit records of that partition from `first` to below
+`end`. The value has 32 bits for each transaction and each key of which they speak. An index is only
+ever believed where it says no: a mark may be that of another name, and what no index names is read.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from halfhitch.wire import headers as names
+from halfhitch.wire.half import DIGITS_MAX, Garbage, Headers, unknown_version
+
+TAG_STORY: Final = b"s"
+TAG_INDEX: Final = b"i"
+_VERSION: Final = str(names.RECORD_VERSION).encode()
+#: Of each mark in an index.
+MARK_BYTES: Final = 4
+#: What a record takes at most; Kafka's own limit is a little above a million bytes.
+RECORD_BYTES_MAX: Final = 700_000
+_STORY_HEADERS: Final[Headers] = [(names.TAGS, TAG_STORY), (names.HALFHITCH, _VERSION)]
+
+
+class Target(msgspec.Struct, frozen=True, array_like=True):
+    """Where a message went, or was to go."""
+
+    topic: str
+    partition: int | None = None  # if it was fixed
+    key_hash: int = 0  # of topic and key; 0: it has no key
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+    """A transaction has ended; one for each life."""
+
+    producer_group: str
+    transaction_id: str
+    ending: int
+    life: int  # how often it had been parked and put back
+    marker: str  # empty where nothing was known of its messages any more
+    stored_ms: int  # broker time of its first half
+    decided_ms: int  # broker time of its decision
+    op_offset: int
+    source: str | None
+    reason: str | None
+    check_count: int
+    message_count: int
+    half_offset: int
+    targets: list[Target] = []
+    why: str | None = None  # it was parked
+
+    @property
+    def born_ms(self) -> int:
+        """When it was prepared, by the clock of who took it; -1: not known."""
+        parts = self.marker.split(";", 3)
+        known = len(parts) == 4 and parts[2].isdigit() and len(parts[2]) <= DIGITS_MAX
+        return int(parts[2]) if known else -1
+
+    @property
+    def taken_by(self) -> str:
+        """The instance that took the prepare; empty: not known."""
+        parts = self.marker.split(";", 3)
+        return parts[3].partition(";")[0] if len(parts) == 4 else ""
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+    """Something happened: see the constants. Times by the clock of whoever wrote it."""
+
+    producer_group: str
+    transaction_id: str
+    what: str
+    at_ms: int
+    number: int = 0
+    by: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    took_ms: int | None = None
+
+
+#: Check `number` is in the log: its producers are asked.
+ASKED: Final = "asked"
+#: What became of check `number`: `by` was asked, `took_ms` ago.
+ANSWERED: Final = "answered"
+#: Something lost against the winning decision. `outcome`: the kind, `number`: its op offset.
+CONFLICT: Final = "conflict"
+#: A decision that came after it was given up. `outcome`: its tag, `number`: its op offset.
+LATE_DECISION: Final = "late_decision"
+#: A message that came after it was given up, and is parked with it.
+LATE_MESSAGE: Final = "late_message"
+#: `number` entries could not be written.
+LOST: Final = "lost"
+
+Entry = Ended | Event
+encode: Final = msgspec.json.Encoder().encode
+_decode_entry: Final = msgspec.json.Decoder(Ended | Event).decode
+
+
+class _Record(msgspec.Struct, array_like=True):
+    written_ms: int
+    instance: str
+    entries: list[msgspec.Raw]
+
+
+_decode_record: Final = msgspec.json.Decoder(_Record).decode
+
+
+class StoryRecord(NamedTuple):
+    """What one step has told."""
+
+    log_offset: int
+    written_ms: int
+    instance: str
+    entries: list[Entry]
+    unknown_count: int  # of kinds that this release does not know
+
+
+def write(written_ms: int, instance: str, pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """Values of records that have these encoded entries."""
+    head = b"[%d,%b,[" % (written_ms, encode(instance))
+    start = size_bytes = 0
+    for place, piece in enumerate(pieces):
+        if place > start and size_bytes + len(piece) > RECORD_BYTES_MAX:
+            yield head + b",".join(pieces[start:place]) + b"]]"
+            start, size_bytes = place, 0
+        size_bytes += len(piece) + 1
+    if start < len(pieces):
+        yield head + b",".join(pieces[start:]) + b"]]"
+
+
+def story_headers() -> Headers:
+    """The headers of an audit record."""
+    return _STORY_HEADERS
+
+
+def read(log_offset: int, value: bytes | None, headers: Headers | None) -> StoryRecord | Garbage:
+    """An audit record; total, for anybody may have written it."""
+    version = _version(headers, TAG_STORY)
+    if version is None:
+        return Garbage(log_offset, "not the headers of an audit record")
+    if version != _VERSION:
+        return unknown_version(log_offset, version)
+    try:
+        record = _decode_record(value or b"")
+    except (ValueError, RecursionError) as error:
+        return Garbage(log_offset, f"does not parse: {str(error)[:120]}")
+    entries: list[Entry] = []
+    for raw in record.entries:
+        try:
+            entries.append(_decode_entry(raw))
+        except (ValueError, RecursionError):
+            continue
+    unknown_count = len(record.entries) - len(entries)
+    return StoryRecord(log_offset, record.written_ms, record.instance, entries, unknown_count)
+
+
+def _version(headers: Headers | None, tag: bytes) -> bytes | None:
+    if not headers or len(headers) < 2 or tuple(headers[0]) != (names.TAGS, tag):
+        return None
+    name, value = headers[1]
+    return value if name == names.HALFHITCH else None
+
+
+def needle(text: str) -> bytes:
+    """What the value of each record has that names this group or id: quick to look for."""
+    return encode(text)
+
+
+def key_hash(topic: bytes, key: bytes) -> int:
+    """Of a key and its topic, never 0."""
+    digest = blake2b(b"%b\0%b" % (topic, key), digest_size=8).digest()
+    return int.from_bytes(digest, "big") or 1
+
+
+# -- indexes -------------------------------------------------------------------------------------
+
+
+class Index(NamedTuple):
+    """Of which transactions and keys these records of one partition speak."""
+
+    partition: int
+    first: int
+    end: int
+    first_ms: int
+    last_ms: int
+    marks: bytes
+
+    def may_name(self, marks: Sequence[bytes]) -> bool:
+        """Whether one of these marks is here; if not, the records surely do not speak of it."""
+        return any(_has(self.marks, mark) for mark in marks)
+
+
+def mark_of(transaction_id: str) -> bytes:
+    """Of a transaction, whichever group it is of."""
+    return crc32(transaction_id.encode()).to_bytes(MARK_BYTES, "big")
+
+
+def mark_of_key(hashed: int) -> bytes:
+    """Of a key, by its `key_hash`."""
+    return (hashed & 0xFFFFFFFF).to_bytes(MARK_BYTES, "big")
+
+
+def write_index(index: Index) -> tuple[bytes, Headers]:
+    """Value and headers of an index."""
+    where = b";%d;%d;%d;%d;%d" % index[:5]
+    return index.marks, [(names.TAGS, TAG_INDEX), (names.HALFHITCH, _VERSION + where)]
+
+
+def read_index(log_offset: int, value: bytes | None, headers: Headers | None) -> Index | Garbage:
+    """An index; of another version, or garbage: what it names is read as if there were none."""
+    found = _version(headers, TAG_INDEX)
+    if found is None:
+        return Garbage(log_offset, "not the headers of an index")
+    version, *numbers = found.split(b";")
+    if version != _VERSION:
+        return unknown_version(log_offset, version)
+    if len(numbers) != 5 or not all(n.isdigit() and len(n) <= DIGITS_MAX for n in numbers):
+        return Garbage(log_offset, "an index names five numbers")
+    partition, first, end, first_ms, last_ms = map(int, numbers)
+    return Index(partition, first, end, first_ms, last_ms, value or b"")
+
+
+def to_read(
+    first: int, end: int, indexes: Sequence[Index], marks: Sequence[bytes]
+) -> list[tuple[int, int]]:
+    """Where one partition's records from `first` to below `end` may speak of one of these marks.
+
+    Runs in their order, start and end. `indexes`: of this partition, in any order.
+    """
+    wanted = [(index.first, index.end) for index in indexes if index.may_name(marks)]
+    known_to = first
+    for index in sorted(indexes, key=lambda index: index.first):
+        if index.first > known_to:
+            wanted.append((known_to, index.first))  # no index speaks of these
+        known_to = max(known_to, index.end)
+    wanted.append((known_to, end))
+    runs: list[tuple[int, int]] = []
+    for start, until in sorted((max(start, first), min(until, end)) for start, until in wanted):
+        if runs and start <= runs[-1][1]:
+            runs[-1] = runs[-1][0], max(until, runs[-1][1])
+        elif start < until:
+            runs.append((start, until))
+    return runs
+
+
+def _has(marks: bytes, mark: bytes) -> bool:
+    at = marks.find(mark)
+    while at >= 0 and at % MARK_BYTES:
+        at = marks.find(mark, at + 1)
+    return at >= 0
