@@ -9,6 +9,8 @@ COMPILED_TESTS := $(addprefix tests/,unit/core unit/wire unit/service property s
 RUST_MINOR := 88
 RUST := $(shell cargo --version 2>/dev/null | awk '{split($$2, v, "."); if (v[1] > 1 || v[2] >= $(RUST_MINOR)) print "yes"}')
 C_COMPILER := $(shell command -v cc)
+CONTAINER_TESTS := tests/contract $(addprefix tests/integration/,$(addsuffix .py,test_engine test_operations test_topics \
+	test_undeliverable test_parked_store test_checkback_engine test_checkback_conflicts test_rocketmq_door test_testing_container))
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock build.lock | cksum | cut -d' ' -f1)
 UPGRADES := upgrade-before-seals,upgrade-kill-before-seals,upgrade-before-proofs,upgrade-before-digests,all-drain
 TOOLS := build/tools/bin
@@ -57,13 +59,17 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 		@echo "no C compiler: the compiled hot path was not tried")
 
 # Building takes Go; without it this says so, and nothing else needs it.
-.PHONY: test-cluster
+.PHONY: test-cluster test-containers
 test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and controllers of Kubernetes 1.36, built once (needs Go, Debian's etcd)
 	@tests/harness/apiserver.sh
 	$(BIN)/python -m pytest -q -m cluster tests/deploy
 
 test-neighbour: $(STAMP) ## a hostile neighbour at every door; compares latencies, so nothing else may run (a minute)
 	$(BIN)/python -m pytest -q -m neighbour tests/integration/test_neighbour.py
+
+test-containers: $(STAMP) ## tests on Kafka and Redis in containers, whose images it builds; the image too, where `make image` built it (needs an engine)
+	PYTHONPATH=tests $(BIN)/python tests/containers/build.py
+	HALFHITCH_TEST_CONTAINERS=yes TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -q -m "not mutation" $(CONTAINER_TESTS)
 
 fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR=600 seconds, SEED=, ONLY=http,op)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \

@@ -1,7 +1,7 @@
 """Fixtures every test may use: a clean environment, a printed seed, one server of each kind.
 
 The servers are real and started once for the run, on first use; tests keep apart by fresh topic
-names and key prefixes. HALFHITCH_TEST_KAFKA names a Kafka to use instead of starting one,
+names and key prefixes. Which Kafka and which Redis that are says harness/servers.py.
 HALFHITCH_TEST_SEED repeats a run.
 """
 
@@ -11,13 +11,12 @@ import os
 import random
 import signal
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 import halfhitch
-from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
+from harness import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,18 +24,15 @@ if TYPE_CHECKING:
     from harness.mariadb import EmbeddedMariaDb
     from harness.pgbouncer import EmbeddedPgBouncer
     from harness.postgres import EmbeddedPostgres
+    from harness.servers import KafkaAddress, RedisAddress
 
 pytest_plugins = ["harness.lanes"]
 
-_KEPT_VARIABLES = {"HALFHITCH_CACHE_DIR", "HALFHITCH_TEST_KAFKA", "HALFHITCH_TEST_SEED"}
+_KEPT_VARIABLES = {
+    *("HALFHITCH_CACHE_DIR", "HALFHITCH_TEST_SEED"),
+    *(servers.KAFKA_VARIABLE, servers.REDIS_VARIABLE, servers.WISH_VARIABLE),
+}
 _SEED = int(os.environ.get("HALFHITCH_TEST_SEED") or random.SystemRandom().randrange(2**32))
-
-
-@dataclass(frozen=True, slots=True)
-class GivenKafka:
-    """A Kafka that somebody else runs; all a test may ask of it is where it is."""
-
-    bootstrap: str
 
 
 def pytest_configure() -> None:
@@ -76,6 +72,11 @@ def pytest_report_header() -> str:
     return f"seed: HALFHITCH_TEST_SEED={_SEED}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for what, place in servers.told.items():
+        terminalreporter.write_line(f"{what}: {place}")
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A developer's own HALFHITCH_* settings must not decide whether a test passes."""
@@ -92,19 +93,16 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[EmbeddedKafka | GivenKafka]:
+def kafka() -> Iterator[KafkaAddress]:
     """One broker for the whole run; topics are never created by accident. Use `.bootstrap`."""
-    if given := os.environ.get("HALFHITCH_TEST_KAFKA"):
-        yield GivenKafka(given)
-        return
-    with EmbeddedKafka(short_lived=True) as cluster:
-        yield cluster
+    with servers.kafka_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[EmbeddedRedis]:
+def redis_server() -> Iterator[RedisAddress]:
     """One Redis for the whole run. Use `.url`."""
-    with EmbeddedRedis() as server:
+    with servers.redis_server() as server:
         yield server
 
 

@@ -37,9 +37,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from halfhitch.embedded import EmbeddedKafka
 from harness.lanes import FOLDER_VARIABLE, Spent, all_spent, over_budget
 from harness.places import ROOT
+from harness.servers import KAFKA_VARIABLE, WISH_VARIABLE, kafka_server
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -229,9 +229,9 @@ def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spen
     """All of them to their ends; what their layers took."""
     with (
         tempfile.TemporaryDirectory(prefix="halfhitch-lanes-") as folder,
-        EmbeddedKafka(short_lived=True) as kafka,
+        kafka_server(environment) as kafka,
     ):
-        told = {**environment, "HALFHITCH_TEST_KAFKA": kafka.bootstrap, FOLDER_VARIABLE: folder}
+        told = {**environment, KAFKA_VARIABLE: kafka.bootstrap, FOLDER_VARIABLE: folder}
         threads = [threading.Thread(target=lane.run, args=(told,)) for lane in lanes]
         for thread in threads:
             thread.start()
@@ -245,10 +245,14 @@ def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spen
         return all_spent(Path(folder))
 
 
-def with_a_seed(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same for all lanes, so that what is tried again meets what it has failed on."""
+def with_defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same seed for all lanes, so that what is tried again meets what it has failed on.
+
+    And embedded servers, whatever images are left on this machine: the budgets are of those.
+    """
     drawn = random.SystemRandom().randrange(2**32)
-    return {**environment, SEED_VARIABLE: environment.get(SEED_VARIABLE) or str(drawn)}
+    defaults = {SEED_VARIABLE: str(drawn), WISH_VARIABLE: "no"}
+    return {**environment, **{k: environment.get(k) or v for k, v in defaults.items()}}
 
 
 def main() -> int:
@@ -266,7 +270,7 @@ def main() -> int:
         for number, folders in enumerate(orders(options.all), 1)
     ]
     began_s = time.monotonic()
-    environment = with_a_seed(os.environ | (ALL_LIVES if options.all else {}))
+    environment = with_defaults(os.environ | (ALL_LIVES if options.all else {}))
     spent = run(lanes, environment)
     alone = Lane("alone", [sys.executable, *runner, *(again := to_try_again(lanes)), *more])
     if again:

@@ -18,6 +18,7 @@ BARRIER: Final = "barrier"
 DEMO: Final = "demo"
 MSK: Final = "msk"
 KUBERNETES: Final = "kubernetes"
+CONTAINERS: Final = "containers"
 
 #: The name that is imported -> the extra that brings it.
 EXTRA_OF: Final[Mapping[str, str]] = {
@@ -39,6 +40,8 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "zstandard": ROCKETMQ,
     "pyspark": SPARK,
     "sqlalchemy": BARRIER,
+    "docker": CONTAINERS,
+    "testcontainers": CONTAINERS,
 }
 
 

@@ -89,7 +89,8 @@ def brought_by(extra: str) -> set[str]:
 
 def test_every_package_comes_with_the_extra_that_the_table_says() -> None:
     assert PROJECT["dependencies"] == []
-    for extra in ("sidecar", "speed", "embedded", "rocketmq", "msk", "spark", "barrier"):
+    own = ("sidecar", "speed", "embedded", "rocketmq", "msk", "spark", "barrier", "containers")
+    for extra in own:
         assert brought_by(extra) == {name for name, its in EXTRA_OF.items() if its == extra}, extra
 
 

@@ -15,10 +15,10 @@ _FIND_COORDINATOR_VERSION = 1  # the last with plain fixed-width fields and an e
 _COORDINATOR_KINDS = (0, 1)  # of a consumer group, of a transactional id
 
 
-def port_is_open(port: int) -> bool:
-    """Whether somebody listens on a loopback port."""
+def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody listens on a port, of loopback unless told."""
     try:
-        socket.create_connection(("127.0.0.1", port), _ANSWER_S).close()
+        socket.create_connection((host, port), _ANSWER_S).close()
     except OSError:
         return False
     return True
@@ -50,7 +50,7 @@ class MetadataClient:
             return set()
 
 
-def coordinators_work(port: int) -> bool:
+def coordinators_work(port: int, host: str = "127.0.0.1") -> bool:
     """Ask a broker for both coordinators; the first time makes it create their internal topics.
 
     librdkafka waits a second when its first question is answered with "not yet", and Kafka creates
@@ -58,7 +58,7 @@ def coordinators_work(port: int) -> bool:
     demo came first.
     """
     try:
-        with socket.create_connection(("127.0.0.1", port), _ANSWER_S) as connection:
+        with socket.create_connection((host, port), _ANSWER_S) as connection:
             return all(_coordinator_error(connection, kind) == 0 for kind in _COORDINATOR_KINDS)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""For the tests of programs that use Half Hitch: a coordinator in memory, and a real one.
+"""For the tests of programs that use Half Hitch: a coordinator in memory, and real ones.
 
     from halfhitch.testing import MemoryCoordinator
 
@@ -16,6 +16,7 @@ pytest finds the fixtures by itself (see plugin.py). docs/testing.md has whole t
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from halfhitch.testing.container import HalfHitchContainer
     from halfhitch.testing.coordinator import AskedCheck, DeliveredMessage, MemoryCoordinator
     from halfhitch.testing.mishaps import SimulatedCrash
     from halfhitch.testing.sidecar import RunningSidecar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AskedCheck",
     "DeliveredMessage",
+    "HalfHitchContainer",
     "MemoryCoordinator",
     "RunningSidecar",
     "SimulatedCrash",
@@ -31,6 +33,7 @@ __all__ = [
 _MODULE_OF = {
     "AskedCheck": "coordinator",
     "DeliveredMessage": "coordinator",
+    "HalfHitchContainer": "container",
     "MemoryCoordinator": "coordinator",
     "RunningSidecar": "sidecar",
     "SimulatedCrash": "mishaps",

@@ -3,20 +3,36 @@
     @pytest.mark.halfhitch(topics={"orders": 1}, settings={"checks.count_max": 3})
     def test_an_order(halfhitch_coordinator): ...
 
-`halfhitch_coordinator` is a MemoryCoordinator for one test. `halfhitch_sidecar` is a RunningSidecar
-on a real Kafka for the whole run; HALFHITCH_TEST_KAFKA=host:port gives it yours.
+`halfhitch_coordinator` is a MemoryCoordinator for one test. `halfhitch_sidecar` is a real one for
+the whole run: a RunningSidecar, or with `--halfhitch-sidecar=container` a HalfHitchContainer. It
+has a Kafka and a Redis of its own, unless HALFHITCH_TEST_KAFKA=host:port and
+HALFHITCH_TEST_REDIS=redis://... name yours.
 """
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from halfhitch.testing import MemoryCoordinator, RunningSidecar
+    from halfhitch.testing import HalfHitchContainer, MemoryCoordinator, RunningSidecar
 
 _MARK = "halfhitch"
+_CHOICE = "halfhitch_sidecar"
+_IMAGE = "halfhitch_image"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """pytest's hook."""
+    group = parser.getgroup("halfhitch")
+    for name, told, choices in (
+        (_CHOICE, "what halfhitch_sidecar is: a process, or the image", ["process", "container"]),
+        (_IMAGE, "the image, if it is not that of this release", None),
+    ):
+        group.addoption("--" + name.replace("_", "-"), choices=choices, help=told)
+        parser.addini(name, told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,9 +54,31 @@ def halfhitch_coordinator(request: pytest.FixtureRequest) -> "Iterator[MemoryCoo
 
 
 @pytest.fixture(scope="session")
-def halfhitch_sidecar() -> "Iterator[RunningSidecar]":
+def halfhitch_sidecar(
+    pytestconfig: pytest.Config,
+) -> "Iterator[RunningSidecar | HalfHitchContainer]":
     """A sidecar on a real Kafka."""
-    from halfhitch.testing import RunningSidecar
+    kafka = os.environ.get("HALFHITCH_TEST_KAFKA")
+    redis = os.environ.get("HALFHITCH_TEST_REDIS")
+    with ExitStack() as stack:
+        if _chosen(pytestconfig, _CHOICE) == "container":
+            from halfhitch.testing import HalfHitchContainer
+            from halfhitch.testing.container import IMAGE
 
-    with RunningSidecar(os.environ.get("HALFHITCH_TEST_KAFKA") or None) as sidecar:
-        yield sidecar
+            if not kafka:
+                from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
+
+                kafka = stack.enter_context(EmbeddedKafka(short_lived=True)).bootstrap
+                redis = redis or stack.enter_context(EmbeddedRedis()).url
+            image = _chosen(pytestconfig, _IMAGE) or IMAGE
+            yield stack.enter_context(HalfHitchContainer(kafka, redis or None, image))
+        else:
+            from halfhitch.testing import RunningSidecar
+
+            settings = {"redis.url": redis} if redis else {}
+            yield stack.enter_context(RunningSidecar(kafka or None, settings))
+
+
+def _chosen(config: pytest.Config, name: str) -> str:
+    """On the command line, else in the configuration; empty if nowhere."""
+    return str(config.getoption(name) or config.getini(name))

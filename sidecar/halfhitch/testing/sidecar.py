@@ -1,36 +1,25 @@
 """`RunningSidecar`: `halfhitch serve` as a process, on a Kafka of the test's own or a given one."""
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
+from halfhitch.client import TransactionProducer
 from halfhitch.config import SETTINGS
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
-from halfhitch.errors import ConfigurationError, HalfHitchError
+from halfhitch.errors import ConfigurationError
+from halfhitch.testing import outside
+from halfhitch.testing.outside import SETTINGS_OF_TESTS, Doors, await_ready, doors_in
 
-_READY_S: Final = 90.0
 _STOP_S: Final = 30.0
-_LOOK_S: Final = 0.05
-_SERVING: Final = re.compile(r"serving on (http://\S+) and \S+, admin on port (\d+)")
-_ENV_OF: Final = {setting.key: setting.env for setting in SETTINGS}
+_KNOWN: Final = frozenset(setting.key for setting in SETTINGS)
 _LOG_SHOWN: Final = 2_000
-
-
-class SidecarFailed(HalfHitchError):
-    """It has ended, or it does not become ready; the text has the end of its log."""
 
 
 class RunningSidecar:
@@ -43,7 +32,7 @@ class RunningSidecar:
     def __init__(
         self, bootstrap: str | None = None, settings: Mapping[str, object] | None = None
     ) -> None:
-        unknown = [key for key in settings or {} if key not in _ENV_OF]
+        unknown = [key for key in settings or {} if key not in _KNOWN]
         if unknown:
             raise ConfigurationError(f"There is no setting {unknown[0]!r}.")
         self.bootstrap = bootstrap or ""
@@ -83,20 +72,16 @@ class RunningSidecar:
 
     def _start(self, own: Mapping[str, object]) -> None:
         settings: dict[str, object] = {
+            **SETTINGS_OF_TESTS,
             "kafka.bootstrap": self.bootstrap,
-            "handle.key": "a key that only tests would use",
             "http.port": 0,
             "http.socket": self._folder / "halfhitch.sock",
             "admin.port": 0,
-            "owner.session_timeout_ms": 6000,
-            "topics.create": True,
-            "topics.replication_factor": 1,
-            "topics.partitions": 1,
             **own,
             **self._settings,
         }
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HALFHITCH_")}
-        environment |= {_ENV_OF[key]: _text(value) for key, value in settings.items()}
+        environment |= outside.environment_of(settings)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "halfhitch_cli", "serve"],
@@ -107,27 +92,12 @@ class RunningSidecar:
             )
 
     def _wait_ready(self) -> None:
-        clock = threading.Event()
-        for _ in range(int(_READY_S / _LOOK_S)):
-            if self._status("/readyz") == 204:
-                return
-            if self._process is None or self._process.poll() is not None:
-                raise SidecarFailed(f"The sidecar has ended:\n{self.log_text()}")
-            clock.wait(_LOOK_S)
-        raise SidecarFailed(f"The sidecar is not ready after {_READY_S:.0f} s:\n{self.log_text()}")
-
-    def _status(self, path: str) -> int:
-        serving = _SERVING.search(self._log.read_text(errors="replace"))
-        if serving is None:
-            return 0
-        try:
-            with urlopen(f"http://127.0.0.1:{serving[2]}{path}", timeout=5) as answer:
-                return int(answer.status)
-        except HTTPError as error:
-            with error:
-                return error.code
-        except (URLError, OSError):
-            return 0
+        process = self._process
+        await_ready(
+            lambda: None if self._doors() is None else self.admin_address,
+            lambda: process is None or process.poll() is not None,
+            self.log_text,
+        )
 
     def _end(self) -> None:
         process = self._process
@@ -145,21 +115,27 @@ class RunningSidecar:
     @property
     def address(self) -> str:
         """Of the data door, as producers take it."""
-        return self._served()[1]
+        return self._served().address
 
     @property
     def admin_address(self) -> str:
         """Of the admin door: status, metrics, what the command line talks to."""
-        return f"http://127.0.0.1:{self._served()[2]}"
+        return f"http://127.0.0.1:{self._served().admin_port}"
 
     @property
     def socket_address(self) -> str:
         """Of the data door on its unix socket."""
         return f"unix:{self._folder / 'halfhitch.sock'}"
 
-    def _served(self) -> re.Match[str]:
-        text = self._log.read_text(errors="replace") if self._log.is_file() else ""
-        found = _SERVING.search(text)
+    def producer(self, group: str, **options: Any) -> TransactionProducer:
+        """A producer that talks to this sidecar; `options` are those of TransactionProducer."""
+        return TransactionProducer(group, self.address, **options)
+
+    def _doors(self) -> Doors | None:
+        return doors_in(self._log.read_text(errors="replace") if self._log.is_file() else "")
+
+    def _served(self) -> Doors:
+        found = self._doors()
         if found is None:
             raise ConfigurationError(
                 "This RunningSidecar is not running: use it as `with RunningSidecar() as sidecar`."
@@ -172,13 +148,7 @@ class RunningSidecar:
 
     def create_topic(self, topic: str, partition_count: int = 1) -> None:
         """A topic of the users, unless it is there."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for created in admin.create_topics([NewTopic(topic, partition_count)]).values():
-            try:
-                created.result(_READY_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        outside.create_topic(self.bootstrap, topic, partition_count)
 
     # -- what tests do to it -----------------------------------------------------------------------
 
@@ -195,11 +165,3 @@ class RunningSidecar:
         self._log.unlink()
         self._start(self._own)
         self._wait_ready()
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

@@ -9,6 +9,7 @@ import pytest
 
 import side_by_side
 from harness.lanes import Spent
+from harness.servers import WISH_VARIABLE
 from side_by_side import (
     AGAIN_MAX,
     LIVES,
@@ -23,7 +24,7 @@ from side_by_side import (
     orders,
     summed_up,
     to_try_again,
-    with_a_seed,
+    with_defaults,
 )
 
 
@@ -150,10 +151,15 @@ def test_what_passes_only_alone_is_counted_apart() -> None:
 
 
 def test_what_is_tried_again_meets_the_seed_on_which_it_failed() -> None:
-    drawn = with_a_seed({"A": "b"})
+    drawn = with_defaults({"A": "b"})
     assert int(drawn[SEED_VARIABLE]) >= 0
     assert drawn["A"] == "b"
-    assert with_a_seed(drawn) == drawn
+    assert with_defaults(drawn) == drawn
+
+
+def test_images_that_are_left_on_a_machine_do_not_change_what_the_budgets_are_of() -> None:
+    assert with_defaults({})[WISH_VARIABLE] == "no"
+    assert with_defaults({WISH_VARIABLE: "yes"})[WISH_VARIABLE] == "yes"
 
 
 def test_a_process_is_heard_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:

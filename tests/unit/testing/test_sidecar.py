@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.errors import ConfigurationError
-from halfhitch.testing.sidecar import RunningSidecar, SidecarFailed
+from halfhitch.testing.outside import SidecarFailed
+from halfhitch.testing.sidecar import RunningSidecar
 
 
 def test_a_setting_that_does_not_exist_is_named():
