@@ -16,11 +16,16 @@ UPGRADES := upgrade-before-seals,upgrade-kill-before-seals,upgrade-before-proofs
 TOOLS := build/tools/bin
 TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -f1)
 IS_LINUX := $(filter Linux,$(shell uname))
+# Of the image: with the fast path where it can be built, and for which machines its packages are.
+FAST := $(if $(and $(RUST),$(C_COMPILER)),yes,no)
+MACHINES := $(shell uname -m)
+MANYLINUX := manylinux2014 $(foreach minor,17 24 26 27 28 31 34,manylinux_2_$(minor))
+IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/halfhitch/__init__.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-rights bench-neighbour bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
-	check-wheels test-wheels sbom lock clean
+	check-wheels test-wheels sbom image image-parts image-built test-image lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -191,6 +196,29 @@ sbom: $(TOOLS_STAMP) # what the sidecar with all extras is made of, as CycloneDX
 	mkdir -p dist
 	$(TOOLS)/cyclonedx-py requirements --of JSON --output-reproducible -o dist/halfhitch.cdx.json requirements.lock
 
+image: ## the container image, of this tree's wheels (minutes; Docker, or Debian where it is installed; FAST=no for pure Python)
+	@$(MAKE) --no-print-directory $(if $(filter yes,$(FAST)),wheels,wheel)
+	@$(MAKE) --no-print-directory image-parts
+	tests/harness/engine.sh $(MAKE) --no-print-directory image-built
+
+# Of each machine's packages, so that nothing is fetched while the image is built.
+image-parts: $(TOOLS_STAMP) # all that goes into the image, into build/image: the wheels of dist/, others', the list of them
+	rm -rf build/image
+	mkdir -p build/image/wheels
+	cp dist/*.whl build/image/wheels
+	for machine in $(MACHINES); do $(TOOLS)/python -m pip download --quiet --disable-pip-version-check --no-deps \
+		--require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
+		$$(printf -- "--platform %s_$$machine " $(MANYLINUX)) --requirement deploy/image.lock --dest build/image/wheels || exit 1; done
+	$(TOOLS)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --of JSON --output-reproducible \
+		-o build/image/sbom.cdx.json deploy/image.lock
+
+image-built: # of build/image; BASES=... names other bases
+	docker build --quiet --network none $(or $(BASES),$$(tests/harness/bases.sh)) --build-arg FAST=$(FAST) \
+		--build-arg REVISION=$$(git rev-parse --verify --quiet HEAD || echo unknown) --tag $(IMAGE) --file deploy/Dockerfile .
+
+test-image: $(STAMP) ## run the image of `make image` as a cluster does: any user, no rights, nothing that can be written (a minute)
+	tests/harness/engine.sh $(BIN)/python -m pytest -q -rP -m image tests/deploy/test_image.py
+
 audit: $(TOOLS_STAMP) ## is anything known against what the lock files name? (needs the network; cargo-audit for Rust)
 	for lock in requirements.lock build.lock release.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
 	$(PYTHON) native/crates.py
@@ -201,6 +229,12 @@ lock: ## newest versions into the lock files (needs uv and Rust)
 	uv pip compile pyproject.toml --extra demo --extra test --constraint constraints.txt \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file requirements.lock
+	# What is tested, but for the tests' dateutil, which botocore does not take.
+	mkdir -p build
+	sed -nE '/^python-dateutil=/d; s/^([a-z0-9-]+==[^ ]+) .*/\1/p' requirements.lock > build/tested.txt
+	uv pip compile pyproject.toml --extra sidecar --extra rocketmq --extra msk --extra kubernetes \
+		--group pyproject.toml:image --constraint build/tested.txt --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file deploy/image.lock
 	uv pip compile --group pyproject.toml:release --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file release.lock

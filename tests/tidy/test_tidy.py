@@ -256,9 +256,10 @@ def test_nothing_was_left_to_be_done() -> None:
 # -- what belongs to one machine -----------------------------------------------------------------
 
 _OWN_PATH = re.compile(r"(?<![\w.$}*-])/(home|root|work|Users)/(\w+)")
+# `docker.io` by itself is Debian's package.
 _INDEX_HOST = re.compile(
     r"\b(?:pypi\.org|pythonhosted\.org|maven\.org|maven\.apache\.org|npmjs\.(?:org|com)"
-    r"|crates\.io|proxy\.golang\.org|rubygems\.org|docker\.io|ghcr\.io)\b"
+    r"|crates\.io|proxy\.golang\.org|rubygems\.org|docker\.io(?=/)|ghcr\.io)\b"
     r"|https?://[^\s/\"']*(?:registry|mirror|artifactory|nexus|pypi|maven|packages|index)[^\s/]*",
     re.IGNORECASE,
 )
@@ -436,6 +437,7 @@ _CORE = "sidecar/halfhitch/core/x.py"
         (own_paths, "tests/unit/cli/commands/test_serve.py", "/ho" + "me/somebodyelse"),
         (index_hosts, "x.md", "from py" + "pi.org"),
         (index_hosts, "x.toml", "url = 'https" + "://registry.example/simple'"),
+        (index_hosts, "Dockerfile", "FROM docker" + ".io/library/debian"),
         (index_hosts, "requirements.lock", "--index-url https://example/simple"),
         (index_hosts, "a/b.lock.json", '"https://example/a.jar"'),
         (unbounded_queues, "x.py", "q = deque()"),
@@ -461,6 +463,7 @@ def test_a_bad_sample_is_found(
         (banned_names, "x.py", "client.poll(timeout=deadline_s); x = record.offset()"),
         (leftovers, "x.sh", "mktemp -d /tmp/x.XXXXXX"),
         (own_paths, "x.md", "$HOME/home/me and https://example/home/me"),
+        (index_hosts, "x.sh", "apt-get install docker.io"),
         (index_hosts, "requirements.lock", "httpx2==2.16.2 \\\n    --hash=sha256:00"),
         (unbounded_queues, "x.py", "# Bounded by y.\np = deque()\nq = deque()"),
         (unbounded_queues, "x.py", "q = deque(maxlen=3)\nq = deque()  # bounded by y"),
