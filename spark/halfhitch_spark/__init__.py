@@ -16,14 +16,28 @@ except ImportError as _error:
 
     raise _missing("halfhitch_spark", _error) or _error from None
 
+from halfhitch_spark.assembly import assemble_transactions
 from halfhitch_spark.columns import message_columns
 from halfhitch_spark.reader import dangerously_read_uncommitted, read_committed
 from halfhitch_spark.session import connector_package, local_session
+from halfhitch_spark.transforms import (
+    complete_transactions,
+    deduplicate,
+    join_by_transaction,
+    with_lineage,
+    with_standing,
+)
 
 __all__ = [
+    "assemble_transactions",
+    "complete_transactions",
     "connector_package",
     "dangerously_read_uncommitted",
+    "deduplicate",
+    "join_by_transaction",
     "local_session",
     "message_columns",
     "read_committed",
+    "with_lineage",
+    "with_standing",
 ]
