@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
-from halfhitch.client import why
+from halfhitch.client import given, why
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest, RequestError
 
@@ -95,6 +95,9 @@ class Rules:
                 f"group is {self.group!r}: give the barrier the producer group of its producer,"
                 ' such as Barrier(engine, "orders")'
             )
+        wrong = given.why_not_whole(self.group, "group")
+        if wrong is not None:
+            raise ConfigurationError(wrong)
         for name, least in (("fence_after_s", 0.0), ("keep_s", DAY_S), ("wait_s", 0.05)):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
@@ -289,7 +292,8 @@ class Rules:
             raise InvalidRequest(
                 f"transaction id {transaction_id!r}: record takes the id as text, such as tx.id"
             )
-        return self.group, transaction_id
+        # An Enum's member, too, which drivers and dictionaries would take for another text.
+        return given.text(self.group, "group"), given.transaction_id(transaction_id)
 
     def purge_age_s(self, older_than_s: float | None, batch_count: int, *, force: bool) -> int:
         """How old rows must be to go. Raises ConfigurationError."""

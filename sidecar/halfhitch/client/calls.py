@@ -17,7 +17,7 @@ from halfhitch import errors
 from halfhitch.client import given
 from halfhitch.client.address import Address
 from halfhitch.client.errors import BadAnswer
-from halfhitch.client.given import is_text
+from halfhitch.client.given import PlainMessage, is_text
 from halfhitch.client.protocol import Response
 from halfhitch.client.values import (
     Ended,
@@ -82,6 +82,9 @@ class Calls:
         if not (is_text(group) and group):
             raise errors.ConfigurationError("group must name the producer group, e.g. 'orders'")
         group = given.text(group, "group")
+        wrong = given.why_not_whole(group, "group")
+        if wrong is not None:
+            raise errors.ConfigurationError(wrong)
         fixed = f"\r\nHost: {address.host_header}"
         if token is not None:
             token = given.text(token, "token")
@@ -109,17 +112,17 @@ class Calls:
         self, messages: Sequence[Message], transaction_id: str, immunity_s: int | None
     ) -> Call[Prepared]:
         """Store the first messages of a transaction."""
-        messages = given.messages(messages)
+        plain = given.messages(messages)
         transaction_id = given.transaction_id(transaction_id)
         immunity_s = given.immunity_s(immunity_s)
         request = None
-        if len(messages) == 1 and self._group_fits:
-            request = self._raw_prepare(messages[0], transaction_id, immunity_s)
+        if len(plain) == 1 and self._group_fits:
+            request = self._raw_prepare(plain[0], transaction_id, immunity_s)
         if request is None:
             body: dict[str, Any] = {"producer_group": self.group, "transaction_id": transaction_id}
             if immunity_s is not None:
                 body["immunity_seconds"] = immunity_s
-            request = self._json_post("/v1/transactions", body, messages)
+            request = self._json_post("/v1/transactions", body, plain)
         return Call(Operation.PREPARE, request, self._read_prepared, transaction_id, None)
 
     def add(
@@ -188,10 +191,10 @@ class Calls:
         return Call(Operation.VIEW, request, self._read_view, None, handle)
 
     def _raw_prepare(
-        self, message: Message, transaction_id: str, immunity_s: int | None
+        self, message: PlainMessage, transaction_id: str, immunity_s: int | None
     ) -> bytes | None:
         """None when HTTP cannot carry this message as it is."""
-        value = given.octets(message.value, "value")
+        value, key = message.value, message.key
         if (
             value is None  # a body cannot be null
             or not message.topic
@@ -208,22 +211,23 @@ class Calls:
         if immunity_s is not None:
             lines.append(f"Half-Immunity-Seconds: {immunity_s}")
         if message.partition is not None:
-            lines.append(f"Half-Partition: {given.partition(message.partition)}")
-        key = given.octets(message.key, "key")
+            lines.append(f"Half-Partition: {message.partition}")
         if key is not None:
             text = key.decode("latin-1")
             if _fits_header(text):
                 lines.append(f"Half-Key: {text}")
             else:
                 lines.append(f"Half-Key-Base64: {_base64(key)}")
-        if message.headers and not _add_header_lines(lines, given.pairs(message.headers)):
+        if not _add_header_lines(lines, message.headers):
             return None
         head = "\r\n".join(lines)
         if len(head) > RAW_HEAD_BYTES_MAX:
             return None
         return f"{head}\r\n\r\n".encode("ascii") + value
 
-    def _json_post(self, path: str, body: dict[str, Any], messages: Sequence[Message]) -> bytes:
+    def _json_post(
+        self, path: str, body: dict[str, Any], messages: Sequence[PlainMessage]
+    ) -> bytes:
         from json import dumps
 
         if not messages:
@@ -328,7 +332,7 @@ def _percent_encoded(text: str) -> str:
     return "".join(chr(octet) if chr(octet) in _IN_HANDLE else f"%{octet:02X}" for octet in octets)
 
 
-def _add_header_lines(lines: list[str], pairs: list[tuple[str, bytes | None]]) -> bool:
+def _add_header_lines(lines: list[str], pairs: Sequence[tuple[str, bytes | None]]) -> bool:
     """False when HTTP would lose something: nulls, odd bytes, or the order of equal names."""
     if len(pairs) > RAW_HEADER_COUNT_MAX:
         return False
@@ -344,23 +348,21 @@ def _add_header_lines(lines: list[str], pairs: list[tuple[str, bytes | None]]) -
     return True
 
 
-def _json_message(message: Message) -> dict[str, Any]:
+def _json_message(message: PlainMessage) -> dict[str, Any]:
     fields: dict[str, Any] = {"topic": message.topic}
-    value = given.octets(message.value, "value")
-    if value is None:
+    if message.value is None:
         fields["value"] = None
     else:
-        fields["value_base64"] = _base64(value)
-    key = given.octets(message.key, "key")
-    if key is not None:
-        fields["key_base64"] = _base64(key)
+        fields["value_base64"] = _base64(message.value)
+    if message.key is not None:
+        fields["key_base64"] = _base64(message.key)
     if message.headers:
         fields["headers"] = [
             (name, None if value is None else {"base64": _base64(value)})
-            for name, value in given.pairs(message.headers)
+            for name, value in message.headers
         ]
     if message.partition is not None:
-        fields["partition"] = given.partition(message.partition)
+        fields["partition"] = message.partition
     return fields
 
 

@@ -6,12 +6,15 @@ from enum import Enum
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine
 
+from halfhitch.barrier import Barrier
+from halfhitch.barrier.rules import Rules
 from halfhitch.client import Message, given
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls
 from halfhitch.client.conversation import Conversation
-from halfhitch.errors import InvalidRequest
+from halfhitch.errors import ConfigurationError, InvalidRequest
 from harness.producers import SHELLS, driven
 
 ADDRESS = parse_address("http://127.0.0.1:8340")
@@ -106,9 +109,47 @@ def test_a_wrong_type_is_told_in_a_sentence(use, words):
         use()
 
 
+HALF = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (lambda: requests(transaction_id=HALF), "the transaction id"),
+        (lambda: Conversation(CALLS, HALF, None), "the transaction id"),
+        (lambda: requests(topic=HALF), "the topic of a message"),
+        (lambda: requests(value=HALF), "the value of a message"),
+        (lambda: requests(key=HALF), "the key of a message"),
+        (lambda: requests(headers={HALF: b""}), "the name of a header"),
+        (lambda: requests(headers={"a": HALF}), "the header 'a' of a message"),
+        (lambda: CALLS.add("h", [Message("orders", HALF)]), "the value of a message"),
+        (lambda: Calls(ADDRESS, HALF, None), "group"),
+        (lambda: Barrier(create_engine("sqlite:///a.db"), HALF), "group"),
+        (lambda: Rules("shop").key(HALF), "the transaction id"),
+    ],
+)
+def test_half_a_character_was_an_error_of_an_encoder_or_another_text(use, what):
+    """A door would have got an escape in JSON for it, which is no character there either."""
+    with pytest.raises((InvalidRequest, ConfigurationError), match=r"no text.*'\\udce9'") as told:
+        use()
+    assert str(told.value).startswith(f"{what} is no text that could be sent: its character 4 is")
+
+
+def test_whole_text_beyond_ascii_is_sent():
+    alone, both = requests(transaction_id="caf\u00e9 \U0001f600", value="\u00e9", key="\u00e9")
+    assert b"w6k=" in alone
+    assert both["transaction_id"] == "caf\u00e9 \U0001f600"
+
+
+def test_a_member_of_an_enum_was_recorded_as_another_id():
+    key = Rules(Name.ORDERS).key(Name.ORDERS)
+    assert key == ("orders", "orders")
+    assert [type(part) for part in key] == [str, str]
+
+
 def test_what_is_right_is_taken_as_it_is():
     message = Message("orders", b"v")
-    assert given.messages((message,))[0] is message
+    assert given.messages((message,)) == [("orders", b"v", None, (), None)]
     assert given.pairs(OrderedDict(a="1")) == [("a", b"1")]
     assert given.pairs([["a", bytearray(b"1")], ("a", memoryview(b"2"))]) == [
         ("a", b"1"),
