@@ -13,6 +13,8 @@ from typing import Any
 from halfhitch_cli.table import COMMANDS, root_help
 
 OK, ERROR, USAGE, UNHEALTHY, NOT_JUDGED = 0, 1, 2, 3, 4
+#: By Ctrl-C, or by a question that was answered with no.
+STOPPED = 130
 
 
 #: These need more than the sidecar: an install that names it alone would not be the last one.
@@ -56,7 +58,7 @@ def _explain(error: Exception, given: Sequence[str]) -> int | None:
     import typer
 
     if isinstance(error, typer.Abort):
-        return _complain(str(error) or "stopped.", 130)
+        return _complain(str(error) or "stopped.", STOPPED)
     # typer offers no public name for the base of its usage errors; this is what they have.
     if callable(getattr(error, "format_message", None)):
         text = error.format_message()  # type: ignore[attr-defined]

@@ -6,16 +6,20 @@ groups use must be told apart with --group.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
 
 from halfhitch.errors import RequestError
-from halfhitch_cli.client import AdminClient
+from halfhitch_cli.client import AdminClient, Refusal
 
 #: The largest page the sidecar gives.
 LIMIT_MAX = 10_000
+#: Of names alone, and of what is parked.
+NAMES_MAX, PARKED_MAX = 200_000, 100_000
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
@@ -126,6 +130,24 @@ def age(age_s: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Whom a command speaks of, and what is known to be missing."""
+
+    rows: list[dict[str, Any]]
+    #: With those that were not given.
+    matching_count: int
+    missing_partitions: list[int] = field(default_factory=list)
+    left_out_count: int = 0
+    #: Who matches now; None for ids.
+    again: "Callable[[], Selection] | None" = None
+
+    @property
+    def is_partial(self) -> bool:
+        """There may be more than was counted."""
+        return bool(self.missing_partitions or self.left_out_count)
+
+
 def select(
     client: AdminClient,
     kind: str,
@@ -134,8 +156,8 @@ def select(
     *,
     all_matching: bool,
     wants_filter: bool = False,
-) -> list[dict[str, Any]]:
-    """What ids or filters name, as the sidecar shows it; `kind` is "transactions" or "parked".
+) -> Selection:
+    """What ids or filters name; `kind` is "transactions" or "parked".
 
     Raises RequestError for an id that is not there, BadParameter for a wrong combination.
     """
@@ -149,12 +171,37 @@ def select(
                 "--all-matching without a filter would take all groups: name one with --group, or "
                 "all of them with --older-than 0s."
             )
-        answer = client.find(f"/v1/{kind}", filters.query(LIMIT_MAX))
-        rows: list[dict[str, Any]] = answer["transactions"]
-        return rows
+        return _matching(client, kind, filters)
     if any((filters.topic, filters.older_than, filters.min_checks)):
         raise typer.BadParameter("Filters besides --group go with --all-matching, not with ids.")
-    return [one(client, kind, given, filters.group) for given in dict.fromkeys(ids or [])]
+    rows = [one(client, kind, given, filters.group) for given in dict.fromkeys(ids or [])]
+    return Selection(rows, len(rows))
+
+
+def _matching(client: AdminClient, kind: str, filters: Filters) -> Selection:
+    """All that match, as many as one answer holds."""
+    path, limit = ("/v1/parked", PARKED_MAX) if kind == "parked" else ("/v1/names", NAMES_MAX)
+    try:
+        answer = client.find(path, filters.query(limit))
+    except Refusal as error:
+        if error.status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND):
+            raise
+        # An older sidecar: pages of what it gives, and without the short form.
+        answer = client.find(f"/v1/{kind}", filters.query(LIMIT_MAX))
+    rows = answer.get("transactions")
+    if rows is None:
+        rows = [
+            {"producer_group": group, "transaction_id": transaction_id}
+            for group, ids in answer["names"].items()
+            for transaction_id in ids
+        ]
+    return Selection(
+        rows,
+        answer["total_count"],
+        answer.get("missing_partitions", []),
+        answer.get("left_out_count", 0),
+        lambda: _matching(client, kind, filters),
+    )
 
 
 def one(client: AdminClient, kind: str, transaction_id: str, group: str | None) -> dict[str, Any]:

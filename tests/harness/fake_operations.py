@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from halfhitch.errors import TransactionNotFound
+from halfhitch.errors import HalfHitchError, TransactionNotFound
 from halfhitch.service.api import (
     STATE_AFTER,
     Ended,
     Filter,
+    ManyOutcome,
+    NamesPage,
     ParkedMessage,
     ParkedPage,
     ParkedTransaction,
@@ -18,7 +20,9 @@ from halfhitch.service.api import (
 )
 
 if TYPE_CHECKING:
-    from halfhitch.core.model import Resolution
+    from collections.abc import Sequence
+
+    from halfhitch.core.model import Identity, Resolution
 
 
 def undecided(name: str, group: str = "shop", **more: Any) -> Undecided:
@@ -69,6 +73,7 @@ class FakeOperations:
     missing_partitions: list[int] = field(default_factory=list)
     left_out_count: int = 0
     fails: dict[str, Exception] = field(default_factory=dict)
+    forgets: bool = False  # what was decided is not listed any more
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def undecided(self, wanted: Filter) -> UndecidedPage:
@@ -92,6 +97,34 @@ class FakeOperations:
     async def check(self, producer_group: str, transaction_id: str) -> None:
         self._do("check", producer_group, transaction_id)
 
+    async def names(self, wanted: Filter) -> NamesPage:
+        self.calls.append(("names", wanted))
+        found = [t for t in self.pending if _matches(wanted, t)]
+        names: Any = [(t.producer_group, t.transaction_id) for t in found[: wanted.count_max]]
+        return NamesPage(names, len(found), self.missing_partitions)
+
+    async def decide_many(
+        self, identities: Sequence[Identity], resolution: Resolution, *, reason: str, operator: str
+    ) -> list[ManyOutcome]:
+        name, state = resolution.name.lower(), STATE_AFTER[resolution].value
+        outcomes = [self._one(name, state, identity, reason, operator) for identity in identities]
+        if self.forgets:
+            ended = {i for i, outcome in zip(identities, outcomes, strict=True) if outcome == state}
+            self.pending = [
+                t for t in self.pending if (t.producer_group, t.transaction_id) not in ended
+            ]
+        return outcomes
+
+    async def check_many(self, identities: Sequence[Identity]) -> list[ManyOutcome]:
+        return [self._one("check", "pending", identity) for identity in identities]
+
+    def _one(self, name: str, state: str, identity: Identity, *more: str) -> ManyOutcome:
+        try:
+            self._do(name, *identity, *more)
+        except HalfHitchError as error:
+            return error
+        return state
+
     async def parked(self, wanted: Filter) -> ParkedPage:
         self.calls.append(("parked", wanted))
         found = [t for t in self.given_up if _matches(wanted, t)]
@@ -113,7 +146,11 @@ class FakeOperations:
 
     def done(self) -> list[tuple[Any, ...]]:
         """What was done, without the questions."""
-        return [call for call in self.calls if call[0] not in ("undecided", "parked", "content")]
+        return [
+            call
+            for call in self.calls
+            if call[0] not in ("undecided", "names", "parked", "content")
+        ]
 
     def _do(self, name: str, producer_group: str, transaction_id: str, *more: Any) -> None:
         self.calls.append((name, producer_group, transaction_id, *more))

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -14,7 +15,7 @@ from halfhitch.errors import HalfHitchError, RequestError
 from halfhitch.wire.plain import shown, shown_json
 from halfhitch_cli import bulk, explain
 from halfhitch_cli import selection as chosen
-from halfhitch_cli.app import ERROR, OK
+from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.bulk import Action, DryRun, Operator, Reason, Yes
 from halfhitch_cli.client import SLOW_S, AdminClient, path_of
 from halfhitch_cli.lazy import PlainCommand
@@ -46,6 +47,15 @@ _KIND = "parked"
 _SHOWN_CHARS_MAX = 200
 #: So many in a row without an answer, and an export gives up.
 _OUTAGES_MAX = 3
+
+
+@dataclass(slots=True)
+class _Written:
+    """What an export has come to."""
+
+    count: int = 0
+    failed: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    is_stopped: bool = False
 
 
 def list_(
@@ -119,12 +129,12 @@ def resume(
     """
     client = AdminClient.of(given.load(Purpose.CLIENT))
     filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
-    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
+    selected = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
     action = Action(
         kind=_KIND, name="resume", verb="Resume", done="resumed", reason=reason,
         operator=operator, parallel=32,
     )  # fmt: skip
-    return bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+    return bulk.carry_out(client, selected, action, dry_run=dry_run, yes=yes, output=output)
 
 
 def export(
@@ -151,18 +161,42 @@ def export(
     """
     client = AdminClient.of(given.load(Purpose.CLIENT))
     filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
-    rows = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
+    selected = chosen.select(client, _KIND, ids, filters, all_matching=all_matching)
     if to is None:
-        failed = _write(client, rows, sys.stdout)
+        written = _write(client, selected.rows, sys.stdout)
     else:
         with _new_file(to) as file:
-            failed = _write(client, rows, file)
-            file.flush()
-            os.fsync(file.fileno())
-    say(f"{len(rows) - len(failed)} of {len(rows)} transactions written.")
-    for row, why in failed:
+            written = _write(client, selected.rows, file)
+            _keep(file, to)
+    return _account(written, selected, to)
+
+
+def _account(written: _Written, selected: chosen.Selection, to: Path | None) -> int:
+    """What is in the file, and whether that is all."""
+    say(f"{written.count} of {selected.matching_count} transactions written.")
+    for row, why in written.failed:
         say(f"  {row['producer_group']}  {row['transaction_id']}: {why}")
-    return ERROR if failed else OK
+    if selected.left_out_count:
+        say(
+            f"{selected.left_out_count} more parked messages were not looked at, there are too "
+            "many: resume what is exported and export again, or name one with --group and --id."
+        )
+    is_whole = written.count == selected.matching_count and not selected.is_partial
+    if not is_whole:
+        where = "stdout" if to is None else str(to)
+        say(f"The export in {where} is not complete. Delete nothing that it should hold.")
+    if written.is_stopped:
+        return STOPPED
+    return OK if is_whole else ERROR
+
+
+def _keep(file: TextIO, path: Path) -> None:
+    """On the disk, or it is said that it is not."""
+    try:
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritten(path, error) from error
 
 
 def _new_file(path: Path) -> TextIO:
@@ -175,22 +209,35 @@ def _new_file(path: Path) -> TextIO:
     return os.fdopen(descriptor, "w", encoding="utf-8")
 
 
-def _write(
-    client: AdminClient, rows: Sequence[dict[str, Any]], file: TextIO
-) -> list[tuple[dict[str, Any], str]]:
-    failed: list[tuple[dict[str, Any], str]] = []
+def _write(client: AdminClient, rows: Sequence[dict[str, Any]], file: TextIO) -> _Written:
+    written = _Written()
     outages = 0
-    for row in rows:
-        try:
-            answer = _content(client, row)
-        except HalfHitchError as error:
-            failed.append((row, error.message))
-            outages = outages + 1 if bulk.is_outage(error) else 0
-            if outages > _OUTAGES_MAX:
-                raise
-            continue
-        file.write(shown_json(answer) + "\n")
-    return failed
+    try:
+        for row in rows:
+            try:
+                answer = _content(client, row)
+            except HalfHitchError as error:
+                written.failed.append((row, error.message))
+                outages = outages + 1 if bulk.is_outage(error) else 0
+                if outages > _OUTAGES_MAX:
+                    break
+                continue
+            file.write(shown_json(answer) + "\n")
+            written.count += 1
+    except KeyboardInterrupt:
+        written.is_stopped = True
+    except BrokenPipeError:
+        raise  # whoever read has gone, and knows
+    except OSError as error:
+        raise _unwritten(Path(file.name), error) from error
+    return written
+
+
+def _unwritten(path: Path, error: OSError) -> RequestError:
+    return RequestError(
+        f"{path} could not be written ({error.strerror or error}), and what is in it is not "
+        "complete: delete it, and export to where there is room."
+    )
 
 
 def _content(client: AdminClient, row: dict[str, Any]) -> Any:

@@ -248,13 +248,14 @@ def _do(
     told: Callable[[Sequence[dict[str, Any]]], None] | None = None,
 ) -> int:
     client = AdminClient.of(given.load(Purpose.CLIENT))
-    rows = chosen.select(
+    selected = chosen.select(
         client, _KIND, ids, filters, all_matching=all_matching,
         wants_filter=action.name in ("commit", "rollback"),
     )  # fmt: skip
-    code = bulk.carry_out(client, rows, action, dry_run=dry_run, yes=yes, output=output)
+    code = bulk.carry_out(client, selected, action, dry_run=dry_run, yes=yes, output=output)
     if told is not None:
-        told(rows)
+        query = filters.query(chosen.LIMIT_MAX)
+        told(client.find(f"/v1/{_KIND}", query)["transactions"] if all_matching else selected.rows)
     return code
 
 

@@ -41,7 +41,8 @@ from halfhitch.ports import Clock, Observer, PartitionReader
 from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
 from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
-from halfhitch.service.operators.operations import OperationsParts, OperationsService
+from halfhitch.service.operators.many import ManyOperations
+from halfhitch.service.operators.operations import OperationsParts
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.payloads import PayloadCache
@@ -152,7 +153,7 @@ class Parts:
             self._topic_policy, self._catalog, dependencies.admission
         )
         self.parked = self._parked_store()
-        self.operations = OperationsService(self._operations_parts(dependencies.inquiry))
+        self.operations = ManyOperations(self._operations_parts(dependencies.inquiry))
         self.held_logs = self._make_held_logs()
 
     def _make_membership(self) -> GroupMembership:

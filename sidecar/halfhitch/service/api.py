@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.errors import HalfHitchError
 from halfhitch.ports import KafkaHeaders
 from halfhitch.wire.handle import Handle
 from halfhitch.wire.seal import Seals
@@ -350,6 +351,19 @@ class ParkedMessage:
     headers: UserHeaders
 
 
+@dataclass(slots=True)
+class NamesPage:
+    """Who matches, oldest first, and what could not be looked at."""
+
+    names: list[Identity]
+    total_count: int  # that match, those beyond `count_max` included
+    missing_partitions: list[int]  # not known here, or not wholly
+
+
+#: Of one among many: the state that it is in now, or why it is not.
+ManyOutcome = str | HalfHitchError
+
+
 class Operations(Protocol):
     """What an operator can do. Everything that changes something needs a reason."""
 
@@ -366,6 +380,20 @@ class Operations(Protocol):
 
     async def check(self, producer_group: str, transaction_id: str) -> None:
         """Check it as soon as possible. Raises TransactionNotFound, BackendError."""
+        ...
+
+    async def names(self, wanted: Filter) -> NamesPage:
+        """Of pending transactions; reads no payload, unless a topic is asked for."""
+        ...
+
+    async def decide_many(
+        self, identities: Sequence[Identity], resolution: Resolution, *, reason: str, operator: str
+    ) -> list[ManyOutcome]:
+        """`decide` for each, in their order. Raises InvalidRequest for all of them."""
+        ...
+
+    async def check_many(self, identities: Sequence[Identity]) -> list[ManyOutcome]:
+        """`check` for each, in their order."""
         ...
 
     async def parked(self, wanted: Filter) -> ParkedPage:

@@ -1,6 +1,8 @@
 """The admin door's routes for operators: what is undecided or parked, and what can be done with it.
 
     GET   /v1/transactions                          undecided; filters as query parameters
+    GET   /v1/names                                 the names of all that are undecided and match
+    POST  /v1/many/commit                           also /rollback and /check
     GET   /v1/parked                                parked; the same filters
     GET   /v1/parked/{group}/{id}                   one of them with its content
     POST  /v1/transactions/{group}/{id}/commit      also /rollback and /check
@@ -9,6 +11,9 @@
 Group and id are percent-encoded: they may contain slashes. A POST carries {"reason", "operator"}
 and must say that it is JSON: no form of a browser can.
 
+A POST about many names them in its body: {"transactions": {"group": ["id", ...]}, ...}. The answer
+has for each id, in its order, {"state": ...} or {"error": ...}; one fails without the others.
+
 The guard and the bounds of door.py stand before all of this. Who has no right for a group is
 refused before anything is looked up, and lists leave out what he may not observe. Where identities
 are configured the operator is the identity; what the body says he is called is a remark.
@@ -16,28 +21,35 @@ are configured the operator is the identity; what the body says he is called is 
 
 import logging
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from halfhitch.access import Right
-from halfhitch.core.model import Resolution
+from halfhitch.core.model import Identity, ProducerGroup, Resolution, TransactionId
+from halfhitch.doors.http.errors import status_of
 from halfhitch.doors.http.handlers import Handler
 from halfhitch.doors.http.replies import json_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import Route
-from halfhitch.errors import InvalidJson, InvalidRequest, UnsupportedMediaType
-from halfhitch.service.api import Filter, Operations, ParkedMessage
+from halfhitch.errors import HalfHitchError, InvalidJson, InvalidRequest, UnsupportedMediaType
+from halfhitch.service.api import Filter, ManyOutcome, Operations, ParkedMessage
 from halfhitch.service.reasons import REASON_CHARS_MAX, kept_reason
 
 _log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 10_000
 _LIMIT: Final = 1_000
+#: A name is a few dozen bytes, and looked up without its payload.
+_NAMES_MAX: Final = 200_000
+#: All that the store keeps in mind, in one answer: pages would be of different moments.
+_PARKED_MAX: Final = 100_000
+#: Within the largest body there is, ids are bounded by it; groups alone are not worth a body.
+_MANY_MAX: Final = 1_000
 
 _TRANSACTION: Final = "/v1/transactions/{group}/{id}"
 _PARKED: Final = "/v1/parked/{group}/{id}"
@@ -45,6 +57,18 @@ _ENDS: Final = ("commit", "rollback")
 OPERATED: Final[tuple[Route, ...]] = (
     Route(
         method="GET", pattern="/v1/transactions", name="undecided", may_wait=True, reads_query=True
+    ),
+    Route(method="GET", pattern="/v1/names", name="names", may_wait=True, reads_query=True),
+    *(
+        Route(
+            method="POST",
+            pattern=f"/v1/many/{name}",
+            name=f"{name}_many",
+            may_wait=True,
+            has_body=True,
+            reads_query=True,
+        )
+        for name in ("commit", "rollback", "check")
     ),
     Route(method="GET", pattern="/v1/parked", name="parked", may_wait=True, reads_query=True),
     Route(method="GET", pattern=_PARKED, name="parked_one", may_wait=True, reads_query=True),
@@ -75,6 +99,12 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class _OrderForMany(_Order, forbid_unknown_fields=True, kw_only=True):
+    """The same, and whom it is about."""
+
+    transactions: dict[str, list[str]]
+
+
 @dataclass(slots=True)
 class _Command:
     """Who wants it, and why."""
@@ -83,6 +113,7 @@ class _Command:
     reason: str
 
 
+_decode_order_for_many = msgspec.json.Decoder(_OrderForMany).decode
 _decode_order = msgspec.json.Decoder(_Order).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -92,6 +123,10 @@ def operating_handlers(operations: Operations) -> dict[str, Handler]:
     handlers = _Handlers(operations)
     return {
         "undecided": handlers.undecided,
+        "names": handlers.names,
+        "commit_many": handlers.commit_many,
+        "rollback_many": handlers.rollback_many,
+        "check_many": handlers.check_many,
         "parked": handlers.parked,
         "parked_one": handlers.parked_one,
         "commit": handlers.commit,
@@ -108,8 +143,46 @@ class _Handlers:
     async def undecided(self, request: Request) -> bytes:
         return _answer(await self._operations.undecided(_filter(request)))
 
+    async def names(self, request: Request) -> bytes:
+        page = await self._operations.names(_filter(request, limit_max=_NAMES_MAX))
+        names: dict[str, list[str]] = {}
+        for group, transaction_id in page.names:
+            names.setdefault(group, []).append(transaction_id)
+        return _answer(
+            {
+                "names": names,
+                "total_count": page.total_count,
+                "missing_partitions": page.missing_partitions,
+            }
+        )
+
+    async def commit_many(self, request: Request) -> bytes:
+        return await self._decide_many(request, Resolution.COMMIT)
+
+    async def rollback_many(self, request: Request) -> bytes:
+        return await self._decide_many(request, Resolution.ROLLBACK)
+
+    async def _decide_many(self, request: Request, resolution: Resolution) -> bytes:
+        order, identities = _order_for_many(request)
+        outcomes = await self._operations.decide_many(
+            identities, resolution, reason=order.reason, operator=order.operator
+        )
+        return _answer({"results": _results(identities, outcomes)})
+
+    async def check_many(self, request: Request) -> bytes:
+        order, identities = _order_for_many(request)
+        outcomes = await self._operations.check_many(identities)
+        _log.info(
+            "%s asked for a check of %d transactions at once",
+            order.operator,
+            len(identities),
+            extra={"action": "operator"},
+        )
+        return _answer({"results": _results(identities, outcomes)})
+
     async def parked(self, request: Request) -> bytes:
-        return _answer(await self._operations.parked(_filter(request)))
+        wanted = _filter(request, limit_max=_PARKED_MAX)
+        return _answer(await self._operations.parked(wanted))
 
     async def parked_one(self, request: Request) -> bytes:
         group, transaction_id = _named(request)
@@ -162,9 +235,10 @@ def _named(request: Request) -> tuple[str, str]:
     return group, transaction_id
 
 
-def _filter(request: Request) -> Filter:
+def _filter(request: Request, *, limit_max: int = _LIMIT_MAX) -> Filter:
     """What is asked for, as far as the caller may see it. Raises Forbidden for one group's."""
-    caller, wanted = request.caller, read_filter(request.query.decode())
+    caller = request.caller
+    wanted = read_filter(request.query.decode(), limit_max=limit_max)
     if not caller.is_free:
         if wanted.producer_group is not None:
             caller.require(Right.OBSERVE, wanted.producer_group)
@@ -174,15 +248,40 @@ def _filter(request: Request) -> Filter:
 
 
 def _order(request: Request) -> _Command:
+    return _command(request, _decoded(request, _decode_order))
+
+
+def _order_for_many(request: Request) -> tuple[_Command, list[Identity]]:
+    """Who wants it, why, and of whom. Raises Forbidden for any group without the right."""
+    order = _decoded(request, _decode_order_for_many)
+    identities = [
+        (ProducerGroup(group), TransactionId(transaction_id))
+        for group, ids in order.transactions.items()
+        for transaction_id in dict.fromkeys(ids)
+    ]
+    for group in order.transactions:
+        request.caller.require(Right.OPERATE, group)
+    if not 1 <= len(identities) <= _MANY_MAX:
+        raise InvalidRequest(f"Name 1 to {_MANY_MAX} transactions in one request.")
+    return _command(request, order), identities
+
+
+_AnyOrder = TypeVar("_AnyOrder", bound=_Order)
+
+
+def _decoded(request: Request, decode: Callable[[bytes], _AnyOrder]) -> _AnyOrder:
     media_type = request.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media_type != b"application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     try:
-        order = _decode_order(request.body)
+        return decode(request.body)
     except (ValueError, RecursionError) as error:
         raise InvalidJson(
             f'The body must be {{"reason": "...", "operator": "..."}}: {str(error)[:200]}'
         ) from None
+
+
+def _command(request: Request, order: _Order) -> _Command:
     name = request.caller.name
     if name is not None:
         return _Command(name, _signed(order.reason, order.operator, name))
@@ -200,7 +299,7 @@ def _signed(reason: str, claimed: str | None, name: str) -> str:
     return signed if len(signed) <= REASON_CHARS_MAX else reason
 
 
-def read_filter(query: str) -> Filter:
+def read_filter(query: str, *, limit_max: int = _LIMIT_MAX) -> Filter:
     """Query parameters as a filter. Raises InvalidRequest for what is not known or given twice."""
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "group": ("producer_group", str),
@@ -208,7 +307,7 @@ def read_filter(query: str) -> Filter:
         "id": ("transaction_id", str),
         "older_than_s": ("older_than_s", _seconds),
         "min_checks": ("check_count_min", _count),
-        "limit": ("count_max", _count),
+        "limit": ("count_max", partial(_count, count_max=limit_max)),
     }
     values: dict[str, Any] = {"count_max": _LIMIT}
     given: set[str] = set()
@@ -228,7 +327,7 @@ def read_filter(query: str) -> Filter:
     except ValueError:  # of parse_qsl and the readers
         raise InvalidRequest(
             "older_than_s is a number of seconds, min_checks and limit are whole numbers (limit at "
-            f"most {_LIMIT_MAX}), all of them not negative; texts are UTF-8."
+            f"most {limit_max}), all of them not negative; texts are UTF-8."
         ) from None
     return Filter(**values)
 
@@ -240,8 +339,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > _LIMIT_MAX:
+def _count(text: str, count_max: int = _LIMIT_MAX) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > count_max:
         raise ValueError(text)
     return int(text)
 
@@ -251,6 +350,22 @@ def _count(text: str) -> int:
 
 def _answer(content: object, status: int = 200) -> bytes:
     return json_reply(status, _encode(content))
+
+
+def _results(
+    identities: Sequence[Identity], outcomes: Sequence[ManyOutcome]
+) -> dict[str, list[dict[str, Any]]]:
+    results: dict[str, list[dict[str, Any]]] = {}
+    for (group, _), outcome in zip(identities, outcomes, strict=True):
+        shown: dict[str, Any] = {"state": outcome}
+        if isinstance(outcome, HalfHitchError):
+            shown = {
+                "error": {
+                    "code": outcome.code, "message": outcome.message, "status": status_of(outcome)
+                }
+            }  # fmt: skip
+        results.setdefault(group, []).append(shown)
+    return results
 
 
 def _message(message: ParkedMessage) -> dict[str, Any]:

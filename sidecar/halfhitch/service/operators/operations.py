@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 OPERATOR_CHARS_MAX: Final = 100
 #: Of another instance's partition, as Redis tells it.
-_LISTED_MAX: Final = 20_000
+LISTED_MAX: Final = 20_000
 
 
 class PendingOwners(Protocol):
@@ -65,6 +65,16 @@ class PendingOwners(Protocol):
 
     async def undecided(self, wanted: Filter) -> tuple[list[Undecided], int]:
         """Pending transactions there, oldest first, and how many match."""
+        ...
+
+    async def names(self, wanted: Filter) -> tuple[list[tuple[int, Identity]], int]:
+        """When stored, and which: all pending ones there that match; and how many."""
+        ...
+
+    async def halves_of(
+        self, identities: Sequence[Identity]
+    ) -> dict[Identity, tuple[int, tuple[int, ...], int]]:
+        """Partition, half offsets and covered count, of those that are pending there."""
         ...
 
     async def check_now(self, partition: int, identity: Identity) -> bool:
@@ -181,7 +191,7 @@ class OperationsService:
         if index is None:
             return {}, list(partitions)
         answers = await asyncio.gather(
-            *(index.list(partition, count_max=_LISTED_MAX) for partition in partitions),
+            *(index.list(partition, count_max=LISTED_MAX) for partition in partitions),
             return_exceptions=True,
         )
         found: dict[int, Sequence[Doubt]] = {}

@@ -436,7 +436,7 @@ class CheckBack:
         found: list[Transaction] = []
         count = 0
         for transaction in _candidates(ledger, wanted):
-            if self._matches(transaction, wanted):
+            if self.matches(transaction, wanted):
                 count += 1
                 if len(found) < wanted.count_max:
                     found.append(transaction)
@@ -444,7 +444,7 @@ class CheckBack:
         payload = self._payloads.all_of(halves, self._reader)
         return [self._shown(t, payload, ledger.checks.rules.count_max) for t in found], count
 
-    def _matches(self, transaction: Transaction, wanted: Filter) -> bool:
+    def matches(self, transaction: Transaction, wanted: Filter) -> bool:
         group, transaction_id = transaction.identity
         if (
             not wanted.takes_group(group)

@@ -9,12 +9,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from zlib import crc32
 
 from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.core.standing import Standing
 from halfhitch.service.api import Filter, PartitionState, Undecided
 from halfhitch.service.checking.api import CheckReport
+from halfhitch.service.owner import many
+from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
 
@@ -182,6 +185,49 @@ class Ownership:
         found = [transaction for transactions, _ in answers for transaction in transactions]
         found.sort(key=lambda transaction: -transaction.age_s)
         return found[: wanted.count_max], sum(count for _, count in answers)
+
+    async def names(self, wanted: Filter) -> tuple[list[tuple[int, Identity]], int]:
+        """When stored, and which: all that match, the oldest of each partition first; how many."""
+        answers = await asyncio.gather(
+            *(
+                asyncio.wrap_future(
+                    checkback.ask(
+                        partial(
+                            many.names_of,
+                            takes=partial(checkback.matches, wanted=wanted),
+                            count_max=wanted.count_max,
+                        )
+                    )
+                )
+                for _, checkback in self._checkbacks()
+            )
+        )
+        found = [(one.stored_ms, one.identity) for names, _ in answers for one in names]
+        return found, sum(count for _, count in answers)
+
+    async def halves_of(
+        self, identities: Sequence[Identity]
+    ) -> dict[Identity, tuple[int, tuple[int, ...], int]]:
+        """See service.operators.operations.PendingOwners. One turn of each owner."""
+        checkbacks = self._checkbacks()
+        answers = await asyncio.gather(
+            *(
+                asyncio.wrap_future(checkback.ask(partial(many.halves_of, identities=identities)))
+                for _, checkback in checkbacks
+            )
+        )
+        return {
+            identity: (partition, halves.half_offsets, halves.covered_count)
+            for (partition, _), found in zip(checkbacks, answers, strict=True)
+            for identity, halves in found.items()
+        }
+
+    def _checkbacks(self) -> list[tuple[int, CheckBack]]:
+        return [
+            (partition, owner.checkback)
+            for partition, worker in self._workers.items()
+            if (owner := worker.owner) is not None
+        ]
 
     async def check_now(self, partition: int, identity: Identity) -> bool:
         """Check it as soon as possible; False when it is not pending here."""

@@ -9,6 +9,7 @@ import pytest
 
 from halfhitch.errors import TransactionNotFound
 from halfhitch.wire.plain import shown
+from halfhitch_cli.commands import parked as parked_command
 from harness.fake_operations import FakeOperations, parked, undecided
 
 if TYPE_CHECKING:
@@ -106,3 +107,48 @@ def test_an_older_release_did_not_write_who_decided(run: Any, operations: FakeOp
     assert "Decided by: the record does not say who" in out
     operations.given_up[0].decision_source = "a new kind"
     assert "the record names nobody known here" in run("parked", "show", "P3")[1]
+
+
+def test_an_export_of_a_part_was_believed_complete(
+    run: Any, operations: FakeOperations, tmp_path: Path
+) -> None:
+    target = tmp_path / "all.jsonl"
+    arguments = ("parked", "export", "--all-matching", "--to", str(target))
+    code, _, err = run(*arguments)
+    assert (code, err) == (0, "2 of 2 transactions written.\n")
+    target.unlink()
+    operations.left_out_count = 5
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert "5 more parked messages were not looked at" in err
+    assert "is not complete. Delete nothing that it should hold." in err
+
+
+def test_ctrl_c_says_what_an_export_has_come_to(
+    run: Any, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = parked_command._content
+
+    def content(client: Any, row: dict[str, Any]) -> Any:
+        if row["transaction_id"] == "P2":
+            raise KeyboardInterrupt
+        return real(client, row)
+
+    monkeypatch.setattr(parked_command, "_content", content)
+    code, out, err = run("parked", "export", "--all-matching")
+    assert (code, len(out.splitlines())) == (130, 1)
+    assert "1 of 2 transactions written." in err
+    assert "The export in stdout is not complete." in err
+
+
+def test_a_full_disk_was_a_traceback(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parked_command.os, "fsync", full)
+    target = tmp_path / "all.jsonl"
+    code, _, err = run("parked", "export", "--all-matching", "--to", str(target))
+    assert code == 1
+    assert f"halfhitch: {target} could not be written (No space left on device)" in err

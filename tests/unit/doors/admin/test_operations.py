@@ -303,3 +303,54 @@ async def test_without_operations_there_are_no_such_routes() -> None:
     async with opened(None) as ask:
         assert (await ask("/v1/transactions"))[0] == 404
         assert (await ask("/v1/parked/shop/T1"))[0] == 404
+
+
+async def test_many_are_named_in_one_body_and_each_has_its_answer() -> None:
+    operations = FakeOperations(fails={"T2": TransactionNotFound("nobody knows it")})
+    body = {**ORDER, "transactions": {"shop": ["T1", "T2", "T1"], "a/b": ["T1"]}}
+    async with opened(operations) as ask:
+        status, answer = await ask("/v1/many/rollback", body)
+        assert (await ask("/v1/many/commit", body))[0] == 200
+        assert (await ask("/v1/many/check", body))[0] == 200
+    assert status == 200
+    not_found = {"code": "transaction_not_found", "message": "nobody knows it", "status": 404}
+    assert answer == {
+        "results": {
+            "shop": [{"state": "rolled_back"}, {"error": not_found}],
+            "a/b": [{"state": "rolled_back"}],
+        }
+    }
+    assert [call[:3] for call in operations.done()[:3]] == [
+        ("rollback", "shop", "T1"), ("rollback", "shop", "T2"), ("rollback", "a/b", "T1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("transactions", "expected"),
+    [
+        ({}, "invalid_request"),
+        ({"shop": []}, "invalid_request"),
+        ({"shop": [str(n) for n in range(1_001)]}, "invalid_request"),
+        (["T1"], "invalid_json"),
+        ({"shop": [7]}, "invalid_json"),
+    ],
+)
+async def test_a_body_that_names_nobody_or_too_many_changes_nothing(
+    transactions: Any, expected: str
+) -> None:
+    operations = FakeOperations()
+    async with opened(operations) as ask:
+        status, answer = await ask("/v1/many/commit", {**ORDER, "transactions": transactions})
+        assert (await ask("/v1/many/commit", ORDER))[0] == 400
+    assert (status, code(answer)) == (400, expected)
+    assert operations.calls == []
+
+
+async def test_names_of_all_fit_into_one_answer() -> None:
+    pending = [undecided(f"T{n}") for n in range(15_000)] + [undecided("T1", "bank")]
+    operations = FakeOperations(pending, missing_partitions=[3])
+    async with opened(operations) as ask:
+        status, answer = await ask("/v1/names?limit=200000")
+        assert (await ask("/v1/names?limit=200001"))[0] == 400
+    assert (status, answer["total_count"], answer["missing_partitions"]) == (200, 15_001, [3])
+    assert (len(answer["names"]["shop"]), answer["names"]["bank"]) == (15_000, ["T1"])

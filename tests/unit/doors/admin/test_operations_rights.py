@@ -31,6 +31,10 @@ ROUTES: dict[str, tuple[str, str, set[str]]] = {
     "partitions": ("GET", "/v1/partitions", {KEEPER, WATCHER, ROOT}),
     "config": ("GET", "/v1/config", {ROOT}),
     "undecided": ("GET", "/v1/transactions", {KEEPER, WATCHER, ROOT}),
+    "names": ("GET", "/v1/names", {KEEPER, WATCHER, ROOT}),
+    "commit_many": ("POST", "/v1/many/commit", {KEEPER, ROOT}),
+    "rollback_many": ("POST", "/v1/many/rollback", {KEEPER, ROOT}),
+    "check_many": ("POST", "/v1/many/check", {KEEPER, ROOT}),
     "parked": ("GET", "/v1/parked", {KEEPER, WATCHER, ROOT}),
     "parked_one": ("GET", "/v1/parked/shop/P1", {KEEPER, ROOT}),
     "commit": ("POST", "/v1/transactions/shop/T1/commit", {KEEPER, ROOT}),
@@ -103,13 +107,26 @@ def test_every_route_is_asked_for() -> None:
     assert set(ROUTES) | OPEN == {route.name for route in (*SHOWN, *OPERATED)}
 
 
+def body_of(path: str) -> Any:
+    """One that names somebody, where the path does not."""
+    return {**ORDER, "transactions": {"shop": ["T1"]}} if path.startswith("/v1/many") else None
+
+
+async def test_one_group_without_the_right_refuses_all_of_many() -> None:
+    operations = stocked()
+    body = {**ORDER, "transactions": {"shop": ["T1"], "bank": ["T2"]}}
+    async with opened(operations) as ask:
+        status, _ = await ask("/v1/many/commit", KEEPER, body)
+    assert (status, operations.calls) == (403, [])
+
+
 @pytest.mark.parametrize("route", sorted(ROUTES))
 async def test_who_has_the_right_is_let_through_and_nobody_else(route: str) -> None:
     method, path, allowed = ROUTES[route]
     for token in ALL:
         operations = stocked()
         async with opened(operations) as ask:
-            status, answer = await ask(path, token, method=method)
+            status, answer = await ask(path, token, body_of(path), method=method)
         if token in allowed:
             assert status < 300, (token, answer)
         else:

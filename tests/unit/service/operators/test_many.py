@@ -1,0 +1,119 @@
+"""One decision for thousands: each has its own end, and its own failure."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from halfhitch.core.model import ResolutionSource
+from halfhitch.core.standing import Standing
+from halfhitch.errors import (
+    ContraryDecision,
+    InvalidRequest,
+    KafkaUnavailable,
+    RedisUnavailable,
+    TransactionNotFound,
+)
+from halfhitch.service.api import Filter
+from halfhitch.service.operators import many
+from halfhitch.service.operators.operations import FoundHalves
+from harness.operators_world import C, R, World, doubt, identity, pending
+
+if TYPE_CHECKING:
+    from halfhitch.service.api import ManyOutcome
+
+
+async def decided(world: World, *names: str) -> list[ManyOutcome]:
+    return await world.service.decide_many(
+        [identity(name) for name in names], R, reason="asked the shop", operator="ann"
+    )
+
+
+async def test_thousands_are_looked_up_at_once_and_decided_one_by_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    names = [f"T{number}" for number in range(1_000)]
+    world = World(pending=[pending(name, partition=n % 2) for n, name in enumerate(names)])
+    assert await decided(world, *names) == ["rolled_back"] * 1_000
+    assert world.asked == [("halves_of", 1_000)]
+    assert len(world.decisions) == 1_000
+    partition, decision = world.decisions[1]
+    assert (partition, decision.identity, decision.half_offsets) == (1, identity("T1"), (4, 5))
+    assert (decision.source, decision.reason) == (ResolutionSource.OPERATOR, "ann: asked the shop")
+    assert len(world.observer.of("ended")) == 1_000
+    assert [record.getMessage() for record in caplog.records] == [
+        "ann decided rollback of 1000 transactions at once, 0 of them could not be: asked the shop"
+    ]
+
+
+async def test_one_that_cannot_be_decided_stops_no_other() -> None:
+    world = World(pending=[pending("T1"), pending("T2"), pending("T3")])
+    world.standings["T2"] = Standing.COMMITTED
+    first, second, third, nobody = await decided(world, "T1", "T2", "T3", "T9")
+    assert (first, third) == ("rolled_back", "rolled_back")
+    assert isinstance(second, ContraryDecision)
+    assert isinstance(nobody, TransactionNotFound)
+
+
+async def test_those_of_other_instances_are_looked_for_as_single_ones_are() -> None:
+    world = World(
+        pending=[pending("T1")], doubts={2: [doubt("T2")]}, found=FoundHalves(2, (80,), 1), first=R
+    )
+    assert await decided(world, "T1", "T2") == ["rolled_back", "rolled_back"]
+    assert [partition for partition, _ in world.decisions] == [0, 2]
+
+
+async def test_no_answer_of_kafka_is_no_decision() -> None:
+    world = World(pending=[pending("T1")], fails=KafkaUnavailable("away"))
+    (outcome,) = await decided(world, "T1")
+    assert isinstance(outcome, KafkaUnavailable)
+    assert world.observer.of("ended") == []
+
+
+async def test_without_a_readable_reason_nothing_is_done() -> None:
+    world = World(pending=[pending("T1")])
+    with pytest.raises(InvalidRequest, match="the reason must be"):
+        await world.service.decide_many([identity("T1")], C, reason=" ", operator="ann")
+    assert world.decisions == []
+
+
+async def test_checks_are_hastened_wherever_they_are() -> None:
+    world = World(pending=[pending("T1", 1)], doubts={2: [doubt("T2")]})
+    names = [identity(name) for name in ("T1", "T2", "T9")]
+    first, second, nobody = await world.service.check_many(names)
+    assert (first, second) == ("pending", "pending")
+    assert isinstance(nobody, TransactionNotFound | RedisUnavailable)
+    assert ("check_now", 1, "T1") in world.asked
+    assert any(asked[0] == "post" for asked in world.asked)
+
+
+async def test_one_that_ends_between_the_look_and_the_check_is_looked_for_again() -> None:
+    world = World(pending=[pending("T1")])
+
+    async def gone(*_: object) -> bool:
+        world.pending = []
+        return False
+
+    world.check_now = gone  # type: ignore[method-assign]
+    (outcome,) = await world.service.check_many([identity("T1")])
+    assert isinstance(outcome, TransactionNotFound)
+
+
+async def test_names_are_those_of_all_instances_oldest_first() -> None:
+    world = World(
+        pending=[pending("T1", age_s=5.0), pending("T2", age_s=50.0)],
+        doubts={2: [doubt("T3", age_s=20.0)], 3: RedisUnavailable("away")},
+    )
+    page = await world.service.names(Filter(count_max=2))
+    assert page.names == [identity("T2"), identity("T3")]
+    assert (page.total_count, page.missing_partitions) == (3, [3])
+
+
+async def test_what_redis_was_not_asked_for_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "LISTED_MAX", 2)
+    world = World(doubts={2: [doubt("T1"), doubt("T2")], 3: [doubt("T3")]})
+    page = await world.service.names(Filter())
+    assert (page.total_count, page.missing_partitions) == (3, [2])
