@@ -109,7 +109,7 @@ class OwnContainer(DockerContainer):
     @property
     def own_ip(self) -> str:
         """Where other containers reach it."""
-        found: str = self.get_dockerclient_or_none().bridge_ip(self.get_container_id())
+        found: str = self.get_docker_client().bridge_ip(self.get_container_id())
         return found
 
 

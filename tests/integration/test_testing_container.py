@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,12 +12,16 @@ from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
 from halfhitch.errors import Unauthorized
 from halfhitch.testing.outside import SidecarFailed, create_topic
 from harness.kafka import fresh_name, read_all, values, wait_until
+from harness.pytest_runs import run_pytest
 from harness.servers import KAFKA_IMAGE, REDIS_IMAGE, obstacle
 from harness.snippets import fence_with, replaced
 
 pytest.importorskip("testcontainers")
 
 from halfhitch.testing.container import IMAGE, HalfHitchContainer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.containers, pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -101,6 +105,19 @@ def test_beside_servers_on_loopback_it_is_in_this_machine_s_network(image: str) 
         assert sidecar.url.startswith("http://127.0.0.1:")
         assert sidecar.token is None
         page_s_program()(sidecar)
+
+
+def test_the_fixture_is_a_container_where_pytest_is_told_so(image: str, tmp_path: Path) -> None:
+    shown = fence_with("docs/testing.md", "halfhitch_sidecar.kill()")
+    given = {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ}
+    ended = run_pytest(
+        tmp_path,
+        shown + "    assert type(halfhitch_sidecar).__name__ == 'HalfHitchContainer'\n",
+        *("--halfhitch-sidecar=container", f"--halfhitch-image={image}"),
+        TESTCONTAINERS_RYUK_DISABLED="true",
+        **given,
+    )
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_a_setting_that_does_not_exist_is_said_by_the_sidecar_itself(image: str) -> None:

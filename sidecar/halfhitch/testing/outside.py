@@ -24,7 +24,7 @@ SETTINGS_OF_TESTS: Final[Mapping[str, object]] = {
 READY_S: Final = 90.0
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 5.0
-_SERVING: Final = re.compile(r"serving on (http://\S+) and \S+, admin on port (\d+)")
+_SERVING: Final = re.compile(r"serving on (http://[^\s,]+)(?: and \S+)?, admin on port (\d+)")
 
 
 class SidecarFailed(HalfHitchError):

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 _MARK = "halfhitch"
 _CHOICE = "halfhitch_sidecar"
 _IMAGE = "halfhitch_image"
+_KINDS = ("process", "container")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """pytest's hook."""
     group = parser.getgroup("halfhitch")
     for name, told, choices in (
-        (_CHOICE, "what halfhitch_sidecar is: a process, or the image", ["process", "container"]),
+        (_CHOICE, "what halfhitch_sidecar is: a process, or the image", _KINDS),
         (_IMAGE, "the image, if it is not that of this release", None),
     ):
         group.addoption("--" + name.replace("_", "-"), choices=choices, help=told)
@@ -61,7 +62,10 @@ def halfhitch_sidecar(
     kafka = os.environ.get("HALFHITCH_TEST_KAFKA")
     redis = os.environ.get("HALFHITCH_TEST_REDIS")
     with ExitStack() as stack:
-        if _chosen(pytestconfig, _CHOICE) == "container":
+        kind = _chosen(pytestconfig, _CHOICE) or _KINDS[0]
+        if kind not in _KINDS:
+            raise pytest.UsageError(f"{_CHOICE} is {kind!r}: say {' or '.join(_KINDS)}")
+        if kind == "container":
             from halfhitch.testing import HalfHitchContainer
             from halfhitch.testing.container import IMAGE
 

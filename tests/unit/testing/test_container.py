@@ -26,7 +26,7 @@ from halfhitch.testing.outside import SidecarFailed
 TOKEN = "0123456789abcdef"
 #: No engine is asked which version it speaks.
 UNASKED = {"docker_client_kw": {"version": "1.41"}}
-SERVING = b"serving on http://127.0.0.1:8888 and unix:/x, admin on port %d\n"
+SERVING = b"serving on http://127.0.0.1:8888, admin on port %d\n"
 
 
 class FakeEngine:

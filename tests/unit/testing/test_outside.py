@@ -42,6 +42,13 @@ def test_doors_are_those_of_the_newest_start():
     assert doors_in(again) == Doors("http://127.0.0.1:3", 4)
 
 
+def test_a_sidecar_without_a_socket_tells_its_doors_too():
+    """A container on this machine's network was waited for in vain."""
+    assert doors_in("serving on http://127.0.0.1:5, admin on port 6\n") == Doors(
+        "http://127.0.0.1:5", 6
+    )
+
+
 def test_ready_is_what_readyz_says_and_nobody_there_is_not():
     with readyz(503, 204, 200) as door:
         assert [is_ready(door.address) for _ in range(3)] == [False, True, False]

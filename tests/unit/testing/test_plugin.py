@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pytest
 
-from harness.places import ROOT
+from harness.pytest_runs import run_pytest
 from harness.snippets import fence_with
-
-
-def run_pytest(folder, text, *options):
-    (folder / "test_shown.py").write_text(text)
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("COVERAGE", "HALFHITCH_"))},
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "sidecar"), str(ROOT / "cli")]),
-    }
-    command = [sys.executable, "-m", "pytest", "-p", "halfhitch.testing.plugin", "-q", *options]
-    return subprocess.run(
-        [*command, "--strict-markers", "-p", "no:cacheprovider", "--rootdir", folder, folder],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
 
 
 def test_the_page_s_tests_of_a_service_pass(tmp_path):
@@ -45,3 +24,29 @@ def test_a_shop_that_forgets_its_check_is_found_out(tmp_path):
 
 def test_the_page_s_program_without_a_fixture_runs():
     exec(compile(fence_with("docs/testing.md", "checks.count_max"), "docs/testing.md", "exec"), {})
+
+
+TAKES_A_SIDECAR = "def test_it(halfhitch_sidecar):\n    pass\n"
+
+
+def test_a_container_without_an_engine_is_refused_in_one_sentence(tmp_path):
+    pytest.importorskip("testcontainers")
+    ended = run_pytest(
+        tmp_path,
+        TAKES_A_SIDECAR,
+        "--halfhitch-sidecar=container",
+        DOCKER_HOST=f"unix://{tmp_path}/docker.sock",
+        HALFHITCH_TEST_KAFKA="127.0.0.1:1",
+    )
+    assert "NoContainer: No container engine answers" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_a_kind_that_does_not_exist_is_refused_with_those_that_do(tmp_path):
+    ended = run_pytest(tmp_path, TAKES_A_SIDECAR, "--halfhitch-sidecar=image")
+    assert "choose from process, container" in ended.stderr.replace("'", "")
+
+
+def test_the_configuration_of_pytest_says_it_once_for_all(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nhalfhitch_sidecar = vessel\n")
+    ended = run_pytest(tmp_path, TAKES_A_SIDECAR)
+    assert "halfhitch_sidecar is 'vessel': say process or container" in ended.stdout, ended.stdout
