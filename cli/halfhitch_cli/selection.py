@@ -108,11 +108,11 @@ class Filters:
         return any(value is not None for value in given)
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, flag: str = "--older-than") -> float:
     """90s, 10m, 1h30m, 2d. Raises BadParameter."""
     if _DURATION.fullmatch(text) is None:
         raise typer.BadParameter(
-            f"--older-than takes a number and s, m, h or d, for instance 10m or 1h30m; not {text!r}"
+            f"{flag} takes a number and s, m, h or d, for instance 10m or 1h30m; not {text!r}"
         )
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
 
@@ -255,9 +255,9 @@ def not_found(
             f"{unseen(missing_partitions)} With --group it looks further before it decides."
         )
     return (
-        f"No transaction {transaction_id}{whose} is undecided: it has ended, or the id is "
-        "misspelled; `halfhitch tx list` shows what is undecided, `halfhitch parked list` what was "
-        "given up."
+        f"No transaction {transaction_id}{whose} is undecided: it has ended (`halfhitch tx trace "
+        f"{transaction_id}` tells how), or the id is misspelled; `halfhitch tx list` shows what is "
+        "undecided, `halfhitch parked list` what was given up."
     )
 
 

@@ -14,6 +14,7 @@ from harness.identities import access_with
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from halfhitch.doors.admin.stories import Stories
     from halfhitch.doors.tls import ServerTls
     from harness.fake_operations import FakeOperations
 
@@ -45,6 +46,7 @@ def admin_door(
     info: Mapping[str, Any] | None = None,
     tokens: Sequence[str] = (),
     tls: ServerTls | None = None,
+    stories: Stories | None = None,
 ) -> Iterator[int]:
     """The port. `settings` are what /v1/config shows, `info` is part of /v1/status."""
     view = [{"key": key, "value": value} for key, value in settings.items()]
@@ -56,6 +58,7 @@ def admin_door(
         0,
         access=access_with(*tokens),
         operations=operations,
+        stories=stories,
         tls=tls,
     )
     loop = asyncio.new_event_loop()

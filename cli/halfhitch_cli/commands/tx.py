@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from time import sleep
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from halfhitch_cli import selection as chosen
 from halfhitch_cli.app import OK
 from halfhitch_cli.bulk import Action, DryRun, Operator, OptionalReason, Reason, Yes
 from halfhitch_cli.client import AdminClient
+from halfhitch_cli.commands import trace
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
@@ -40,6 +42,15 @@ app = typer.Typer(
 )
 
 _SETTINGS = ("admin", "client", "auth")
+
+
+class State(StrEnum):
+    """Which ones `list` shows."""
+
+    UNDECIDED = "undecided"
+    ENDED = "ended"
+
+
 _KIND = "transactions"
 _NUMBERS = frozenset(("messages", "age", "checks", "next check"))
 
@@ -53,19 +64,41 @@ def list_(
     min_checks: MinChecks = None,
     with_id: WithId = None,
     limit: Limit = 100,
+    state: Annotated[
+        State, typer.Option("--state", help="Those that are undecided, or that have ended.")
+    ] = State.UNDECIDED,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Of those that have ended: in the last 30m, 2h, 3d. [default: 1h]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> int:
-    """List undecided transactions, oldest first."""
+    """List undecided transactions, oldest first; or those that have ended, newest first."""
     client = AdminClient.of(given.load(Purpose.CLIENT))
     filters = Filters(
         group=group, topic=topic, older_than=older_than, min_checks=min_checks,
         transaction_id=with_id,
     )  # fmt: skip
+    if state is State.ENDED:
+        if older_than is not None or min_checks is not None or with_id is not None:
+            raise typer.BadParameter(
+                "Of those that have ended, --group, --topic and --since choose; one of them tells "
+                "halfhitch tx trace ID."
+            )
+        return trace.ended(client, output, filters, since or "1h", limit)
+    if since is not None:
+        raise typer.BadParameter("--since goes with --state ended.")
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     emit(output, answer, [_table(answer["transactions"])])
     if not answer["total_count"] and output is OutputForm.TABLE:
         say(
-            f"{filters.none('is undecided')} What was given up: halfhitch parked list. Whether"
-            " anything was lost or doubled: halfhitch verify."
+            f"{filters.none('is undecided')} What was given up: halfhitch parked list. What has"
+            " ended: halfhitch tx list --state ended. Whether anything was lost or doubled:"
+            " halfhitch verify."
         )
     _tell_rest(answer)
     return OK
@@ -338,6 +371,7 @@ def _cell(name: str, value: Any) -> str:
 for _name, _function in (
     ("list", list_),
     ("show", show),
+    ("trace", trace.trace),
     ("explain", explain_),
     ("commit", commit),
     ("rollback", rollback),

@@ -91,6 +91,7 @@ class App:
                 allowed_hosts=settings.http.hosts,
                 death_reasons=engine.death_reasons,
                 operations=engine.operations,
+                stories=engine.stories,
                 tls=admin_tls,
             )
             await self.admin.start()

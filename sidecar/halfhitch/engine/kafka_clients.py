@@ -44,6 +44,11 @@ class EngineClients:
         config = self._config(self._options.consumer_options)
         return clients.log_consumer(config, group=self._names.owner_group)
 
+    def searcher(self) -> Consumer:
+        """Reads much at once, and then goes."""
+        config = self._config(self._options.consumer_options)
+        return clients.search_consumer(config, group=self._names.owner_group)
+
     def bounds_client(self, on_commit: OnCommit) -> Consumer:
         """Stores and asks under the group by which owners tell what they do not take."""
         config = self._config(self._options.consumer_options)

@@ -73,6 +73,7 @@ class Engine:
         self._parts = parts = Parts(self._options, self._observer, self._clock, life)
         self.desk, self.intake = parts.desk, parts.intake
         self.transactions, self.operations = parts.transactions, parts.operations
+        self.stories = parts.stories
         self.topic_directory = parts.topic_directory
         parts.log.start()
         parts.desk.start()

@@ -29,6 +29,7 @@ from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
 from halfhitch.adapters.kafka.skip_orders import SkipOrders
 from halfhitch.adapters.kafka.stored import StoredOffsets
+from halfhitch.adapters.kafka.story_log import KafkaStoryLog
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.system import new_transaction_id
@@ -43,6 +44,7 @@ from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.operators.many import ManyOperations
 from halfhitch.service.operators.operations import OperationsParts
+from halfhitch.service.operators.stories import StoriesService
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.payloads import PayloadCache
@@ -155,6 +157,10 @@ class Parts:
         self.parked = self._parked_store()
         self.operations = ManyOperations(self._operations_parts(dependencies.inquiry))
         self.held_logs = self._make_held_logs()
+        self.story_log = self._make_story_log()
+        self.stories = StoriesService(
+            self.story_log, self.operations, self.audit.untold, clock.wall_ms
+        )
 
     def _make_membership(self) -> GroupMembership:
         return GroupMembership(
@@ -165,6 +171,15 @@ class Parts:
             kafka_answers=self._life.kafka_answers,
             note=self.watch.note,
             on_fatal=self._life.on_fatal,
+        )
+
+    def _make_story_log(self) -> KafkaStoryLog:
+        return KafkaStoryLog(
+            self._clients.searcher,
+            self.admin,
+            self._ends,
+            topic=self._names.audit,
+            index_partition=lambda: self.audit.index_partition,
         )
 
     def _make_desk(self) -> Desk:
@@ -393,7 +408,7 @@ class Parts:
 
     def stop_asking(self) -> None:
         """Kafka, on behalf of callers: the doors have drained."""
-        for asker in (self._catalog, self._inquiry, self._half_search):
+        for asker in (self._catalog, self._inquiry, self._half_search, self.story_log):
             asker.stop()
 
     def _make_checkback(

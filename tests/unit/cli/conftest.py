@@ -12,6 +12,7 @@ from halfhitch_cli.app import main
 from harness.admin_door import admin_door
 from harness.fake_operations import FakeOperations, parked, undecided
 from harness.scripted_admin import Door
+from harness.told import ToldLog, stories_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,10 +34,16 @@ def operations() -> FakeOperations:
 
 
 @pytest.fixture
+def told_log() -> ToldLog:
+    return ToldLog()
+
+
+@pytest.fixture
 def run(
-    operations: FakeOperations, capsys: pytest.CaptureFixture[str]
+    operations: FakeOperations, told_log: ToldLog, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    with admin_door(operations, SETTINGS) as port:
+    stories = stories_service(told_log, operations)
+    with admin_door(operations, SETTINGS, stories=stories) as port:
 
         def run(*arguments: str) -> tuple[int, str, str]:
             code = main([*arguments[:2], "--admin-port", str(port), *arguments[2:]])

@@ -198,6 +198,14 @@ class AuditTopic:
         if not told:
             self.index_partition = half_count
 
+    def untold(self) -> str | None:
+        """Why what becomes of transactions is not kept; None: it is."""
+        if self._options is None:
+            return "What becomes of transactions is not kept: audit.enabled is false."
+        if self.index_partition is None and self.trouble is None:
+            return "The audit topic has not been looked at yet: try again in a moment."
+        return self.trouble
+
     def ask_end(self, partition: int) -> Callable[[], int | None]:
         """The high watermark of a partition: what is given says it, or None as long as Kafka has
         not answered. Raises what Kafka's client has raised.

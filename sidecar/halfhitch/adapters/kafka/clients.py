@@ -282,6 +282,24 @@ def log_consumer(
     )
 
 
+def search_consumer(common: Config, *, group: str) -> Consumer:
+    """As `log_consumer`, for whoever reads much at once and then goes."""
+    return Consumer(
+        {
+            **common,
+            **JUDGING,
+            "group.id": group,
+            "fetch.min.bytes": 1,
+            "fetch.wait.max.ms": 20,
+            "fetch.message.max.bytes": 8_388_608,
+            "fetch.queue.backoff.ms": 5,
+            "queued.min.messages": 100_000,
+            "queued.max.messages.kbytes": 32_768,
+        },
+        logger=logger,
+    )
+
+
 def member_consumer(
     common: Config, *, group: str, session_timeout_ms: int, group_instance_id: str | None
 ) -> Consumer:

@@ -14,6 +14,7 @@ from halfhitch.access import Access
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.places import Places
 from halfhitch.doors.admin.routes import SCRAPED, SHOWN, Instruments, Scrapes, shown_handlers
+from halfhitch.doors.admin.stories import TOLD, Stories, telling_handlers
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.limits import Limits
@@ -26,7 +27,7 @@ from halfhitch.service.api import Operations, System
 
 _NOT_FOUND: Final = (
     "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
-    "/v1/config, /v1/transactions, /v1/names and /v1/parked, POST "
+    "/v1/config, /v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
     "/v1/transactions/{group}/{id}/commit, /rollback and /check, POST /v1/many/commit, /rollback "
     "and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
     "Percent-encode group and id."
@@ -74,12 +75,13 @@ class AdminDoor:
         allowed_hosts: Sequence[str] = (),
         death_reasons: Callable[[], list[str]] = list,
         operations: Operations | None = None,
+        stories: Stories | None = None,
         limits: Limits = ADMIN_LIMITS,
         tls: ServerTls | None = None,
     ) -> None:
         """Nothing listens before `start`. `access` knows who may do what.
 
-        Without `operations` there are no routes for operators.
+        Without `operations` there are no routes for operators, without `stories` none for those.
         """
         self._host = host.strip("[]")  # of an IPv6 address as it stands in a URL
         self._port = port
@@ -95,6 +97,9 @@ class AdminDoor:
         if operations is not None:
             handlers |= operating_handlers(operations)
             routes += OPERATED
+        if stories is not None:
+            handlers |= telling_handlers(stories)
+            routes += TOLD
         self._limits = limits
         self._tls = tls
         self._router = Router(routes, not_found=_NOT_FOUND, this_door=_THIS_DOOR)

@@ -438,9 +438,9 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 def _not_found(identity: Identity) -> TransactionNotFound:
     return TransactionNotFound(
-        f"no transaction {identity[1]} of group {identity[0]} is undecided: it has ended, or the "
-        "id or the group is misspelled; `halfhitch tx list` shows what is undecided, `halfhitch "
-        "parked list` what was given up"
+        f"no transaction {identity[1]} of group {identity[0]} is undecided: it has ended "
+        "(`halfhitch tx trace` tells how), or the id or the group is misspelled; `halfhitch tx "
+        "list` shows what is undecided, `halfhitch parked list` what was given up"
     )
 
 

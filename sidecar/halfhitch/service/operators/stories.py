@@ -1,0 +1,373 @@
+"""The story of a transaction, for people: what the audit topic tells, and what is so now.
+
+What has ended is told by the audit topic alone. What is pending is known to its owner (or Redis),
+what is parked lies on the parked topic; what the audit topic tells of their way so far stands
+before that. Nothing is read twice into one story: events are those that were told, in their order.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from halfhitch.service.api import Filter, Operations, ParkedTransaction, Undecided
+from halfhitch.wire import story
+from halfhitch.wire.story import Ended, Entry, Event, Target
+
+#: Transactions that one key may lead to at once.
+_BY_KEY_MAX: Final = 100
+
+_STATES: Final = {0: "rolled_back", -1: "parked", -2: "parked"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is looked for in the audit topic."""
+
+    marks: Sequence[bytes] = ()
+    needles: Sequence[bytes] = ()  # one of them is in the value of each record that is meant
+    accepts: Callable[[Entry], bool]
+    since_ms: int = 0
+    count_max: int = 1_000
+    #: What is looked for instead, once this was found; None: nothing.
+    then: Callable[[Sequence["Told"]], "Search | None"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One entry, and which record has it."""
+
+    partition: int
+    log_offset: int
+    written_ms: int
+    instance: str
+    entry: Entry
+
+
+@dataclass(slots=True)
+class Found:
+    """`kept_since_ms`: of the oldest record that there is; None: there are none at all."""
+
+    told: list[Told]
+    kept_since_ms: int | None
+    hidden_count: int = 0  # records behind an open Kafka transaction
+    unknown_count: int = 0  # of releases newer than this one
+    is_cut: bool = False  # there are more
+
+
+class StoryLog(Protocol):
+    """The audit topic. Raises KafkaUnavailable."""
+
+    async def find(self, search: Search) -> Found:
+        """All entries that are accepted, by way of the marks."""
+        ...
+
+    async def latest(self, search: Search) -> Found:
+        """Those that were told last, newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryEvent:
+    """One line of a story; what does not apply is None."""
+
+    at_ms: int
+    what: str
+    by: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    number: int | None = None
+    took_ms: int | None = None
+    targets: Sequence[Target] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionStory:
+    """All that is known of one transaction, oldest first."""
+
+    transaction_id: str
+    producer_group: str
+    state: str  # pending, committed, rolled_back, parked
+    partition: int | None
+    ended_ms: int | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+    message_count: int = 0
+    check_count: int = 0
+    topics: tuple[str, ...] = ()
+    events: list[StoryEvent] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class StoriesPage:
+    """What was found, and how far was looked."""
+
+    stories: list[TransactionStory]
+    kept_since_ms: int | None = None
+    hidden_count: int = 0
+    unknown_count: int = 0
+    is_cut: bool = False
+    #: Why nothing, or not everything, is kept.
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryQuery:
+    """By id, by key with its topic, or all that have ended since."""
+
+    transaction_id: str | None = None
+    producer_group: str | None = None
+    topic: str | None = None
+    key: bytes | None = None
+    since_s: float = 0.0
+    count_max: int = 100
+    may_see: Callable[[str], bool] | None = None
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether an entry is of a transaction that is asked for, and may be seen."""
+        group = entry.producer_group
+        if self.producer_group not in (None, group):
+            return False
+        if self.transaction_id not in (None, entry.transaction_id):
+            return False
+        return self.may_see is None or self.may_see(group)
+
+
+class StoriesService:
+    """Every door for operators calls it. `trouble`: why nothing is kept, if so."""
+
+    def __init__(
+        self,
+        log: StoryLog,
+        operations: Operations,
+        trouble: Callable[[], str | None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._wall_ms = wall_ms
+        self._operations = operations
+        self._trouble = trouble
+
+    async def stories(self, query: StoryQuery) -> StoriesPage:
+        """What is known of these transactions. Raises KafkaUnavailable."""
+        if query.transaction_id is not None:
+            return await self._by_id(query, query.transaction_id)
+        if query.key is not None and query.topic is not None:
+            return await self._by_key(query, query.topic, query.key)
+        found = await self._log.latest(
+            Search(
+                accepts=lambda entry: _is_ended(entry, query),
+                since_ms=max(1, self._wall_ms() - int(query.since_s * 1000)),
+                count_max=query.count_max,
+            )
+        )
+        return self._page(found, _assembled(found.told))
+
+    async def _by_id(self, query: StoryQuery, transaction_id: str) -> StoriesPage:
+        search = Search(
+            marks=[story.mark_of(transaction_id)],
+            needles=[story.needle(transaction_id)],
+            accepts=query.takes,
+        )
+        wanted = Filter(
+            producer_group=query.producer_group,
+            transaction_id=transaction_id,
+            count_max=_BY_KEY_MAX,
+            may_see=query.may_see,
+        )
+        found, undecided = await asyncio.gather(
+            self._log.find(search), self._operations.undecided(wanted)
+        )
+        stories = _assembled(found.told)
+        by_group = {each.producer_group: each for each in stories}
+        for pending in undecided.transactions:
+            told = _one(by_group, stories, pending, pending.partition)
+            _is_pending(told, pending, self._wall_ms())
+        if not stories or any(each.state != "committed" for each in stories):
+            parked = await self._operations.parked(wanted)
+            for kept in parked.transactions:
+                _is_parked(_one(by_group, stories, kept, kept.half_partition), kept)
+        return self._page(found, stories)
+
+    async def _by_key(self, query: StoryQuery, topic: str, key: bytes) -> StoriesPage:
+        hashed = story.key_hash(topic.encode(), key)
+        identities: set[tuple[str, str]] = set()
+        chosen: set[tuple[str, str]] = set()
+
+        def their_stories(told: Sequence[Told]) -> Search | None:
+            newest = sorted(told, key=lambda each: -each.written_ms)
+            identities.update(map(_identity, newest))
+            chosen.update(map(_identity, newest[: query.count_max]))
+            if not chosen:
+                return None
+            return Search(
+                marks=[story.mark_of(transaction_id) for _, transaction_id in chosen],
+                needles=[story.needle(transaction_id) for _, transaction_id in chosen],
+                accepts=lambda e: (e.producer_group, e.transaction_id) in chosen,
+            )
+
+        found = await self._log.find(
+            Search(
+                marks=[story.mark_of_key(hashed)],
+                needles=[b"%d" % hashed],
+                accepts=lambda entry: query.takes(entry) and _has_key(entry, topic, hashed),
+                then=their_stories,
+            )
+        )
+        found.is_cut = len(identities) > len(chosen)
+        return self._page(found, _assembled(found.told))
+
+    def _page(self, found: Found, stories: list[TransactionStory]) -> StoriesPage:
+        return StoriesPage(
+            stories=stories,
+            kept_since_ms=found.kept_since_ms,
+            hidden_count=found.hidden_count,
+            unknown_count=found.unknown_count,
+            is_cut=found.is_cut,
+            trouble=self._trouble(),
+        )
+
+
+def _identity(told: Told) -> tuple[str, str]:
+    return told.entry.producer_group, told.entry.transaction_id
+
+
+def _is_ended(entry: Entry, query: StoryQuery) -> bool:
+    if not isinstance(entry, Ended) or not query.takes(entry):
+        return False
+    return query.topic is None or any(target.topic == query.topic for target in entry.targets)
+
+
+def _has_key(entry: Entry, topic: str, hashed: int) -> bool:
+    if not isinstance(entry, Ended):
+        return False
+    return any(t.key_hash == hashed and t.topic == topic for t in entry.targets)
+
+
+def _assembled(told: Sequence[Told]) -> list[TransactionStory]:
+    """A story for each transaction, in the order in which they come."""
+    stories: dict[tuple[str, str], TransactionStory] = {}
+    for each in told:
+        entry = each.entry
+        identity = entry.producer_group, entry.transaction_id
+        found = stories.get(identity)
+        if found is None:
+            found = stories[identity] = TransactionStory(
+                transaction_id=identity[1],
+                producer_group=identity[0],
+                state="pending",
+                partition=each.partition,
+            )
+        if isinstance(entry, Ended):
+            _has_ended(found, entry, each)
+        else:
+            found.events.append(_event(entry))
+            if entry.what == story.ASKED:
+                found.check_count = max(found.check_count, entry.number)
+    for found in stories.values():
+        found.events.sort(key=lambda event: event.at_ms)
+    return list(stories.values())
+
+
+def _event(entry: Event) -> StoryEvent:
+    return StoryEvent(
+        at_ms=entry.at_ms,
+        what=entry.what,
+        by=entry.by,
+        outcome=entry.outcome,
+        reason=entry.reason,
+        number=entry.number,
+        took_ms=entry.took_ms,
+    )
+
+
+def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
+    if found.ended_ms is None or found.ended_ms <= told.written_ms:
+        found.state = _STATES.get(entry.ending, "committed")
+        found.ended_ms, found.decided_by, found.reason = told.written_ms, entry.source, entry.reason
+        found.message_count, found.check_count = entry.message_count, entry.check_count
+        found.topics = tuple(dict.fromkeys(target.topic for target in entry.targets))
+    life = None if not entry.life else entry.life
+    prepared_ms = entry.born_ms if entry.born_ms >= 0 and not entry.life else entry.stored_ms
+    found.events += [
+        StoryEvent(
+            at_ms=prepared_ms,
+            what="put_back" if entry.life else "prepared",
+            by=entry.taken_by or None,
+            number=life,
+            targets=entry.targets,
+        ),
+        StoryEvent(
+            at_ms=entry.decided_ms or told.written_ms,
+            what="decided",
+            by=entry.source,
+            outcome="given_up" if entry.ending == -2 else "commit" if entry.ending else "rollback",
+            reason=entry.reason,
+            number=entry.op_offset,
+        ),
+        StoryEvent(
+            at_ms=told.written_ms,
+            what={0: "dropped", -1: "parked", -2: "parked"}.get(entry.ending, "forwarded"),
+            by=told.instance,
+            reason=entry.why,
+            number=entry.message_count,
+            targets=entry.targets if entry.ending > 0 else (),
+        ),
+    ]
+
+
+def _one(
+    by_group: dict[str, TransactionStory],
+    stories: list[TransactionStory],
+    known: Undecided | ParkedTransaction,
+    partition: int,
+) -> TransactionStory:
+    found = by_group.get(known.producer_group)
+    if found is None:
+        found = by_group[known.producer_group] = TransactionStory(
+            transaction_id=known.transaction_id,
+            producer_group=known.producer_group,
+            state="pending",
+            partition=partition,
+        )
+        stories.append(found)
+    return found
+
+
+def _is_pending(found: TransactionStory, pending: Undecided, now_ms: int) -> None:
+    """What its owner, or Redis, knows of it, where that was not told."""
+    found.state, found.topics = "pending", pending.topics
+    found.message_count, found.check_count = pending.message_count, pending.check_count
+    if not any(event.what in ("prepared", "put_back") for event in found.events):
+        prepared_ms = now_ms - int(pending.age_s * 1000)
+        targets = [Target(topic) for topic in pending.topics]
+        found.events.insert(0, StoryEvent(at_ms=prepared_ms, what="prepared", targets=targets))
+    is_told = any(
+        event.what == story.ANSWERED and event.number == pending.check_count
+        for event in found.events
+    )
+    if pending.last_answer is not None and not is_told:
+        found.events.append(
+            StoryEvent(
+                at_ms=now_ms,
+                what="last_answer",
+                by=pending.asked,
+                outcome=pending.last_answer,
+                reason=pending.last_reason,
+                number=pending.check_count,
+            )
+        )
+
+
+def _is_parked(found: TransactionStory, parked: ParkedTransaction) -> None:
+    """What the parked topic says, where that was not told."""
+    if found.state == "pending":
+        found.state = "parked"
+    found.topics, found.message_count = parked.topics, parked.message_count
+    if any(event.what == "parked" for event in found.events):
+        return
+    found.events.append(
+        StoryEvent(
+            at_ms=parked.parked_ms, what="parked", reason=f"{parked.reason}: {parked.detail}"
+        )
+    )
