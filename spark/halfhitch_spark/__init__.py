@@ -1,10 +1,10 @@
 """Half Hitch for Spark: read committed messages as a DataFrame, each exactly once.
 
-    from halfhitch_spark import read_committed
+    from halfhitch_spark import read_stream
 
-    messages = read_committed(spark, "broker:9092", "points", streaming=True)
+    messages = read_stream(spark, "broker:9092", "points", checkpoint="s3a://jobs/points")
 
-The package builds on PySpark and on the names of the headers (`halfhitch.wire`), on nothing else of
+The package builds on PySpark and on the form of the headers (`halfhitch.wire`), on nothing else of
 Half Hitch: it runs wherever Spark does, and needs no sidecar to be reachable. Everything is made of
 Spark's own SQL functions, so no Python worker runs beside the executors.
 """
@@ -18,7 +18,19 @@ except ImportError as _error:
 
 from halfhitch_spark.assembly import assemble_transactions
 from halfhitch_spark.columns import message_columns
-from halfhitch_spark.reader import dangerously_read_uncommitted, read_committed
+from halfhitch_spark.payloads import (
+    Payload,
+    confluent_prefix,
+    json_payload,
+    with_payload,
+)
+from halfhitch_spark.reader import (
+    dangerously_read_uncommitted,
+    read_batch,
+    read_committed,
+    read_stream,
+    same_topics,
+)
 from halfhitch_spark.session import connector_package, local_session
 from halfhitch_spark.transforms import (
     complete_transactions,
@@ -29,15 +41,22 @@ from halfhitch_spark.transforms import (
 )
 
 __all__ = [
+    "Payload",
     "assemble_transactions",
     "complete_transactions",
+    "confluent_prefix",
     "connector_package",
     "dangerously_read_uncommitted",
     "deduplicate",
     "join_by_transaction",
+    "json_payload",
     "local_session",
     "message_columns",
+    "read_batch",
     "read_committed",
+    "read_stream",
+    "same_topics",
     "with_lineage",
+    "with_payload",
     "with_standing",
 ]

@@ -1,46 +1,111 @@
 """Reading the real topics with Spark so that only committed messages are seen.
 
-Owns the options of Spark's Kafka source. Invariant: `read_committed` always sets
+Invariant: every reader here but the one whose name says so sets
 `kafka.isolation.level=read_committed` (Spark's own default shows records of aborted and of open
 Kafka transactions) and `includeHeaders=true`, and no option can undo either.
+
+`read_stream` and `read_batch` ask Kafka first: whether the topics are there, and whether they are
+the ones that the checkpoint was begun with. `read_committed` asks nobody.
 
 What a message's columns mean is in `columns`. Offsets of a query live in its checkpoint.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from halfhitch.errors import ConfigurationError
 from halfhitch_spark.columns import message_columns
-from halfhitch_spark.session import connector_package
-
-OptionValue = str | int | bool
-
-_LEGAL_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_WHY_ISOLATION: Final = (
-    "with any other level Spark shows messages of aborted and unfinished Kafka transactions, which "
-    "were never sent as far as the producer is concerned. Leave the option out; a test that wants "
-    "to see what is hidden calls dangerously_read_uncommitted()"
+from halfhitch_spark.kafka_topics import Choice, Topic, find_topics, require_same_topics
+from halfhitch_spark.options import (
+    Begin,
+    OptionValue,
+    begin_options,
+    end_options,
+    safe_options,
+    topic_names,
 )
-_WHY_HEADERS: Final = (
-    "transaction id, producer group and born time are read from the headers. Leave the option out"
-)
-#: Lower case, as Spark compares the names of options: required value, and why.
-_FIXED: Final = {
-    "kafka.isolation.level": ("read_committed", _WHY_ISOLATION),
-    "includeheaders": ("true", _WHY_HEADERS),
-}
-_ARGUMENTS: Final = {
-    "kafka.bootstrap.servers": "bootstrap",
-    "subscribe": "topics",
-    "subscribepattern": "topics",
-    "assign": "topics",
-    "startingoffsets": "starting",
-}
+from halfhitch_spark.payloads import Payload, with_payload
+from halfhitch_spark.session import no_connector
+
+
+def read_stream(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: str | Iterable[str] = (),
+    *,
+    checkpoint: str | None,
+    pattern: str | None = None,
+    starting: Begin = "earliest",
+    messages_per_batch: int | None = None,
+    payload: Payload | None = None,
+    accept_data_loss: bool = False,
+    options: Mapping[str, OptionValue] | None = None,
+) -> DataFrame:
+    """The committed messages of these topics as a stream; columns: `message_columns`.
+
+    `checkpoint` is the query's own `checkpointLocation`: the ids of the topics are kept there, and
+    a topic that was made anew is refused. None is for a query without one. `topics` or `pattern`
+    (Java's, of the whole name) say what is read. `starting` counts where there is no checkpoint
+    yet. `messages_per_batch` bounds a micro-batch (in offsets: markers count). With `payload` come
+    the columns `payload` and `dead_letter`. `accept_data_loss` goes on where Kafka deleted messages
+    that were not read. ConfigurationError and KafkaUnavailable say what is wrong before a query
+    begins.
+    """
+    given = _checked(options, accept_data_loss=accept_data_loss)
+    choice = _choice(topics, pattern)
+    found = _found(spark, bootstrap, given, choice)
+    if checkpoint is not None:
+        require_same_topics(spark, checkpoint, found)
+    if messages_per_batch is not None:
+        given["maxOffsetsPerTrigger"] = messages_per_batch
+    given |= begin_options(starting, found)
+    return _shown(_load(spark, bootstrap, choice, "read_committed", given, streaming=True), payload)
+
+
+def read_batch(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: str | Iterable[str] = (),
+    *,
+    pattern: str | None = None,
+    starting: Begin = "earliest",
+    ending: Begin = "latest",
+    payload: Payload | None = None,
+    accept_data_loss: bool = False,
+    options: Mapping[str, OptionValue] | None = None,
+) -> DataFrame:
+    """The committed messages that are there now, or between `starting` and `ending`."""
+    given = _checked(options, accept_data_loss=accept_data_loss)
+    choice = _choice(topics, pattern)
+    found = _found(spark, bootstrap, given, choice)
+    given |= begin_options(starting, found) | end_options(ending, found)
+    loaded = _load(spark, bootstrap, choice, "read_committed", given, streaming=False)
+    return _shown(loaded, payload)
+
+
+def same_topics(
+    each: Callable[[DataFrame, int], None],
+    bootstrap: str,
+    topics: str | Iterable[str] = (),
+    *,
+    checkpoint: str,
+    pattern: str | None = None,
+    options: Mapping[str, OptionValue] | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """`each`, for `foreachBatch`, called only while the topics are those of the checkpoint.
+
+    A topic that is made anew while the query runs ends it before the batch is given away.
+    """
+    given, choice = safe_options(options), _choice(topics, pattern)
+
+    def looked_at(batch: DataFrame, number: int) -> None:
+        spark = batch.sparkSession
+        require_same_topics(spark, checkpoint, _found(spark, bootstrap, given, choice))
+        each(batch, number)
+
+    return looked_at
 
 
 def read_committed(
@@ -57,19 +122,12 @@ def read_committed(
     `starting` is `earliest`, `latest` or Spark's JSON of offsets per partition, and counts only
     where a query has no checkpoint yet. `options` are further options of Spark's Kafka source
     (`maxOffsetsPerTrigger`, `kafka.security.protocol`, ...). ConfigurationError for one that would
-    undo what this function promises.
+    undo what this function promises. Kafka is not asked: see `read_stream`.
     """
-    given = dict(options or {})
-    for name, value in given.items():
-        _refuse_unsafe(name, value)
-    return _read(
-        spark,
-        bootstrap,
-        topics,
-        "read_committed",
-        streaming=streaming,
-        starting=starting,
-        options=given,
+    given: dict[str, OptionValue] = {**safe_options(options), "startingOffsets": starting}
+    choice = Choice(tuple(topic_names(topics)))
+    return message_columns(
+        _load(spark, bootstrap, choice, "read_committed", given, streaming=streaming)
     )
 
 
@@ -85,68 +143,68 @@ def dangerously_read_uncommitted(
     For tests and inspection only, to prove that there was something to hide. A job that reads this
     way counts messages that were never sent and others twice.
     """
-    return _read(
-        spark,
-        bootstrap,
-        topics,
-        "read_uncommitted",
-        streaming=streaming,
-        starting="earliest",
-        options={},
+    choice = Choice(tuple(topic_names(topics)))
+    given: dict[str, OptionValue] = {"startingOffsets": "earliest"}
+    return message_columns(
+        _load(spark, bootstrap, choice, "read_uncommitted", given, streaming=streaming)
     )
 
 
-def _read(
+def _checked(
+    options: Mapping[str, OptionValue] | None, *, accept_data_loss: bool
+) -> dict[str, OptionValue]:
+    given = safe_options(options)
+    if accept_data_loss:
+        given = {name: value for name, value in given.items() if name.lower() != "failondataloss"}
+        given["failOnDataLoss"] = "false"
+    return given
+
+
+def _choice(topics: str | Iterable[str], pattern: str | None) -> Choice:
+    if pattern is None:
+        return Choice(tuple(topic_names(topics)))
+    if topics:
+        raise ConfigurationError("give either topics or a pattern")
+    return Choice(pattern=pattern)
+
+
+def _found(
+    spark: SparkSession, bootstrap: str, given: Mapping[str, OptionValue], choice: Choice
+) -> dict[str, Topic]:
+    plain = {name: str(value) for name, value in given.items()}
+    return find_topics(spark, bootstrap, plain, choice)
+
+
+def _shown(kafka: DataFrame, payload: Payload | None) -> DataFrame:
+    messages = message_columns(kafka)
+    return messages if payload is None else with_payload(messages, payload)
+
+
+def _load(
     spark: SparkSession,
     bootstrap: str,
-    topics: str | Iterable[str],
+    choice: Choice,
     isolation_level: str,
+    options: Mapping[str, OptionValue],
     *,
     streaming: bool,
-    starting: str,
-    options: Mapping[str, OptionValue],
 ) -> DataFrame:
+    what = (
+        {"subscribe": ",".join(choice.names)}
+        if choice.pattern is None
+        else {"subscribePattern": choice.pattern}
+    )
     everything: dict[str, OptionValue] = {
         **options,
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": isolation_level,
         "includeHeaders": "true",
-        "subscribe": ",".join(_topic_names(topics)),
-        "startingOffsets": starting,
+        **what,
     }
     source = spark.readStream if streaming else spark.read
     try:
-        kafka = source.format("kafka").options(**everything).load()
+        return source.format("kafka").options(**everything).load()
     except AnalysisException as problem:
         if "Failed to find data source: kafka" not in str(problem):
             raise
-        raise ConfigurationError(
-            "this Spark session has no Kafka connector. Start it with "
-            f"spark.jars.packages={connector_package()} (or --packages with spark-submit)"
-        ) from problem
-    return message_columns(kafka)
-
-
-def _topic_names(topics: str | Iterable[str]) -> list[str]:
-    names = [topics] if isinstance(topics, str) else list(topics)
-    if not names:
-        raise ConfigurationError("no topic to read: name at least one")
-    for name in names:
-        if not _LEGAL_TOPIC.fullmatch(name):
-            raise ConfigurationError(
-                f"{name!r} is no topic name (letters, digits, '.', '_' and '-'); "
-                "give several topics as a list, not as one string"
-            )
-    return names
-
-
-def _refuse_unsafe(name: str, value: OptionValue) -> None:
-    folded = name.lower()
-    if folded in _ARGUMENTS:
-        raise ConfigurationError(
-            f"option {name}: use the argument {_ARGUMENTS[folded]!r} of read_committed instead"
-        )
-    if folded in _FIXED:
-        required, why = _FIXED[folded]
-        if str(value).lower() != required:
-            raise ConfigurationError(f"option {name}={value}: it must be {required}, because {why}")
+        raise no_connector() from problem

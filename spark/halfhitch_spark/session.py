@@ -16,6 +16,8 @@ from typing import Final
 import pyspark
 from pyspark.sql import SparkSession
 
+from halfhitch.errors import ConfigurationError
+
 _QUIET_LOGS: Final = Path(__file__).with_name("log4j2.properties")
 #: For work of seconds to minutes on few cores: the optimizing compiler and the parallel collector
 #: would take about half of the processor time, and memory, without ever paying it back.
@@ -25,6 +27,14 @@ _SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def connector_package() -> str:
     """The Maven coordinates of the Kafka connector that fits the installed PySpark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+def no_connector() -> ConfigurationError:
+    """What to do in a session that has no Kafka source."""
+    return ConfigurationError(
+        "this Spark session has no Kafka connector. Start it with "
+        f"spark.jars.packages={connector_package()} (or --packages with spark-submit)"
+    )
 
 
 def local_settings(jars: Sequence[Path], core_count: int) -> dict[str, str]:

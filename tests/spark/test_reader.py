@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
-from pyspark.errors import AnalysisException
+from confluent_kafka import Producer, TopicPartition
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from halfhitch.errors import ConfigurationError
-from halfhitch_spark import connector_package, dangerously_read_uncommitted, read_committed
+from halfhitch_spark import (
+    connector_package,
+    dangerously_read_uncommitted,
+    json_payload,
+    read_batch,
+    read_committed,
+    read_stream,
+)
 from harness.forwards import (
     ANSWER_S,
     Record,
@@ -23,7 +32,7 @@ from harness.forwards import (
     half_hitch_record,
     store_undecided,
 )
-from harness.kafka import create_topics, fresh_name
+from harness.kafka import admin_client, create_topics, fresh_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -181,44 +190,111 @@ def test_reading_starts_where_it_is_told(spark: SparkSession, kafka: EmbeddedKaf
     assert values_of(shown) == ["m-3", "m-4"]
 
 
-NO_SESSION: Any = None  # options are judged before Spark is asked for anything
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("kafka.isolation.level", "read_uncommitted"),
-        ("KAFKA.Isolation.Level", "read_uncommitted"),
-        ("kafka.isolation.level", ""),
-        ("includeHeaders", "false"),
-        ("includeheaders", False),
-    ],
-)
-def test_an_option_that_would_undo_the_promise_is_refused_with_the_reason(
-    name: str, value: str | bool
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_stream_reads_a_pattern_with_payloads_in_bounded_batches_and_loses_no_row(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigurationError, match=rf"{name}={value}: it must be .*, because .*"):
-        read_committed(NO_SESSION, "127.0.0.1:1", "points", options={name: value})
+    prefix = fresh_name("typed")
+    first, second = f"{prefix}.a", f"{prefix}.b"
+    create_topics(kafka.bootstrap, {first: 1, second: 2})
+    good = [half_hitch_record(f"g{n}", b'{"n":%d}' % n, count=1) for n in range(20)]
+    # Each Kafka transaction leaves a marker, and an aborted one all its records, without an offset.
+    for record in good[:10]:
+        commit_records(kafka.bootstrap, first, [record])
+        abort_records(kafka.bootstrap, first, [record, record])
+    commit_records(kafka.bootstrap, second, good[10:])
+    commit_records(kafka.bootstrap, second, [half_hitch_record("bad", b"{", partition=1, count=1)])
+    seen: list[list[tuple[int | None, str | None, int | None]]] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        seen.append(
+            [
+                (
+                    row["payload"] and row["payload"]["n"],
+                    row["dead_letter"] and row["dead_letter"]["reason"],
+                    row["message_count"],
+                )
+                for row in batch.collect()
+            ]
+        )
+
+    def run_until_caught_up() -> None:
+        messages = read_stream(
+            spark, kafka.bootstrap, pattern=f"{prefix}[.].", messages_per_batch=15,
+            checkpoint=(tmp_path / "checkpoint").as_uri(), payload=json_payload("n bigint"),
+        )  # fmt: skip
+        query = (
+            messages.writeStream.option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
+            .trigger(availableNow=True)
+            .foreachBatch(take)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    run_until_caught_up()
+    run_until_caught_up()
+    rows = [row for batch in seen for row in batch]
+    assert len(seen) > 2
+    assert sorted(n for n, _, _ in rows if n is not None) == list(range(20))
+    assert [why for _, why, _ in rows if why] == ["it is not JSON of the schema"]
+    assert {count for _, _, count in rows} == {1}
 
 
-@pytest.mark.parametrize(
-    ("name", "argument"),
-    [
-        ("kafka.bootstrap.servers", "bootstrap"),
-        ("subscribePattern", "topics"),
-        ("assign", "topics"),
-        ("startingOffsets", "starting"),
-    ],
-)
-def test_an_option_that_has_an_argument_is_refused_with_its_name(name: str, argument: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"use the argument '{argument}'"):
-        read_committed(NO_SESSION, "127.0.0.1:1", "points", options={name: "x"})
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_batch_begins_and_ends_at_a_moment_or_at_offsets(
+    spark: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    topic = fresh_name("moments")
+    create_topics(kafka.bootstrap, {topic: 2})
+    commit_records(kafka.bootstrap, topic, records("early", 3))
+    moment = dt.datetime.now(dt.UTC)
+    time.sleep(0.02)  # Kafka's times are whole milliseconds
+    commit_records(kafka.bootstrap, topic, records("late", 2))
+    shown = read_batch(spark, kafka.bootstrap, topic, starting=moment)
+    assert values_of(shown) == ["late-0", "late-1"]  # nothing on partition 1: Spark would refuse
+    shown = read_batch(spark, kafka.bootstrap, topic, ending=moment)
+    assert values_of(shown) == ["early-0", "early-1", "early-2"]
+    shown = read_batch(spark, kafka.bootstrap, topic, starting={topic: {0: 1}}, ending=moment)
+    assert values_of(shown) == ["early-1", "early-2"]
 
 
-@pytest.mark.parametrize("topics", [[], "", "orders,points", ["orders", "a b"]])
-def test_names_that_no_topic_can_have_are_refused(topics: str | list[str]) -> None:
-    with pytest.raises(ConfigurationError, match="topic"):
-        read_committed(NO_SESSION, "127.0.0.1:1", topics)
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_messages_deleted_unread_end_the_query_unless_that_is_accepted_in_words(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, checkpoint = fresh_name("trimmed"), (tmp_path / "checkpoint").as_uri()
+    create_topics(kafka.bootstrap, {topic: 1})
+    seen: list[str] = []
+
+    def run(*, accept: bool = False) -> None:
+        messages = read_stream(
+            spark, kafka.bootstrap, topic, checkpoint=checkpoint, accept_data_loss=accept
+        )
+        query = (
+            messages.writeStream.option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .foreachBatch(lambda batch, _: seen.extend(values_of(batch)))
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    commit_records(kafka.bootstrap, topic, records("first", 3))
+    run()
+    commit_records(kafka.bootstrap, topic, records("second", 5))
+    admin = admin_client(kafka.bootstrap)
+    for future in admin.delete_records([TopicPartition(topic, 0, 7)]).values():
+        future.result(30)
+    with pytest.raises(StreamingQueryException, match="data"):
+        run()
+    with pytest.raises(ConfigurationError, match="accept_data_loss=True"):
+        read_stream(
+            spark, kafka.bootstrap, topic, checkpoint=None, options={"failOnDataLoss": "false"}
+        )
+    run(accept=True)
+    assert seen == ["first-0", "first-1", "first-2", "second-3", "second-4"]
 
 
 class SparkWithout:

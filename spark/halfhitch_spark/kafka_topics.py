@@ -1,0 +1,189 @@
+"""The topics that a job reads: whether they are there, and whether they are still the same ones.
+
+Owns the small file with their ids in the checkpoint's folder. Spark's checkpoints keep offsets and
+no topic ids: of a topic that was deleted and made anew, a job that goes on would pass over as many
+messages as it had read of the old one, without a word.
+
+Kafka is asked from the driver, with the connector's own client and the source's own options.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from halfhitch.errors import ConfigurationError, KafkaUnavailable
+from halfhitch_spark.session import no_connector
+
+#: In the checkpoint's folder, beside Spark's own.
+FILE_NAME: Final = "halfhitch-topics.json"
+_ANSWER_MS: Final = 30_000
+_KAFKA: Final = "kafka."
+#: How the names of Half Hitch's own topics end; a prefix is configurable.
+_INTERNAL: Final = (
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+)
+#: What a broker without topic ids answers.
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """As Kafka has it now."""
+
+    topic_id: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be read: these names, or what a pattern (Java's, of the whole name) matches."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+def find_topics(
+    spark: SparkSession, bootstrap: str, options: Mapping[str, str], choice: Choice
+) -> dict[str, Topic]:
+    """The chosen topics, by name. ConfigurationError where there is none, or one not to be read."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    properties = jvm.java.util.Properties()
+    for name, value in options.items():
+        if name.lower().startswith(_KAFKA) and ".deserializer" not in name:
+            properties.setProperty(name[len(_KAFKA) :], str(value))
+    properties.setProperty("bootstrap.servers", bootstrap)
+    properties.setProperty("request.timeout.ms", str(_ANSWER_MS // 2))
+    properties.setProperty("default.api.timeout.ms", str(_ANSWER_MS))
+    try:
+        admin = _admin(jvm).create(properties)
+        try:
+            there = sorted(str(name) for name in admin.listTopics().names().get())
+            wanted = _wanted(jvm, there, choice)
+            described = admin.describeTopics(wanted).allTopicNames().get()
+            return {
+                name: Topic(
+                    str(described.get(name).topicId().toString()),
+                    int(described.get(name).partitions().size()),
+                )
+                for name in wanted
+            }
+        finally:
+            admin.close()
+    except Py4JJavaError as problem:
+        cause = problem.java_exception.getCause() or problem.java_exception
+        raise KafkaUnavailable(
+            f"Kafka at {bootstrap} did not say which topics there are: {cause.toString()}. Is the "
+            "address right, and may this user describe them?"
+        ) from problem
+
+
+def _admin(jvm: Any) -> Any:
+    found = jvm.org.apache.kafka.clients.admin.Admin
+    if isinstance(found, JavaPackage):  # what py4j gives for a class that is not there
+        raise no_connector()
+    return found
+
+
+def _wanted(jvm: Any, there: list[str], choice: Choice) -> list[str]:
+    if choice.pattern is None:
+        missing = [name for name in choice.names if name not in there]
+        if missing:
+            raise ConfigurationError(_missing(missing[0], there))
+        wanted = list(choice.names)
+    else:
+        matches = jvm.java.util.regex.Pattern.matches
+        wanted = [name for name in there if matches(choice.pattern, name)]
+        if not wanted:
+            raise ConfigurationError(
+                f"no topic matches the pattern {choice.pattern!r} (it must match the whole name); "
+                f"there are: {_named(there)}"
+            )
+    internal = [name for name in wanted if name.endswith(_INTERNAL)]
+    if internal:
+        raise ConfigurationError(
+            f"{internal[0]} is Half Hitch's own: its messages are not decided, or were given up. "
+            "Read the topics that messages are sent to"
+        )
+    return wanted
+
+
+def _missing(name: str, there: list[str]) -> str:
+    close = difflib.get_close_matches(name, there, 3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else f"; there are: {_named(there)}"
+    return f"there is no topic {name!r}, or this user may not see it{hint}"
+
+
+def _named(there: Iterable[str]) -> str:
+    users = [name for name in there if not name.endswith(_INTERNAL)]
+    more = f" and {len(users) - 10} more" if len(users) > 10 else ""
+    return (", ".join(users[:10]) or "none") + more
+
+
+def require_same_topics(spark: SparkSession, checkpoint: str, found: Mapping[str, Topic]) -> None:
+    """Compare with the ids that this checkpoint has seen, and keep those that it had not.
+
+    ConfigurationError: a topic was made anew. A checkpoint of before this file existed is taken
+    as it is.
+    """
+    known = _read_ids(spark, checkpoint)
+    for name, topic in sorted(found.items()):
+        was = known.get(name, topic.topic_id)
+        if was != topic.topic_id and _NO_ID not in (was, topic.topic_id):
+            raise ConfigurationError(
+                f"topic {name} was deleted and made anew since {checkpoint} was begun (its id was "
+                f"{was}, and is {topic.topic_id}): going on would pass over the first messages of "
+                "the new one. Start with a new checkpoint"
+            )
+    now = {**known, **{name: topic.topic_id for name, topic in found.items()}}
+    if now != known:
+        _write_ids(spark, checkpoint, now)
+
+
+def _read_ids(spark: SparkSession, checkpoint: str) -> dict[str, str]:
+    jvm, files, path = _file(spark, checkpoint)
+    if not files.exists(path):
+        return {}
+    stream = files.open(path)
+    try:
+        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    try:
+        known: dict[str, str] = json.loads(text)["topics"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ConfigurationError(
+            f"{path.toString()} is damaged: bring it back, or delete it if you are sure that no "
+            "topic was made anew"
+        ) from problem
+    return known
+
+
+def _write_ids(spark: SparkSession, checkpoint: str, ids: Mapping[str, str]) -> None:
+    _, files, path = _file(spark, checkpoint)
+    scratch = path.suffix(".part")
+    stream = files.create(scratch, True)
+    try:
+        stream.write(bytearray(json.dumps({"topics": ids}, sort_keys=True).encode()))
+    finally:
+        stream.close()
+    if files.exists(path):
+        files.delete(path, False)
+    if not files.rename(scratch, path):
+        raise ConfigurationError(f"{path.toString()} cannot be written")
+
+
+def _file(spark: SparkSession, checkpoint: str) -> tuple[Any, Any, Any]:
+    """Hadoop's own view: the checkpoint may lie on any file system that Spark writes to."""
+    gateway: Any = spark
+    jvm = gateway._jvm  # noqa: SLF001
+    path = jvm.org.apache.hadoop.fs.Path(checkpoint, FILE_NAME)
+    files = path.getFileSystem(gateway._jsc.hadoopConfiguration())  # noqa: SLF001
+    return jvm, files, path
