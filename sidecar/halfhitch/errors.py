@@ -218,6 +218,9 @@ class TooManyRequests(Overloaded):
     taken all the same."""
 
     code = "too_many_requests"
+    #: For so long a door keeps the answer back, or reads nothing more of who asks: a refusal costs
+    #: little, and so whoever does not wait would ask the faster for it.
+    hold_back_s = 0.0
 
 
 class TooManyUndecided(Overloaded):

@@ -82,6 +82,26 @@ def test_a_change_gives_nothing_back() -> None:
     assert allowance.requests_s_max == 1_000
 
 
+def held_back(allowance: Allowance, now_s: float) -> float:
+    with pytest.raises(TooManyRequests) as caught:
+        allowance.take(now_s)
+    return round(caught.value.hold_back_s, 6)
+
+
+def test_a_flood_of_refusals_was_quicker_than_what_it_was_refused() -> None:
+    """Whoever did not wait had 34,000 refusals in the time of 1,500 prepares, and the processor."""
+    allowance = Allowance("shop", 10)
+    for _ in range(10):
+        allowance.take(0.0)
+    assert [held_back(allowance, 0.0) for _ in range(10)] == [0.0] * 10
+    assert [held_back(allowance, 0.0) for _ in range(4)] == [0.1, 0.2, 0.3, 0.4]
+    assert [held_back(allowance, 0.0) for _ in range(10)][-4:] == [1.0] * 4
+    for moment_s, expected_s in ((0.5, 0.6), (3.0, 0.0)):
+        for _ in range(1_000):
+            allowance.spend(moment_s)
+        assert held_back(allowance, moment_s) == expected_s, "time has passed"
+
+
 @given(
     requests_s_max=st.integers(1, 50),
     steps=st.lists(st.floats(0, 0.3), max_size=200),

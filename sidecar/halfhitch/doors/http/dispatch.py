@@ -6,6 +6,7 @@ request that fails one has its answer at once and costs no task. The guard is as
 with a body before the body is taken, and again only if identities have changed meanwhile.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
@@ -18,7 +19,13 @@ from halfhitch.doors.http.replies import allow_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.router import Endpoint, Route, Router
 from halfhitch.doors.http.stream import Opening
-from halfhitch.errors import HalfHitchError, InvalidRequest, Overloaded, ShuttingDown
+from halfhitch.errors import (
+    HalfHitchError,
+    InvalidRequest,
+    Overloaded,
+    ShuttingDown,
+    TooManyRequests,
+)
 
 _SLASH = ord("/")
 _ALL_METHODS = "GET, HEAD, OPTIONS, POST"
@@ -58,18 +65,34 @@ class Dispatcher:
         """The answer, where no work is needed for it; else what gives it: work, or a stream."""
         try:
             route = self._route_of(request)
-            if not isinstance(route, Route):
-                return route
+        except HalfHitchError as error:
+            route = error_reply(error)
+        try:
             allowance = request.caller.allowance
             if allowance is not None:
-                if route.is_always_taken:
+                if isinstance(route, Route) and route.is_always_taken:
                     allowance.spend(request.started_s)
                 else:
                     allowance.take(request.started_s)
+            if not isinstance(route, Route):
+                return route
             self._check(request, route)
+        except TooManyRequests as error:
+            reply = error_reply(error)
+            return self._kept_back(reply, error.hold_back_s) if error.hold_back_s else reply
         except HalfHitchError as error:
             return error_reply(error)
         return self._work[route.name](request)
+
+    async def _kept_back(self, reply: bytes, seconds: float) -> bytes:
+        """A refusal whose turn has not come: its connection is answered, and read, no sooner."""
+        load = self._load
+        load.held_back_count += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            load.held_back_count -= 1
+        return reply
 
     def stranger(self, request: Request) -> bytes | None:
         """The answer to whoever is not let in, by the head alone; None: he is."""
@@ -132,7 +155,7 @@ class Dispatcher:
                 "This instance is stopping and takes no new messages; nothing was stored. Repeat "
                 "the request over another connection, which may lead to another instance."
             )
-        if len(self._load.tasks) >= self._in_flight_count_max:
+        if len(self._load.tasks) - self._load.held_back_count >= self._in_flight_count_max:
             raise Overloaded(
                 "Too many requests are in flight; this one was not begun. Repeat it after the time "
                 "in Retry-After.",

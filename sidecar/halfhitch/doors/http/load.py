@@ -35,6 +35,7 @@ class Load(Holding):
         "came_count",
         "fault_lines",
         "group_streams",
+        "held_back_count",
         "identity_streams",
         "placeless_count",
         "stream_count",
@@ -50,6 +51,8 @@ class Load(Holding):
         self.identity_streams: Counter[str | None] = Counter()
         #: Connections that have had a place, ever.
         self.came_count = 0
+        #: Tasks that only keep a refusal back.
+        self.held_back_count = 0
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0

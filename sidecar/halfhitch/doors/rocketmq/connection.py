@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_dispatcher",
         "_frames",
         "_groups",
+        "_held_back_until_s",
         "_held_bytes",
         "_identity",
         "_in_flight",
@@ -113,17 +114,15 @@ class Connection(asyncio.Protocol):
         self._groups = Groups(self, shared.places, NOWHERE)
         self._taker = Taker(is_stranger=False, name="")
         self._out: list[bytes] = []
-        self._in_flight = 0
-        self._opaque = 0
+        self._in_flight = self._opaque = 0
         self._name: str | None = None  # of the identity that has asked last
         self._is_first = True
         self._is_over = False  # nothing is read or answered any more
-        self._is_reading_paused = False
-        self._is_write_paused = False
+        self._is_reading_paused = self._is_write_paused = False
         self._was_active = False  # since the last sweep
         # Moments on the loop's clock.
         self._seen_s = shared.loop.time()
-        self._stalled_since_s = 0.0
+        self._stalled_since_s = self._held_back_until_s = 0.0
         self._receiving_since_s: float | None = None
         self._closing_since_s: float | None = None
 
@@ -256,6 +255,12 @@ class Connection(asyncio.Protocol):
             self._taker = Taker(self._shared.asks_for_signatures, name)
         else:
             self._taker = Taker(is_stranger=False, name=name)
+
+    def hold_back(self, seconds: float) -> None:
+        """See dispatch.Asker; what was read with it is answered."""
+        self._held_back_until_s = self._loop.time() + seconds
+        self._pause_reading()
+        self._loop.call_later(seconds, self._read_on)
 
     def prove(self, identity: str | None) -> None:
         """See dispatch.Asker."""
@@ -461,6 +466,7 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         is_full = self._in_flight * 2 > self._limits.pipelined_count_max
         is_full = is_full or self._load.flight.is_past(self._name)
+        is_full = is_full or self._loop.time() < self._held_back_until_s
         transport = self._transport
         if self._is_reading_paused and not is_full and not self._is_write_paused:
             self._is_reading_paused = False

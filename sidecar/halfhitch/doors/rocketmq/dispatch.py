@@ -26,7 +26,7 @@ from halfhitch.doors.rocketmq.offsets import (
     require_seal,
 )
 from halfhitch.doors.rocketmq.routes import Routes
-from halfhitch.errors import HalfHitchError, Overloaded, RequestError
+from halfhitch.errors import HalfHitchError, Overloaded, RequestError, TooManyRequests
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.api import OutgoingMessage, SingleSends, Transactions
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
@@ -79,6 +79,10 @@ class Asker(Protocol):
 
     def known_as(self, name: str | None) -> None:
         """It has shown whose it is, or (None) what it has shown counts not."""
+        ...
+
+    def hold_back(self, seconds: float) -> None:
+        """Read nothing more of it for so long."""
         ...
 
     def prove(self, identity: str | None) -> None:
@@ -167,6 +171,8 @@ class Dispatcher:
                 raise _leaving(frame)
             answer = handler(frame, asker, caller)
         except Exception as error:  # noqa: BLE001 (whatever a client sent, it gets an answer)
+            if isinstance(error, TooManyRequests) and error.hold_back_s:
+                asker.hold_back(error.hold_back_s)
             return self.refuse(frame, error)
         if isinstance(answer, bytes):
             return self._answered(frame, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from halfhitch.access import Access
 from halfhitch.doors.http import dispatch, protocol
 from halfhitch.doors.http.router import ROUTES
+from harness.defaults import http_limits
 from harness.fake_desk import FakeDesk
 from harness.identities import BANK, SHOP, everybody
-from harness.raw_http import Client, json_post, request
+from harness.raw_http import Client, json_post, request, until
 
 if TYPE_CHECKING:
     from conftest import OpenDoors
@@ -46,14 +48,20 @@ REQUESTS = {
     "rollback": request("POST", f"{HANDLE}/rollback", (BY_SHOP,)),
     "checks": request("HEAD", "/v1/checks?producer_group=shop", (BY_SHOP,)),
 }
+MANY = 10
 REFUSED = ("prepare", "half", "add", "view", "openapi")
 
 
 async def spent(doors: OpenDoors, **settings: object) -> Client:
-    """A connection of an identity that has had its one request of this second."""
-    access = Access(identities=everybody(), requests_s_max=1)
+    """A connection of an identity that has had its requests of this second."""
+    access = Access(identities=everybody(), requests_s_max=MANY)
     door = await doors.open(access=access, checks=FakeDesk(), **settings)
     client = await doors.client(door)
+    caller = access.by_token(SHOP.encode())
+    assert caller is not None
+    assert caller.allowance is not None
+    for _ in range(MANY - 1):
+        caller.allowance.take(5.0)
     assert (await client.ask(REQUESTS["half"])).status == 201
     return client
 
@@ -119,3 +127,29 @@ async def test_a_body_that_is_asked_for_counts_once(doors: OpenDoors) -> None:
     head = REQUESTS["half"].partition(b"\r\n\r\n")[0] + b"\r\nExpect: 100-continue\r\n\r\n"
     await client.send(head)
     assert (await client.continue_then_answer_after(b"v")).status == 201
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/v1/transactions"])
+async def test_a_flood_of_what_has_no_route_passed_by_the_bound(
+    doors: OpenDoors, path: str
+) -> None:
+    client = await spent(doors)
+    answer = await client.ask(request("GET", path, (BY_SHOP,)))
+    assert (answer.status, answer.code) == (429, "too_many_requests")
+
+
+async def test_who_does_not_wait_is_kept_waiting_and_nobody_with_him(doors: OpenDoors) -> None:
+    """More refusals in a second than requests may be: each has its turn, and takes no place."""
+    client = await spent(doors, limits=http_limits(in_flight_count_max=1))
+    for _ in range(MANY):
+        assert (await client.ask(REQUESTS["view"])).status == 429
+    loop, door = asyncio.get_running_loop(), doors.opened[0]
+    began_s = loop.time()
+    await client.send(REQUESTS["view"] * 3)
+    await until(lambda: door._load.held_back_count == 1)
+    other = await doors.client(door)
+    own = (("Half-Producer-Group", "bank"), BY_BANK)
+    assert (await other.ask(request("POST", "/v1/topics/payments/half", own, b"v"))).status == 201
+    assert [(await client.answer()).status for _ in range(3)] == [429] * 3
+    assert loop.time() - began_s > 0.55, "0.1, 0.2 and 0.3 s"
+    assert door._load.held_back_count == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,3 +63,18 @@ async def test_ends_and_heartbeats_are_never_refused(stage: Stage, decision: int
         ended = await client.end_sync("shop", sent, decision)
         assert ended.code == codes.SUCCESS, ended.remark
     assert (await client.unregister("shop")).code == codes.SUCCESS
+
+
+async def test_of_who_does_not_wait_nothing_is_read_for_a_while(stage: Stage) -> None:
+    """Its ends wait with it, a second at most, and are carried out."""
+    client = await client_of(stage, await opened(stage, 10))
+    sent = await client.half("shop", "orders", b"x", unique="U1")
+    put = [await client.put("shop", "orders", b"y", unique=f"V{n}") for n in range(9 + 10)]
+    assert [each.code for each in put] == [codes.SUCCESS] * 9 + [codes.SYSTEM_BUSY] * 10
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for number in range(4):
+        busy = await client.put("shop", "orders", b"z", unique=f"W{number}")
+        assert busy.code == codes.SYSTEM_BUSY
+    assert (await client.end_sync("shop", sent, ending.COMMIT)).code == codes.SUCCESS
+    assert loop.time() - began_s > 0.9, "0.1, 0.2, 0.3 and 0.4 s"
