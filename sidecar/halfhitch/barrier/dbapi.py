@@ -199,6 +199,8 @@ class DbapiBarrier:
             driver = self._driver(connection)
             try:
                 watch.hold(connection)
+                if driver.dialect == "postgresql":
+                    guards.require_nothing_written(connection, driver.value)
                 with _bounded(driver, watch) as first:
                     return work(_Notes(driver, self._rules, watch, first))
             finally:
@@ -296,9 +298,13 @@ class _Driver:
         statement = table.insert(self.dialect, name, table.COMMITTED)
         values = table.key_values(self.dialect, key)
         if self.dialect != "postgresql":
-            self.run(statement, values)
+            if self.run(statement, values) == 0:
+                raise guards.unwritten()
             return
-        if not self.value(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values):
+        row = self._one(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values)
+        if row is None:
+            raise guards.unwritten()
+        if not _first(row):
             raise guards.in_savepoint()
 
     def run(self, statement: str, values: table.Values) -> int:
@@ -312,8 +318,7 @@ class _Driver:
 
     def value(self, statement: str, values: table.Values = ()) -> Any:
         """The first one of its row."""
-        row = self._one(statement, values)
-        return next(iter(row.values())) if isinstance(row, dict) else row[0]
+        return _first(self._one(statement, values))
 
     def outcome(self, name: str, key: tuple[str, str]) -> str | None:
         """Of the row, if there is one."""
@@ -478,6 +483,10 @@ def _bounded(driver: _Driver, watch: Watch) -> Iterator[Callable[[int], str | No
             yield lambda _: mysql.LEVEL
     else:
         yield lambda _: None
+
+
+def _first(row: Any) -> Any:
+    return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
 def _module_of(connection: Any) -> Any:

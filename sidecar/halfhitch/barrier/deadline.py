@@ -18,6 +18,7 @@ UNKNOWN), and what hangs is cut off from its server, which makes it end.
 import contextlib
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextvars import copy_context
@@ -111,6 +112,10 @@ class Deadline:
 
     def run(self, check: Callable[[Watch], T]) -> T:
         """In a thread of its own. Raises Overdue, and what `check` raises."""
+        if sys.is_finalizing():
+            # Such a thread never gets the interpreter lock, and its start waits for it: a block of
+            # a generator that the last garbage collection closes would keep the process for ever.
+            raise Overdue("the interpreter is ending; the check-back asks another process")
         watch = self.begin()
         errand = _Errand(check, watch, self)
         # Whatever the application traces by context goes with it.

@@ -11,7 +11,7 @@ Works on drivers' connections; knows no statement of the table's.
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -68,6 +68,15 @@ def commits_nothing() -> InvalidRequest:
         " driver's commit() does nothing there: the rows would stay uncommitted, and be lost with"
         " the connection. It was given up. Run COMMIT as you ran BEGIN, or take a connection that"
         " is not in this mode"
+    )
+
+
+def unwritten() -> InvalidRequest:
+    """To be raised when the database took the record's INSERT and wrote no row."""
+    return InvalidRequest(
+        "the database took the record's INSERT and wrote no row: without it a check could not tell"
+        " that the local transaction was committed. Look for a trigger or a rule on the barrier's"
+        " table that takes rows away"
     )
 
 
@@ -160,6 +169,19 @@ def require_no_transaction(driver_connection: Any) -> None:
             "a transaction is already open on the connection that the barrier was given: what is"
             " committed in this block would wait for, or be lost with, somebody else's. Let"
             " `connect` give a connection that nobody is using"
+        )
+
+
+def require_nothing_written(driver_connection: Any, ask: Callable[[str], Any]) -> None:
+    """Raises UnfitConnection where a check would take an uncommitted record for a committed one.
+
+    PostgreSQL's. A statement of `connect`, such as SET, leaves a transaction open too: no harm.
+    """
+    if is_in_transaction(driver_connection) and ask(TRANSACTION_PROBE[1]) is not None:
+        raise UnfitConnection(
+            "somebody is writing on the connection that the barrier was given: his rows are not"
+            " committed yet, and a check would see them. Let `connect` give a new connection, or"
+            " one of a pool"
         )
 
 

@@ -242,7 +242,7 @@ class _SessionWork:
         """All the work first: what the database refuses shows before the note is made."""
         session = self._session
         session.flush()
-        self._watched.require_one(session)
+        sql_recorded.require_one(session, self._watched)
         self._barrier.record(session, self._id)
 
     def commit(self, before: Callable[[], None]) -> None:

@@ -279,7 +279,7 @@ class _AsyncSessionWork:
         """All the work first: what the database refuses shows before the note is made."""
         session = self._session
         await session.flush()
-        await session.run_sync(self._watched.require_one)
+        await session.run_sync(sql_recorded.require_one, self._watched)
         await self._barrier.record(session, self._id)
 
     async def commit(self, before: Callable[[], None]) -> None:

@@ -29,6 +29,7 @@ from halfhitch.barrier import guards, mysql
 from halfhitch.barrier.one_transaction import commits_inside, is_no_savepoint
 from halfhitch.barrier.sql_guards import (
     COMMITS,
+    SessionInBlock,
     connection_of,
     give_up,
     is_in_autocommit,
@@ -96,12 +97,26 @@ def require_earlier(connection: Connection) -> None:
         _require(connection, mark)
 
 
+def require_one(session: Session, watched: SessionInBlock) -> None:
+    """`SessionInBlock.require_one`, where a record by hand came before the block's own.
+
+    The block's savepoint is released there, and on MariaDB that takes away those behind it: the
+    earlier record's, whose mark the block's own replaces.
+    """
+    connection = connection_of(session)
+    if connection is not None:
+        require_earlier(connection)
+        _MARKS.pop(connection, None)
+    watched.require_one(session)
+
+
 def watch_commit(connection: Connection, made: "CursorResult[Any]") -> None:
     """After a record was `made`: the commit raises InvalidRequest if it would not commit that."""
-    dialect, setting = connection.dialect.name, None
-    if dialect == "postgresql":
-        setting = made.scalar()
-    elif dialect not in _WITH_SAVEPOINT:
+    dialect = connection.dialect.name
+    setting = made.scalar() if dialect == "postgresql" else None
+    if setting is None if dialect == "postgresql" else made.rowcount == 0:
+        raise guards.unwritten()
+    if dialect != "postgresql" and dialect not in _WITH_SAVEPOINT:
         return
     transaction = connection.get_transaction()
     if transaction is None:

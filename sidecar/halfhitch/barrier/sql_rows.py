@@ -111,6 +111,13 @@ class Rows:
 
     def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection
+        if connection.dialect.name == "postgresql" and guards.is_in_transaction(
+            pooled.driver_connection
+        ):
+            # asyncpg in AUTOCOMMIT: of a BEGIN by text its pool knows nothing, and gives the
+            # connection back with that open. Every check that got it would be UNKNOWN.
+            connection.invalidate()
+            pooled = connection.connection
         notes = _Notes(connection, self._rules, self._statements, watch)
         try:
             watch.hold(pooled.driver_connection)

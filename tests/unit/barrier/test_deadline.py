@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 from pathlib import Path
@@ -247,3 +249,31 @@ async def test_a_check_that_waited_for_its_lock_or_failed_otherwise_does_not_beg
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         await AsyncDeadline(_END_S).run_task(awaits)
     assert late.count == 2
+
+
+#: A generator that the last garbage collection closes, with a block open.
+_LEFT_OPEN = """
+import sys
+from halfhitch.barrier.deadline import Deadline, Overdue
+
+class Left:
+    deadline, finalizing, overdue = Deadline(30.0), sys.is_finalizing, Overdue
+    def __del__(self):
+        assert self.finalizing()
+        try:
+            self.deadline.run(lambda _: None)
+        except self.overdue as error:
+            print(error)
+
+left = Left()
+left.itself = left
+sys.modules["left"] = left
+"""
+
+
+def test_a_check_of_an_interpreter_that_ends_kept_the_process_for_ever() -> None:
+    """A thread that is begun then never gets the interpreter lock, and its start waits for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LEFT_OPEN], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "the interpreter is ending" in done.stdout, done.stderr
