@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from halfhitch.barrier import Barrier
-from halfhitch.client import Message, TransactionMisused
+from halfhitch.client import Message, TransactionMisused, TransactionProducer
 from harness.barriers import GROUP
 from harness.blocks import each
 from harness.by_hand import connected, ends_of, talking
@@ -180,6 +180,28 @@ def test_a_block_that_went_on_kept_a_plain_connection_open(
 
 
 # -- asyncio, which awaits its question ----------------------------------------------------------
+
+
+def commits_by_a_blocking_one(shop: Any, producer: TransactionProducer, local: Any) -> None:
+    with producer.transaction("a") as tx:
+        tx.send("orders", b"a")
+        shop.barrier().record(local, tx.id)
+        local.commit()
+
+
+@pytest.mark.parametrize("way", [Way("sqlite", "aiosqlite", "asyncio")], ids=str)
+def test_a_blocking_producer_believed_an_async_barrier_s_connection_unasked(
+    shop: Any, truth: Truth, server: ScriptedServer
+) -> None:
+    refusal = pytest.raises(TransactionMisused, match="Use an AsyncTransactionProducer")
+    with TransactionProducer(GROUP, server.address, answers_checks=False) as producer:
+        with connected(shop) as local, refusal:
+            commits_by_a_blocking_one(shop, producer, local)
+        assert (ends_of(server), truth.rows()) == ([], {"a": "committed"})
+        truth.empty_tables()
+        with shop.session() as local:
+            commits_by_a_blocking_one(shop, producer, local)
+    assert ends_of(server) == ["commit"]
 
 
 @pytest.mark.parametrize("way", [Way("sqlite", "aiosqlite", "asyncio")], ids=str)

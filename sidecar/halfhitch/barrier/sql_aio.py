@@ -131,7 +131,7 @@ class AsyncBarrier:
         #| recorded.note(self.group, transaction_id, state)
         # asyncio only: a blocking producer cannot await it
         recorded.note(
-            self.group, transaction_id, lambda: by_hand.seen() or by_hand.judged(stands=None), state
+            self.group, transaction_id, lambda: by_hand.seen() or recorded.Local.UNASKED, state
         )
 
     async def check(self, check: Checked) -> LocalTransactionState:

@@ -23,6 +23,8 @@ class Local(Enum):
     ENDED = "ended"
     #: Over, and nobody could say how: only a check can, which fences.
     UNKNOWN = "unknown"
+    #: The same, for who should have awaited the question did not.
+    UNASKED = "unasked"
 
 
 def _ended() -> Local:
@@ -65,6 +67,13 @@ class Recorded:
                 " committed is not known: it was rolled back, its commit was refused or cut off,"
                 " its connection was lost or closed, or the table could not be read. Nothing was"
                 " sent: the check-back settles it. Do not end it by hand, for its rows may stand"
+            )
+        if state is Local.UNASKED:
+            raise TransactionMisused(
+                f"the local transaction of {transaction_id} was recorded by an AsyncBarrier, which"
+                " awaits the question whether it was committed, and this producer cannot await."
+                " Nothing was sent: the check-back settles it. Use an AsyncTransactionProducer"
+                " with it, or give record an AsyncSession, which tells of its commit"
             )
         if state is Local.ROLLED_BACK:
             raise TransactionMisused(
