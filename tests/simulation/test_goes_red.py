@@ -28,6 +28,7 @@ from halfhitch.core.watermarks import Watermarks
 from halfhitch.service.owner import payloads
 from halfhitch.service.owner.calendar import Calendar
 from halfhitch.service.owner.checkback import CheckBack
+from halfhitch.service.owner.stories import Stories
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.parked_fold import ParkedFold
@@ -424,6 +425,31 @@ def a_giving_up_that_is_lost_is_not_repeated(patch: Patch) -> None:
     patch.setattr(Checks, "postpone", lambda self, transaction: None)
 
 
+def an_aborted_step_is_told_with_the_next_one(patch: Patch) -> None:
+    """Kept for the next step, which tells the same endings itself."""
+    original = Stories.refused
+
+    def refused(self, result):
+        for piece in [] if self._told is None else self._told.pieces:
+            self._wait(piece)
+        return original(self, result)
+
+    patch.setattr(Stories, "refused", refused)
+
+
+def endings_are_told_before_they_are_decided_upon(patch: Patch) -> None:
+    """A note that a step of its own writes: what it tells may never happen, or happen again."""
+    original = Stories.records
+
+    def records(self, step, *rest):
+        found = original(self, step, *rest)
+        for piece in [] if self._told is None else self._told.pieces:
+            self._wait(piece)
+        return found
+
+    patch.setattr(Stories, "records", records)
+
+
 RULES = [
     counted_when_it_is_written,
     checked_after_the_decision,
@@ -433,6 +459,7 @@ RULES = [
     an_answer_covers_what_its_question_knew,
     other_messages_of_an_id_collapse_into_the_first,
     what_is_added_to_a_given_up_one_is_dropped,
+    an_aborted_step_is_told_with_the_next_one,
 ]
 OTHERS = [
     value

@@ -238,7 +238,8 @@ def _judge_told(account: Account, story: Story) -> None:
         own = {half.half_offset for half in life.halves}
         marks = [m for m in story.done if m.ending != COPIED and own.intersection(m.half_offsets)]
         endings[life.count] = marks[0].ending
-    judge_ended(account.cluster.kafka, story.identity, endings)
+    partition = getattr(account.life, "audit_partition", 0)
+    judge_ended(account.cluster.kafka, story.identity, endings, partition)
     account.cluster.timeline.count["endings told"] += len(endings)
 
 

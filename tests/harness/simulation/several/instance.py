@@ -17,6 +17,7 @@ from halfhitch.service.owner.questions import CheckQuestions
 from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
 from halfhitch.service.topic_policy import TopicPolicy
+from harness.audit import AUDIT, stories_of
 from harness.defaults import owner_limits
 from harness.simulation.cluster import HALF, OP, PARKED, CoordinatorClock
 from harness.simulation.desk import Desk
@@ -247,7 +248,7 @@ class Instance:
             partition,
             reader=reader,
             writer=writer,
-            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED), allow=self._allowed),
+            policy=TopicPolicy(internal_topics=(HALF, OP, PARKED, AUDIT), allow=self._allowed),
             parked_topic=PARKED,
             observer=observer,
             clock=self.clock,
@@ -259,4 +260,13 @@ class Instance:
             ),
             on_done=lambda partition, marks: world.crash_point("before anybody is told"),
             make_checkback=make_checkback,
+            stories=stories_of(
+                world.kafka,
+                partition,
+                observer=observer,
+                clock=self.clock,
+                index_partition=plan.partitions,
+                instance=self.name,
+                doubts_max=10**9,
+            ),
         )

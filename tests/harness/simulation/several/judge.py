@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.wire.parked import LateDecision, read_parked
+from harness.audit import judge_indexes
 from harness.simulation.account import Account, _is_used_up, _judge_story
 from harness.simulation.cluster import HALF, OP, PARKED, TARGETS
 from harness.simulation.several.life import SeveralLife
@@ -30,6 +31,7 @@ class _OnePartition:
         self.calm_ms = life.quiet_ms
         self.takeover_ms = life.takeover_ms[partition] or [0]
         self.refused = life.world.refused
+        self.audit_partition = partition
         self.cluster = self.kafka = self.stored_at = self
 
     def partition_count(self, topic: str) -> int | None:
@@ -76,6 +78,8 @@ def judge(life: SeveralLife) -> None:
                 count += 1
                 _judge_story(account, story, transaction)
         _judge_checks(life, account)
+        counted = judge_indexes(life.world.kafka, partition, life.plan.partitions)
+        life.timeline.count["indexes"] += counted
     assert count >= len(life.apps.transactions) - 1, "transactions were not judged"
 
 

@@ -8,6 +8,7 @@ from halfhitch.adapters.memory.kafka import Fenced, StaleGeneration
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
+from harness.audit import AUDIT
 from harness.simulation.cluster import HALF, PARKED, POISONED, TARGETS, BrokerClock
 from harness.simulation.several.broker import Brokers, Concurrent, WrongState
 from harness.simulation.several.group import Group
@@ -46,6 +47,7 @@ class World:
         self.group = self.kafka.group = Group(timeline, plan.partitions, plan.session_ms)
         self.kafka.marker_ms = self._marker_ms
         self.kafka.create_topic(PARKED, 2)
+        self.kafka.create_topic(AUDIT, plan.partitions + 1)
         for topic in TARGETS:
             if topic != POISONED or not plan.poisoned_topic:
                 self.kafka.create_topic(topic)

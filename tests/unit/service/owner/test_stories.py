@@ -291,15 +291,24 @@ def test_runs_of_records_have_indexes_and_whoever_goes_by_them_finds_everything(
     assert named == [1]
 
 
-def test_an_end_that_is_told_late_leaves_nothing_out() -> None:
+@pytest.mark.parametrize("when", ["when it was asked for", "in between", "when it is told"])
+def test_an_end_that_is_told_late_leaves_nothing_out(when: str) -> None:
     """Kafka may answer with the end of any moment since it was asked."""
     twin = twin_with_audit()
+    log = twin.kafka.log(AUDIT, 0)
     asked: list[int] = []
 
     def ask_end() -> Callable[[], int | None]:
-        calls = iter(range(100))
-        asked.append(0)
-        return lambda: None if next(calls) < 5 else twin.kafka.log(AUDIT, 0).end
+        ends = [log.end]
+        asked.append(log.end)
+
+        def answer() -> int | None:
+            ends.append(log.end)
+            if len(ends) < 7:
+                return None
+            return {"when it was asked for": ends[0], "in between": ends[3]}.get(when, ends[-1])
+
+        return answer
 
     owner = owner_of(twin, index_entries=10, ask_end=ask_end)
     run(twin, owner, *(f"T{n}" for n in range(60)))
