@@ -28,6 +28,7 @@ from halfhitch_cli.output import OutputForm, Table, emit, say
 from halfhitch_cli.selection import Selection, unseen
 
 _SHOWN_MAX = 10
+_WHOLE = frozenset(("Transaction", "group"))
 #: A longer table nobody reads: the failures and a count stand for it, JSON has all.
 _TABLE_ROWS_MAX = 1_000
 _REASON_CHARS_MAX = 200
@@ -355,7 +356,9 @@ def _tell(
         lines = [["", "", f"{len(rows)} {result} (-o json names them)"]]
     failed = account.failed[:_TABLE_ROWS_MAX]
     lines += [[row["transaction_id"], row["producer_group"], row["failure"]] for row in failed]
-    emit(output, data, [Table(columns=("Transaction", "group", "result"), rows=lines)])
+    emit(
+        output, data, [Table(columns=("Transaction", "group", "result"), rows=lines, whole=_WHOLE)]
+    )
     if account.is_stopped:
         say("Stopped.")
     if account.failed:

@@ -19,12 +19,32 @@ from msgspec import structs
 
 from halfhitch.config import SETTINGS, Purpose, Setting, Settings, load
 from halfhitch.config.secret import Secret
+from halfhitch_cli import contexts
 from halfhitch_cli.output import say
 
 _CONFIG = Annotated[
     Path | None,
     typer.Option(
         "--config", metavar="PATH", help="TOML file with settings; also HALFHITCH_CONFIG."
+    ),
+]
+
+
+_SERVER = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The sidecar's admin door, http://host:port or https://host:port; also "
+        "HALFHITCH_SERVER. [default: http://127.0.0.1:8341]",
+    ),
+]
+_PROFILE = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Settings in ~/.config/halfhitch/NAME.toml; also HALFHITCH_PROFILE.",
     ),
 ]
 
@@ -82,11 +102,13 @@ def settings_command(
         if only is None or row.key in only or row.key.partition(".")[0] in only
     ]
     names = {_parameter_name(setting): setting.key for setting in rows}
+    is_client = only is not None and "client" in only
     own = [
         p for n, p in inspect.signature(function, eval_str=True).parameters.items() if n != "given"
     ]
     parameters = [
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+        *([_parameter("server", _SERVER), _parameter("profile", _PROFILE)] if is_client else []),
         _parameter("config", _CONFIG),
         *(_parameter(_parameter_name(setting), _annotation(setting)) for setting in rows),
     ]
@@ -94,7 +116,12 @@ def settings_command(
     def command(**values: Any) -> int:
         flags = {key: values.pop(name) for name, key in names.items()}
         flags = {key: value for key, value in flags.items() if value is not None and value != []}
-        return function(Given(flags=flags, config_path=values.pop("config")), **values)
+        path = values.pop("config")
+        if is_client:
+            flags, path = contexts.apply(
+                flags, path, values.pop("server"), values.pop("profile"), os.environ
+            )
+        return function(Given(flags=flags, config_path=path), **values)
 
     command.__name__ = function.__name__
     command.__doc__ = function.__doc__

@@ -2,7 +2,9 @@
 
 Owns `OutputForm`, `emit` and `say`. Invariants: results go to stdout, everything about the way
 there to stderr; colours only on a terminal and without NO_COLOR; a table that is piped is not cut
-to the width of a terminal. rich is imported only when a table is drawn.
+to the width of a terminal, and what is to be copied (an id) is never broken: on a narrow terminal
+columns that can be missed are left out, and -o wide has them all. rich is imported only when a
+table is drawn.
 """
 
 import json
@@ -17,14 +19,23 @@ import typer
 from halfhitch.wire.plain import is_plain, shown, shown_json
 
 _PIPED_WIDTH = 1_000  # columns: wide enough that no line of ours is folded
+_GAP = 3  # between two columns
+_FOLDED_MIN = 8  # of a column that may be folded
 
 
 class OutputForm(StrEnum):
     """What -o takes."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_for_people(self) -> bool:
+        """A table, and sentences beside it."""
+        return self in (OutputForm.TABLE, OutputForm.WIDE)
 
 
 #: The type of every command's `output` parameter.
@@ -42,6 +53,10 @@ class Table:
     title: str = ""
     right: frozenset[str] = frozenset()
     styles: Mapping[str, str] = field(default_factory=dict)
+    #: Columns whose cells are never broken into lines.
+    whole: frozenset[str] = frozenset()
+    #: Columns to leave out where the terminal is too narrow, the first one first.
+    drop: Sequence[str] = ()
 
 
 def emit(form: OutputForm, data: Any, tables: Sequence[Table]) -> None:
@@ -50,9 +65,43 @@ def emit(form: OutputForm, data: Any, tables: Sequence[Table]) -> None:
         sys.stdout.write(shown_json(data, indent=2) + "\n")
     elif form is OutputForm.YAML:
         sys.stdout.write(to_yaml(data))
+    elif form is OutputForm.NAME:
+        sys.stdout.write("".join(f"{shown(name)}\n" for name in names_in(data)))
     else:
-        _draw(tables)
+        _draw(tables, is_wide=form is OutputForm.WIDE)
     sys.stdout.flush()
+
+
+def emit_line(form: OutputForm, data: Any, tables: Sequence[Table]) -> None:
+    """One of many results in a row: JSON is a line for each."""
+    if form is OutputForm.JSON:
+        sys.stdout.write(shown_json(data) + "\n")
+        sys.stdout.flush()
+        return
+    if form is OutputForm.YAML:
+        sys.stdout.write("---\n")
+    emit(form, data, tables)
+
+
+#: Where a result has its things, and what their names are.
+_LISTS = ("transactions", "stories", "done", "selected", "groups", "settings")
+_NAMES = ("transaction_id", "producer_group", "key")
+
+
+def names_in(data: Any) -> list[str]:
+    """What -o name shows: a line for each. Raises BadParameter where nothing has a name."""
+    if isinstance(data, Mapping):
+        for name in _LISTS:
+            if isinstance(data.get(name), list):
+                return [_name_of(row) for row in data[name]]
+        found = data.get("transaction", data)
+        if isinstance(found, Mapping) and "transaction_id" in found:
+            return [_name_of(found)]
+    raise typer.BadParameter("-o name is for lists of transactions, groups and settings.")
+
+
+def _name_of(row: Mapping[str, Any]) -> str:
+    return str(next(row[name] for name in _NAMES if name in row))
 
 
 def say(text: str) -> None:
@@ -65,27 +114,57 @@ def printable(text: str) -> str:
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
-def _draw(tables: Sequence[Table]) -> None:
+def _fitting(table: Table, room: int) -> tuple[list[int], int]:
+    """The places of the columns that are shown, and the width that they need."""
+    from rich.cells import cell_len
+
+    widths = [
+        max([cell_len(name), *(cell_len(shown(row[place])) for row in table.rows)])
+        for place, name in enumerate(table.columns)
+    ]
+    places = list(range(len(widths)))
+    for name in table.drop:
+        if sum(widths[place] + _GAP for place in places) <= room:
+            break
+        places.remove(list(table.columns).index(name))
+    needed = sum(
+        (widths[place] if table.columns[place] in table.whole else _FOLDED_MIN) + _GAP
+        for place in places
+    )
+    return places, needed
+
+
+def _draw(tables: Sequence[Table], *, is_wide: bool = False) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else _PIPED_WIDTH, highlight=False)
     for table in tables:
+        console = Console(width=None if is_terminal else _PIPED_WIDTH, highlight=False)
+        places = list(range(len(table.columns)))
+        if is_terminal and (table.whole or table.drop):
+            places, needed = _fitting(table, _PIPED_WIDTH if is_wide else console.width)
+            # A line that the terminal wraps can be copied; one that we fold cannot.
+            console.width = max(console.width, _PIPED_WIDTH if is_wide else needed)
         drawn = RichTable(
             title=table.title or None,
             title_justify="left",
             box=box.SIMPLE_HEAD if is_terminal else None,
             pad_edge=False,
         )
-        for column in table.columns:
-            right = column in table.right
-            drawn.add_column(column, justify="right" if right else "left", overflow="fold")
+        for column in (table.columns[place] for place in places):
+            drawn.add_column(
+                column,
+                justify="right" if column in table.right else "left",
+                overflow="fold",
+                no_wrap=column in table.whole,
+            )
         for row in table.rows:
+            cells = [row[place] for place in places]
             # Text, not markup: square brackets in a value are only square brackets.
-            drawn.add_row(*(Text(shown(cell), style=table.styles.get(cell, "")) for cell in row))
+            drawn.add_row(*(Text(shown(cell), style=table.styles.get(cell, "")) for cell in cells))
         with console.capture() as capture:
             console.print(drawn)
         lines = [line.rstrip() for line in capture.get().splitlines()]

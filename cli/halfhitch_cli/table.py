@@ -27,6 +27,9 @@ COMMANDS = (
     CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
     CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
     CommandRow("healthcheck", "halfhitch_cli.commands.healthcheck", "A container's probe.", _LOOK),
+    CommandRow(
+        "producers", "halfhitch_cli.commands.producers", "Who is connected, and asked.", _LOOK
+    ),
     CommandRow("tail", "halfhitch_cli.commands.tail", "Messages, as readers see them.", _LOOK),
     CommandRow(
         "doctor", "halfhitch_cli.commands.doctor", "Check settings, Kafka, topics, Redis.", _LOOK
@@ -41,6 +44,9 @@ COMMANDS = (
     ),
     CommandRow(
         "inject", "halfhitch_cli.commands.inject", "Add the sidecar to manifests.", _PREPARE
+    ),
+    CommandRow(
+        "config", "halfhitch_cli.commands.config", "Settings: begin with, or look at.", _PREPARE
     ),
     CommandRow("keygen", "halfhitch_cli.commands.keygen", "Print a good key or token.", _PREPARE),
     CommandRow(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from halfhitch.doors.admin import AdminDoor
 from halfhitch.observability.metrics import Metrics
+from halfhitch.service.api import ProducersState
 from harness.identities import access_with
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ class QuietSystem:
 
     def partitions(self) -> list[Any]:
         return []
+
+    def producers(self) -> list[ProducersState]:
+        return [
+            ProducersState("shop", ("vm-1", "vm-2"), 2, ("node-2",), 1, 3, "closed", 4),
+            ProducersState("bank", (), 0, (), 0, 0, "open", 7),
+        ]
 
     def info(self) -> dict[str, Any]:
         return self._info

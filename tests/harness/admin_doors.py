@@ -35,6 +35,9 @@ class FakeSystem:
             raise self.trouble
         return [PartitionState(2, PartitionPhase.WORKING, 1, 0, 0, 5, 10, 12, 20, 25, None)]
 
+    def producers(self) -> list[Any]:
+        return []
+
     def info(self) -> dict[str, str | int | float | bool | None]:
         return {"version": "1", "instance": "shop-1", "uptime_s": 1.5, "cluster_id": None}
 

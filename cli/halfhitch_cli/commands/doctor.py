@@ -4,8 +4,9 @@ Owns the order of the checks. Invariants: one failing check does not hide the ot
 need what it looked for; nothing is changed; every finding that is not ok says what to do next.
 """
 
+import time
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException
@@ -22,11 +23,14 @@ from halfhitch_cli.kafka import KafkaAdmin, audit_options
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm
+from halfhitch_cli.places import kafka_settings
 from halfhitch_cli.speed import fast_parts
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _REDIS_WAIT_S = 3.0
+#: Of two clocks that follow a time server, with what asking takes.
+_SKEW_S_MAX = 5.0
 #: Partitions that are looked at; the internal ones come first.
 _LOGS_MAX = 5_000
 
@@ -40,25 +44,41 @@ def doctor(
 ) -> int:
     """Check settings, Kafka, the internal topics, Redis and a running sidecar.
 
-    Exit code 3 when something is broken; warnings do not count.
+    Where Kafka is, a sidecar that runs is asked, unless it is said. Exit code 3 when something is
+    broken; warnings do not count.
     """
     try:
-        settings = given.load(Purpose.TOOL)
+        settings = given.load(Purpose.CLIENT)
     except ConfigurationError as error:
         found = [Finding("settings", Severity.FAIL, error.message, "Correct it and run again.")]
     else:
-        instance, asks_token = _instance(settings)
-        found = [
-            _settings(settings, sidecar_runs=instance is not None, asks_token=asks_token),
-            _speed(),
-            *_kafka(settings, wait_s),
-            _redis(settings),
-            _sidecar(settings),
-        ]
-        if instance == findings.DEV_INSTANCE:
-            found = findings.as_dev_has_it(found)
+        found = _all(given, settings, wait_s)
     findings.show(output, found)
     return OK if findings.is_healthy(found) else UNHEALTHY
+
+
+def _all(given: Given, settings: Settings, wait_s: float) -> list[Finding]:
+    """Without Kafka's address, what needs none."""
+    instance, asks_token = _instance(settings)
+    unknown: ConfigurationError | None = None
+    try:
+        settings = kafka_settings(given)
+    except ConfigurationError as error:
+        unknown = error
+    found = [
+        _settings(settings, sidecar_runs=instance is not None, asks_token=asks_token),
+        _speed(),
+        *(_kafka(settings, wait_s) if unknown is None else [_no_kafka(unknown)]),
+        *_redis(settings),
+        _sidecar(settings),
+    ]
+    return findings.as_dev_has_it(found) if instance == findings.DEV_INSTANCE else found
+
+
+def _no_kafka(error: ConfigurationError) -> Finding:
+    return Finding(
+        "Kafka", Severity.FAIL, f"Not looked at. {error.message}", "Then run this again."
+    )
 
 
 def _instance(settings: Settings) -> tuple[str | None, bool]:
@@ -185,27 +205,79 @@ def _held(
     )
 
 
-def _redis(settings: Settings) -> Finding:
+def _redis(settings: Settings) -> list[Finding]:
+    """As a sidecar would use it: also by Sentinel, in a cluster, over TLS."""
     if settings.redis.url is None:
-        return Finding("Redis", Severity.OK, "redis.url is not set; nothing needs it.")
-    import redis
+        return [Finding("Redis", Severity.OK, "redis.url is not set; nothing needs it.")]
+    from redis.exceptions import ConnectionError as Unreachable
+    from redis.exceptions import RedisClusterException, RedisError
+
+    from halfhitch.adapters.redis import connect
+    from halfhitch.adapters.redis.address import parse
 
     try:
-        client = redis.Redis.from_url(
-            settings.redis.url.reveal(),
-            socket_timeout=_REDIS_WAIT_S,
-            socket_connect_timeout=_REDIS_WAIT_S,
+        address = parse(settings.redis.url.reveal())
+    except ConfigurationError as error:
+        return [Finding("Redis", Severity.FAIL, error.message, "Correct it and run again.")]
+    client = None
+    try:
+        client = connect.connect(address, wait_s=_REDIS_WAIT_S)
+        client.ping()
+        theirs_ms = connect.server_time_ms(client)
+        return [
+            Finding("Redis", Severity.OK, f"Answers PING ({address.label})."),
+            *_clock(theirs_ms, time.time_ns() // 1_000_000),
+            *_memory(client),
+        ]
+    except (RedisError, RedisClusterException, OSError) as error:
+        if isinstance(error, RedisClusterException):  # no node of it was reached
+            error = Unreachable(str(error))
+        remedy = "Without Redis transactions go on."
+        return [Finding("Redis", Severity.FAIL, connect.sentence(error, address), remedy)]
+    finally:
+        connect.close(client)
+
+
+def _clock(theirs_ms: int, ours_ms: int) -> list[Finding]:
+    """Instances tell by Redis' clock who is there; ages go by their own."""
+    ahead_s = (ours_ms - theirs_ms) / 1000
+    if abs(ahead_s) < _SKEW_S_MAX:
+        return []
+    how = "ahead of" if ahead_s > 0 else "behind"
+    return [
+        Finding(
+            "clock",
+            Severity.WARN,
+            f"This machine's clock is {abs(ahead_s):.0f} s {how} that of Redis.",
+            "Let both follow the same time server (NTP): ages and checks go by these clocks.",
         )
-        with client:
-            client.ping()
-    except (redis.RedisError, ValueError, OSError) as error:
-        return Finding(
-            "Redis",
-            Severity.FAIL,
-            f"Redis does not answer ({type(error).__name__}: {error}).",
-            "Check redis.url; without Redis transactions go on.",
+    ]
+
+
+def _memory(client: Any) -> list[Finding]:
+    """What happens when it is full. Whoever may not ask is told nothing."""
+    from redis import RedisError
+
+    try:
+        answer = client.info("memory")
+    except RedisError:
+        return []
+    # A cluster answers for each of its servers.
+    infos = answer.values() if all(isinstance(v, dict) for v in answer.values()) else [answer]
+    policies = sorted(
+        {str(info.get("maxmemory_policy", "")) for info in infos} - {"", "noeviction"}
+    )
+    if not policies:
+        return []
+    return [
+        Finding(
+            "Redis memory",
+            Severity.WARN,
+            f"When it is full it forgets keys (maxmemory-policy {', '.join(policies)}), and with "
+            "them what instances have told each other of undecided transactions.",
+            "Set maxmemory-policy to noeviction, and enough maxmemory.",
         )
-    return Finding("Redis", Severity.OK, "Answers PING.")
+    ]
 
 
 def _sidecar(settings: Settings) -> Finding:

@@ -80,7 +80,7 @@ def list_(
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     emit(output, answer, [_table(answer["transactions"])])
     shown_count = len(answer["transactions"])
-    if not answer["total_count"] and output is OutputForm.TABLE:
+    if not answer["total_count"] and output.is_for_people:
         say(f"{filters.none('is parked')} What nobody has decided yet: halfhitch tx list.")
     total_count = answer["total_count"]
     if total_count > shown_count:
@@ -100,7 +100,7 @@ def show(
     client = AdminClient.of(given.load(Purpose.CLIENT))
     row = chosen.one(client, _KIND, transaction_id, group)
     answer = _content(client, row)
-    if output is not OutputForm.TABLE:
+    if not output.is_for_people:
         emit(output, answer, [])
         return OK
     lines = [shown(line) for line in explain.parked(answer["transaction"])]
@@ -253,6 +253,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
             *("decision", "resumed before"),
         ),
         right=frozenset(("messages", "parked", "checks", "resumed before")),
+        whole=frozenset(("Transaction", "group", "reason")),
+        drop=("resumed before", "messages", "checks", "topics", "decision"),
         rows=[
             [
                 row["transaction_id"],

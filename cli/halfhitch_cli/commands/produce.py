@@ -115,7 +115,7 @@ def _end(producer: "TransactionProducer", told: dict[str, Any], *, is_commit: bo
 
 
 def _tell(output: OutputForm, told: dict[str, Any]) -> None:
-    if output is not OutputForm.TABLE:
+    if not output.is_for_people:
         emit(output, told, [])
         return
     name = f"transaction {told['transaction_id']} of group {told['producer_group']}"

@@ -55,7 +55,7 @@ def trace(
     if not answer["stories"]:
         wanted = f"transaction {transaction_id}" if key is None else f"key {key} of topic {topic}"
         raise RequestError(_unknown(wanted, group, answer))
-    if output is not OutputForm.TABLE:
+    if not output.is_for_people:
         emit(output, answer, [])
         return OK
     for story in answer["stories"]:
@@ -77,7 +77,7 @@ def ended(
     }
     answer = client.find("/v1/stories", query)
     emit(output, answer, [_table(answer["stories"])])
-    if output is OutputForm.TABLE:
+    if output.is_for_people:
         if not answer["stories"]:
             say(f"Nothing has ended in the last {since} that is known here. {_how_far(answer)}")
         _tell_rest(answer)

@@ -19,7 +19,7 @@ from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import trace
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
-from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
+from halfhitch_cli.output import Output, OutputForm, Table, emit, emit_line, printable, say
 from halfhitch_cli.selection import (
     AllMatching,
     Filters,
@@ -52,6 +52,7 @@ class State(StrEnum):
 
 
 _KIND = "transactions"
+_NAMES = frozenset(("Transaction", "group"))
 _NUMBERS = frozenset(("messages", "age", "checks", "next check"))
 
 
@@ -94,7 +95,7 @@ def list_(
         raise typer.BadParameter("--since goes with --state ended.")
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     emit(output, answer, [_table(answer["transactions"])])
-    if not answer["total_count"] and output is OutputForm.TABLE:
+    if not answer["total_count"] and output.is_for_people:
         say(
             f"{filters.none('is undecided')} What was given up: halfhitch parked list. What has"
             " ended: halfhitch tx list --state ended. Whether anything was lost or doubled:"
@@ -130,12 +131,12 @@ def watch(
     try:
         while True:
             answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-            if output is OutputForm.TABLE:
+            if output.is_for_people:
                 if sys.stdout.isatty():
                     sys.stdout.write("\x1b[H\x1b[2J")
                 found = f"{answer['total_count']} undecided  {time.strftime('%H:%M:%S')}"
                 sys.stdout.write(found + "\n\n")
-            emit(output, answer, [_table(answer["transactions"])])
+            emit_line(output, answer, [_table(answer["transactions"])])
             looks += 1
             if looks == count:
                 return OK
@@ -166,7 +167,7 @@ def explain_(
         _, config = client.get("/v1/config")
         settings = {row["key"]: row["value"] for row in config["settings"]}
         lines = explain.undecided(found, settings)
-    if output is OutputForm.TABLE:
+    if output.is_for_people:
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
     else:
         emit(output, {"where": where, "transaction": found, "explanation": lines}, [])
@@ -312,6 +313,9 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
             *("last answer", "asked"),
         ),
         right=_NUMBERS,
+        whole=_NAMES,
+        drop=("messages", "topics", "asked", "last answer", "checks"),
+        styles={"no producer": "red"},
         rows=[
             [
                 row["transaction_id"],

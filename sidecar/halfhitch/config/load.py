@@ -26,7 +26,7 @@ from halfhitch.errors import ConfigurationError
 
 ENV_PREFIX = "HALFHITCH_"
 ENV_CONFIG = "HALFHITCH_CONFIG"
-_ENV_NOT_SETTINGS = re.compile(r"HALFHITCH_(ADDRESS|CONFIG|CACHE_DIR|TEST_.*)")
+_ENV_NOT_SETTINGS = re.compile(r"HALFHITCH_(ADDRESS|SERVER|PROFILE|CONFIG|CACHE_DIR|TEST_.*)")
 # Kubernetes puts variables for every Service into every pod of its namespace. A Service named
 # "halfhitch-http" gives HALFHITCH_HTTP_PORT=tcp://10.0.0.7:8340, which is nobody's setting.
 _ENV_SERVICE_LINK = re.compile(

@@ -11,6 +11,7 @@ break a promise are final: `failed` tells, and the process should end.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ from halfhitch.engine.options import EngineOptions
 from halfhitch.engine.wiring import TOPICS_WAIT_S, Life, Parts
 from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Clock, Observer
-from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
+from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState, ProducersState
+from halfhitch.service.checking.desk import GroupState
 
 logger = logging.getLogger(__name__)
 
@@ -280,6 +282,17 @@ class Engine:
         """How many half partitions there are (0: not known yet), and whether it may own some."""
         return self._partition_count, self._parts.membership.state()
 
+    def producers(self) -> list[ProducersState]:
+        """See service.api.System."""
+        undecided: Counter[str] = Counter()
+        for state in self.partitions():
+            undecided.update(state.pending_by_group)
+        known = {group.producer_group: group for group in self.desk.describe()}
+        return [
+            _producers(group, known.get(group), undecided[group])
+            for group in sorted({*known, *undecided})
+        ]
+
     def info(self) -> dict[str, str | int | float | bool | None]:
         """Flat facts, safe to show."""
         return {
@@ -292,6 +305,22 @@ class Engine:
             "membership_trouble": self._parts.membership.trouble,
             "uptime_s": round(self._clock.monotonic_s() - self._started_s, 1),
         }
+
+
+def _producers(group: str, known: GroupState | None, undecided_count: int) -> ProducersState:
+    if known is None:
+        return ProducersState(group, (), 0, (), 0, 0, "closed", undecided_count)
+    permits = known.permits
+    return ProducersState(
+        group,
+        known.links,
+        known.link_count,
+        known.elsewhere,
+        known.waiting_count,
+        permits.outstanding_count,
+        str(permits.breaker),
+        undecided_count,
+    )
 
 
 async def tell_waiting(

@@ -235,6 +235,20 @@ class MembershipState:
     outside_s: float  # since it was last in the group, or began to join it; 0 while it is in
 
 
+@dataclass(slots=True)
+class ProducersState:
+    """One producer group, as an instance knows it."""
+
+    producer_group: str
+    links: tuple[str, ...]  # who is connected here: the names of some
+    link_count: int
+    elsewhere: tuple[str, ...]  # instances that have producers of it
+    waiting_count: int  # checks that wait for room
+    outstanding_count: int  # checks under way
+    breaker: str
+    undecided_count: int  # of its transactions, in half partitions that are owned here
+
+
 class System(Protocol):
     """The running instance as the admin door sees it."""
 
@@ -248,6 +262,10 @@ class System(Protocol):
 
     def partitions(self) -> list[PartitionState]:
         """The partitions this instance owns."""
+        ...
+
+    def producers(self) -> list[ProducersState]:
+        """Groups that are connected, were asked lately, or have undecided transactions here."""
         ...
 
     def info(self) -> dict[str, str | int | float | bool | None]:

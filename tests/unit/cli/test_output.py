@@ -4,11 +4,12 @@ import json
 import sys
 
 import pytest
+import typer
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfhitch_cli.output import OutputForm, Table, emit, say, to_yaml
+from halfhitch_cli.output import OutputForm, Table, emit, emit_line, say, to_yaml
 
 DATA = {"ready": True, "reasons": [], "info": {"a": None, "b": 1.5}, "rows": [{"n": 1}, {"n": 2}]}
 TABLE = Table(
@@ -70,3 +71,51 @@ def test_colours_are_for_terminals_without_no_color(
     monkeypatch.setenv("NO_COLOR", "1")
     emit(OutputForm.TABLE, DATA, [TABLE])
     assert "\x1b[32m" not in capsys.readouterr().out
+
+
+IDS = Table(
+    columns=("Transaction", "group", "topics", "age"),
+    rows=[["0123456789abcdef0123456789abcdef", "a-long-group-name", "orders,points", "2m"]],
+    right=frozenset(("age",)),
+    whole=frozenset(("Transaction", "group")),
+    drop=("topics",),
+)
+
+
+@pytest.mark.parametrize("columns", [20, 60, 80, 100])
+def test_an_id_on_a_narrow_terminal_could_not_be_copied(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    emit(OutputForm.TABLE, DATA, [IDS])
+    out = capsys.readouterr().out
+    assert "0123456789abcdef0123456789abcdef" in out
+    assert "a-long-group-name" in out
+    assert ("orders,points" in out) is (columns >= 80)
+    emit(OutputForm.WIDE, DATA, [IDS])
+    wide = capsys.readouterr().out
+    assert "orders,points" in wide
+    assert len(wide.splitlines()) == 3  # the head, its line, the row
+
+
+def test_names_are_a_line_each(capsys: Capture) -> None:
+    rows = [{"transaction_id": "T1", "producer_group": "g"}, {"transaction_id": "T\x1b2"}]
+    emit(OutputForm.NAME, {"transactions": rows}, [])
+    emit(OutputForm.NAME, {"transaction": rows[0]}, [])
+    emit(OutputForm.NAME, {"stories": rows[:1]}, [])
+    emit(OutputForm.NAME, {"groups": [{"producer_group": "g"}]}, [])
+    assert capsys.readouterr().out == "T1\nT\\x1b2\nT1\nT1\ng\n"
+    with pytest.raises(typer.BadParameter, match="-o name is for lists"):
+        emit(OutputForm.NAME, DATA, [TABLE])
+
+
+def test_many_results_in_a_row_are_a_line_each(capsys: Capture) -> None:
+    for _ in range(2):
+        emit_line(OutputForm.JSON, DATA, [TABLE])
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [DATA, DATA]
+    for _ in range(2):
+        emit_line(OutputForm.YAML, DATA, [TABLE])
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == [DATA, DATA]
+    emit_line(OutputForm.TABLE, DATA, [TABLE])
+    assert "Name" in capsys.readouterr().out

@@ -27,7 +27,7 @@ from halfhitch.service.api import Operations, System
 
 _NOT_FOUND: Final = (
     "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
-    "/v1/config, /v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
+    "/v1/producers, /v1/config, /v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
     "/v1/transactions/{group}/{id}/commit, /rollback and /check, POST /v1/many/commit, /rollback "
     "and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
     "Percent-encode group and id."

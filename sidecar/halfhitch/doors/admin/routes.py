@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -41,6 +42,7 @@ SHOWN: Final[tuple[Route, ...]] = (
     Route(
         method="GET", pattern="/v1/partitions", name="partitions", may_wait=True, reads_query=True
     ),
+    Route(method="GET", pattern="/v1/producers", name="producers", may_wait=True, reads_query=True),
     Route(method="GET", pattern="/v1/config", name="config", may_wait=True, reads_query=True),
 )
 
@@ -143,8 +145,16 @@ def shown_handlers(
         SCRAPED: show_metrics,
         "status": status,
         "partitions": partitions,
+        "producers": partial(_producers, system),
         "config": config,
     }
+
+
+async def _producers(system: System, request: Request) -> bytes:
+    request.caller.require_somewhere(Right.OBSERVE)
+    may = partial(request.caller.may, Right.OBSERVE)
+    groups = [group for group in system.producers() if may(group.producer_group)]
+    return json_reply(200, _encode({"groups": groups}))
 
 
 def _told(reasons: Sequence[str], *, everything: bool) -> list[str]:

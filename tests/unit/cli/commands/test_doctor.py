@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis import ResponseError
 
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, load
 from halfhitch.errors import BackendError
 from halfhitch_cli import findings
+from halfhitch_cli.app import main
 from halfhitch_cli.client import TokenAsked
 from halfhitch_cli.commands import doctor
 
@@ -50,6 +53,7 @@ def looked(
         shown: list[Finding] = []
         monkeypatch.setattr(doctor.AdminClient, "of", lambda _: Door(instance))
         monkeypatch.setattr(doctor, "_kafka", lambda *_: [ONE_COPY, STALE])
+        monkeypatch.setattr(doctor, "kafka_settings", lambda _: LOOKING)
         monkeypatch.setattr(findings, "show", lambda _, found: shown.extend(found))
 
         class Given:
@@ -91,3 +95,57 @@ def test_settings_were_judged_though_the_sidecar_only_asked_for_a_token(
     assert "asks for a token" in told.sentence
     assert "HALFHITCH_AUTH_TOKENS" in told.remedy
     assert doctor._brokers(1) == "1 broker"
+
+
+def test_without_kafkas_address_nothing_else_was_looked_at(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HALFHITCH_KAFKA_BOOTSTRAP", raising=False)
+    code = main(["doctor", "--admin-port", "1", "--redis-url", "redis://127.0.0.1:1", "-o", "json"])
+    found = {row["check"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert code == 3
+    assert found["Kafka"]["severity"] == "fail"
+    assert "--kafka-bootstrap host:port" in found["Kafka"]["sentence"]
+    assert "Redis at 127.0.0.1:1 does not answer" in found["Redis"]["sentence"]
+    assert found["sidecar"]["severity"] == "warn"
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+sentinel://127.0.0.1:1/shop", "redis+cluster://127.0.0.1:1"]
+)
+def test_an_address_of_sentinels_or_a_cluster_was_no_address_to_the_doctor(url: str) -> None:
+    settings = load({"kafka.bootstrap": "k:1", "redis.url": url}, purpose=Purpose.TOOL)
+    (found,) = doctor._redis(settings)
+    assert found.severity is Severity.FAIL
+    assert "Redis at" in found.sentence
+
+
+def test_clocks_that_differ_are_told() -> None:
+    assert doctor._clock(1_000_000, 1_003_000) == []
+    (ahead,) = doctor._clock(1_000_000, 1_060_000)
+    (behind,) = doctor._clock(1_060_000, 1_000_000)
+    assert "clock is 60 s ahead of that of Redis" in ahead.sentence
+    assert "clock is 60 s behind that of Redis" in behind.sentence
+
+
+@pytest.mark.parametrize(
+    ("answer", "policies"),
+    [
+        ({"maxmemory_policy": "noeviction"}, None),
+        ({"maxmemory_policy": "allkeys-lru"}, "allkeys-lru"),
+        ({"a:1": {"maxmemory_policy": "volatile-ttl"}, "b:1": {}}, "volatile-ttl"),
+        ({}, None),
+        (ResponseError("NOPERM"), None),
+    ],
+)
+def test_a_redis_that_forgets_when_it_is_full_is_told(answer: Any, policies: str | None) -> None:
+    class Client:
+        def info(self, section: str) -> Any:
+            assert section == "memory"
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    found = doctor._memory(Client())
+    assert bool(found) is (policies is not None)
+    assert all(str(policies) in finding.sentence for finding in found)

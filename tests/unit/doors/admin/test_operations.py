@@ -42,6 +42,9 @@ class NoSystem:
     def partitions(self) -> list[Any]:
         return []
 
+    def producers(self) -> list[Any]:
+        return []
+
     def info(self) -> dict[str, Any]:
         return {}
 

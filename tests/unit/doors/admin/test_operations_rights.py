@@ -29,6 +29,7 @@ ROUTES: dict[str, tuple[str, str, set[str]]] = {
     "metrics": ("GET", "/metrics", {WATCHER, ROOT}),
     "status": ("GET", "/v1/status", {KEEPER, WATCHER, ROOT}),
     "partitions": ("GET", "/v1/partitions", {KEEPER, WATCHER, ROOT}),
+    "producers": ("GET", "/v1/producers", {KEEPER, WATCHER, ROOT}),
     "config": ("GET", "/v1/config", {ROOT}),
     "undecided": ("GET", "/v1/transactions", {KEEPER, WATCHER, ROOT}),
     "names": ("GET", "/v1/names", {KEEPER, WATCHER, ROOT}),

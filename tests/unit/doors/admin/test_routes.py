@@ -2,6 +2,7 @@
 
 import json
 
+from halfhitch.service.api import ProducersState
 from harness.admin_doors import SETTINGS, FakeSystem, opened
 
 
@@ -49,3 +50,22 @@ async def test_status_partitions_config_and_metrics() -> None:
         system.reasons = ["draining"]
         assert json.loads((await ask("/v1/status"))[2])["ready"] is False
         assert (await ask("/v1/status", "HEAD"))[2] == b""
+
+
+async def test_producers_are_listed_by_group() -> None:
+    class Busy(FakeSystem):
+        def producers(self) -> list[ProducersState]:
+            return [ProducersState("shop", ("vm-1",), 1, (), 0, 2, "closed", 3)]
+
+    async with opened(Busy()) as ask:
+        status, _, body = await ask("/v1/producers")
+    assert status == 200
+    assert json.loads(body) == {
+        "groups": [
+            {
+                "producer_group": "shop", "links": ["vm-1"], "link_count": 1, "elsewhere": [],
+                "waiting_count": 0, "outstanding_count": 2, "breaker": "closed",
+                "undecided_count": 3,
+            }
+        ]
+    }  # fmt: skip

@@ -1,0 +1,62 @@
+"""halfhitch producers: who is connected, for which group, and how many checks are under way."""
+
+from typing import Any
+
+import typer
+
+from halfhitch.config import Purpose
+from halfhitch_cli.app import OK
+from halfhitch_cli.client import AdminClient
+from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.options import Given, settings_command
+from halfhitch_cli.output import Output, OutputForm, Table, emit, say
+from halfhitch_cli.selection import Group
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_STYLES = {"nobody": "red", "open": "red", "probing": "yellow"}
+
+
+def producers(given: Given, output: Output = OutputForm.TABLE, group: Group = None) -> int:
+    """List producer groups: who is connected here or elsewhere, and what they are asked.
+
+    A group without anybody cannot be asked: its undecided transactions wait (halfhitch tx list).
+    `open` is a breaker: the group answered nothing for so long that it is asked more rarely.
+    """
+    door = AdminClient.of(given.load(Purpose.CLIENT))
+    _, answer = door.get("/v1/producers")
+    found = [row for row in answer["groups"] if group in (None, row["producer_group"])]
+    emit(output, {"groups": found}, [_table(found)])
+    if not found and output.is_for_people:
+        say(
+            "No producer that answers checks is connected, and none was asked lately."
+            if group is None
+            else f"No producer of group {group} is connected, and it was not asked lately."
+        )
+    return OK
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    numbers = ("connected", "under way", "waiting", "undecided")
+    return Table(
+        columns=("Group", *numbers, "breaker", "who", "elsewhere"),
+        right=frozenset(numbers),
+        styles=_STYLES,
+        whole=frozenset(("Group",)),
+        rows=[
+            [
+                row["producer_group"],
+                str(row["link_count"]) if row["link_count"] or row["elsewhere"] else "nobody",
+                str(row["outstanding_count"]),
+                str(row["waiting_count"]),
+                str(row["undecided_count"]),
+                "" if row["breaker"] == "closed" else row["breaker"],
+                ", ".join(row["links"]),
+                ", ".join(row["elsewhere"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+app.command(cls=PlainCommand)(settings_command(producers, only=("admin", "client", "auth")))

@@ -1,0 +1,58 @@
+"""`halfhitch producers` against a door."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch_cli.app import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.scripted_admin import Door
+
+
+@pytest.fixture
+def producers(
+    operations: Any, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    from harness.admin_door import admin_door
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with admin_door(operations, {}) as port:
+            code = main(["producers", "--admin-port", str(port), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_who_is_connected_could_be_seen_nowhere(
+    producers: Callable[..., tuple[int, str, str]],
+) -> None:
+    code, out, err = producers()
+    assert (code, err) == (0, "")
+    head, shop, bank = out.splitlines()
+    assert head.split()[:2] == ["Group", "connected"]
+    assert shop.split() == ["shop", "2", "3", "1", "4", "vm-1,", "vm-2", "node-2"]
+    assert bank.split() == ["bank", "nobody", "0", "0", "7", "open"]
+
+
+def test_one_group_and_names(producers: Callable[..., tuple[int, str, str]]) -> None:
+    _, out, _ = producers("--group", "bank", "-o", "json")
+    assert [group["undecided_count"] for group in json.loads(out)["groups"]] == [7]
+    assert producers("-o", "name")[1] == "shop\nbank\n"
+    code, _, err = producers("--group", "nope")
+    assert (code, err) == (
+        0, "No producer of group nope is connected, and it was not asked lately.\n"
+    )  # fmt: skip
+
+
+def test_an_older_sidecar_has_no_such_list(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {"error": {"code": "not_found", "message": "There is no such route."}}
+    door.say("/v1/producers", 404, answer)
+    assert main(["producers", "--admin-port", str(door.port)]) == 1
+    assert "answers 404 to /v1/producers: There is no such route." in capsys.readouterr().err
