@@ -196,6 +196,8 @@ def _made(files: TlsFiles) -> tuple[DoorContext, float]:
     """A context and the moment its certificate ends. Raises ConfigurationError."""
     context = DoorContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[files.minimum]
+    # OpenSSL before 3 let clients begin anew, on one connection, as often as they liked.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     if files.protocols:
         context.set_alpn_protocols(list(files.protocols))
     for setting, path in (("tls_cert", files.certificate), ("tls_key", files.key)):

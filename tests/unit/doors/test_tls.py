@@ -342,3 +342,8 @@ def test_no_session_outlives_the_authorities_that_its_client_was_verified_by(
     tls.renew()
     tls.renew()
     assert resumed(tls, client, session)[0] is False
+
+
+def test_a_client_that_begins_its_handshake_anew_is_refused(good: Pair) -> None:
+    """Each time costs a handshake; OpenSSL refuses it by itself only since version 3."""
+    assert ServerTls(good.files(), wall_ms).context.options & ssl.OP_NO_RENEGOTIATION
