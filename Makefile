@@ -24,7 +24,7 @@ IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/half
 
 .DEFAULT_GOAL := help
 .PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-rights bench-neighbour bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-neighbour bench-idle bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom image image-parts image-built test-image lock clean
 
 help: ## what there is
@@ -137,6 +137,9 @@ bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a min
 
 bench-neighbour: $(STAMP) ## how much slower is one application while another attacks? (twenty minutes; ARGS="--only stall")
 	$(BIN)/python bench/neighbour.py $(ARGS)
+
+bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
+	$(BIN)/python bench/idle.py $(ARGS)
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
 	$(BIN)/python bench/twins $(ARGS)

@@ -18,7 +18,7 @@ IMAGE: Final = f"halfhitch:{halfhitch.__version__}"
 #: What the charts and the compose file ask for, and a user that no image knows.
 RESTRICTED: Final = (
     *("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"),
-    *("--memory=512m", "--pids-limit=64", "--network=host"),
+    *("--memory=512m", "--pids-limit=128", "--network=host"),
 )
 USER: Final = "48123:65532"
 SOCKET: Final = "/run/halfhitch/data.sock"

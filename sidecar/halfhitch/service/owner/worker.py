@@ -30,6 +30,10 @@ from halfhitch.service.owner.turn import PartitionOwner, StepFailedError
 logger = logging.getLogger(__name__)
 
 _TURN_WAIT_S: Final = 0.1
+#: Where nothing is under way, and nothing has come for so many turns. A record ends the wait, so
+#: only a stop notices it; and each turn of each partition costs an idle sidecar a wake-up.
+_REST_WAIT_S: Final = 0.5
+_REST_AFTER_TURNS: Final = 20
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 5.0
 
@@ -145,11 +149,13 @@ class PartitionWorker:
 
     def _work(self, owner: PartitionOwner) -> None:
         wait_s = _TURN_WAIT_S
+        empty_count = 0
         while not self._stopping.is_set():
             if owner.pace.rest_s:
                 self._stopping.wait(owner.pace.rest_s)
             try:
-                wait_s = 0.0 if owner.turn(wait_s) else _TURN_WAIT_S
+                empty_count = 0 if owner.turn(wait_s) else empty_count + 1
+                wait_s = _wait_s(owner, empty_count)
             except StepFailedError as error:
                 self._trouble = str(error)
                 logger.warning(
@@ -178,3 +184,14 @@ class PartitionWorker:
             exc_info=None if known else error,
             extra={"action": action},
         )
+
+
+def _wait_s(owner: PartitionOwner, empty_count: int) -> float:
+    """How long the next turn may wait for a record, after so many that had nothing to do."""
+    if empty_count == 0:
+        return 0.0
+    if empty_count < _REST_AFTER_TURNS or owner.waiting_count:
+        return _TURN_WAIT_S
+    numbers = owner.numbers()
+    is_busy = numbers.pending_count or numbers.decided_count or numbers.early_count
+    return _TURN_WAIT_S if is_busy else _REST_WAIT_S

@@ -16,7 +16,7 @@ from halfhitch.service.owner import worker as worker_module
 from halfhitch.service.owner.numbers import CheckNumbers, OwnerNumbers
 from halfhitch.service.owner.worker import PartitionWorker
 from harness.kafka import wait_until
-from harness.twin import RecordingWriter, Twin
+from harness.twin import RecordingReader, RecordingWriter, Twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,3 +234,33 @@ def test_each_number_of_an_owner_is_shown_under_its_own_name() -> None:
     }
     assert (shown.due_count, shown.checking_count, shown.oldest_age_s) == (21, 22, 23.0)
     assert shown.pending_by_group == {"shop": 24}
+
+
+class WaitsReader(RecordingReader):
+    """Gives what is there at once, and remembers how long it was allowed to wait."""
+
+    def __init__(self, twin: Twin) -> None:
+        super().__init__(twin.kafka, twin.calls, partition=0)
+        self.waits: list[float] = []
+
+    def read(self, wait_s: float) -> Any:
+        self.waits.append(wait_s)
+        return super().read(0.001)
+
+
+def test_a_partition_with_nothing_under_way_wakes_twice_a_second_and_no_oftener() -> None:
+    """Ten turns a second for each partition were most of what an idle sidecar cost."""
+    twin = Twin()
+    reader = WaitsReader(twin)
+    with running(twin, lambda _: twin.owner(reader=reader)) as worker:
+        until(lambda: 0.5 in reader.waits, "a long wait")
+        assert 0.1 in reader.waits
+        twin.half("T1")
+        until(lambda: worker.state().pending_count == 1, "the half")
+        reader.waits.clear()
+        until(lambda: len(reader.waits) > 50, "many turns")
+        assert 0.5 not in reader.waits[1:], "what is pending may have to be asked about"
+        twin.commit("T1")
+        until(lambda: twin.values() == [b"value"], "the forward")
+        reader.waits.clear()
+        until(lambda: 0.5 in reader.waits, "a long wait again")
