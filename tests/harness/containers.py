@@ -42,7 +42,7 @@ def obstacle(image: str) -> str | None:
     try:
         client.images.get(image)
     except ImageNotFound:
-        return f"the engine has no image {image}: `make test-containers` builds it"
+        return f"the engine has no image {image}"
     finally:
         client.close()
     return None

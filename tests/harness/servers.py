@@ -77,7 +77,7 @@ def rung(given: str | None, wish: str | None, obstacle: Callable[[], str | None]
     if reason is None:
         return Rung.CONTAINER
     if wish == "yes":
-        raise LadderError(f"{WISH_VARIABLE}=yes, but {reason}")
+        raise LadderError(f"{WISH_VARIABLE}=yes, but {reason}: `make test-containers` sees to both")
     return Rung.EMBEDDED
 
 

@@ -28,11 +28,11 @@ pytestmark = [pytest.mark.containers, pytest.mark.kafka, pytest.mark.timeout(300
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """HALFHITCH_TEST_IMAGE, else this release's; built by deploy/Dockerfile."""
+    """HALFHITCH_TEST_IMAGE, else this release's."""
     name = os.environ.get("HALFHITCH_TEST_IMAGE") or IMAGE
     reason = obstacle(name)
     if reason is not None:
-        pytest.skip(f"{reason}; or name another with HALFHITCH_TEST_IMAGE")
+        pytest.skip(f"{reason}: `make image` does, or name another with HALFHITCH_TEST_IMAGE")
     return name
 
 

@@ -135,7 +135,7 @@ class HalfHitchContainer(DockerContainer):  # type: ignore[misc] # its package m
             )
         self._fetch(
             self.image,
-            "build it (deploy/Dockerfile says how), or name yours: "
+            "build it (`make image` in Half Hitch's sources), or name yours: "
             "HalfHitchContainer(..., image='...')",
         )
         try:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
-import os
-import tarfile
 
 import pytest
 
@@ -35,15 +32,11 @@ def test_the_kafka_in_a_container_is_set_as_the_embedded_one_but_for_its_roads(b
     assert str(tmp_path) not in "".join(lines)
 
 
-def test_a_base_has_files_links_and_folders_and_no_devices(build, tmp_path):
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc" / "name").write_text("debian")
-    (tmp_path / "bin").symlink_to("etc")
-    os.mkfifo(tmp_path / "pipe")
-    archive = io.BytesIO()
-    build.pack(tmp_path, archive)
-    with tarfile.open(fileobj=archive) as packed:
-        assert sorted(packed.getnames()) == [".", "./bin", "./etc", "./etc/name"]
+def test_the_base_is_the_one_that_was_made_else_the_one_that_the_image_names(build):
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text()
+    made = "--build-arg BUILD_BASE=halfhitch-build-base --build-arg BASE=halfhitch-base\n"
+    assert build.named_base(made, dockerfile) == "halfhitch-build-base"
+    assert build.named_base("", dockerfile).startswith("python:3.11-")
 
 
 def test_without_an_engine_it_says_what_to_do(build, monkeypatch, tmp_path, capsys):

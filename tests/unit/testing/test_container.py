@@ -204,7 +204,7 @@ def test_an_image_that_is_not_there_is_one_sentence_with_the_cure():
     with pytest.raises(NoContainer) as refused:
         made(FakeEngine(images=()), "kafka:9092").start()
     assert f"no image {IMAGE} and cannot pull it" in str(refused.value)
-    assert "deploy/Dockerfile" in str(refused.value)
+    assert "`make image`" in str(refused.value)
 
 
 def test_testcontainers_own_image_that_is_not_there_is_told_apart(monkeypatch):
