@@ -169,12 +169,13 @@ class Engine:
             except HalfHitchError as error:
                 self._fail(error)
                 return
+            self._partition_count = count
+            await self._look_for_audit()
+            # Nothing is awaited from here to `open`: who says that it is ready takes prepares.
             self._kafka_trouble = None
             self._is_open = True
             bootstrap = self._options.bootstrap
             logger.info("Kafka at %s answers", bootstrap, extra={"action": "kafka_reached"})
-            self._partition_count = count
-            await self._look_for_audit()
             self._open_index()
             self.transactions.open(count)
             if self._options.owner_enabled:

@@ -96,6 +96,14 @@ def create_topic(bootstrap: str, topic: str, partition_count: int) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    # A broker may hear of it a moment after the controller has answered.
+    deadline_s = time.monotonic() + READY_S
+    while time.monotonic() < deadline_s:
+        known = admin.list_topics(topic, timeout=READY_S).topics[topic]
+        if known.error is None and all(one.leader >= 0 for one in known.partitions.values()):
+            return
+        time.sleep(_LOOK_S)
+    raise SidecarFailed(f"The topic {topic} was created, but no broker leads it.")
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from halfhitch.engine import life
 from halfhitch.engine.life import WAITED_AGAIN_S, WAITED_S, Engine, tell_waiting
 from halfhitch.service.api import PartitionPhase, PartitionState
 
@@ -99,3 +100,33 @@ async def test_what_waits_for_a_target_that_is_away_is_left_to_the_next_owner() 
     away = state(PartitionPhase.WORKING, decided_count=3)
     away.waiting_count = 3
     assert await looks([[away]]) == 3
+
+
+async def test_it_said_that_it_was_ready_while_prepares_were_still_refused(monkeypatch) -> None:
+    """The audit topic is looked for, which takes a moment, before prepares are taken."""
+    seen: list[list[str]] = []
+    opened: list[int] = []
+
+    async def watched() -> None:
+        seen.append(Engine.unready_reasons(engine))
+
+    async def looked_for() -> None:
+        await watched()
+        assert opened == []
+
+    monkeypatch.setattr(life, "verified", lambda *_, **__: ("cluster", 2))
+    engine: Any = SimpleNamespace(
+        _parts=SimpleNamespace(admin=None, stored_offsets=None, watch=None),
+        _options=SimpleNamespace(bootstrap=BOOTSTRAP, owner_enabled=False),
+        _kafka_trouble="Kafka has not been reached yet",
+        _failure=None,
+        _is_open=False,
+        _is_leaving=False,
+        _look_for_audit=looked_for,
+        _open_index=lambda: None,
+        _watch_topics=watched,
+        transactions=SimpleNamespace(open=opened.append),
+    )
+    await Engine._open(engine)
+    assert seen == [["Kafka has not been reached yet"], []]
+    assert opened == [2]
