@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from halfhitch.wire import headers as names
+from halfhitch.wire.count import count_in
 from halfhitch.wire.half import Garbage, HalfRecord, read_record, user_headers
 from halfhitch.wire.plain import shown
 
@@ -41,6 +42,7 @@ class Seen:
     index: int = 0
     born_ms: int | None = None
     half_partition: int | None = None  # it lies there, invisible
+    count: int = 0  # messages of its transaction; 0: not known (yet)
 
     @property
     def state(self) -> str:
@@ -80,7 +82,7 @@ def seen(
         return Seen(topic, partition, position, stored_ms, key, value, list(headers or ()))
     return Seen(
         topic, partition, position, stored_ms, key, value, rest, group, transaction_id, index,
-        born_ms,
+        born_ms, None, count_in(marker),
     )  # fmt: skip
 
 
@@ -123,7 +125,8 @@ def as_line(message: Seen, *, with_state: bool) -> str:
     words.append(f"value={as_text(message.value)}")
     words += [f"{shown(name)}={as_text(raw)}" for name, raw in message.headers]
     if message.group:
-        words.append(f"({shown(message.transaction_id)} of {shown(message.group)})")
+        nth = f", {message.index + 1} of {message.count} messages" if message.count > 1 else ""
+        words.append(f"({shown(message.transaction_id)} of {shown(message.group)}{nth})")
     return "  ".join(words)
 
 
@@ -153,6 +156,7 @@ def as_json(message: Seen) -> dict[str, Any]:
         "transaction_id": message.transaction_id or None,
         "producer_group": message.group or None,
         "message_index": message.index if message.group else None,
+        "message_count": message.count or None,
         "born_ms": message.born_ms,
         **_raw("key", message.key),
         **_raw("value", message.value),

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.errors import RequestError
+from halfhitch_cli import completing
 from halfhitch_cli.client import AdminClient, Refusal
 
 #: The largest page the sidecar gives.
@@ -26,13 +27,25 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Transaction ids.")
+    list[str] | None,
+    typer.Argument(
+        metavar="ID", show_default=False, help="Transaction ids.", autocompletion=completing.ids
+    ),
 ]
-OneId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Transaction id.")]
+OneId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", show_default=False, help="Transaction id.", autocompletion=completing.ids
+    ),
+]
 Group = Annotated[
     str | None,
     typer.Option(
-        "--group", metavar="TEXT", help="Only those of this producer group.", show_default=False
+        "--group",
+        metavar="TEXT",
+        help="Only those of this producer group.",
+        show_default=False,
+        autocompletion=completing.groups,
     ),
 ]
 Topic = Annotated[
@@ -42,6 +55,7 @@ Topic = Annotated[
         metavar="TEXT",
         help="Only those with a message for this topic.",
         show_default=False,
+        autocompletion=completing.topics,
     ),
 ]
 OlderThan = Annotated[

@@ -29,7 +29,7 @@ from halfhitch_cli.speed import fast_parts
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _REDIS_WAIT_S = 3.0
-#: Of two clocks that follow a time server, with what asking takes.
+#: Of two clocks that follow a time server.
 _SKEW_S_MAX = 5.0
 #: Partitions that are looked at; the internal ones come first.
 _LOGS_MAX = 5_000
@@ -223,10 +223,11 @@ def _redis(settings: Settings) -> list[Finding]:
     try:
         client = connect.connect(address, wait_s=_REDIS_WAIT_S)
         client.ping()
+        before_ms = time.time_ns() // 1_000_000
         theirs_ms = connect.server_time_ms(client)
         return [
             Finding("Redis", Severity.OK, f"Answers PING ({address.label})."),
-            *_clock(theirs_ms, time.time_ns() // 1_000_000),
+            *_clock(theirs_ms, before_ms, time.time_ns() // 1_000_000),
             *_memory(client),
         ]
     except (RedisError, RedisClusterException, OSError) as error:
@@ -238,9 +239,12 @@ def _redis(settings: Settings) -> list[Finding]:
         connect.close(client)
 
 
-def _clock(theirs_ms: int, ours_ms: int) -> list[Finding]:
-    """Instances tell by Redis' clock who is there; ages go by their own."""
-    ahead_s = (ours_ms - theirs_ms) / 1000
+def _clock(theirs_ms: int, before_ms: int, after_ms: int) -> list[Finding]:
+    """Instances tell by Redis' clock who is there; ages go by their own.
+
+    It was asked between two looks at our clock: only what lies outside of both is a difference.
+    """
+    ahead_s = max(0, before_ms - theirs_ms) / 1000 - max(0, theirs_ms - after_ms) / 1000
     if abs(ahead_s) < _SKEW_S_MAX:
         return []
     how = "ahead of" if ahead_s > 0 else "behind"

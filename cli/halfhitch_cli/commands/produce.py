@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from halfhitch.config import Purpose, Settings
+from halfhitch.errors import RequestError, Unauthorized
+from halfhitch_cli import completing
 from halfhitch_cli.app import OK
 from halfhitch_cli.explain import name_of
 from halfhitch_cli.lazy import PlainCommand
@@ -35,16 +37,27 @@ Address = Annotated[
     ),
 ]
 
+TopicName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        show_default=False,
+        help="Its topic.",
+        autocompletion=completing.topics,
+    ),
+]
+Value = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[VALUE]", show_default=False, help="The value; without it, all of stdin."
+    ),
+]
+
 
 def produce(
     given: Given,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="Its topic.")],
-    value: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[VALUE]", show_default=False, help="The value; without it, all of stdin."
-        ),
-    ] = None,
+    topic: TopicName,
+    value: Value = None,
     key: Annotated[
         str | None, typer.Option("--key", "-k", metavar="TEXT", help="Its key.", show_default=False)
     ] = None,
@@ -88,7 +101,12 @@ def produce(
     content = _stdin() if value is None else value.encode(errors="surrogateescape")
     message = Message(topic, content, key, headers or None)
     with _producer(group, address, given.load(Purpose.CLIENT)) as producer:
-        prepared = producer.prepare([message], with_id)
+        try:
+            prepared = producer.prepare([message], with_id)
+        except Unauthorized as error:
+            raise RequestError(
+                f"{error.message} Here: HALFHITCH_AUTH_TOKENS or --auth-token-file."
+            ) from None
         told: dict[str, Any] = {
             "transaction_id": prepared.transaction_id,
             "producer_group": group,

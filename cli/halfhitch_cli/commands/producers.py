@@ -1,12 +1,14 @@
 """halfhitch producers: who is connected, for which group, and how many checks are under way."""
 
+from http import HTTPStatus
 from typing import Any
 
 import typer
 
 from halfhitch.config import Purpose
+from halfhitch.errors import RequestError
 from halfhitch_cli.app import OK
-from halfhitch_cli.client import AdminClient
+from halfhitch_cli.client import AdminClient, Refusal
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
@@ -24,7 +26,15 @@ def producers(given: Given, output: Output = OutputForm.TABLE, group: Group = No
     `open` is a breaker: the group answered nothing for so long that it is asked more rarely.
     """
     door = AdminClient.of(given.load(Purpose.CLIENT))
-    _, answer = door.get("/v1/producers")
+    try:
+        _, answer = door.get("/v1/producers")
+    except Refusal as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise RequestError(
+            f"The sidecar on {door.address} is of an older release, which has no list of "
+            "producers: upgrade it, or see who waits for one with `halfhitch tx list`."
+        ) from None
     found = [row for row in answer["groups"] if group in (None, row["producer_group"])]
     emit(output, {"groups": found}, [_table(found)])
     if not found and output.is_for_people:

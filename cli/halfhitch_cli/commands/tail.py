@@ -21,7 +21,7 @@ from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.config import Settings
 from halfhitch.errors import RequestError
 from halfhitch.wire.plain import shown_json
-from halfhitch_cli import following, moments, selection
+from halfhitch_cli import completing, following, moments, selection
 from halfhitch_cli.app import OK
 from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
@@ -48,7 +48,13 @@ class Form(StrEnum):
 def tail(
     given: Given,
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...",
+            help="Topics to read.",
+            show_default=False,
+            autocompletion=completing.topics,
+        ),
     ],
     last: Annotated[
         int, typer.Option("-n", "--last", min=0, max=100_000, metavar="N", help="The last so many.")

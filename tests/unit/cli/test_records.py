@@ -35,11 +35,19 @@ def test_a_forwarded_message_says_whose_it_is() -> None:
         "transaction_id": "order-1",
         "producer_group": "shop",
         "message_index": 0,
+        "message_count": None,
         "born_ms": AT_MS,
         "key": "42",
         "value": "one",
         "headers": [["trace", "t7"], ["none", None]],
     }
+
+
+def test_of_several_messages_each_says_which_it_is() -> None:
+    headers = [("UNIQ_KEY", b"a"), ("PGROUP", b"g"), ("HALFHITCH", b"1;1;5;one;n=3")]
+    message = seen("orders", 0, 0, AT_MS, None, None, headers)
+    assert as_line(message, with_state=False).endswith("(a of g, 2 of 3 messages)")
+    assert as_json(message)["message_count"] == 3
 
 
 def test_an_invisible_message_says_where_it_waits() -> None:

@@ -121,9 +121,10 @@ def test_an_address_of_sentinels_or_a_cluster_was_no_address_to_the_doctor(url: 
 
 
 def test_clocks_that_differ_are_told() -> None:
-    assert doctor._clock(1_000_000, 1_003_000) == []
-    (ahead,) = doctor._clock(1_000_000, 1_060_000)
-    (behind,) = doctor._clock(1_060_000, 1_000_000)
+    assert doctor._clock(1_000_000, 1_003_000, 1_003_000) == []
+    assert doctor._clock(1_000_000, 999_000, 1_060_000) == []  # a slow answer is no difference
+    (ahead,) = doctor._clock(1_000_000, 1_060_000, 1_090_000)
+    (behind,) = doctor._clock(1_060_000, 999_000, 1_000_000)
     assert "clock is 60 s ahead of that of Redis" in ahead.sentence
     assert "clock is 60 s behind that of Redis" in behind.sentence
 

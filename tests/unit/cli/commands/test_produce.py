@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from halfhitch.client import Message
-from halfhitch.errors import BackendError
+from halfhitch.errors import BackendError, Unauthorized
 from halfhitch_cli.app import main
 from halfhitch_cli.commands import produce
 
@@ -135,6 +135,21 @@ def test_the_value_may_come_from_stdin(
     code, _, err = run("orders")
     assert code == 2
     assert "echo one | halfhitch produce" in err
+
+
+def test_a_missing_token_says_where_to_put_it(
+    producer: Producer,
+    run: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise Unauthorized("Send a token that this door knows.")
+
+    monkeypatch.setattr(producer, "prepare", refused)
+    code, _, err = run("orders", "one")
+    where = "HALFHITCH_AUTH_TOKENS or --auth-token-file"
+    assert code == 1
+    assert err == f"halfhitch: Send a token that this door knows. Here: {where}.\n"
 
 
 @pytest.mark.parametrize(

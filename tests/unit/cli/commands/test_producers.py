@@ -55,4 +55,7 @@ def test_an_older_sidecar_has_no_such_list(door: Door, capsys: pytest.CaptureFix
     answer = {"error": {"code": "not_found", "message": "There is no such route."}}
     door.say("/v1/producers", 404, answer)
     assert main(["producers", "--admin-port", str(door.port)]) == 1
-    assert "answers 404 to /v1/producers: There is no such route." in capsys.readouterr().err
+    assert "is of an older release, which has no list of producers" in capsys.readouterr().err
+    door.say("/v1/producers", 403, {"error": {"code": "forbidden", "message": "not yours"}})
+    assert main(["producers", "--admin-port", str(door.port)]) == 1
+    assert "answers 403 to /v1/producers: not yours" in capsys.readouterr().err

@@ -197,3 +197,12 @@ def test_followed_a_message_is_seen_to_become_visible(
     ]
     assert "two of shop was rolled back: dropped" in told
     assert "No message" not in told
+
+
+def test_a_cluster_without_our_topics_has_nothing_prepared(
+    topics: PlayedTopics, run: Callable[..., tuple[int, list[str], str]]
+) -> None:
+    topics.logs = {log: [] for log in topics.logs if log[0] in ("orders", "points")}
+    code, lines, told = run("orders", "--uncommitted")
+    assert (code, lines) == (0, [])
+    assert told == "No message is visible on orders, and none is prepared for it.\n"
