@@ -32,6 +32,7 @@ from halfhitch_spark.reader import (
     same_topics,
 )
 from halfhitch_spark.session import connector_package, local_session
+from halfhitch_spark.sinks import parquet_sink, postgres_sink, read_parquet_sink
 from halfhitch_spark.transforms import (
     complete_transactions,
     deduplicate,
@@ -52,8 +53,11 @@ __all__ = [
     "json_payload",
     "local_session",
     "message_columns",
+    "parquet_sink",
+    "postgres_sink",
     "read_batch",
     "read_committed",
+    "read_parquet_sink",
     "read_stream",
     "same_topics",
     "with_lineage",
