@@ -14,7 +14,7 @@ from halfhitch.barrier import guards, mysql, running, table
 from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
-from halfhitch.barrier.errors import refusal
+from halfhitch.barrier.errors import refusal, stands
 from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.plain_recorded import ByHand
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
@@ -95,8 +95,15 @@ class DbapiBarrier:
 
         The producer's block reads the table at its end, for drivers call nobody at their commit.
         """
-        running.require_none(self.full_key(transaction_id))
-        used = self.note(connection, transaction_id)
+        try:
+            running.require_none(self.full_key(transaction_id))
+            used = self.note(connection, transaction_id)
+        except BaseException as error:
+            is_known = stands(error)
+            recorded.note_refused(
+                self.group, transaction_id, lambda: is_known or self._is_committed(transaction_id)
+            )
+            raise
         by_hand = ByHand(used, lambda: self._is_committed(transaction_id))
         recorded.note(self.group, transaction_id, by_hand.state)
 

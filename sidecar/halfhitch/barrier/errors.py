@@ -85,3 +85,8 @@ def refusal(
     if outcome is None or outcome == "fenced":
         return TransactionFenced(transaction_id, is_sure=outcome is not None)
     return TransactionRecordedTwice(transaction_id, committed_before=outcome == "committed")
+
+
+def stands(error: BaseException) -> bool:
+    """Whether it tells that a record of the transaction is committed. False: it tells nothing."""
+    return isinstance(error, TransactionRecordedTwice) and error.committed_before

@@ -42,7 +42,7 @@ class ByHand:
         in_transaction = None if is_lost else guards.is_in_transaction(connection)
         stands = self._is_committed()
         if stands:
-            return Local.ENDED
+            return Local.COMMITTED
         if in_transaction:
             return Local.OPEN
         # Else who has used up the pool that the table is read over could commit no messages.

@@ -18,6 +18,7 @@ from halfhitch.barrier import guards, sql_guards, sql_recorded, table
 from halfhitch.barrier.block import drop, fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
+from halfhitch.barrier.errors import stands
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
@@ -90,7 +91,11 @@ class Barrier:
         then, whatever the caller does with the exception. Raises InvalidRequest inside a savepoint
         and in autocommit mode.
         """
-        by_hand = self._rows.record(session, transaction_id)
+        try:
+            by_hand = self._rows.record(session, transaction_id)
+        except BaseException as error:
+            self._note_refused(session, transaction_id, is_known=stands(error))
+            raise
         if by_hand is None:
             return
 
@@ -98,6 +103,16 @@ class Barrier:
             return by_hand.seen() or by_hand.judged(stands=self._is_committed(transaction_id))
 
         recorded.note(self.group, transaction_id, state)
+
+    def _note_refused(self, session: object, transaction_id: str, *, is_known: bool) -> None:
+        """`is_known`: that a record stands. Of its own the barrier's block knows what became."""
+        if sql_guards.is_ending_block(session):
+            return
+
+        def stands_now() -> bool | None:
+            return is_known or self._is_committed(transaction_id)
+
+        recorded.note_refused(self.group, transaction_id, stands_now)
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.

@@ -28,6 +28,7 @@ from halfhitch.barrier.deadline import Watch
 # asyncio only
 from halfhitch.barrier.deadline_aio import AsyncDeadline
 from halfhitch.barrier.ends import before_commit
+from halfhitch.barrier.errors import stands
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
@@ -115,13 +116,13 @@ class AsyncBarrier:
         then, whatever the caller does with the exception. Raises InvalidRequest inside a savepoint
         and in autocommit mode.
         """
-        # asyncio only
-        if not isinstance(session, AsyncSession | AsyncConnection):
-            raise InvalidRequest(
-                "record takes the AsyncSession or AsyncConnection of the local transaction, not"
-                f" {type(session).__name__}"
-            )
-        by_hand = await session.run_sync(self._rows.record, transaction_id)
+        try:
+            #| by_hand = self._rows.record(session, transaction_id)
+            # asyncio only
+            by_hand = await self._record(session, transaction_id)
+        except BaseException as error:
+            self._note_refused(session, transaction_id, is_known=stands(error))
+            raise
         if by_hand is None:
             return
 
@@ -133,6 +134,31 @@ class AsyncBarrier:
         recorded.note(
             self.group, transaction_id, lambda: by_hand.seen() or recorded.Local.UNASKED, state
         )
+
+    # asyncio only
+    async def _record(
+        self, session: AsyncSession | AsyncConnection, transaction_id: str
+    ) -> sql_recorded.ByHand | None:
+        if not isinstance(session, AsyncSession | AsyncConnection):
+            raise InvalidRequest(
+                "record takes the AsyncSession or AsyncConnection of the local transaction, not"
+                f" {type(session).__name__}"
+            )
+        return await session.run_sync(self._rows.record, transaction_id)
+
+    def _note_refused(self, session: object, transaction_id: str, *, is_known: bool) -> None:
+        """`is_known`: that a record stands. Of its own the barrier's block knows what became."""
+        # asyncio only
+        session = getattr(session, "sync_session", session)
+        if sql_guards.is_ending_block(session):
+            return
+
+        async def stands_now() -> bool | None:
+            return is_known or await self._is_committed(transaction_id)
+
+        #| recorded.note_refused(self.group, transaction_id, stands_now)
+        # asyncio only: a blocking producer cannot await it
+        recorded.note_refused(self.group, transaction_id, lambda: is_known or None, stands_now)
 
     async def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.

@@ -198,7 +198,7 @@ class ByHand:
     def seen(self) -> Local | None:
         """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
         if self._course.is_proven:
-            return Local.ENDED
+            return Local.COMMITTED
         return Local.OPEN if _is_open(self._root()) else None
 
     def judged(self, *, stands: bool | None) -> Local:
@@ -209,7 +209,7 @@ class ByHand:
             is_believed = is_tried and not self._will_be_proven and not _hangs(root)
             return Local.ENDED if is_believed or not self._is_heard else Local.UNKNOWN
         if stands:
-            return Local.ENDED
+            return Local.COMMITTED
         # A commit that was cut off may still be under way, and one that was prepared may come.
         is_over = self._is_heard and not is_tried and not (root is not None and root.is_active)
         return Local.ROLLED_BACK if is_over else Local.UNKNOWN

@@ -3,12 +3,14 @@
 The block knows nothing of databases, and `record` nothing of the block it is called in. Where a
 framework ends the local transaction (`with session.begin(): yield`, Django's ATOMIC_REQUESTS) the
 block may come to its end before it: the messages would be committed, and the rows rolled back. Or
-they were rolled back, and the exception was swallowed. So `record` leaves word here how to find
-out, and the block asks before its commit. No I/O of its own.
+they were rolled back, and the exception was swallowed; that of `record` itself, too. So `record`
+leaves word here how to find out, also when it raises, and the block asks before its commit. No I/O
+of its own.
 """
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import Final
 from weakref import WeakValueDictionary
 
 from halfhitch.client.errors import TransactionMisused
@@ -19,12 +21,23 @@ class Local(Enum):
 
     OPEN = "open"
     ROLLED_BACK = "rolled back"
-    #: Committed; or it cannot be asked for.
+    #: The record stands.
+    COMMITTED = "committed"
+    #: It stands, of an earlier attempt: all that was recorded here was refused.
+    COMMITTED_BEFORE = "committed before"
+    #: It cannot be asked for.
     ENDED = "ended"
+    #: `record` has raised, and no record stands.
+    REFUSED = "refused"
+    #: `record` has raised, and the table could not be read.
+    REFUSED_UNREAD = "refused, and not known"
     #: Over, and nobody could say how: only a check can, which fences.
     UNKNOWN = "unknown"
     #: The same, for who should have awaited the question did not.
     UNASKED = "unasked"
+
+
+_OVER: Final = (Local.COMMITTED, Local.ENDED)
 
 
 def _ended() -> Local:
@@ -34,10 +47,12 @@ def _ended() -> Local:
 class Recorded:
     """What is known of the local transaction of one transaction."""
 
-    __slots__ = ("__weakref__", "_looked", "_state", "_state_awaited")
+    __slots__ = ("__weakref__", "_looked", "_state", "_state_awaited", "has_record")
 
     def __init__(self) -> None:
         self.note(_ended)
+        #: One that was not refused: attempts in one process share what is known.
+        self.has_record = False
 
     def note(
         self,
@@ -59,8 +74,22 @@ class Recorded:
     def require_end(self, transaction_id: str) -> None:
         """Raises TransactionMisused."""
         state, self._looked = self._looked or self._state(), None
-        if state is Local.ENDED:  # a block asks twice, and it may have been asked of the database
-            self.note(_ended)
+        if state in _OVER:  # a block asks twice, and it may have been asked of the database
+            self.note(lambda: state)
+        if state is Local.COMMITTED_BEFORE:
+            raise TransactionMisused(
+                f"an earlier attempt of transaction {transaction_id} has committed, so that the"
+                " `record` of this one has raised an exception, and that was swallowed. Nothing was"
+                " sent: a commit of this attempt might leave out what the earlier one has sent."
+                " Leave the messages to the check-back, which commits them all"
+            )
+        if state in (Local.REFUSED, Local.REFUSED_UNREAD):
+            raise TransactionMisused(
+                f"the `record` of transaction {transaction_id} has raised an exception, and that"
+                " was swallowed: no record of it is known to stand, so the messages would stand"
+                " without their rows. Nothing was sent: the check-back settles it. Let the"
+                " exceptions of `record` leave the local transaction and the block"
+            )
         if state is Local.UNKNOWN:
             raise TransactionMisused(
                 f"the local transaction of {transaction_id} was recorded, and whether it was"
@@ -114,6 +143,40 @@ def note(
     found = _EXPECTED.get(_key(group, transaction_id))
     if found is not None:
         found.note(state, state_awaited)
+        found.has_record = True
+
+
+def note_refused(
+    group: str,
+    transaction_id: str,
+    stands: Callable[[], bool | None],
+    stands_awaited: Callable[[], Awaitable[bool | None]] | None = None,
+) -> None:
+    """For the barrier: `record` by hand has raised. The table is read only if the block asks.
+
+    `stands` says whether it has a record all the same, of an earlier attempt or another thread's.
+    None: it could not be read.
+    """
+    if not isinstance(transaction_id, str):  # that was what it has refused
+        return
+    found = _EXPECTED.get(_key(group, transaction_id))
+    if found is None:
+        return
+    judged = {
+        True: Local.COMMITTED if found.has_record else Local.COMMITTED_BEFORE,
+        False: Local.REFUSED,
+        None: Local.REFUSED_UNREAD,
+    }
+
+    if stands_awaited is None:
+        found.note(lambda: judged[stands()])
+        return
+    awaited = stands_awaited
+
+    async def state_awaited() -> Local:
+        return judged[await awaited()]
+
+    found.note(lambda: judged[stands()], state_awaited)
 
 
 def note_block(group: str, transaction_id: str) -> None:

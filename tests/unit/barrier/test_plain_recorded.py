@@ -32,13 +32,13 @@ def says(*, stands: bool | None) -> Callable[[], bool | None]:
 @pytest.mark.parametrize(
     ("connection", "stands", "state"),
     [
-        (Connection(), True, Local.ENDED),
+        (Connection(), True, Local.COMMITTED),
         (Connection(), False, Local.UNKNOWN),
         (Connection(), None, Local.ENDED),  # a pool that is used up
-        (Connection(in_transaction=True), True, Local.ENDED),  # a later one is open
+        (Connection(in_transaction=True), True, Local.COMMITTED),  # a later one is open
         (Connection(in_transaction=True), False, Local.OPEN),
         (Connection(in_transaction=True), None, Local.OPEN),
-        (Connection(closed=True), True, Local.ENDED),
+        (Connection(closed=True), True, Local.COMMITTED),
         (Connection(closed=True), False, Local.UNKNOWN),
         (Connection(closed=True), None, Local.UNKNOWN),
         (Connection(in_transaction=True, closed=True), False, Local.UNKNOWN),

@@ -8,7 +8,7 @@ from enum import StrEnum
 import pytest
 
 from halfhitch.client import TransactionMisused
-from halfhitch.client.recorded import Local, expect, note, note_block
+from halfhitch.client.recorded import Local, expect, note, note_block, note_refused
 
 
 def test_messages_were_committed_while_their_local_transaction_was_open() -> None:
@@ -43,6 +43,32 @@ def test_the_end_of_a_block_asked_the_database_twice_for_one_commit() -> None:
     note("shop", "a", state)  # another record is asked for
     found.require_end("a")
     assert asked == ["a", "a"]
+
+
+def test_messages_were_committed_though_their_record_had_raised() -> None:
+    found = expect("shop", "refused")
+    for stands in (False, None):
+        note_refused("shop", "refused", lambda stands=stands: stands)
+        with pytest.raises(TransactionMisused, match="`record` of transaction refused has raised"):
+            found.require_end("refused")
+    note_refused("shop", "refused", lambda: True)  # by then
+    with pytest.raises(TransactionMisused, match="earlier attempt of transaction refused has"):
+        found.require_end("refused")
+    note("shop", "refused", lambda: Local.OPEN)  # of another thread
+    note_refused("shop", "refused", lambda: True)
+    found.require_end("refused")
+    note_refused("shop", 7, lambda: False)  # type: ignore[arg-type] # what has raised is the id
+
+
+async def test_the_table_is_awaited_for_a_record_that_had_raised() -> None:
+    async def stands() -> bool:
+        return True
+
+    found = expect("shop", "refused")
+    note_refused("shop", "refused", lambda: None, stands)
+    await found.look()
+    with pytest.raises(TransactionMisused, match="earlier attempt"):
+        found.require_end("refused")
 
 
 async def test_what_is_awaited_counts_once_and_of_the_last_record_only() -> None:
