@@ -8,15 +8,16 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from halfhitch.barrier import guards, mysql, running, table
 from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.ends import before_commit
-from halfhitch.barrier.errors import refusal, stands
+from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.one_transaction import OneTransaction
-from halfhitch.barrier.plain_recorded import ByHand
+from halfhitch.barrier.plain_recorded import ByHand, refusals_noted
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client import recorded
@@ -95,17 +96,11 @@ class DbapiBarrier:
 
         The producer's block reads the table at its end, for drivers call nobody at their commit.
         """
-        try:
+        is_committed = partial(self._is_committed, transaction_id)
+        with refusals_noted(self.group, transaction_id, is_committed):
             running.require_none(self.full_key(transaction_id))
             used = self.note(connection, transaction_id)
-        except BaseException as error:
-            is_known = stands(error)
-            recorded.note_refused(
-                self.group, transaction_id, lambda: is_known or self._is_committed(transaction_id)
-            )
-            raise
-        by_hand = ByHand(used, lambda: self._is_committed(transaction_id))
-        recorded.note(self.group, transaction_id, by_hand.state)
+        recorded.note(self.group, transaction_id, ByHand(used, is_committed).state)
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """For this package: the row's, and whose table it is in."""

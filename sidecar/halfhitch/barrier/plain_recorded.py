@@ -6,11 +6,14 @@ that it is in none; whether that was a commit, only the table tells.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
 from halfhitch.barrier import guards
+from halfhitch.barrier.errors import stands
+from halfhitch.client import recorded
 from halfhitch.client.recorded import Local
 
 #: Of sqlite3's connections, which take no weak reference, so many at most are kept alive.
@@ -25,6 +28,19 @@ class _Kept:
 
 
 _KEPT: Final[deque[ReferenceType[_Kept]]] = deque()  # at most KEPT_COUNT
+
+
+@contextmanager
+def refusals_noted(
+    group: str, transaction_id: str, is_committed: Callable[[], bool | None]
+) -> Iterator[None]:
+    """Around a record by hand: one that raises leaves word, too."""
+    try:
+        yield
+    except BaseException as error:
+        is_known = stands(error)
+        recorded.note_refused(group, transaction_id, lambda: is_known or is_committed())
+        raise
 
 
 class ByHand:

@@ -184,10 +184,12 @@ class AsyncTransactionProducer:
             told = await listener.execute_local_transaction(
                 message._replace(transaction_id=prepared.transaction_id), arg
             )
+            # asyncio only
+            await recorded.look()
             if told is LocalTransactionState.COMMIT:
-                # asyncio only
-                await recorded.look()
                 recorded.require_end(transaction_id)
+            elif told is LocalTransactionState.ROLLBACK:
+                recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
         result = result_of(prepared, told)
@@ -236,8 +238,7 @@ class AsyncTransactionProducer:
 
     async def _end(self, call: Call[Ended], handle: str, what: str) -> Ended:
         # asyncio only: the database may have to be asked for the end of a local transaction
-        if call.operation is Operation.COMMIT:
-            await in_use.look(self._calls.group, handle)
+        await in_use.look(self._calls.group, handle)
         in_use.require_end(call.operation, self._calls.group, handle, what)
         ended = await self.perform(call)
         in_use.note_ended(self._calls.group, handle)

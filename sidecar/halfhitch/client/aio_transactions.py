@@ -93,7 +93,7 @@ class AsyncTransaction:
     def rollback(self) -> Coroutine[Any, Any, Ended]:
         """Drop the messages, before the block ends. May be repeated."""
         self._talk.require_unheld("tx.rollback()")
-        return self._counted("tx.rollback", lambda: self._roll_back(inf))
+        return self._counted("tx.rollback", lambda: self._roll_back(inf, is_by_hand=True))
 
     def assert_can_commit(self) -> None:
         """Call it right before the local commit: raises if the messages cannot follow.
@@ -180,9 +180,14 @@ class AsyncTransaction:
                 return self._talk.nothing_to_end(Operation.COMMIT)
             return await self._producer.perform(call)
 
-    async def _roll_back(self, at_most_s: float) -> Ended:
+    async def _roll_back(self, at_most_s: float, *, is_by_hand: bool = False) -> Ended:
         self._require_usable()
         async with self._lock:
+            # asyncio only: as in `_commit`
+            if is_by_hand:
+                await self._talk.look()
+            if is_by_hand:
+                self._talk.require_uncommitted()
             call = self._talk.next_rollback()
             if call is None:
                 return self._talk.nothing_to_end(Operation.ROLLBACK)
@@ -256,7 +261,7 @@ class AsyncTransaction:
         # asyncio only: after an error whoever holds them keeps them, and is refused when they begin
         self._talk.forget_unawaited(are_closed=error is None)
         # asyncio only: as in `_commit`
-        if error is None:
+        if error is None or self._talk.rolls_back(error):
             try:
                 await self._talk.look()
             except BaseException as interrupted:
@@ -267,6 +272,8 @@ class AsyncTransaction:
             try:
                 await self._commit(wait_visible=False)
             except TransactionDoomed as doomed:
+                # asyncio only: as above; a doomed commit has not asked
+                await self._talk.look()
                 if self._talk.leave(doomed) is Leaving.ROLLBACK:
                     await self.drop(doomed)
                 raise

@@ -13,7 +13,8 @@ Invariants:
 - an exception that leaves a block says nothing about the local transaction, which may have
   committed before it. So it sends nothing, unless the program has chosen `on_error="rollback"` (or
   has no check, and nobody could answer), and then for an `Exception` only: a cancellation or Ctrl-C
-  comes out of any line, out of the local commit too.
+  comes out of any line, out of the local commit too;
+- no rollback is sent of messages whose local transaction a barrier knows to be committed.
 """
 
 import os
@@ -185,6 +186,8 @@ class Conversation:
         """
         if operation is Operation.COMMIT:
             self._require_local_end()
+        else:
+            self.require_uncommitted()
         if self.wants_end():
             is_commit = operation is Operation.COMMIT
             self.phase = Phase.COMMITTING if is_commit else Phase.ROLLING_BACK
@@ -251,11 +254,20 @@ class Conversation:
                 note_undecided(misused, self.transaction_id, has_check=self._has_check)
                 raise
             return Leaving.COMMIT
-        if isinstance(error, Exception) and self._on_error == "rollback":
+        if self.rolls_back(error) and (self.handle is None or self._recorded.stands() is False):
             return Leaving.ROLLBACK
         if self.handle is not None or self._is_perhaps_stored:
             note_undecided(error, self.transaction_id, has_check=self._has_check)
         return Leaving.NOTHING
+
+    def rolls_back(self, error: BaseException) -> bool:
+        """This is what the program has chosen for it."""
+        return isinstance(error, Exception) and self._on_error == "rollback"
+
+    def require_uncommitted(self) -> None:
+        """Before a rollback by hand. Raises TransactionMisused when the rows stand."""
+        if self.wants_end() and self.handle is not None:
+            self._recorded.require_uncommitted(self.transaction_id)
 
     def _require_local_end(self) -> None:
         """Raises TransactionMisused while one that was recorded is open."""
@@ -263,8 +275,8 @@ class Conversation:
             self._recorded.require_end(self.transaction_id)
 
     async def look(self) -> None:
-        """For asyncio, before a commit: what that requires of a local transaction is awaited."""
-        if self.phase is Phase.OPEN and self.handle is not None:
+        """For asyncio, before an end: what that requires of a local transaction is awaited."""
+        if self.wants_end() and self.handle is not None:
             await self._recorded.look()
 
     def require_process(self) -> None:

@@ -76,7 +76,7 @@ def note_ended(group: str, handle: str) -> None:
 
 
 async def look(group: str, handle: str) -> None:
-    """For asyncio, before `require_end` of a commit."""
+    """For asyncio, before `require_end`."""
     talk, prepared = _TALKS.get((group, handle)), _PREPARED.get((group, handle))
     if talk is not None:
         await talk.look()
@@ -93,6 +93,9 @@ def require_end(operation: Operation, group: str, handle: str, what: str) -> Non
     if talk is not None:
         talk.ends_by_handle(operation)
     prepared = _PREPARED.get((group, handle))
-    if operation is Operation.COMMIT and prepared is not None:
+    if prepared is not None:
         transaction_id, recorded = prepared
-        recorded.require_end(transaction_id)
+        if operation is Operation.COMMIT:
+            recorded.require_end(transaction_id)
+        else:
+            recorded.require_uncommitted(transaction_id)

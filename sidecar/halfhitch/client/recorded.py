@@ -38,6 +38,7 @@ class Local(Enum):
 
 
 _OVER: Final = (Local.COMMITTED, Local.ENDED)
+_STANDS: Final = (Local.COMMITTED, Local.COMMITTED_BEFORE)
 
 
 def _ended() -> Local:
@@ -71,11 +72,34 @@ class Recorded:
             if asked is self._state_awaited:
                 self._looked = looked
 
-    def require_end(self, transaction_id: str) -> None:
-        """Raises TransactionMisused."""
+    def _now(self) -> Local:
         state, self._looked = self._looked or self._state(), None
         if state in _OVER:  # a block asks twice, and it may have been asked of the database
             self.note(lambda: state)
+        return state
+
+    def stands(self) -> bool | None:
+        """Whether a record is known to be committed, here or by an earlier attempt.
+
+        None: one was refused, and nobody knows of an earlier attempt.
+        """
+        state = self._now()
+        return None if state is Local.REFUSED_UNREAD else state in _STANDS
+
+    def require_uncommitted(self, transaction_id: str) -> None:
+        """Before a rollback that the program wants. Raises TransactionMisused."""
+        if self.stands():
+            raise TransactionMisused(
+                f"a rollback of the messages of transaction {transaction_id}, whose record is"
+                " committed, by this attempt or by an earlier one: its rows stand, and the messages"
+                " would be lost. Nothing was sent. Commit them (tx.commit()) if this attempt has"
+                " sent all of them, or leave them to the check-back, which commits all that were"
+                " sent under this id"
+            )
+
+    def require_end(self, transaction_id: str) -> None:
+        """Raises TransactionMisused."""
+        state = self._now()
         if state is Local.COMMITTED_BEFORE:
             raise TransactionMisused(
                 f"an earlier attempt of transaction {transaction_id} has committed, so that the"

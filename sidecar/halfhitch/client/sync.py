@@ -168,6 +168,8 @@ class TransactionProducer:
             )
             if told is LocalTransactionState.COMMIT:
                 recorded.require_end(transaction_id)
+            elif told is LocalTransactionState.ROLLBACK:
+                recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
         result = result_of(prepared, told)

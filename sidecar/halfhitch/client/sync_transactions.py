@@ -76,7 +76,7 @@ class Transaction:
     def rollback(self) -> Ended:
         """Drop the messages, before the block ends. May be repeated."""
         self._talk.require_unheld("tx.rollback()")
-        return self._roll_back(inf)
+        return self._roll_back(inf, is_by_hand=True)
 
     def assert_can_commit(self) -> None:
         """Call it right before the local commit: raises if the messages cannot follow.
@@ -153,9 +153,11 @@ class Transaction:
                 return self._talk.nothing_to_end(Operation.COMMIT)
             return self._producer.perform(call)
 
-    def _roll_back(self, at_most_s: float) -> Ended:
+    def _roll_back(self, at_most_s: float, *, is_by_hand: bool = False) -> Ended:
         self._require_usable()
         with self._lock:
+            if is_by_hand:
+                self._talk.require_uncommitted()
             call = self._talk.next_rollback()
             if call is None:
                 return self._talk.nothing_to_end(Operation.ROLLBACK)
