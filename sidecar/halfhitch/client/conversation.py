@@ -91,7 +91,10 @@ class Conversation:
         self._unawaited: dict[object, tuple[str, Callable[[], None]]] = {}
 
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
-        """Raises what is wrong with the messages before anything has happened."""
+        """Raises what is wrong with the messages before anything has happened; it dooms them all.
+
+        Nobody may look at that exception, as in a pool's Future, and the rest would be committed.
+        """
         if self.phase is Phase.DOOMED:
             raise self._doomed()
         if self.phase is not Phase.OPEN:
@@ -111,9 +114,14 @@ class Conversation:
                 " although the rows stand. It was not sent. Send it inside the block, in a"
                 " before_commit hook at the latest, or in a transaction of its own behind it"
             )
-        if self.handle is None:
-            return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
-        return self._calls.add(self.handle, messages, self.transaction_id)
+        try:
+            if self.handle is None:
+                return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
+            return self._calls.add(self.handle, messages, self.transaction_id)
+        except Exception as error:
+            if messages:  # else none is missing
+                self.phase, self._failure = Phase.DOOMED, error
+            raise
 
     def sent(self, prepared: Prepared) -> None:
         """The messages are stored."""

@@ -85,9 +85,20 @@ def test_after_a_rollback_began_no_commit_is_made(talk):
     assert talk.next_rollback().operation is Operation.ROLLBACK
 
 
-def test_a_wrong_message_changes_nothing(talk):
+def test_the_rest_was_committed_without_a_message_of_a_wrong_type(talk):
+    talk.sent(Prepared("t1", "h1"))
     with pytest.raises(TypeError):
         talk.next_send([Message("t", 7)])
+    with pytest.raises(TransactionDoomed, match="TypeError"):
+        talk.assert_can_commit()
+    with pytest.raises(TransactionDoomed):
+        talk.next_commit(wait_visible=False)
+    assert talk.next_rollback().handle == "h1"
+
+
+def test_no_message_at_all_dooms_nothing(talk):
+    with pytest.raises(errors.InvalidRequest):
+        talk.next_send([])
     assert talk.phase is Phase.OPEN
     assert talk.next_send(MESSAGES) is not None
 

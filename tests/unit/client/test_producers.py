@@ -203,13 +203,27 @@ def test_a_lost_first_message_leaves_nothing_to_roll_back(given):
     assert world.ends() == []
 
 
-def test_a_wrong_type_is_told_before_anything_is_sent_and_dooms_nothing(given):
-    world = given()
+WRONG = (
+    {"value": 7},
+    {"value": b"two", "key": 7},
+    {"value": b"two", "headers": {"a": 3}},
+)
+
+
+def sends_wrongly(world, wrong):
     with world.producer.transaction() as tx:
-        with pytest.raises(TypeError):
-            tx.send("orders", 7)
         tx.send("orders", b"one")
-    assert world.ends() == ["commit"]
+        with pytest.raises((TypeError, errors.RequestError)):
+            tx.send("orders", **wrong)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=["value", "key", "header"])
+def test_the_rest_was_committed_without_a_message_of_a_wrong_type(given, wrong):
+    """The exception was swallowed, or lay in a Future that nobody looked at."""
+    world = given()
+    with pytest.raises(TransactionDoomed, match="could not be sent"):
+        sends_wrongly(world, wrong)
+    assert world.ends() == ["rollback"]
 
 
 def test_a_transaction_is_used_once(given):
