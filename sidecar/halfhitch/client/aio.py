@@ -6,6 +6,7 @@ producer (`calls`, `retries`, `conversation`).
 """
 
 import asyncio
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
@@ -23,6 +24,7 @@ from halfhitch.client.conversation import (
     note_closed,
     note_unanswered,
     note_unasked,
+    require_process,
     result_of,
 )
 from halfhitch.client.options import (
@@ -178,6 +180,7 @@ class AsyncTransactionProducer:
         transaction_id = message.transaction_id
         if transaction_id is None:
             transaction_id = new_transaction_id()
+        process_id = os.getpid()
         prepared = await self.prepare([message], transaction_id, immunity_s)
         recorded = expect(self._calls.group, transaction_id)
         try:
@@ -192,6 +195,7 @@ class AsyncTransactionProducer:
                 recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
+        require_process(transaction_id, process_id)  # the listener may have forked
         result = result_of(prepared, told)
         if result.state is LocalTransactionState.COMMIT:
             await self.commit(result.handle)

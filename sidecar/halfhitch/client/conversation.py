@@ -289,12 +289,7 @@ class Conversation:
 
     def require_process(self) -> None:
         """Raises TransactionMisused in a forked child."""
-        if os.getpid() != self._process_id:
-            raise TransactionMisused(
-                f"transaction {self.transaction_id} was begun in process {self._process_id}, and"
-                f" this is its child {os.getpid()}: only the process that began a transaction sends"
-                " and ends it, or both would. Begin another one here"
-            )
+        require_process(self.transaction_id, self._process_id)
 
     def within_itself(self) -> TransactionMisused:
         """A thread may not wait for itself."""
@@ -358,6 +353,16 @@ class Conversation:
         )
         doomed.__cause__ = failure
         return doomed
+
+
+def require_process(transaction_id: str, process_id: int) -> None:
+    """Raises TransactionMisused in a forked child of the process that has begun it."""
+    if os.getpid() != process_id:
+        raise TransactionMisused(
+            f"transaction {transaction_id} was begun in process {process_id}, and this is its child"
+            f" {os.getpid()}: only the process that began a transaction sends and ends it, or both"
+            " would. Begin another one here"
+        )
 
 
 def held_already(transaction_id: str, what: str) -> TransactionMisused:

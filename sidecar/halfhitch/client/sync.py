@@ -5,6 +5,7 @@ It decides nothing: calls, retries and the course of a transaction are shared wi
 producer (`calls`, `retries`, `conversation`).
 """
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from math import inf
@@ -20,6 +21,7 @@ from halfhitch.client.conversation import (
     note_closed,
     note_unanswered,
     note_unasked,
+    require_process,
     result_of,
 )
 from halfhitch.client.options import (
@@ -160,6 +162,7 @@ class TransactionProducer:
         transaction_id = message.transaction_id
         if transaction_id is None:
             transaction_id = new_transaction_id()
+        process_id = os.getpid()
         prepared = self.prepare([message], transaction_id, immunity_s)
         recorded = expect(self._calls.group, transaction_id)
         try:
@@ -172,6 +175,7 @@ class TransactionProducer:
                 recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
+        require_process(transaction_id, process_id)  # the listener may have forked
         result = result_of(prepared, told)
         if result.state is LocalTransactionState.COMMIT:
             self.commit(result.handle)

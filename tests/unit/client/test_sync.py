@@ -190,6 +190,37 @@ def test_a_forked_child_ended_its_parents_transaction():
         assert server.targets() == ["/v1/topics/orders/half", "/v1/transactions/h1/commit"]
 
 
+class Forks:
+    """A listener that both its processes come out of."""
+
+    def __init__(self):
+        self.child = 0
+
+    def execute_local_transaction(self, message, arg):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.child = os.fork()
+        return LocalTransactionState.ROLLBACK if self.child else LocalTransactionState.COMMIT
+
+
+def test_a_child_that_was_forked_in_a_listener_ended_its_parents_message():
+    listener = Forks()
+    with ScriptedServer() as server:
+        producer = TransactionProducer(
+            "orders", server.address, listener=listener, answers_checks=False
+        )
+        try:
+            result = producer.send_message_in_transaction(Message("orders", b"one"))
+        except BaseException as error:  # noqa: BLE001 - a child of a test may not go on
+            os._exit(0 if isinstance(error, TransactionMisused) else 1)
+        if listener.child == 0:
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(listener.child, 0)[1]) == 0
+        producer.close()
+        assert result.state is LocalTransactionState.ROLLBACK
+        assert server.targets() == ["/v1/topics/orders/half", "/v1/transactions/h1/rollback"]
+
+
 def test_a_fork_while_another_thread_holds_the_last_connection_does_not_block_the_child():
     gate = threading.Event()
     held = threading.Event()
