@@ -131,7 +131,7 @@ def _what(event: Mapping[str, Any]) -> str:
 
 
 #: Not somebody's doing: there it happened.
-_ON = frozenset(("prepared", "put_back", "forwarded", "dropped", "parked"))
+_ON = frozenset(("prepared", "lives_again", "forwarded", "dropped", "parked"))
 
 
 def _target(target: Sequence[Any]) -> str:

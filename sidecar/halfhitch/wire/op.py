@@ -105,6 +105,8 @@ _COUNT: Final = Struct(">H")
 _DIGEST: Final = Struct(">Q")
 _ONE_DIGEST: Final = Struct(">HQ")
 _ONE: Final = _COUNT.pack(1)
+#: No note is as short as this: `1[]` is a proof's.
+_NOTE_BYTES_MIN: Final = 4
 
 
 def tag_of(resolution: Resolution) -> bytes:
@@ -243,6 +245,19 @@ def read(
         )
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         return Garbage(op_offset, f"does not parse: {str(error)[:120]}")
+
+
+def read_notes(headers: Headers | None) -> list[NoteEntry]:
+    """What operators' notes this op record has; of any other record, none."""
+    if not headers or len(headers) != 2 or headers[0][1] != TAG_NOTE:
+        return []
+    body = headers[1][1] or b""
+    if body[:1] != _VERSION or len(body) < _NOTE_BYTES_MIN:
+        return []  # a proof, mostly
+    try:
+        return decode_notes(body[1:])
+    except (ValueError, RecursionError):
+        return []
 
 
 def _read_entries(

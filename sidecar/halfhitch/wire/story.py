@@ -106,6 +106,8 @@ CONFLICT: Final = "conflict"
 LATE_DECISION: Final = "late_decision"
 #: A message that came after it was given up, and is parked with it.
 LATE_MESSAGE: Final = "late_message"
+#: An operator has put it back, where it was parked. `by` and why; `number`: the note's op offset.
+PUT_BACK: Final = "put_back"
 #: `number` entries could not be written.
 LOST: Final = "lost"
 

@@ -373,3 +373,22 @@ def test_a_reason_for_people_is_kept_short_whatever_the_record_holds() -> None:
     read = op.read(5, 77, b"", [("TAGS", b"q" * 10_000), ("HALFHITCH", b"1[]")])
     assert isinstance(read, Garbage)
     assert len(read.reason) < 200
+
+
+# -- operators' notes ----------------------------------------------------------------------------
+
+
+def test_notes_are_read_as_they_were_written() -> None:
+    identity = ProducerGroup("shop"), TransactionId("order-1")
+    _, headers = op.write_note(identity, action="resume", operator="ann", reason="repaired")
+    assert op.read_notes(headers) == [op.NoteEntry(*identity, "resume", "ann", "repaired")]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [None, [], [("TAGS", b"o")], [("TAGS", b"c"), ("HALFHITCH", b"1[]")],
+     [("TAGS", b"o"), ("HALFHITCH", None)], [("TAGS", b"o"), ("HALFHITCH", b"1[]")],
+     [("TAGS", b"o"), ("HALFHITCH", b"2[1,2,3]")], [("TAGS", b"o"), ("HALFHITCH", b"1[1,2,3]")]],
+)  # fmt: skip
+def test_of_other_records_no_note_is_read(headers: list[tuple[str, bytes | None]] | None) -> None:
+    assert op.read_notes(headers) == []

@@ -292,7 +292,7 @@ def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
     found.events += [
         StoryEvent(
             at_ms=prepared_ms,
-            what="put_back" if entry.life else "prepared",
+            what="lives_again" if entry.life else "prepared",
             by=entry.taken_by or None,
             number=life,
             targets=entry.targets,
@@ -338,7 +338,7 @@ def _is_pending(found: TransactionStory, pending: Undecided, now_ms: int) -> Non
     """What its owner, or Redis, knows of it, where that was not told."""
     found.state, found.topics = "pending", pending.topics
     found.message_count, found.check_count = pending.message_count, pending.check_count
-    if not any(event.what in ("prepared", "put_back") for event in found.events):
+    if not any(event.what in ("prepared", "lives_again") for event in found.events):
         prepared_ms = now_ms - int(pending.age_s * 1000)
         targets = [Target(topic) for topic in pending.topics]
         found.events.insert(0, StoryEvent(at_ms=prepared_ms, what="prepared", targets=targets))

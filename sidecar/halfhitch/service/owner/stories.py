@@ -25,10 +25,18 @@ from typing import Any, Final
 from halfhitch.core.model import HalfOffset, Identity, Resolution
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import Transaction
-from halfhitch.ports import Clock, Observer, PartitionWriter, TargetRecord, WriteResult
+from halfhitch.ports import (
+    Clock,
+    Observer,
+    PartitionWriter,
+    StoredRecord,
+    TargetRecord,
+    WriteResult,
+)
 from halfhitch.service.checking.api import CheckReport
 from halfhitch.service.owner.payloads import Payload, PayloadCache
 from halfhitch.wire import headers as names
+from halfhitch.wire import op as op_wire
 from halfhitch.wire import story
 from halfhitch.wire.half import DIGITS_MAX
 from halfhitch.wire.story import Ended, Event, Index, Target
@@ -134,6 +142,22 @@ class Stories:
             reason=report.reason,
             took_ms=int(report.since_s * 1000),
         )
+
+    def read(self, records: Sequence[StoredRecord]) -> None:
+        """Op records were read, while the owner works: operators' notes are told.
+
+        Not by whoever writes them: the partition has one writer, or no index would be right.
+        """
+        for record in records:
+            for note in op_wire.read_notes(record.headers()):
+                identity = note.producer_group, note.transaction_id
+                self._happened(
+                    identity,
+                    story.PUT_BACK if note.action == "resume" else note.action,
+                    number=record.offset(),
+                    by=note.operator,
+                    reason=note.reason,
+                )
 
     def _happened(self, identity: Identity, what: str, **told: Any) -> None:
         event = Event(*identity, what, self._clock.wall_ms(), **told)

@@ -220,6 +220,8 @@ class PartitionOwner:
         self.checkback.tick(ledger)
         feed.take(ledger, batch.half, batch.op)
         self.checkback.calendar.read(batch.half)
+        if self._stories is not None and batch.op:
+            self._stories.read(batch.op)
         if ledger.foreign_count:
             raise OutcomeLostError(
                 f"somebody else carries out transactions of half partition {self.partition}"

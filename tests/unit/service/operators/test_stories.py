@@ -51,7 +51,7 @@ async def test_a_second_life_begins_when_it_was_put_back() -> None:
     assert found.state == "committed"
     assert [event.what for event in found.events] == [
         *("prepared", "decided", "parked"),
-        *("put_back", "decided", "forwarded"),
+        *("lives_again", "decided", "forwarded"),
     ]
 
 

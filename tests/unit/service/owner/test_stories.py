@@ -11,6 +11,7 @@ from halfhitch.core.model import Resolution
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.owner import stories as under_test
 from halfhitch.service.owner.turn import OutcomeLostError, StepFailedError
+from halfhitch.wire import op as op_wire
 from halfhitch.wire import story
 from halfhitch.wire.story import Ended, Event, Target
 from harness.audit import AUDIT, indexes, judge_indexes, stories_of, told
@@ -150,6 +151,20 @@ def test_an_answer_goes_with_the_next_step_or_gets_one_of_its_own() -> None:
     twin.clock.advance(60)
     turn_until_idle(owner)
     assert len(events(twin)) == 1
+
+
+def test_who_has_put_it_back_and_why_is_told() -> None:
+    twin = twin_with_audit()
+    owner = owner_of(twin)
+    note = op_wire.write_note(identity("T1"), action="resume", operator="ann", reason="repaired")
+    at = twin.kafka.append(twin.kafka.op_topic, 0, None, *note)
+    twin.kafka.append(twin.kafka.op_topic, 0, None, *op_wire.write(op_wire.TAG_NOTE, [], ()))
+    turn_until_idle(owner)
+    twin.clock.advance(2.5)
+    turn_until_idle(owner)
+    (event,) = events(twin)
+    assert (event.what, event.by, event.reason) == (story.PUT_BACK, "ann", "repaired")
+    assert event.number == at
 
 
 # -- nothing waits for it ------------------------------------------------------------------------
