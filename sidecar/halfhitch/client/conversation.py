@@ -91,10 +91,7 @@ class Conversation:
         self._unawaited: dict[object, tuple[str, Callable[[], None]]] = {}
 
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
-        """Raises what is wrong with the messages before anything has happened; it dooms them all.
-
-        Nobody may look at that exception, as in a pool's Future, and the rest would be committed.
-        """
+        """Raises what is wrong with the messages; it dooms them all, for nobody may look at it."""
         if self.phase is Phase.DOOMED:
             raise self._doomed()
         if self.phase is not Phase.OPEN:
@@ -103,10 +100,12 @@ class Conversation:
                 " begin a new transaction for further messages"
             )
         if self._is_left:
-            raise TransactionEnded(
-                "the block of this transaction was left: begin a new transaction for further"
-                " messages"
+            late = TransactionEnded(
+                "the block of this transaction was left: begin a new one for further messages"
             )
+            if self._is_sealed:  # the commit may be in line behind this
+                self.send_failed(late)
+            raise late
         if self._is_sealed:
             raise TransactionEnded(
                 f"the local commit of transaction {self.transaction_id} has begun, so its messages"
@@ -261,6 +260,7 @@ class Conversation:
                 # Whatever `on_error` says nothing goes out: there is a barrier, which will know.
                 note_undecided(misused, self.transaction_id, has_check=self._has_check)
                 raise
+            self._is_sealed = True
             return Leaving.COMMIT
         if self.rolls_back(error) and (self.handle is None or self._recorded.stands() is False):
             return Leaving.ROLLBACK

@@ -96,6 +96,16 @@ def test_the_rest_was_committed_without_a_message_of_a_wrong_type(talk):
     assert talk.next_rollback().handle == "h1"
 
 
+def test_the_rest_was_committed_without_a_message_that_was_in_line_at_the_block_s_end(talk):
+    """Of a task that was not joined: it was refused where nobody looked."""
+    talk.sent(Prepared("t1", "h1"))
+    assert talk.leave(None) is Leaving.COMMIT
+    with pytest.raises(TransactionEnded, match="was left"):
+        talk.next_send(MESSAGES)
+    with pytest.raises(TransactionDoomed, match="was left"):
+        talk.next_commit(wait_visible=False)
+
+
 def test_no_message_at_all_dooms_nothing(talk):
     with pytest.raises(errors.InvalidRequest):
         talk.next_send([])
