@@ -393,7 +393,7 @@ def test_a_message_was_taken_after_a_barrier_s_block_and_committed_by_the_check(
     left_by = Exit()
     assert not held.__exit__(Exit, left_by, None)
     for send in (lambda: tx.send("orders", b"late"), lambda: tx.prepare([Message("orders", b"")])):
-        with pytest.raises(TransactionEnded, match="begin a new transaction"):
+        with pytest.raises(TransactionEnded, match="begin a new one"):
             send()
     with pytest.raises(TransactionEnded, match="begin a new one"):
         tx.__enter__()
