@@ -11,7 +11,7 @@ from halfhitch.config import SETTINGS, KafkaSettings, Purpose, Setting, Settings
 
 KEY = "k" * 32
 
-UNITS = ("_s", "_ms", "_bytes", "_s_max", "_bytes_max", "_count_max", "_max")
+UNITS = ("_s", "_ms", "_bytes", "_s_max", "_bytes_max", "_count_max", "_max", "_h")
 #: Counts, whose name says what is counted, and factors, which have no unit.
 PLAIN_NUMBERS = {
     "http.port",

@@ -47,6 +47,7 @@ def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> Par
 
 def exercise(metrics: Metrics) -> None:
     metrics.prepared(3, 0.01)
+    metrics.stories(2, 1)
     metrics.prepare_refused(ForbiddenTopic.code)
     metrics.access(
         lambda: Numbers({"http": 1}, {("shop", "check"): 1}, {"shop": 1}, 2, True, False)
