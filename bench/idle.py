@@ -26,7 +26,7 @@ if not __package__:
 from bench.usage import exact_cpu_s
 from halfhitch.embedded import EmbeddedKafka
 from harness.contained import ContainedSidecar
-from harness.sidecar import Sidecar
+from harness.sidecar import READY, Sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def started(bootstrap: str, image: str | None, **more: str) -> Iterator[tuple[Si
             sidecar.image = image
         begun = time.monotonic()
         with sidecar:
-            while sidecar.ask("/readyz")[0] != 204:
+            while sidecar.ask("/readyz")[0] not in READY:
                 if sidecar.exit_code is not None or time.monotonic() > begun + _READY_S:
                     raise SystemExit(sidecar.log.read_text())
                 time.sleep(_LOOK_S)

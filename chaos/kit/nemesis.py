@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from harness.kafka import wait_until
+from harness.sidecar import READY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ def restart_sidecar(scene: Scene, victim: FaultSidecar) -> None:
 
     def is_ready() -> bool:
         scene.revive()
-        return victim.admin_port != 0 and victim.ask("/readyz")[0] == 204
+        return victim.admin_port != 0 and victim.ask("/readyz")[0] in READY
 
     wait_until(
         is_ready,

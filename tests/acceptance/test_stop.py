@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,9 +117,11 @@ def test_a_stop_waits_for_an_end_that_never_comes_as_long_as_it_may(site: Site) 
 
 def test_another_instance_takes_over_what_a_stop_hands_over(site: Site) -> None:
     """How long it takes is measured by chaos, for it says much about the machine, too."""
-    with site.sidecar("a") as first, site.sidecar("b") as second:
-        first.wait_ready().wait_settled()
-        second.wait_ready()
+    with ExitStack() as stack:
+        # One after the other: the half partition is the first one's.
+        first = stack.enter_context(site.sidecar("a")).wait_ready()
+        first.wait_settled()
+        second = stack.enter_context(site.sidecar("b")).wait_ready()
         with TransactionProducer("g", second.address, deadline_s=WAIT_S) as producer:
             prepared = producer.prepare([Message(site.topic, b"one")])
             assert first.terminate(WAIT_S) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import signal
 import subprocess
 import sys
@@ -66,9 +67,12 @@ def test_a_job_that_is_killed_between_write_and_commit_loses_and_doubles_nothing
     for batch in range(3):
         rows = [message(10 * batch + n, f"T{batch}", n, 2) for n in range(2)]
         add_batch(spark, files, [*rows, message(10 * batch + 5, None)])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for point in (*spark_job.POINTS, "none"):
         command = [sys.executable, spark_job.__file__, str(tmp_path), postgres.dsn, point]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=200, check=False, env=environment
+        )
         expected = 0 if point == "none" else -signal.SIGKILL
         assert done.returncode == expected, (point, done.stderr[-2_000:])
     everything = sorted(10 * batch + n for batch in range(3) for n in (0, 1, 5))
