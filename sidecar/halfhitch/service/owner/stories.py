@@ -381,20 +381,24 @@ class Stories:
         self._observer.stories(told.waited_count + len(told.pieces), 0)
 
     def refused(self, result: WriteResult) -> bool:
-        """The step was aborted. True: for what it told, so that the next one tells nothing."""
+        """The step was aborted. True: for what it told alone, so the next one tells nothing.
+
+        A broker may take a target with it: that one is found out by the same step, not by the next.
+        """
         told, self._told = self._told, None
         topic = self._place.topic
         if told is None or not told.is_written:
             return False
         named = {*result.away_topics, *result.closed, *result.refusing}
-        is_named = topic in named or any(why.startswith(topic) for why in result.poisoned.values())
+        ours = [why.startswith(topic) for why in result.poisoned.values()]
+        is_named = topic in named or any(ours)
         if is_named:
             self._pause(result.reason)
         elif not (named or result.poisoned or result.is_ours):
             self._doubts += 1
             if self._doubts >= self._doubts_max:
                 self._pause(result.reason)  # what the step tells might be the cause, or it is not
-        return is_named
+        return is_named and named <= {topic} and all(ours)
 
     def _pause(self, reason: str) -> None:
         self._doubts = 0

@@ -208,6 +208,21 @@ def test_what_could_not_be_told_is_told_when_the_topic_is_back(fault: str) -> No
     assert endings(twin) == [("T1", 1)]
 
 
+def test_a_broker_that_took_a_target_with_it_was_found_out_in_two_steps() -> None:
+    """On Kafka each of them takes as long as a message may: prepares were refused meanwhile."""
+    twin = twin_with_audit()
+    owner = owner_of(twin)
+    twin.kafka.faults.away_topics = {AUDIT, "orders"}
+    for name, topic in (("T1", "orders"), ("T2", "points")):
+        twin.half(name, topic=topic, value=name.encode())
+        twin.commit(name)
+    turns(twin, owner, 5)
+    assert twin.values("points") == [b"T2"]
+    assert owner.waiting_by_topic == {"orders": 1}
+    outcomes = [outcome for _, outcome, *_ in twin.observer.of("kafka_transaction")]
+    assert outcomes[:2] == ["fail", "ok"], "what comes later are probes"
+
+
 def test_a_topic_without_a_leader_is_not_even_tried_again() -> None:
     twin = twin_with_audit()
     owner = owner_of(twin)
