@@ -85,7 +85,7 @@ _LIVES_RATIO: Final = 5
 #: With one more a test was late now and then on two processors.
 LANES: Final = 3
 #: So many tests that failed may be tried again.
-AGAIN_MAX: Final = 3
+AGAIN_MAX: Final = 8
 #: Where the tests take their seed from.
 SEED_VARIABLE: Final = "HALFHITCH_TEST_SEED"
 

@@ -40,6 +40,7 @@ class Sent:
 
     @property
     def state_offset(self) -> int:
+        assert "queueOffset" in self.fields, f"not stored: {self.code}, {self.remark}"
         return int(self.fields["queueOffset"])
 
     @property
