@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from halfhitch.client import AsyncTransactionProducer, TransactionProducer
 from harness.barriers import GROUP
-from harness.databases import AsyncShop
+from harness.databases import AsyncShop, PlainShop
 from harness.producers import Blocking
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ def talking(shop: Any, server: ScriptedServer, **options: Any) -> Iterator[Any]:
         made = Blocking(AsyncTransactionProducer(GROUP, server.address, **options), shop._loop)
     with made as producer:
         yield producer
+
+
+def opened(shop: Any) -> Any:
+    """A connection of a plain shop's driver, else a session."""
+    return closing(shop.connect()) if isinstance(shop, PlainShop) else shop.session()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -78,3 +78,16 @@ def add_batch(spark: SparkSession, files: Path, rows: Sequence[dict[str, Any]]) 
     when_s = 1_700_000_000 + number
     os.utime(written, (when_s, when_s))
     written.rename(files / f"{number:06}.parquet")
+
+
+def run_stream(
+    messages: DataFrame, checkpoint: Path, each: Callable[[DataFrame, int], None]
+) -> None:
+    """Give all that there is to `each`, batch by batch."""
+    query = (
+        messages.writeStream.option("checkpointLocation", checkpoint.as_uri())
+        .trigger(availableNow=True)
+        .foreachBatch(each)
+        .start()
+    )
+    assert query.awaitTermination(120)

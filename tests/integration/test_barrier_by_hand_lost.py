@@ -6,7 +6,7 @@ A driver tells at most that it is in no transaction: whether that was a commit o
 from __future__ import annotations
 
 import gc
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +16,7 @@ from halfhitch.barrier import Barrier
 from halfhitch.client import Message, TransactionMisused, TransactionProducer
 from harness.barriers import GROUP
 from harness.blocks import each
-from harness.by_hand import connected, ends_of, talking
+from harness.by_hand import connected, ends_of, opened, talking
 from harness.databases import ERRORS, WAYS, PlainShop, Way
 from harness.scripted_http import ScriptedServer
 
@@ -32,10 +32,6 @@ SERVERS = ("sqlite", "postgresql", "mariadb")
 def server() -> Iterator[ScriptedServer]:
     with ScriptedServer() as made:
         yield made
-
-
-def opened(shop: Any) -> Any:
-    return closing(shop.connect()) if isinstance(shop, PlainShop) else shop.session()
 
 
 def value(local: Any, statement: str) -> Any:

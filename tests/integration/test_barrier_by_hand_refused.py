@@ -5,7 +5,6 @@ Its word was missing then, and the block took its local transaction for ended.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +13,8 @@ from halfhitch.barrier import TransactionRecordedTwice
 from halfhitch.client import LocalTransactionState, Message, TransactionMisused
 from halfhitch.client.calls import new_transaction_id
 from halfhitch.errors import RequestError
-from harness.by_hand import ends_of, talking
-from harness.databases import ERRORS, WAYS, PlainShop
+from harness.by_hand import ends_of, opened, talking
+from harness.databases import ERRORS, WAYS
 from harness.scripted_http import ScriptedServer
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ SWALLOWED = r"`record` of transaction a has raised .* swallowed.*Nothing was sen
 def server() -> Iterator[ScriptedServer]:
     with ScriptedServer() as made:
         yield made
-
-
-def opened(shop: Any) -> Any:
-    return closing(shop.connect()) if isinstance(shop, PlainShop) else shop.session()
 
 
 def refused(local: Any, transaction_id: str) -> None:

@@ -12,6 +12,7 @@ from halfhitch_spark import kafka_topics, read_batch, read_stream, same_topics
 from halfhitch_spark.kafka_topics import FILE_NAME, Choice, find_topics, require_same_topics
 from harness.forwards import commit_records, half_hitch_record
 from harness.kafka import admin_client, create_topics, fresh_name
+from harness.spark import run_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,19 +40,14 @@ def make_anew(kafka: EmbeddedKafka, topic: str) -> None:
     create_topics(kafka.bootstrap, {topic: 1})
 
 
-def run(messages: DataFrame, checkpoint: Path, guard: str | None = None) -> list[str]:
+def values_of(messages: DataFrame, checkpoint: Path) -> list[str]:
+    """Of what a run of the stream reads."""
     found: list[str] = []
 
     def take(batch: DataFrame, _: int) -> None:
         found.extend(bytes(row["value"]).decode() for row in batch.select("value").collect())
 
-    query = (
-        messages.writeStream.option("checkpointLocation", checkpoint.as_uri())
-        .trigger(availableNow=True)
-        .foreachBatch(take)
-        .start()
-    )
-    assert query.awaitTermination(120)
+    run_stream(messages, checkpoint, take)
     return sorted(found)
 
 
@@ -66,8 +62,8 @@ def test_a_topic_that_was_made_anew_under_a_checkpoint_is_refused_and_spark_alon
         where = checkpoint.as_uri()
         return read_stream(spark, kafka.bootstrap, topic, checkpoint=where)
 
-    assert run(ours(), checkpoint) == ["old-1", "old-2"]
-    assert run(ours(), checkpoint) == []
+    assert values_of(ours(), checkpoint) == ["old-1", "old-2"]
+    assert values_of(ours(), checkpoint) == []
     make_anew(kafka, topic)
     write(kafka, topic, *(f"new-{number}" for number in range(6)))
     with pytest.raises(ConfigurationError, match=f"topic {topic} was deleted and made anew"):
@@ -86,7 +82,7 @@ def test_a_topic_that_was_made_anew_under_a_checkpoint_is_refused_and_spark_alon
         **{"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic,
            "kafka.isolation.level": "read_committed"}
     ).load()  # fmt: skip
-    shown = run(own, checkpoint)
+    shown = values_of(own, checkpoint)
     assert shown
     assert not {"new-0", "new-1", "new-2"} & set(shown), "Spark says nothing of these"
 

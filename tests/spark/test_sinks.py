@@ -16,7 +16,7 @@ from halfhitch.errors import ConfigurationError
 from halfhitch_spark import parquet_sink, postgres_sink, read_parquet_sink
 from harness import spark_job
 from harness.postgres import EmbeddedPostgres
-from harness.spark import add_batch, batches, message
+from harness.spark import add_batch, batches, message, run_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,16 +43,6 @@ def table(postgres: EmbeddedPostgres) -> Iterator[Callable[[str], list[Any]]]:
         connection.execute("DROP TABLE IF EXISTS messages, halfhitch_batches")
         connection.execute(TABLE)
         yield lambda query: connection.execute(query).fetchall()  # type: ignore[arg-type]
-
-
-def run(messages: DataFrame, checkpoint: Path, each: Callable[[DataFrame, int], None]) -> None:
-    query = (
-        messages.writeStream.option("checkpointLocation", checkpoint.as_uri())
-        .trigger(availableNow=True)
-        .foreachBatch(each)
-        .start()
-    )
-    assert query.awaitTermination(120)
 
 
 @pytest.mark.timeout(300)
@@ -101,9 +91,9 @@ def test_rows_of_another_checkpoint_are_refused_by_files_and_known_by_a_table(
         rows(batch.select(*spark_job.COLUMNS), number)
         files(batch, number)
 
-    run(stream, tmp_path / "first", each)
+    run_stream(stream, tmp_path / "first", each)
     with pytest.raises(Exception, match="a folder of its own"):
-        run(stream, tmp_path / "second", each)
+        run_stream(stream, tmp_path / "second", each)
     found = table('SELECT "offset", "timestamp" FROM messages ORDER BY 1')
     # By its transaction a message is known again; what has none is another checkpoint's own row.
     assert [at for at, _ in found].count(3) == 2
@@ -123,14 +113,14 @@ def test_what_is_no_batch_or_cannot_be_a_column_is_refused(
         with pytest.raises(ConfigurationError, match="foreachBatch"):
             sink(batch, 0)
     with pytest.raises(Exception, match="column headers is array"):
-        run(stream, tmp_path / "checkpoint", postgres_sink(lambda: None, "t"))
+        run_stream(stream, tmp_path / "checkpoint", postgres_sink(lambda: None, "t"))
     with pytest.raises(ConfigurationError, match="no batch was taken yet"):
         read_parquet_sink(spark, tmp_path.as_uri())
 
 
 def test_a_file_that_somebody_else_has_changed_is_told(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "rows"
-    run(
+    run_stream(
         batches(spark, tmp_path, [[message(1, "T", 0)]]),
         tmp_path / "c",
         parquet_sink(folder.as_uri()),

@@ -113,8 +113,13 @@ def require_one(session: Session, watched: SessionInBlock) -> None:
 def watch_commit(connection: Connection, made: "CursorResult[Any]") -> None:
     """After a record was `made`: the commit raises InvalidRequest if it would not commit that."""
     dialect = connection.dialect.name
-    setting = made.scalar() if dialect == "postgresql" else None
-    if setting is None if dialect == "postgresql" else made.rowcount == 0:
+    setting = None
+    if dialect == "postgresql":
+        setting = made.scalar()
+        is_written = setting is not None
+    else:
+        is_written = made.rowcount != 0
+    if not is_written:
         raise guards.unwritten()
     if dialect != "postgresql" and dialect not in _WITH_SAVEPOINT:
         return

@@ -14,12 +14,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
     OffsetSpec,
-    ResourceType,
 )
 
 from halfhitch.adapters.kafka.admin import Layout, answer, topic_configs, topic_layouts, unwritable
@@ -30,6 +26,7 @@ from halfhitch.adapters.kafka.topic_checks import (
     copies_of,
     in_sync_min_for,
 )
+from halfhitch.adapters.kafka.topics import set_config
 from halfhitch.errors import HalfHitchError
 
 _HOUR_MS = 3_600_000
@@ -97,13 +94,7 @@ def repair_audit(
         return ()  # told by `verify_audit`
     wrong = _wrong(configs[names.audit], audit_config(options, copies_of(layout)))
     if wrong:
-        entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in wrong.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, names.audit, incremental_configs=entries)
-        for future in admin.incremental_alter_configs([resource], request_timeout=wait_s).values():
-            answer(future, wait_s, f"change the settings of {names.audit}")
+        set_config(admin, names.audit, wrong, wait_s)
     return tuple(f"{names.audit}: {key}={value}" for key, value in wrong.items())
 
 

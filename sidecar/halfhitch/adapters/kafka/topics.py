@@ -147,14 +147,7 @@ def repair(
         }
         if not wrong:
             continue
-        entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in wrong.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        for future in admin.incremental_alter_configs([resource], request_timeout=wait_s).values():
-            answer(future, wait_s, f"change the settings of {topic}")
-        _wait_for_config(admin, topic, wrong, wait_s)
+        set_config(admin, topic, wrong, wait_s)
         changed += [f"{topic}: {key}={value}" for key, value in wrong.items()]
     return tuple(changed)
 
@@ -300,10 +293,18 @@ def _settled(
         time.sleep(_POLL_S)
 
 
-def _wait_for_config(
-    admin: AdminClient, topic: str, wanted: Mapping[str, str], wait_s: float
-) -> None:
-    """Until the change can be read: whoever verifies next must not see the old settings."""
+def set_config(admin: AdminClient, topic: str, wanted: Mapping[str, str], wait_s: float) -> None:
+    """Set these, and wait until they can be read: the next `verify` must not see the old ones.
+
+    Raises BackendError.
+    """
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in wanted.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource], request_timeout=wait_s).values():
+        answer(future, wait_s, f"change the settings of {topic}")
     deadline_s = time.monotonic() + wait_s
     while time.monotonic() < deadline_s:
         configs, _ = topic_configs(admin, [topic], wait_s)
