@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Here an exception would find the interpreter's own stack in disorder.
 _NEVER = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "RERAISE", "WITH_EXCEPT_START"})
-#: Folders of what is measured.
-_OURS = {"halfhitch", "tests"}
+#: Where a program begins that is run under it.
+_BEGINS = frozenset({"__main__.py", "cmdline.py", "execfile.py"})
 _LOOKS = frozenset({"RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"})
 
 
@@ -92,9 +92,14 @@ def _handler(code: CodeType, at: int) -> int | None:
 
 
 def is_of_coverage(frame: FrameType | None) -> bool:
-    """What measures the coverage holds a lock just then: who raises there stops every thread."""
-    while frame is not None and not _OURS & (parts := set(Path(frame.f_code.co_filename).parts)):
-        if "coverage" in parts:
+    """What measures the coverage holds a lock just then: who raises there stops every thread.
+
+    It may lie far down: on a busy machine a signal comes while the handler of the one before it
+    still runs, and to raise in that one is to raise in what it has interrupted.
+    """
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.parent.name == "coverage" and path.name not in _BEGINS:
             return True
         frame = frame.f_back
     return False
