@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from halfhitch.service.operators.landings import Content, Landed, Landing
 from halfhitch.service.operators.stories import Found, StoriesService, Told
 from halfhitch.wire import story
 from halfhitch.wire.story import ANSWERED, ASKED, Ended, Event, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from halfhitch.service.operators.landings import Wanted
     from halfhitch.service.operators.stories import Search
     from harness.fake_operations import FakeOperations
 
@@ -41,6 +45,33 @@ def answered(name: str = "E1", number: int = 1, after_ms: int = 6_500, **more: A
 
 
 @dataclass
+class Targets:
+    """service.operators.landings.TargetLogs: all messages lie on partition 2, from offset 17 on."""
+
+    value: bytes = b"{}"
+    trouble: str | None = None
+    asked: list[Wanted] = field(default_factory=list)
+
+    async def find(self, wanted: Sequence[Wanted]) -> list[Landed]:
+        self.asked += wanted
+        return [
+            Landed([self._landing(each, n) for n in range(each.message_count)], self.trouble)
+            for each in wanted
+        ]
+
+    def _landing(self, wanted: Wanted, index: int) -> Landing:
+        content = Content(
+            key=b"k", value=self.value, headers=[("kind", b"order"), ("raw", b"\xff")],
+            key_bytes=1, value_bytes=len(self.value),
+        )  # fmt: skip
+        topic = min(wanted.places)[0]
+        return Landing(
+            topic=topic, partition=2, log_offset=17 + index, stored_ms=wanted.forwarded_ms + 3,
+            index=index, content=content,
+        )  # fmt: skip
+
+
+@dataclass
 class ToldLog:
     """`found` is what it says besides; entries are told a second one after the other."""
 
@@ -48,6 +79,7 @@ class ToldLog:
     found: dict[str, Any] = field(default_factory=lambda: {"kept_since_ms": BEGAN_MS})
     trouble: str | None = None
     searches: list[Search] = field(default_factory=list)
+    targets: Targets = field(default_factory=Targets)
 
     async def find(self, search: Search) -> Found:
         told: list[Told] = []
@@ -77,4 +109,6 @@ class ToldLog:
 
 def stories_service(log: ToldLog, operations: FakeOperations) -> StoriesService:
     """The real one over fakes."""
-    return StoriesService(log, operations, lambda: log.trouble, lambda: BEGAN_MS + 100_000)
+    return StoriesService(
+        log, operations, log.targets, lambda: log.trouble, lambda: BEGAN_MS + 100_000
+    )

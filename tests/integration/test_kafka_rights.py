@@ -29,6 +29,7 @@ from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.core.model import Resolution
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.service.api import Filter
+from halfhitch.service.operators.stories import StoryQuery
 from halfhitch_cli.app import main
 from harness.check_site import RULES, CheckSite
 from harness.check_witness import LATER_COMMIT, UNDECIDED
@@ -177,6 +178,19 @@ async def test_the_rights_that_are_named_are_enough_for_all_that_a_sidecar_does(
     assert not values & {b"order rollback", b"order given-up"}
     said = [line for line in caplog.messages if re.search(r"authoriz|not allowed|trimmed", line)]
     assert said == []
+
+
+async def test_offsets_of_a_target_that_may_not_be_read_are_not_waited_for(
+    guarded: EmbeddedKafka, site: CheckSite
+) -> None:
+    async with site.engine(**as_user(guarded)) as engine:
+        prepared = await site.prepare(engine, site.pair("mine"), "order-1")
+        await engine.transactions.end(prepared.handle, Resolution.COMMIT, wait_visible=True)
+        query = StoryQuery(transaction_id="order-1", with_offsets=True)
+        while not (stories := (await engine.stories.stories(query)).stories):
+            await asyncio.sleep(0.05)
+    trouble = str(stories[0].events[-1].landed_trouble)
+    assert f"0 of 2 found: the sidecar may not read {site.orders}" in trouble
 
 
 async def test_a_doctor_finds_nothing_that_these_rights_hide(

@@ -1,6 +1,7 @@
 """halfhitch tx trace, and tx list --state ended: what became of transactions.
 
-Both ask the sidecar's admin door, which reads the audit topic. Keys and values are not in it.
+Both ask the sidecar's admin door, which reads the audit topic. Keys and values are not in it, nor
+where messages lie: the door looks on their topics for that, when it is asked to.
 """
 
 import sys
@@ -12,13 +13,15 @@ import typer
 
 from halfhitch.config import Purpose
 from halfhitch.errors import RequestError
+from halfhitch.wire.plain import shown
 from halfhitch_cli import selection as chosen
 from halfhitch_cli.app import OK
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.options import Given
 from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
 
-_DAY_S = 86_400.0
+#: Of a key, a value or a header in a line; JSON has more of it.
+_SHOWN_CHARS_MAX = 200
 
 Key = Annotated[
     str | None,
@@ -29,6 +32,11 @@ Key = Annotated[
 KeyTopic = Annotated[
     str | None, typer.Option("--topic", metavar="TEXT", help="Its topic.", show_default=False)
 ]
+Offsets = Annotated[
+    bool,
+    typer.Option("--offsets", help="Look for its messages on their topics: where do they lie?"),
+]
+Values = Annotated[bool, typer.Option("--values", help="The same, with keys, values and headers.")]
 TracedId = Annotated[
     str | None, typer.Argument(metavar="[ID]", show_default=False, help="Transaction id.")
 ]
@@ -41,16 +49,24 @@ def trace(
     group: chosen.Group = None,
     topic: KeyTopic = None,
     key: Key = None,
+    offsets: Offsets = False,
+    values: Values = False,
 ) -> int:
     """Tell what became of a transaction, pending or ended, line by line.
 
     By its id, or by a message's key: --key K --topic T tells of all with such a message that have
     ended. How long that is known: audit.retention_h.
+
+    --offsets and --values read the topics that messages were forwarded to, about the time when they
+    were: the sidecar needs Kafka's right Read for these. Messages that are not visible yet shows
+    halfhitch tail TOPIC --uncommitted, parked ones halfhitch parked show.
     """
     if (transaction_id is None) is (key is None) or (key is not None and topic is None):
         raise typer.BadParameter("Name a transaction by its id, or by --key with --topic.")
     client = AdminClient.of(given.load(Purpose.CLIENT))
     query = {"id": transaction_id, "group": group, "topic": topic, "key": key}
+    if offsets or values:
+        query["look"] = "values" if values else "offsets"
     answer = client.find("/v1/stories", query)
     if not answer["stories"]:
         wanted = f"transaction {transaction_id}" if key is None else f"key {key} of topic {topic}"
@@ -61,8 +77,53 @@ def trace(
     for story in answer["stories"]:
         sys.stdout.write("\n".join(printable(line) for line in lines_of(story)) + "\n")
         emit(output, story, [_timeline(story)])
+        if offsets or values:
+            _tell_landed(story, values=values)
     _tell_rest(answer)
     return OK
+
+
+def _tell_landed(story: Mapping[str, Any], *, values: bool) -> None:
+    """Where the messages lie, under the story; what is missing goes to stderr."""
+    forwarded = [event for event in story["events"] if event["what"] == "forwarded"]
+    if not forwarded:
+        say(f"{story['transaction_id']} was not forwarded: it lies on none of its topics.")
+    for event in forwarded:
+        for message in event["landed"]:
+            sys.stdout.write(f"{_landing(message, values=values)}\n")
+        if event["landed_trouble"] is not None:
+            say(f"Of {story['transaction_id']}, {event['landed_trouble']}.")
+
+
+def _landing(message: Mapping[str, Any], *, values: bool) -> str:
+    """One line, whatever the message says."""
+    place = f"{message['topic']}/{message['partition']}@{message['log_offset']}"
+    words = [f"{shown(place)}  message {message['index'] + 1}, {_time(message['stored_ms'])}"]
+    content = message["content"]
+    if content is not None:
+        words += [f"{name}={_text(content, name)}" for name in ("key", "value")]
+        words += [f"{shown(name)}={_header(raw)}" for name, raw in content["headers"]]
+    elif values:
+        words.append("its content is for who may operate on the group")
+    return "  ".join(words)
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    encoded = content.get(f"{name}_base64")
+    text = content.get(name) if encoded is None else f"base64:{encoded}"
+    return "null" if text is None else _short(text, content[f"{name}_bytes"])
+
+
+def _header(value: Any) -> str:
+    if value is None:
+        return "null"
+    return _short(f"base64:{value['base64']}" if isinstance(value, dict) else value, None)
+
+
+def _short(text: str, size_bytes: int | None) -> str:
+    told = shown(text[:_SHOWN_CHARS_MAX])
+    size = "" if size_bytes is None else f" ({size_bytes} bytes)"
+    return told if len(text) <= _SHOWN_CHARS_MAX else f"{told}…{size}"
 
 
 def ended(

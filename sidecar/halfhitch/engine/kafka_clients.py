@@ -49,6 +49,11 @@ class EngineClients:
         config = self._config(self._options.consumer_options)
         return clients.search_consumer(config, group=self._names.owner_group)
 
+    def looker(self) -> Consumer:
+        """Reads a little of many partitions, and then goes."""
+        config = self._config(self._options.consumer_options)
+        return clients.look_consumer(config, group=self._names.owner_group)
+
     def bounds_client(self, on_commit: OnCommit) -> Consumer:
         """Stores and asks under the group by which owners tell what they do not take."""
         config = self._config(self._options.consumer_options)

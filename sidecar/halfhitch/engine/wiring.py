@@ -30,6 +30,7 @@ from halfhitch.adapters.kafka.record_log import KafkaRecordLog
 from halfhitch.adapters.kafka.skip_orders import SkipOrders
 from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.story_log import KafkaStoryLog
+from halfhitch.adapters.kafka.target_logs import KafkaTargetLogs
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.system import new_transaction_id
@@ -158,9 +159,9 @@ class Parts:
         self.operations = ManyOperations(self._operations_parts(dependencies.inquiry))
         self.held_logs = self._make_held_logs()
         self.story_log = self._make_story_log()
-        self.stories = StoriesService(
-            self.story_log, self.operations, self.audit.untold, clock.wall_ms
-        )
+        self.target_logs = KafkaTargetLogs(self._clients.looker)
+        logs = self.story_log, self.operations, self.target_logs
+        self.stories = StoriesService(*logs, self.audit.untold, clock.wall_ms)
 
     def _make_membership(self) -> GroupMembership:
         return GroupMembership(
@@ -408,7 +409,8 @@ class Parts:
 
     def stop_asking(self) -> None:
         """Kafka, on behalf of callers: the doors have drained."""
-        for asker in (self._catalog, self._inquiry, self._half_search, self.story_log):
+        logs = self._half_search, self.story_log, self.target_logs
+        for asker in (self._catalog, self._inquiry, *logs):
             asker.stop()
 
     def _make_checkback(

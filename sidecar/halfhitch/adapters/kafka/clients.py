@@ -300,6 +300,25 @@ def search_consumer(common: Config, *, group: str) -> Consumer:
     )
 
 
+def look_consumer(common: Config, *, group: str) -> Consumer:
+    """As `search_consumer`, where a little is read of many partitions: it asks for little ahead."""
+    return Consumer(
+        {
+            **common,
+            **JUDGING,
+            "group.id": group,
+            "fetch.min.bytes": 1,
+            "fetch.wait.max.ms": 20,
+            "max.partition.fetch.bytes": 524_288,
+            "fetch.max.bytes": 8_388_608,
+            "fetch.queue.backoff.ms": 5,
+            "queued.min.messages": 10_000,
+            "queued.max.messages.kbytes": 16_384,
+        },
+        logger=logger,
+    )
+
+
 def member_consumer(
     common: Config, *, group: str, session_timeout_ms: int, group_instance_id: str | None
 ) -> Consumer:

@@ -77,6 +77,8 @@ class LogScan:
         self.followed: set[Log] = set()
         #: The last error that the client goes on trying after.
         self.trouble: str | None = None
+        #: Topics that this user may not read.
+        self.refused: set[str] = set()
         self._at_end: set[Log] = set()
         self._failure: KafkaUnavailable | None = None
         self._looked_s = time.monotonic()
@@ -154,6 +156,8 @@ class LogScan:
             self._failure = KafkaUnavailable(f"the logs cannot be read: {error.str()}")
         else:
             self.trouble = error.str()
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED and log[0]:
+                self.refused.add(log[0])
 
 
 def records(

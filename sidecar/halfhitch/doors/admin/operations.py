@@ -20,7 +20,6 @@ are configured the operator is the identity; what the body says he is called is 
 """
 
 import logging
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,7 @@ import msgspec
 
 from halfhitch.access import Right
 from halfhitch.core.model import Identity, ProducerGroup, Resolution, TransactionId
+from halfhitch.doors.admin.contents import shown_content
 from halfhitch.doors.http.errors import status_of
 from halfhitch.doors.http.handlers import Handler
 from halfhitch.doors.http.replies import json_reply
@@ -369,29 +369,7 @@ def _results(
 
 
 def _message(message: ParkedMessage) -> dict[str, Any]:
-    """As in a prepare: text where it is UTF-8, base64 otherwise; null where nothing was."""
     shown: dict[str, Any] = {"topic": message.topic}
     if message.partition is not None:
         shown["partition"] = message.partition
-    for name, raw in (("key", message.key), ("value", message.value)):
-        text, encoded = _split(raw)
-        if encoded is None:
-            shown[name] = text
-        else:
-            shown[f"{name}_base64"] = encoded
-    shown["headers"] = [[name, _header(raw)] for name, raw in message.headers]
-    return shown
-
-
-def _header(raw: bytes | None) -> str | dict[str, str] | None:
-    text, encoded = _split(raw)
-    return text if encoded is None else {"base64": encoded}
-
-
-def _split(raw: bytes | None) -> tuple[str | None, str | None]:
-    if raw is None:
-        return None, None
-    try:
-        return raw.decode(), None
-    except UnicodeDecodeError:
-        return None, b64encode(raw).decode()
+    return shown | shown_content(message.key, message.value, message.headers)

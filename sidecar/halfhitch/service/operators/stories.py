@@ -3,14 +3,16 @@
 What has ended is told by the audit topic alone. What is pending is known to its owner (or Redis),
 what is parked lies on the parked topic; what the audit topic tells of their way so far stands
 before that. Nothing is read twice into one story: events are those that were told, in their order.
+Where messages lie on their topics is looked for when it is asked (landings.py).
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from halfhitch.service.api import Filter, Operations, ParkedTransaction, Undecided
+from halfhitch.service.operators.landings import Landing, Showing, TargetLogs, Wanted, landed
 from halfhitch.wire import story
 from halfhitch.wire.story import Ended, Entry, Event, Target
 
@@ -79,6 +81,9 @@ class StoryEvent:
     number: int | None = None
     took_ms: int | None = None
     targets: Sequence[Target] = ()
+    #: Where the forwarded messages lie, if that was asked for; and why not all of them are known.
+    landed: Sequence[Landing] | None = None
+    landed_trouble: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,6 +127,10 @@ class StoryQuery:
     since_s: float = 0.0
     count_max: int = 100
     may_see: Callable[[str], bool] | None = None
+    #: Whether forwarded messages are looked for on their topics.
+    with_offsets: bool = False
+    #: Of which groups their contents are shown; None: of none.
+    may_read: Callable[[str], bool] | None = None
 
     def takes(self, entry: Entry) -> bool:
         """Whether an entry is of a transaction that is asked for, and may be seen."""
@@ -140,16 +149,24 @@ class StoriesService:
         self,
         log: StoryLog,
         operations: Operations,
+        targets: TargetLogs,
         trouble: Callable[[], str | None],
         wall_ms: Callable[[], int],
     ) -> None:
         self._log = log
+        self._targets = targets
         self._wall_ms = wall_ms
         self._operations = operations
         self._trouble = trouble
 
     async def stories(self, query: StoryQuery) -> StoriesPage:
         """What is known of these transactions. Raises KafkaUnavailable."""
+        page = await self._told(query)
+        if query.with_offsets:
+            await self._land(page.stories, query.may_read)
+        return page
+
+    async def _told(self, query: StoryQuery) -> StoriesPage:
         if query.transaction_id is not None:
             return await self._by_id(query, query.transaction_id)
         if query.key is not None and query.topic is not None:
@@ -216,6 +233,36 @@ class StoriesService:
         )
         found.is_cut = len(identities) > len(chosen)
         return self._page(found, _assembled(found.told))
+
+    async def _land(
+        self, stories: Sequence[TransactionStory], may_read: Callable[[str], bool] | None
+    ) -> None:
+        """Put where the messages lie into the lines that tell of their forwarding."""
+        lines = [
+            (of, place)
+            for of in stories
+            for place, event in enumerate(of.events)
+            if event.what == "forwarded"
+        ]
+        wanted = [
+            Wanted(
+                producer_group=of.producer_group,
+                transaction_id=of.transaction_id,
+                message_count=of.events[place].number or 0,
+                forwarded_ms=of.events[place].at_ms,
+                places=frozenset((t.topic, t.partition) for t in of.events[place].targets),
+            )
+            for of, place in lines
+        ]
+        showing = Showing()
+        for (of, place), found in zip(lines, await landed(self._targets, wanted), strict=True):
+            is_shown = may_read is not None and may_read(of.producer_group)
+            fit = showing.shown if is_shown else showing.hidden
+            of.events[place] = replace(
+                of.events[place],
+                landed=[fit(message) for message in found.messages],
+                landed_trouble=found.trouble,
+            )
 
     def _page(self, found: Found, stories: list[TransactionStory]) -> StoriesPage:
         return StoriesPage(

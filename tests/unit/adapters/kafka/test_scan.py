@@ -268,6 +268,16 @@ def test_logs_side_by_side_are_left_and_begun_again_where_they_were_left() -> No
     assert read_all(scan, {LOG: 3}) == [("orders", 0, 2)]
 
 
+def test_a_topic_that_may_not_be_read_is_named_at_once() -> None:
+    consumer = consumer_of(log=PlayedLog(set(), stable=9))
+    refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorized")
+    consumer.coming = [Message(LOG, -1, refused)]
+    scan = LogScan(consumer)
+    scan.begin({LOG: 0})
+    assert scan.some() == []
+    assert (scan.refused, scan.trouble) == ({LOG[0]}, "not authorized")
+
+
 def test_how_far_it_is_outlives_the_consumer() -> None:
     kept: dict[Any, int] = {LOG: 0}
     for end in (2, 4):

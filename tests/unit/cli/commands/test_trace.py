@@ -94,3 +94,32 @@ def test_what_is_not_shown_is_told(run: Any, told_log: ToldLog) -> None:
 )  # fmt: skip
 def test_filters_that_do_not_go_together_are_refused(run: Any, given: tuple[str, ...]) -> None:
     assert run("tx", "list", *given)[0] == 2
+
+
+def test_where_its_messages_lie_is_told_under_the_story(run: Any, told_log: ToldLog) -> None:
+    told_log.entries = [ended(ending=2, message_count=2)]
+    code, out, err = run("tx", "trace", "E1", "--offsets")
+    assert (code, err) == (0, "")
+    assert [line.split()[:3] for line in out.splitlines()[-2:]] == [
+        ["orders/2@17", "message", "1,"], ["orders/2@18", "message", "2,"],
+    ]  # fmt: skip
+    assert "key=" not in out
+    told_log.targets.trouble = "2 of 3 found: gone"
+    assert "Of E1, 2 of 3 found: gone." in run("tx", "trace", "E1", "--offsets")[2]
+    told_log.entries = [ended(ending=0)]
+    assert "E1 was not forwarded" in run("tx", "trace", "E1", "--offsets")[2]
+
+
+def test_values_drive_no_terminal_and_fill_no_screen(run: Any, told_log: ToldLog) -> None:
+    told_log.entries = [ended()]
+    told_log.targets.value = b"\x1b[31mred\n" + b"x" * 5_000
+    code, out, _ = run("tx", "trace", "E1", "--values")
+    assert code == 0
+    line = out.splitlines()[-1]
+    assert "key=k" in line
+    assert "value=\\x1b[31mred\\nxxx" in line
+    assert "… (5009 bytes)" in line
+    assert len(line) < 400
+    assert "kind=order  raw=base64:/w==" in line
+    content = json.loads(run("tx", "trace", "E1", "--values", "-o", "json")[1])["stories"][0]
+    assert len(content["events"][-1]["landed"][0]["content"]["value"]) == 5_009

@@ -76,19 +76,53 @@ async def test_whoever_may_observe_a_group_is_told_of_it_and_of_no_other() -> No
         assert (await ask("/v1/stories?id=E1", BANK))[0] == 403
 
 
+async def test_where_messages_lie_is_looked_for_when_it_is_asked() -> None:
+    log = ToldLog([ended()])
+    async with opened(log) as ask:
+        _, plain = await ask("/v1/stories?id=E1", KEEPER)
+        assert plain["stories"][0]["events"][-1]["landed"] is None
+        assert log.targets.asked == []
+        status, answer = await ask("/v1/stories?id=E1&look=offsets", WATCHER)
+    assert status == 200
+    (found,) = answer["stories"][0]["events"][-1]["landed"]
+    assert (found["topic"], found["partition"], found["log_offset"]) == ("orders", 2, 17)
+    assert found["content"] is None
+
+
+async def test_what_messages_say_is_for_whoever_may_operate_on_their_group() -> None:
+    log = ToldLog([ended(), ended(group="bank")])
+    async with opened(log) as ask:
+        assert (await ask("/v1/stories?id=E1&look=values", WATCHER))[0] == 403
+        assert (await ask("/v1/stories?id=E1&look=values", BANK))[0] == 403
+        assert (await ask("/v1/stories?id=E1&group=bank&look=values", KEEPER))[0] == 403
+        for token, groups in ((ROOT, ["bank", "shop"]), (KEEPER, ["shop"])):
+            _, answer = await ask("/v1/stories?id=E1&look=values", token)
+            assert sorted(each["producer_group"] for each in answer["stories"]) == groups
+            contents = [each["events"][-1]["landed"][0]["content"] for each in answer["stories"]]
+            assert [each["value"] for each in contents] == ["{}"] * len(groups)
+            assert contents[0]["headers"] == [["kind", "order"], ["raw", {"base64": "/w=="}]]
+
+
 def test_what_is_asked_is_read() -> None:
-    assert read_query("id=a%2Fb&group=g&limit=7") == StoryQuery(
-        transaction_id="a/b", producer_group="g", count_max=7
-    )
-    assert read_query("topic=t&key=%C3%A4") == StoryQuery(topic="t", key="\u00e4".encode())
-    assert read_query("topic=t&key_base64=AP8%3D") == StoryQuery(topic="t", key=b"\x00\xff")
-    assert read_query("since_s=90.5&limit=99999999") == StoryQuery(since_s=90.5, count_max=10_000)
+    for text, query in (
+        (
+            "id=a%2Fb&group=g&limit=7",
+            StoryQuery(transaction_id="a/b", producer_group="g", count_max=7),
+        ),
+        ("topic=t&key=%C3%A4", StoryQuery(topic="t", key="\u00e4".encode())),
+        ("topic=t&key_base64=AP8%3D", StoryQuery(topic="t", key=b"\x00\xff")),
+        ("since_s=90.5&limit=99999999", StoryQuery(since_s=90.5, count_max=10_000)),
+    ):
+        assert read_query(text) == (query, "")
+    wanted = StoryQuery(transaction_id="a", with_offsets=True)
+    assert read_query("id=a&look=values") == (wanted, "values")
 
 
 @pytest.mark.parametrize(
     "query",
     ["", "group=g", "key=k", "key_base64=AA%3D%3D", "id=a&id=b", "more=1", "since_s=x",
-     "since_s=-1", "since_s=nan", "id=a&limit=x", "topic=t&key_base64=%21", "id=%ff"],
+     "since_s=-1", "since_s=nan", "id=a&limit=x", "id=a&look=all",
+     "topic=t&key_base64=%21", "id=%ff"],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_a_sentence(query: str) -> None:
     with pytest.raises(InvalidRequest):

@@ -126,3 +126,31 @@ async def test_how_far_was_looked_and_what_was_not_seen_is_said() -> None:
     page = await told(log, transaction_id="E1")
     assert (page.kept_since_ms, page.hidden_count, page.unknown_count) == (None, 3, 2)
     assert page.trouble == "it is off"
+
+
+async def test_forwarded_messages_are_looked_for_about_the_time_of_their_forwarding() -> None:
+    targets = [Target("orders", 3, 9), Target("points")]
+    log = ToldLog([ended(targets=targets, ending=2, message_count=2), ended("E2", ending=0)])
+    page = await told(log, transaction_id="E1", with_offsets=True)
+    (wanted,) = log.targets.asked
+    assert (wanted.producer_group, wanted.transaction_id, wanted.message_count) == ("shop", "E1", 2)
+    assert wanted.places == {("orders", 3), ("points", None)}
+    forwarded = page.stories[0].events[-1]
+    assert wanted.forwarded_ms == forwarded.at_ms
+    assert [(m.index, m.log_offset, m.content) for m in forwarded.landed or ()] == [
+        (0, 17, None), (1, 18, None),
+    ]  # fmt: skip
+    assert forwarded.landed_trouble is None
+    page = await told(log, transaction_id="E2", with_offsets=True)
+    assert [event.landed for event in page.stories[0].events] == [None] * 3
+
+
+async def test_what_was_not_found_is_said_and_contents_are_for_whoever_may_read_them() -> None:
+    log = ToldLog([ended()])
+    log.targets.trouble = "0 of 1 found: gone"
+    page = await told(log, transaction_id="E1", with_offsets=True, may_read=lambda g: g == "shop")
+    forwarded = page.stories[0].events[-1]
+    assert forwarded.landed_trouble == "0 of 1 found: gone"
+    (message,) = forwarded.landed or ()
+    assert message.content is not None
+    assert message.content.value == b"{}"
