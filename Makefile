@@ -32,7 +32,7 @@ help: ## what there is
 
 setup: $(STAMP) servers ## virtual environment with everything, from requirements.lock; servers for tests
 
-servers: # MariaDB and pgbouncer, from Debian, unless they are there
+servers: # MariaDB, pgbouncer and Chromium, from Debian, unless they are there
 	@tests/harness/packages.sh
 
 $(STAMP): requirements.lock build.lock pyproject.toml

@@ -15,8 +15,10 @@ from harness.identities import access_with
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from halfhitch.access import Access
     from halfhitch.doors.admin.stories import Stories
     from halfhitch.doors.tls import ServerTls
+    from halfhitch.service.api import System
     from harness.fake_operations import FakeOperations
 
 
@@ -54,16 +56,18 @@ def admin_door(
     tokens: Sequence[str] = (),
     tls: ServerTls | None = None,
     stories: Stories | None = None,
+    access: Access | None = None,
+    system: System | None = None,
 ) -> Iterator[int]:
     """The port. `settings` are what /v1/config shows, `info` is part of /v1/status."""
     view = [{"key": key, "value": value} for key, value in settings.items()]
     door = AdminDoor(
-        QuietSystem(info),
+        system or QuietSystem(info),
         Metrics(),
         view,
         "127.0.0.1",
         0,
-        access=access_with(*tokens),
+        access=access or access_with(*tokens),
         operations=operations,
         stories=stories,
         tls=tls,

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The servers that no package registry of Python's has: MariaDB and pgbouncer, from Debian.
+# The programs that no package registry of Python's has: MariaDB and pgbouncer, from Debian; and
+# Chromium with its driver, without which the console is not tried in a browser.
 # Run again it does nothing. Only programs are installed: no service is started by it.
 set -eu
 
@@ -9,17 +10,21 @@ missing=""
 has mariadbd || missing="$missing mariadb-server-core"
 has my_print_defaults || missing="$missing mariadb-client-core" # mariadb-install-db asks it
 has pgbouncer || missing="$missing pgbouncer"
-[ -n "$missing" ] || exit 0
+browser=""
+has chromium || browser="$browser chromium"
+has chromedriver || browser="$browser chromium-driver"
+[ -n "$missing$browser" ] || exit 0
 
 if ! has apt-get; then
-    echo "The tests of the barrier's databases need mariadbd and pgbouncer on the PATH, and this is no" \
-        "Debian where they could be installed for you. Without them those tests are skipped." >&2
+    echo "The tests of the barrier's databases need mariadbd and pgbouncer on the PATH, those of the" \
+        "console chromium and chromedriver, and this is no Debian where they could be installed for" \
+        "you. Without them those tests are skipped." >&2
     exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "The tests of the barrier's databases need$missing. Installing takes root: run" \
-        "\`sudo apt-get install --no-install-recommends$missing\`. Without them those tests are" \
-        "skipped." >&2
+    echo "The tests of the barrier's databases and of the console need$missing$browser. Installing" \
+        "takes root: run \`sudo apt-get install --no-install-recommends$missing$browser\`. Without" \
+        "them those tests are skipped." >&2
     exit 0
 fi
 
@@ -37,7 +42,8 @@ log=$(mktemp)
 # shellcheck disable=SC2086
 if ! {
     apt-get update || true # one list of many that fails need not be the one
-    apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
+    [ -z "$missing" ] ||
+        apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
 } >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     rm -f "$log"
@@ -45,5 +51,11 @@ if ! {
         "Debian's registry to be reached from here (\`apt-get update\`)? Install them, then run" \
         "this again." >&2
     exit 1
+fi
+# Debian's relatives have them under other names, or not as packages: nothing else waits for them.
+# shellcheck disable=SC2086
+if [ -n "$browser" ] && ! apt-get install --yes --no-install-recommends \
+    -o DPkg::Lock::Timeout=120 $browser >"$log" 2>&1; then
+    echo "apt-get could not install$browser: the tests of the console are skipped." >&2
 fi
 rm -f "$log"

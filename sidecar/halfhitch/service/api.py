@@ -285,7 +285,8 @@ class Filter:
     transaction_id: str | None = None
     older_than_s: float | None = None
     check_count_min: int | None = None
-    count_max: int = 1_000
+    count_max: int = 1_000  # the first of all that match
+    skip_count: int = 0  # of these, so many are on earlier pages: who shows them leaves them out
     #: Whether who asks may see those of a producer group; asked on any thread.
     may_see: Callable[[str], bool] | None = None
 

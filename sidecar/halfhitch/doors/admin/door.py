@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from halfhitch.access import Access
+from halfhitch.doors.admin.console import CONSOLE, console_handlers
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.places import Places
 from halfhitch.doors.admin.routes import SCRAPED, SHOWN, Instruments, Scrapes, shown_handlers
@@ -26,8 +27,9 @@ from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import Operations, System
 
 _NOT_FOUND: Final = (
-    "There is no such route; there are /livez, /readyz, /metrics, /v1/status, /v1/partitions, "
-    "/v1/producers, /v1/config, /v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
+    "There is no such route; there are /console for a browser, /livez, /readyz, /metrics, "
+    "/v1/status, /v1/partitions, /v1/producers, /v1/config, /v1/me, "
+    "/v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
     "/v1/transactions/{group}/{id}/commit, /rollback and /check, POST /v1/many/commit, /rollback "
     "and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
     "Percent-encode group and id."
@@ -93,7 +95,8 @@ class AdminDoor:
             death_reasons=death_reasons,
             has_identities=access.has_identities,
         )
-        routes = SHOWN
+        handlers |= console_handlers()
+        routes = SHOWN + CONSOLE
         if operations is not None:
             handlers |= operating_handlers(operations)
             routes += OPERATED
@@ -111,12 +114,14 @@ class AdminDoor:
             else (scrapes if name == SCRAPED else others).bounded(handler)
             for name, handler in handlers.items()
         }
-        # Scrapers can send a bearer token, while few can send a header of our own.
+        # Scrapers can send a bearer token, while few can send a header of our own. The console is a
+        # page of this door.
         self._guard = Guard(
             access=access,
             door="admin",
             hosts=hosts_allowed(host, allowed_hosts),
             takes_bearer=True,
+            has_pages=True,
         )
         self._listening: Listening | None = None
 

@@ -1,6 +1,7 @@
 """The admin door's routes for operators: what is undecided or parked, and what can be done with it.
 
-    GET   /v1/transactions                          undecided; filters as query parameters
+    GET   /v1/transactions                          undecided; filters as query parameters, skip=N
+                                                    and limit=N for one page of many
     GET   /v1/names                                 the names of all that are undecided and match
     POST  /v1/many/commit                           also /rollback and /check
     GET   /v1/parked                                parked; the same filters
@@ -141,12 +142,16 @@ class _Handlers:
         self._operations = operations
 
     async def undecided(self, request: Request) -> bytes:
-        return _answer(await self._operations.undecided(_filter(request)))
+        wanted = _filter(request)
+        page = await self._operations.undecided(wanted)
+        del page.transactions[: wanted.skip_count]
+        return _answer(page)
 
     async def names(self, request: Request) -> bytes:
-        page = await self._operations.names(_filter(request, limit_max=_NAMES_MAX))
+        wanted = _filter(request, limit_max=_NAMES_MAX)
+        page = await self._operations.names(wanted)
         names: dict[str, list[str]] = {}
-        for group, transaction_id in page.names:
+        for group, transaction_id in page.names[wanted.skip_count :]:
             names.setdefault(group, []).append(transaction_id)
         return _answer(
             {
@@ -182,7 +187,9 @@ class _Handlers:
 
     async def parked(self, request: Request) -> bytes:
         wanted = _filter(request, limit_max=_PARKED_MAX)
-        return _answer(await self._operations.parked(wanted))
+        page = await self._operations.parked(wanted)
+        del page.transactions[: wanted.skip_count]
+        return _answer(page)
 
     async def parked_one(self, request: Request) -> bytes:
         group, transaction_id = _named(request)
@@ -308,6 +315,7 @@ def read_filter(query: str, *, limit_max: int = _LIMIT_MAX) -> Filter:
         "older_than_s": ("older_than_s", _seconds),
         "min_checks": ("check_count_min", _count),
         "limit": ("count_max", partial(_count, count_max=limit_max)),
+        "skip": ("skip_count", partial(_count, count_max=limit_max)),
     }
     values: dict[str, Any] = {"count_max": _LIMIT}
     given: set[str] = set()
@@ -324,10 +332,12 @@ def read_filter(query: str, *, limit_max: int = _LIMIT_MAX) -> Filter:
             given.add(name)
             field, read = readers[name]
             values[field] = read(text)
+        skip_count = values.get("skip_count", 0)
+        values["count_max"] = min(limit_max, values["count_max"] + skip_count)
     except ValueError:  # of parse_qsl and the readers
         raise InvalidRequest(
-            "older_than_s is a number of seconds, min_checks and limit are whole numbers (limit at "
-            f"most {limit_max}), all of them not negative; texts are UTF-8."
+            "older_than_s is a number of seconds, min_checks, limit and skip are whole numbers "
+            f"(limit and skip at most {limit_max}), all of them not negative; texts are UTF-8."
         ) from None
     return Filter(**values)
 

@@ -6,7 +6,8 @@ what is not allowed by name is refused.
 - A token, when any is set, or with identities a client certificate. It says who asks
   (`Request.caller`); what he may do, that is asked. Whoever sends a token is judged by it alone.
 - No `Origin`, and no `Sec-Fetch-Site` of another site: only browsers send them, and no page has
-  business here. The plain GET of a page (`no-cors`, an image) has the second only.
+  business here. The plain GET of a page (`no-cors`, an image) has the second only. A door that has
+  pages itself takes the `Origin` of these: the one that the request's `Host` names.
 - A `Host` from an allow-list on TCP. A page can point a name of its own at 127.0.0.1 (DNS
   rebinding), and is then of the same origin and sends no `Origin`; but its `Host` is that name.
 """
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{0,5})?")
 #: What a browser says of an address that a person has typed, and of a page of this door itself.
 _SITES = frozenset({b"none", b"same-origin"})
+_SCHEMES = (b"http", b"https")  # a proxy may have taken the encryption off
 #: Hosts seen and found good: a handful of spellings, ports included.
 _GOOD_HOST_COUNT_MAX = 64
 
@@ -65,12 +67,14 @@ class Guard:
         door: str,
         hosts: frozenset[bytes] | None,
         takes_bearer: bool = False,
+        has_pages: bool = False,
     ) -> None:
         """`takes_bearer`: a token may come as `Authorization: Bearer` instead. `door`: what it is
-        called where those who were not known are counted."""
+        called where those who were not known are counted. `has_pages`: see above."""
         self.access = access
         self._door = door
         self._takes_bearer = takes_bearer
+        self._has_pages = has_pages
         self._hosts = hosts
         self._good_hosts: set[bytes] = set()
         self._token_lines = LineBudget()
@@ -80,7 +84,8 @@ class Guard:
         fields = request.fields
         if self.access.asks_for_tokens:
             request.caller = self._caller(fields, request.peer_certificate_names)
-        if b"origin" in fields or fields.get(b"sec-fetch-site", b"none").lower() not in _SITES:
+        is_own = b"origin" not in fields or (self._has_pages and self._is_own_page(fields))
+        if not is_own or fields.get(b"sec-fetch-site", b"none").lower() not in _SITES:
             raise OriginNotAllowed(
                 "Requests from pages in a browser are refused; call from the server side, "
                 "without Origin and Sec-Fetch-Site headers."
@@ -123,6 +128,15 @@ class Guard:
             else "This door asks for a token: send one in the Half-Token header (token=... of the "
             "Python producers).",
             schemes="Half-Token, Bearer" if self._takes_bearer else "Half-Token",
+        )
+
+    def _is_own_page(self, fields: dict[bytes, bytes]) -> bool:
+        """Only where a page of another name, pointed at this address, has no chance otherwise."""
+        scheme, _, authority = fields[b"origin"].lower().partition(b"://")
+        return (
+            (self._hosts is not None or self.access.asks_for_tokens)
+            and scheme in _SCHEMES
+            and authority == fields.get(b"host", b"").lower() != b""
         )
 
     def _check_host(self, host: bytes, allowed: frozenset[bytes]) -> None:

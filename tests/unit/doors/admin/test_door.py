@@ -30,7 +30,7 @@ async def test_everything_but_the_probes_needs_a_token() -> None:
     async with opened(FakeSystem(), tokens=[TOKEN, NEXT_TOKEN]) as ask:
         for path in ("/livez", "/readyz"):
             assert (await ask(path))[0] == 204
-        for path in (*PROTECTED, "/nothing", "/", "/v1/", "/openapi.json", "/docs"):
+        for path in (*PROTECTED, "/nothing", "/v1/", "/openapi.json", "/docs"):
             for headers in ({}, {"Half_Token": "wrong"}, {"Half_Token": ""}):
                 status, answered, body = await ask(path, **headers)
                 assert status == 401, path
@@ -133,6 +133,39 @@ async def test_pages_in_a_browser_get_nothing() -> None:
             assert (await ask("/v1/status", Host=host))[0] == 200
         # A kubelet probes by the pod's address.
         assert (await ask("/livez", Host="10.1.2.3:8341"))[0] == 204
+
+
+async def test_a_page_of_this_door_itself_may_ask_and_another_one_may_not() -> None:
+    async with opened(FakeSystem(), allowed_hosts=["halfhitch.shop.svc"]) as ask:
+        own = {"Host": "localhost:8341", "Sec_Fetch_Site": "same-origin"}
+        for origin in ("http://localhost:8341", "https://localhost:8341", "HTTP://LOCALHOST:8341"):
+            assert (await ask("/v1/status", Origin=origin, **own))[0] == 200
+        for origin in (
+            *("http://localhost:8340", "http://localhost", "null", "", "http://", "localhost:8341"),
+            *("http://evil.example", "file://localhost:8341", "http://localhost:8341/", "*"),
+            *("http://evil@localhost:8341", "http://localhost:8341.evil.example"),
+        ):
+            status, _, body = await ask("/v1/status", Origin=origin, **own)
+            assert (status, error_of(body)["code"]) == (403, "origin_not_allowed"), origin
+        # A name that was pointed here (DNS rebinding) is the same to the browser, and none of ours.
+        rebound = {"Host": "evil.example", "Origin": "http://evil.example"}
+        status, _, body = await ask("/v1/status", Sec_Fetch_Site="same-origin", **rebound)
+        assert (status, error_of(body)["code"]) == (403, "host_not_allowed")
+        status, _, _ = await ask(
+            "/v1/status", Origin="http://localhost:8341", Host="localhost:8341"
+        )
+        assert status == 200  # beyond loopback without encryption browsers say nothing of sites
+        wrong = {"Sec_Fetch_Site": "same-site", "Origin": "http://localhost:8341"}
+        assert (await ask("/v1/status", Host="localhost:8341", **wrong))[0] == 403
+
+
+async def test_beyond_loopback_a_page_has_nothing_but_its_token() -> None:
+    own = {"Host": "10.1.2.3:8341", "Origin": "http://10.1.2.3:8341"}
+    async with opened(FakeSystem(), host="0.0.0.0", tokens=[TOKEN]) as ask:
+        assert (await ask("/v1/status", **own))[0] == 401
+        assert (await ask("/v1/status", Half_Token=TOKEN, **own))[0] == 200
+    async with opened(FakeSystem(), host="0.0.0.0") as ask:  # no setting allows this
+        assert (await ask("/v1/status", **own))[0] == 403
 
 
 async def test_behind_a_token_any_host_may_be_named_beyond_loopback() -> None:

@@ -98,6 +98,24 @@ async def test_undecided_transactions_are_listed() -> None:
     assert (shown["next_check_s"], shown["from_index"]) == (42.0, False)
 
 
+async def test_a_page_of_many_is_what_comes_after_those_that_are_skipped() -> None:
+    names = [f"T{number}" for number in range(5)]
+    operations = FakeOperations([undecided(name) for name in names], [*map(parked, names)])
+    async with opened(operations) as ask:
+        for path in ("/v1/transactions", "/v1/parked"):
+            _, answer = await ask(f"{path}?skip=2&limit=2")
+            assert [row["transaction_id"] for row in answer["transactions"]] == ["T2", "T3"]
+            assert answer["total_count"] == 5
+            _, answer = await ask(f"{path}?skip=7&limit=2")
+            assert (answer["transactions"], answer["total_count"]) == ([], 5)
+        _, answer = await ask("/v1/names?skip=3")
+        assert answer["names"] == {"shop": ["T3", "T4"]}
+        assert (await ask("/v1/transactions?skip=10001"))[0] == 400
+        operations.calls.clear()
+        await ask("/v1/transactions?skip=9990&limit=50")
+        assert operations.calls[0][1].count_max == 10_000  # never more than without pages
+
+
 @pytest.mark.parametrize("path", ["/v1/transactions", "/v1/parked"])
 async def test_filters_are_query_parameters(path: str) -> None:
     operations = FakeOperations()

@@ -54,6 +54,11 @@ def test_the_doors_own_names_are_let_in(host: bytes) -> None:
     guard.check(with_host(host))  # the second time from memory
 
 
+def test_a_door_without_pages_takes_no_origin_not_even_its_own() -> None:
+    with pytest.raises(OriginNotAllowed):
+        guard_of().check(with_host(b"localhost:8340", Origin=b"http://localhost:8340"))
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -1,0 +1,123 @@
+// One transaction: its story as a timeline, what is parked of it, and what can be done with it.
+
+import { get, operableGroups, segment } from "./asking.js";
+import { filterBar } from "./lists.js";
+import { el, moment, plural } from "./shown.js";
+import { stateClass } from "./views.js";
+
+/** Not somebody's doing: there it happened. */
+const ON = new Set(["prepared", "lives_again", "forwarded", "dropped", "parked"]);
+const CHECKS = new Set(["asked", "answered"]);
+
+export const trace = {
+  title: "Trace",
+  filters: (parameters) => filterBar("trace", parameters, [
+    ["id", "Id", "transaction id"], ["group", "Group", "any"],
+    ["topic", "Topic", "of a key"], ["key", "Key", "instead of an id"],
+  ]),
+  async load(parameters, signal) {
+    const { id, group, topic, key } = parameters;
+    if (!id && !(key && topic)) return { page: null };
+    const query = id ? { id, group } : { key, topic, group };
+    const page = await get("v1/stories", query, signal);
+    const groups = await operableGroups(page.stories.map((story) => story.producer_group));
+    const parked = page.stories.some((story) => story.state === "parked") && id
+      ? (await get("v1/parked", { id, group, limit: 10 }, signal)).transactions
+      : [];
+    return { page, groups, parked };
+  },
+  draw({ page, groups, parked }, _, tools) {
+    if (page === null) return [el("p", { class: "empty" }, "Name a transaction by its id, or a message by its key and topic.")];
+    if (!page.stories.length) return [el("p", { class: "empty" }, `Nothing is known of it. ${howFar(page)}`)];
+    return page.stories.map((story) => drawn(story, groups, parked, tools));
+  },
+};
+
+function howFar(page) {
+  if (page.trouble) return page.trouble;
+  return page.kept_since_ms
+    ? `What has ended is kept since ${moment(page.kept_since_ms)}, and all of that was looked at.`
+    : "Nothing that has ended is kept yet.";
+}
+
+function drawn(story, groups, parked, tools) {
+  const kept = parked.find((row) => row.producer_group === story.producer_group);
+  const may = groups.get(story.producer_group) === true;
+  return el(
+    "article", {},
+    el("h2", {}, el("span", { class: "id" }, story.transaction_id), " ", el("span", { class: `state ${stateClass(story.state)}` }, story.state.replaceAll("_", " "))),
+    el("p", {}, `Group ${story.producer_group}: ${plural(story.message_count, "message")} for ${story.topics.join(", ") || "topics that are not known any more"}`, by(story)),
+    may ? tools.doing(story, kept) : "",
+    el("ol", { class: "timeline" }, story.events.map((event, place) => line(event, story.events[place - 1]))),
+    kept ? parkedCard(kept, may) : "",
+  );
+}
+
+function by(story) {
+  const who = story.decided_by ? `; decided by ${story.decided_by}` : "";
+  return [who, story.reason ? [" because ", el("q", {}, story.reason)] : "", "."];
+}
+
+function line(event, before) {
+  const after = before ? `+${(Math.max(0, event.at_ms - before.at_ms) / 1000).toFixed(3)}s` : "";
+  const parts = [];
+  if (CHECKS.has(event.what)) parts.push(`check ${event.number}`);
+  if (event.outcome) parts.push(event.outcome.replaceAll("_", " "));
+  if (event.by) parts.push(`${ON.has(event.what) ? "on" : "by"} ${event.by}`);
+  if (event.took_ms !== null) parts.push(`after ${event.took_ms} ms`);
+  for (const [topic, partition] of event.targets) parts.push(partition === null ? topic : `${topic}[${partition}]`);
+  return el(
+    "li", { class: "event" },
+    el("time", { datetime: new Date(event.at_ms).toISOString() }, moment(event.at_ms)),
+    el("span", { class: "after" }, after),
+    el("strong", {}, event.what.replaceAll("_", " ")),
+    el("span", {}, parts.join(", "), event.reason ? [" ", el("q", {}, event.reason)] : ""),
+  );
+}
+
+function parkedCard(row, may) {
+  const messages = el("div", {});
+  const button = el("button", { type: "button", onclick: () => reveal(row, messages, button) }, "Show its messages");
+  return el(
+    "section", {},
+    el("h3", {}, "On the parked topic"),
+    el("p", {}, `Parked ${moment(row.parked_ms)}: ${row.reason.replaceAll("_", " ")}`, row.detail ? [" ", el("q", {}, row.detail)] : "", "."),
+    el("p", {}, row.decision
+      ? [`When it is resumed, the ${row.decision} on record is carried out`, row.decision_reason ? [" ", el("q", {}, row.decision_reason)] : "", "."]
+      : "When it is resumed, its producers are asked again: nobody has decided it."),
+    may ? el("p", {}, button) : el("p", { class: "note" }, "Its messages are shown to whoever may operate on its group."),
+    messages,
+  );
+}
+
+async function reveal(row, place, button) {
+  button.disabled = true;
+  try {
+    const path = `v1/parked/${segment(row.producer_group)}/${segment(row.transaction_id)}`;
+    const { messages } = await get(path);
+    place.replaceChildren(...messages.map(message));
+  } catch (error) {
+    place.replaceChildren(el("p", { class: "bad" }, error.message));
+  }
+  button.disabled = false;
+}
+
+function message(found) {
+  const pair = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
+  return el(
+    "dl", { class: "message" },
+    pair("topic", found.partition === undefined ? found.topic : `${found.topic}[${found.partition}]`),
+    pair("key", content(found.key, found.key_base64)),
+    found.headers.map(([name, value]) => pair(el("span", {}, "header ", el("b", {}, name)), header(value))),
+    pair("value", content(found.value, found.value_base64)),
+  );
+}
+
+function header(value) {
+  return value !== null && typeof value === "object" ? content(undefined, value.base64) : content(value);
+}
+
+function content(text, base64) {
+  if (base64 !== undefined) return el("code", {}, `base64:${base64}`);
+  return text === null || text === undefined ? el("i", {}, "null") : el("code", {}, text);
+}
