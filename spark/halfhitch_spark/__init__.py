@@ -17,11 +17,14 @@ except ImportError as _error:
     raise _missing("halfhitch_spark", _error) or _error from None
 
 from halfhitch_spark.assembly import assemble_transactions
+from halfhitch_spark.avro import avro_package, avro_payload
 from halfhitch_spark.columns import message_columns
 from halfhitch_spark.payloads import (
     Payload,
     confluent_prefix,
     json_payload,
+    protobuf_body,
+    typed_batches,
     with_payload,
 )
 from halfhitch_spark.reader import (
@@ -31,6 +34,7 @@ from halfhitch_spark.reader import (
     read_stream,
     same_topics,
 )
+from halfhitch_spark.schemas import schema_registry
 from halfhitch_spark.session import connector_package, local_session
 from halfhitch_spark.sinks import parquet_sink, postgres_sink, read_parquet_sink
 from halfhitch_spark.transforms import (
@@ -44,6 +48,8 @@ from halfhitch_spark.transforms import (
 __all__ = [
     "Payload",
     "assemble_transactions",
+    "avro_package",
+    "avro_payload",
     "complete_transactions",
     "confluent_prefix",
     "connector_package",
@@ -55,11 +61,14 @@ __all__ = [
     "message_columns",
     "parquet_sink",
     "postgres_sink",
+    "protobuf_body",
     "read_batch",
     "read_committed",
     "read_parquet_sink",
     "read_stream",
     "same_topics",
+    "schema_registry",
+    "typed_batches",
     "with_lineage",
     "with_payload",
     "with_standing",

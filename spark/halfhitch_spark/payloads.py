@@ -7,7 +7,8 @@
 Exactly one of both is null, but for a record without a value (a tombstone): there both are.
 
 Confluent's serializers put five bytes before the value: a zero, and the number of the schema
-(`confluent_prefix`). Another format is a `Payload` of one's own, out of Spark's functions.
+(`confluent_prefix`); of Protobuf's, the place of the message in its file as well (`protobuf_body`).
+Another format is a `Payload` of one's own, out of Spark's functions.
 """
 
 from collections.abc import Callable
@@ -22,14 +23,19 @@ from halfhitch.errors import ConfigurationError
 
 _CORRUPT: Final = "_halfhitch_corrupt"
 _PREFIX_BYTES: Final = 5
+NO_PREFIX: Final = "it does not begin as Confluent's serializers begin"
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """How a value is read: `read` gives the struct, or null; `why` the reason if it gave none."""
+    """How a value is read: `read` gives the struct, or null; `why` the reason if it gave none.
+
+    `for_batch` looks at a batch first, and gives what it is to be read with.
+    """
 
     read: Callable[[Column], Column]
     why: Callable[[Column], Column]
+    for_batch: "Callable[[DataFrame], Payload] | None" = None
 
 
 def json_payload(schema: str | StructType, *, confluent: bool = False) -> Payload:
@@ -55,7 +61,7 @@ def json_payload(schema: str | StructType, *, confluent: bool = False) -> Payloa
         body = _body(value, confluent=confluent)
         text = F.try_validate_utf8(body.cast("string"))
         return (
-            F.when(body.isNull(), "it does not begin as Confluent's serializers begin")
+            F.when(body.isNull(), NO_PREFIX)
             .when(text.isNull(), "it is not UTF-8")
             .otherwise("it is not JSON of the schema")
         )
@@ -65,11 +71,34 @@ def json_payload(schema: str | StructType, *, confluent: bool = False) -> Payloa
 
 def with_payload(messages: DataFrame, payload: Payload) -> DataFrame:
     """With the columns `payload` and `dead_letter` (see the module's text)."""
+    if payload.for_batch is not None:
+        if messages.isStreaming:
+            raise ConfigurationError(
+                "the schemas of a registry are looked up batch by batch: leave the payload out "
+                "here, and give foreachBatch typed_batches(each, payload)"
+            )
+        payload = payload.for_batch(messages)
     value = F.col("value")
     read = messages.withColumn("payload", payload.read(value))
     unfit = value.isNotNull() & F.col("payload").isNull()
     letter = F.struct(payload.why(value).alias("reason"), value.alias("value"))
     return read.withColumn("dead_letter", F.when(unfit, letter))
+
+
+def typed_batches(
+    each: Callable[[DataFrame, int], None], payload: Payload
+) -> Callable[[DataFrame, int], None]:
+    """`each`, for `foreachBatch`, called with the columns of `with_payload`."""
+
+    def take(batch: DataFrame, number: int) -> None:
+        # Looking at it first would read it twice from Kafka.
+        batch.persist()
+        try:
+            each(with_payload(batch, payload), number)
+        finally:
+            batch.unpersist()
+
+    return take
 
 
 def confluent_prefix(value: Column) -> Column:
@@ -78,6 +107,17 @@ def confluent_prefix(value: Column) -> Column:
     body = F.substring(value, _PREFIX_BYTES + 1, 2**31 - 1)
     is_theirs = (F.length(value) >= _PREFIX_BYTES) & (F.substring(value, 1, 1) == F.lit(b"\x00"))
     return F.when(is_theirs, F.struct(schema_id.alias("schema_id"), body.alias("body")))
+
+
+def protobuf_body(value: Column) -> Column:
+    """What Confluent's serializer for Protobuf wrote, if it is of its file's first message.
+
+    Null of any other. Between the five bytes and the message stands where in the file its type is;
+    of the first one, which nearly all are, that is a single zero.
+    """
+    body = confluent_prefix(value)["body"]
+    is_first = F.substring(body, 1, 1) == F.lit(b"\x00")
+    return F.when(is_first, F.substring(body, 2, 2**31 - 1))
 
 
 def _body(value: Column, *, confluent: bool) -> Column:

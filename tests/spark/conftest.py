@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.embedded import spark_connector_jars, spark_java_home
+from halfhitch.embedded import spark_avro_jars, spark_connector_jars, spark_java_home
 from halfhitch_spark import local_session
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session(
         "halfhitch tests",
-        jars=spark_connector_jars(),
+        jars=[*spark_connector_jars(), *spark_avro_jars()],
         java_home=spark_java_home(),
         folder=tmp_path_factory.mktemp("spark"),
     )

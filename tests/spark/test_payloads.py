@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from halfhitch.errors import ConfigurationError
-from halfhitch_spark.payloads import confluent_prefix, json_payload, with_payload
+from halfhitch_spark.payloads import confluent_prefix, json_payload, protobuf_body, with_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +89,22 @@ def test_the_highest_number_of_a_schema_does_not_end_the_job(spark: SparkSession
     rows = values(spark, [b"\x00\xff\xff\xff\xffbody"])
     (row,) = rows.select(confluent_prefix(F.col("value")).alias("prefix")).collect()
     assert (row["prefix"]["schema_id"], bytes(row["prefix"]["body"])) == (2**32 - 1, b"body")
+
+
+def test_of_protobufs_prefix_only_the_first_message_of_a_file_is_taken(
+    spark: SparkSession,
+) -> None:
+    given = [
+        PREFIX + b"\x00body",
+        PREFIX + b"\x00",
+        PREFIX + b"\x02\x02body",
+        PREFIX,
+        b"body",
+        None,
+    ]
+    rows = values(spark, given).orderBy("number").select(protobuf_body(F.col("value")).alias("b"))
+    found = [None if row["b"] is None else bytes(row["b"]) for row in rows.collect()]
+    assert found == [b"body", b"", None, None, None, None]
 
 
 def test_a_payload_is_an_object_and_has_no_field_of_ours(spark: SparkSession) -> None:

@@ -20,6 +20,7 @@ from halfhitch.embedded.jars import (
     cache_root,
     fetch_locked,
     kafka_jars,
+    spark_avro_jars,
     spark_connector_jars,
 )
 from halfhitch.embedded.java import find_java, spark_java_home
@@ -39,6 +40,7 @@ __all__ = [
     "fetch_locked",
     "find_java",
     "kafka_jars",
+    "spark_avro_jars",
     "spark_connector_jars",
     "spark_java_home",
     "unwind_on_sigterm",

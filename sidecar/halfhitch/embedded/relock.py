@@ -18,6 +18,7 @@ from pathlib import Path
 from halfhitch.embedded.jars import (
     KAFKA_LOCK,
     KAFKA_VERSION,
+    SPARK_AVRO_LOCK,
     SPARK_CONNECTOR_LOCK,
     Repositories,
     sha256_of,
@@ -47,6 +48,17 @@ PLANS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
             "org.scala-lang:scala-library",
             "org.slf4j:slf4j-api",
             "org.xerial.snappy:snappy-java",
+        ),
+    ),
+    (
+        SPARK_AVRO_LOCK,
+        "spark-avro/4.0.0",
+        ("org.apache.spark:spark-avro_2.13:4.0.0",),
+        (
+            "org.apache.spark:spark-tags_2.13",
+            "org.scala-lang.modules:scala-parallel-collections_2.13",
+            "org.scala-lang:scala-library",
+            "org.tukaani:xz",
         ),
     ),
 )
