@@ -39,6 +39,7 @@ _LEFT_OVER: Final = re.compile(r"\bawait|\basync\b|\basyncio\.|\bloop\b|\btasks?
 WORDS: Final = (
     # What is called at once in the one, and noted until it is awaited in the other.
     (r"self\._counted\(\s*\"[\w.]+\", lambda: (.+)\)\n", r"\1\n"),
+    (r"\bawait self\._turns\.taken\(\)", "self._lock"),
     (r"\b(?:Awaitable|Coroutine)\[(?:Any, Any, )?([\w.]+)\]", r"\1"),
     (r"\ban `async with`", "a `with`"),
     (r"\basync (def|with|for)\b", r"\1"),

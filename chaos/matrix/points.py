@@ -33,6 +33,7 @@ _CLIENT = (
     "conversation",
     "recorded",
     "turns",
+    "aio_turns",
     *_SHELL,
     *(name.replace("sync", "aio") for name in _SHELL),
 )

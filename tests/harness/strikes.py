@@ -28,14 +28,22 @@ class Struck(BaseException):
     """What the handler raises."""
 
 
+class Exit(Struck, SystemExit):
+    """One that ends asyncio's loop, whatever runs in it."""
+
+
 class Strike:
     """Strikes once, at the given step of what is run in it in these files; counted from 1."""
 
-    def __init__(self, at: int, files: frozenset[str], *, is_real: bool) -> None:
+    def __init__(
+        self, at: int, files: frozenset[str], *, is_real: bool, kind: type[Struck]
+    ) -> None:
         self._left = at
         self._files = files
         self._is_real = is_real
-        self._last: dict[FrameType, int] = {}
+        self._kind = kind
+        #: By identity: who keeps a frame keeps what is in its variables.
+        self._last: dict[int, int] = {}
         #: Where it has struck.
         self.place = ""
 
@@ -47,24 +55,25 @@ class Strike:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         sys.settrace(self._before)
         self._last.clear()
-        return kind is Struck
+        return kind is self._kind
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in self._files:
             return None
+        self._last.pop(id(frame), None)
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "opcode" and not self.place:
-            last = self._last.get(frame)
-            self._last[frame] = frame.f_lasti
+            last = self._last.get(id(frame))
+            self._last[id(frame)] = frame.f_lasti
             if self._is_point(frame, last):
                 self._left -= 1
             if not self._left:
                 self.place = f"{frame.f_code.co_name}:{frame.f_lineno}+{frame.f_lasti}"
-                raise Struck(self.place)
+                raise self._kind(self.place)
         return self._step
 
     def _is_point(self, frame: FrameType, last: int | None) -> bool:
@@ -105,7 +114,7 @@ def is_of_coverage(frame: FrameType | None) -> bool:
     return False
 
 
-def strikes(*modules: Any, is_real: bool = False) -> Iterator[Strike]:
+def strikes(*modules: Any, is_real: bool = False, kind: type[Struck] = Struck) -> Iterator[Strike]:
     """One after the other, until what is run in one ends before it strikes.
 
     for strike in strikes(module):
@@ -118,6 +127,6 @@ def strikes(*modules: Any, is_real: bool = False) -> Iterator[Strike]:
     at = 0
     while strike is None or strike.place:
         at += 1
-        strike = Strike(at, files, is_real=is_real)
+        strike = Strike(at, files, is_real=is_real, kind=kind)
         yield strike
     assert at > 3, "hardly anything was run in these modules"

@@ -94,7 +94,7 @@ class CheckAnswers:
         current = asyncio.current_task()
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=checks.CLOSE_S)
         running = [task for task in self._tasks if task is not current]
         if running:
             _, late = await asyncio.wait(running, timeout=checks.CLOSE_S)

@@ -6,11 +6,10 @@ takes its connection with it.
 """
 
 import asyncio
-from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
+from halfhitch.client.aio_turns import Turns
 from halfhitch.client.errors import ProducerClosed
 from halfhitch.client.protocol import ProtocolError, Response, ResponseParser
 from halfhitch.client.retries import (
@@ -20,9 +19,11 @@ from halfhitch.client.retries import (
     no_connection,
     words_of,
 )
-from halfhitch.client.turns import LOOK_S, Line
+from halfhitch.client.turns import LOOK_S
 
 if TYPE_CHECKING:
+    from threading import Lock
+
     from halfhitch.client.tls import Trust
 
 
@@ -37,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[Response] | None = None
         self._ends_at_s = 0.0
         self._watch: asyncio.TimerHandle | None = None
-        self._is_used = False
+        self._has_served = False
         self.is_open = False
         self.lost: asyncio.Future[None] = loop.create_future()
 
@@ -59,8 +60,8 @@ class Connection(asyncio.Protocol):
                 self.abort()
                 raise no_connection(cast("OSError", error), self._trust) from error
             late = isinstance(error, TimeoutError)
-            stale = self._is_used and not parser.started and not late
-            stranger = not self._is_used and not parser.is_http and not late
+            stale = self._has_served and not parser.started and not late
+            stranger = not self._has_served and not parser.is_http and not late
             self.abort()
             reason = NO_ANSWER if late else words_of(error)
             raise TransportFailure(reason, sent=True, stale=stale, stranger=stranger) from error
@@ -71,10 +72,15 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._answer = self._parser = None
-        self._is_used = True
+        self._has_served = True
         if not response.reusable or transport.get_write_buffer_size():
             self.abort()
         return response
+
+    @property
+    def is_used(self) -> bool:
+        """A request is on it; some task waits for the answer."""
+        return self.is_open and self._answer is not None
 
     def abort(self) -> None:
         """Close at once; nothing that is still to be sent matters."""
@@ -152,7 +158,7 @@ class ConnectionPool:
     def __init__(self, address: Address, connections_max: int) -> None:
         self._address = address
         self._connections_max = connections_max
-        self._line: Line[asyncio.Event] = Line(connections_max)
+        self._line = Turns(connections_max)
         self._idle: list[Connection] = []  # last in, first out: the rest can grow old
         self._all: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -167,32 +173,21 @@ class ConnectionPool:
         """
         loop = self._own_loop()
         try:
-            with await self._place(loop, limits.ends_at_s):
+            with await self._place(limits.ends_at_s):
                 return await self._exchange(loop, request, limits)
         finally:
-            for bell in self._line.to_ring():
-                bell.set()
+            self._line.pass_on()
 
-    async def _place(self, loop: asyncio.AbstractEventLoop, ends_at_s: float) -> "Lock":
-        """For a `with` alone: see `turns`. Raises TransportFailure."""
-        bell = asyncio.Event()
-        place = self._line.join(bell)
+    async def _place(self, ends_at_s: float) -> "Lock":
+        """For a `with` alone. Raises TransportFailure."""
         try:
-            while not self._line.admits(bell):
-                if loop.time() >= ends_at_s:
-                    raise TransportFailure(
-                        f"all {self._connections_max} connections of this producer are in use",
-                        sent=False,
-                        busy=True,
-                    )
-                bell.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(min(ends_at_s, loop.time() + LOOK_S)):
-                        await bell.wait()
-            return place
-        except BaseException:
-            del place  # the exception's traceback has this frame, and who keeps it would keep that
-            raise
+            return await self._line.taken(ends_at_s)
+        except TimeoutError:
+            raise TransportFailure(
+                f"all {self._connections_max} connections of this producer are in use",
+                sent=False,
+                busy=True,
+            ) from None
 
     async def _exchange(
         self, loop: asyncio.AbstractEventLoop, request: bytes, limits: TryLimits
@@ -230,8 +225,14 @@ class ConnectionPool:
         """Idle connections now, the others when their answer has come; wait until all are gone."""
         self._closed = True
         self._drop_idle()
-        while gone := [connection.lost for connection in self._all]:
-            await asyncio.wait(gone)
+        while self._all:
+            # Not what `_idle` says: a handler's exception can come just behind its `pop`, and then
+            # nobody has the connection. The wait for it lasted until the sidecar closed it.
+            unused = {connection for connection in self._all if not connection.is_used}
+            for connection in unused:
+                connection.abort()
+            await asyncio.wait([one.lost for one in self._all], timeout=LOOK_S)
+            self._all -= unused  # though the loop may have been interrupted in telling of its end
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()

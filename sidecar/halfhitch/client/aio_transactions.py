@@ -13,6 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from halfhitch.client import in_use
+
+# asyncio only
+from halfhitch.client.aio_turns import Turns
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
@@ -55,7 +58,7 @@ class AsyncTransaction:
         #| # Re-entrant only so that whoever enters it twice can be told.
         #| self._lock = threading.RLock()
         # asyncio only
-        self._lock = asyncio.Lock()
+        self._turns = Turns(1)
         # asyncio only
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -117,7 +120,7 @@ class AsyncTransaction:
         # asyncio only
         require()
         # asyncio only
-        if self._lock.locked():
+        if not self._turns.is_free:
             raise TransactionDoomed(
                 f"a message of transaction {self.id} is still on its way, and may fail: await it"
                 " before the local commit"
@@ -157,7 +160,7 @@ class AsyncTransaction:
     async def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
         self._require_own_id("tx.send")
-        async with self._lock:
+        with await self._turns.taken():
             call = self._talk.next_send(messages)
             try:
                 prepared = await self._producer.perform(call)
@@ -172,7 +175,7 @@ class AsyncTransaction:
 
     async def _commit(self, *, wait_visible: bool) -> Ended:
         self._require_usable()
-        async with self._lock:
+        with await self._turns.taken():
             # asyncio only: the database may have to be asked for the end of a local transaction
             await self._talk.look()
             call = self._talk.next_commit(wait_visible=wait_visible)
@@ -182,7 +185,7 @@ class AsyncTransaction:
 
     async def _roll_back(self, at_most_s: float, *, is_by_hand: bool = False) -> Ended:
         self._require_usable()
-        async with self._lock:
+        with await self._turns.taken():
             # asyncio only: as in `_commit`
             if is_by_hand:
                 await self._talk.look()
@@ -204,7 +207,10 @@ class AsyncTransaction:
 
         async def counted() -> T:
             talk.awaited(mark)
-            return await work()
+            try:
+                return await work()
+            finally:
+                self._turns.pass_on()
 
         counted.__qualname__ = what  # in Python's own warning, when it was never awaited
         promise = counted()

@@ -1,15 +1,25 @@
 """Places of the asyncio producer, when a signal's handler raises anywhere in its code."""
 
 import asyncio
+import gc
+import time
+from contextlib import suppress
 
 import pytest
 
-from halfhitch.client import aio_connections, turns
+from halfhitch.client import (
+    AsyncTransactionProducer,
+    aio_connections,
+    aio_transactions,
+    aio_turns,
+    turns,
+)
 from halfhitch.client.address import parse_address
 from halfhitch.client.aio_connections import ConnectionPool
 from halfhitch.client.protocol import Response
 from halfhitch.client.retries import TransportFailure
-from harness.strikes import strikes
+from harness.scripted_http import ScriptedServer
+from harness.strikes import Exit, strikes
 
 
 class Connection:
@@ -50,7 +60,7 @@ class Pool(ConnectionPool):
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its await
 async def test_an_exception_of_a_handler_lost_a_place_for_ever():
     pool = Pool()
-    for strike in strikes(aio_connections, turns):
+    for strike in strikes(aio_connections, aio_turns, turns):
         with strike:
             await pool.ask()
         await pool.ask(0.2)
@@ -59,7 +69,7 @@ async def test_an_exception_of_a_handler_lost_a_place_for_ever():
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its await
 async def test_an_exception_of_a_handler_while_a_call_waits_keeps_no_place():
     pool = Pool()
-    for strike in strikes(aio_connections, turns):
+    for strike in strikes(aio_connections, aio_turns, turns):
         all_in_use = pytest.raises(TransportFailure, match="all 1 connections")
         with pool._line.join(asyncio.Event()), strike, all_in_use:
             await pool.ask(0.002)
@@ -77,3 +87,33 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_line():
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(answer) for answer in answers] == [asyncio.CancelledError, Response, Response]
     assert pool._line.is_free
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")  # as struck
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("module", [aio_connections, aio_transactions, aio_turns])
+def test_an_exit_anywhere_left_what_the_program_s_end_waited_for(module):
+    """A connection that was no more idle and not yet in use: `close` waited until the sidecar ended
+    it, 75 s later. Or the lock of a transaction, between the call that gives it back and its first
+    step: the rollback of it waited for ever.
+    """
+
+    async def program(address):
+        async with (
+            asyncio.timeout(20),
+            AsyncTransactionProducer("orders", address) as producer,
+            producer.transaction() as tx,
+        ):
+            await tx.send("orders", b"1")
+            try:
+                await tx.send("orders", b"2")  # on the first one's connection
+            finally:
+                await tx.rollback()
+
+    with ScriptedServer() as server:
+        for strike in strikes(module, is_real=True, kind=Exit):
+            began_s = time.monotonic()
+            with strike, suppress(asyncio.CancelledError):
+                asyncio.run(program(server.address))
+            assert time.monotonic() - began_s < 10, strike.place
+    gc.collect()
