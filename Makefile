@@ -32,7 +32,7 @@ help: ## what there is
 
 setup: $(STAMP) servers ## virtual environment with everything, from requirements.lock; servers for tests
 
-servers: # MariaDB, pgbouncer and Chromium, from Debian, unless they are there
+servers: # MariaDB, pgbouncer, Prometheus and Chromium, from Debian, unless they are there
 	@tests/harness/packages.sh
 
 $(STAMP): requirements.lock build.lock pyproject.toml
@@ -122,6 +122,7 @@ format: $(STAMP) ## put the code into its form; make the blocking twins anew
 	$(BIN)/python tools/blocking.py
 	$(BIN)/python tools/charts.py
 	$(BIN)/python tools/pages.py
+	$(BIN)/python tools/metrics_page.py
 	$(if $(RUST),@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path native/Cargo.toml)
 
 conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, then docs/conformance.md (needs mvn, javac)

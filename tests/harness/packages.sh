@@ -1,5 +1,6 @@
 #!/bin/sh
-# The programs that no package registry of Python's has: MariaDB and pgbouncer, from Debian; and
+# The programs that no package registry of Python's has, from Debian: MariaDB and pgbouncer;
+# Prometheus with promtool, without which metrics and alerts are not tried by it; and
 # Chromium with its driver, without which the console is not tried in a browser.
 # Run again it does nothing. Only programs are installed: no service is started by it.
 set -eu
@@ -10,21 +11,22 @@ missing=""
 has mariadbd || missing="$missing mariadb-server-core"
 has my_print_defaults || missing="$missing mariadb-client-core" # mariadb-install-db asks it
 has pgbouncer || missing="$missing pgbouncer"
+{ has prometheus && has promtool; } || missing="$missing prometheus"
 browser=""
 has chromium || browser="$browser chromium"
 has chromedriver || browser="$browser chromium-driver"
 [ -n "$missing$browser" ] || exit 0
 
 if ! has apt-get; then
-    echo "The tests of the barrier's databases need mariadbd and pgbouncer on the PATH, those of the" \
-        "console chromium and chromedriver, and this is no Debian where they could be installed for" \
-        "you. Without them those tests are skipped." >&2
+    echo "The tests of the barrier's databases need mariadbd and pgbouncer on the PATH, those of metrics" \
+        "prometheus and promtool, of the console chromium and chromedriver, and this is no Debian" \
+        "where they could be installed for you. Without them those tests are skipped." >&2
     exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "The tests of the barrier's databases and of the console need$missing$browser. Installing" \
-        "takes root: run \`sudo apt-get install --no-install-recommends$missing$browser\`. Without" \
-        "them those tests are skipped." >&2
+    echo "The tests of the barrier's databases, of metrics and of the console need$missing$browser." \
+        "Installing takes root: run \`sudo apt-get install --no-install-recommends$missing$browser\`." \
+        "Without them those tests are skipped." >&2
     exit 0
 fi
 
@@ -47,7 +49,7 @@ if ! {
 } >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     rm -f "$log"
-    echo "apt-get could not install$missing, which the tests of the barrier's databases need. Is" \
+    echo "apt-get could not install$missing, which tests of databases and metrics need. Is" \
         "Debian's registry to be reached from here (\`apt-get update\`)? Install them, then run" \
         "this again." >&2
     exit 1

@@ -164,6 +164,17 @@ async def test_what_is_parked_is_listed_and_shown_with_its_content(parks: Parks)
             await store.content(identity("T9"))
 
 
+async def test_where_the_topic_ends_is_another_place_after_each_change(parks: Parks) -> None:
+    async with parks.store() as store:
+        before = await store.extent()
+        assert before == await store.extent()
+        parks.park("T1", b"a")
+        parked = await store.extent()
+        assert parked != before
+        await put_back(store, "T1")
+        assert await store.extent() != parked
+
+
 async def test_resuming_puts_the_halves_back_unchecked_and_young(parks: Parks) -> None:
     parks.park("T1", b"a", b"b", b"c")
     async with parks.store() as store:

@@ -80,6 +80,8 @@ class App:
         await engine.start()
         engine.intake.team_of = self.access.team_of
         self.metrics.membership(engine.membership)
+        self.metrics.reach(engine.desk)
+        self.metrics.queued(engine.queued_records)
         try:
             self.admin = AdminDoor(
                 engine,

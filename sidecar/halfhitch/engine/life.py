@@ -81,7 +81,8 @@ class Engine:
         parts.desk.start()
         held = parts.held_logs.run(self._clock.monotonic_s)
         waiting = tell_waiting(self._options.bootstrap, self._waits_for_kafka)
-        running = (self._open(), self._probe(), parts.intake_watch.run(), held, waiting)
+        watching = (parts.intake_watch.run(), parts.parked_watch.run(), held)
+        running = (self._open(), self._probe(), *watching, waiting)
         self._tasks = [asyncio.ensure_future(each) for each in running]
 
     def appends(self) -> Appends:
@@ -282,6 +283,10 @@ class Engine:
     def membership(self) -> tuple[int, MembershipState | None]:
         """How many half partitions there are (0: not known yet), and whether it may own some."""
         return self._partition_count, self._parts.membership.state()
+
+    def queued_records(self) -> int:
+        """Halves, decisions and plain messages that wait for Kafka. On any thread."""
+        return self._parts.log.queued_count
 
     def producers(self) -> list[ProducersState]:
         """See service.api.System."""

@@ -45,6 +45,7 @@ from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.operators.many import ManyOperations
 from halfhitch.service.operators.operations import OperationsParts
+from halfhitch.service.operators.parked_watch import ParkedWatch
 from halfhitch.service.operators.stories import StoriesService
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
@@ -120,9 +121,7 @@ class Parts:
         self.audit = AuditTopic(self.admin, names, options.audit)
         self._topic_policy = TopicPolicy(internal_topics=names.reserved, allow=options.allow_topics)
         self._give_up_policy = GiveUpPolicy(options.give_up, options.give_up_topics)
-        self.log = KafkaRecordLog(
-            self._clients.record_producer, half_topic=names.half, op_topic=names.op
-        )
+        self.log = self._make_log()
         self._decisions = DecisionLog(self.log)
         self.handles = HandleCodec(options.handle_keys, installation=None)
         self.tail = KafkaOpTail(self._clients.consumer, op_topic=names.op)
@@ -156,12 +155,21 @@ class Parts:
             self._topic_policy, self._catalog, dependencies.admission
         )
         self.parked = self._parked_store()
+        self.parked_watch = ParkedWatch(self.parked, self.ownership.states, observer.parked_open)
         self.operations = ManyOperations(self._operations_parts(dependencies.inquiry))
         self.held_logs = self._make_held_logs()
         self.story_log = self._make_story_log()
         self.target_logs = KafkaTargetLogs(self._clients.looker)
         logs = self.story_log, self.operations, self.target_logs
         self.stories = StoriesService(*logs, self.audit.untold, clock.wall_ms)
+
+    def _make_log(self) -> KafkaRecordLog:
+        return KafkaRecordLog(
+            self._clients.record_producer,
+            half_topic=self._names.half,
+            op_topic=self._names.op,
+            on_answered=self._observer.appended,
+        )
 
     def _make_membership(self) -> GroupMembership:
         return GroupMembership(

@@ -2,25 +2,25 @@
 
 Invariants: no metric exists outside the table; base units, `_total` on counters; label values come
 from closed sets, so that no caller can grow the output (an unknown value becomes "other"); of
-producer groups only the GROUPS_MAX with most pending transactions have a line of their own, and
-only GROUPS_NAMED_MAX of them ever, so that their series cannot grow from scrape to scrape. The
-names keep RocketMQ's stems where the meaning is the same.
+topics the first TOPICS_NAMED_MAX have a line of their own, of producer groups see owned.py. What
+stands in a closed set has its series from the start, at 0: else its first count would be no
+increase to whoever watches. Those of half partitions come as soon as it is known how many there
+are, or which are owned here. The names keep RocketMQ's stems where the meaning is the same.
 
 It measures nothing itself: it is told. All its methods may be called on any thread, but `prepared`
 and `ended`, which belong to the event loop's (see hot.py).
 """
 
+import itertools
 import platform
 import threading
-from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 
 from halfhitch import __version__
 from halfhitch.access import Numbers
@@ -28,17 +28,15 @@ from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.errors import HalfHitchError
 from halfhitch.observability.access import AccessCollector
 from halfhitch.observability.hot import Buckets, Count, HotCounter, HotHistogram
+from halfhitch.observability.owned import OTHER, OwnedCollector
 from halfhitch.observability.rocketmq import Numbers as RocketmqNumbers
 from halfhitch.observability.rocketmq import RocketmqCollector
 from halfhitch.observability.table import METRICS
-from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
+from halfhitch.service.api import MembershipState, PartitionState, Reach
 from halfhitch.service.checking.api import CheckOutcome
-from halfhitch.wire.plain import shown
 
 # One `_created` line beside each counter would double the output and tell nothing.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-
-OTHER = "other"
 
 #: Names of the data door's routes; `unmatched` is what it calls a request that has none.
 _ROUTES = (
@@ -49,6 +47,8 @@ _STATUSES = (
     *("200", "201", "204", "400", "401", "403", "404", "405", "408", "409"),
     *("410", "413", "415", "417", "429", "431", "500", "503", "505"),
 )
+#: Of those, what each route can answer that somebody should see.
+_FIRST_STATUSES = ("500", "503")
 _DOORS = ("http", "rocketmq")
 _REFUSED = ("full", "peer", "group", "identity")
 _OUTCOMES = ("ok", "fail", "unknown")
@@ -58,9 +58,8 @@ _GIVE_UP_REASONS = ("too_old", "checks_exhausted")
 _REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow")
 #: The number is used again: these prove no delivery.
 _UNDELIVERED = frozenset({CheckOutcome.LOST, CheckOutcome.UNDELIVERED})
-GROUPS_MAX = 20
 #: In the life of the process: each name is a series that whoever scrapes keeps for weeks.
-GROUPS_NAMED_MAX = 200
+TOPICS_NAMED_MAX = 500
 #: As many half partitions as a setting may ask for.
 _PARTITIONS = tuple(str(partition) for partition in range(1_000))
 
@@ -92,6 +91,11 @@ class _Family(Generic[_Child]):
         self._allowed = tuple(frozenset(values) for values in allowed)
         self._children: dict[tuple[str, ...], _Child] = {}
 
+    def begin(self, *first: str) -> None:
+        """Have all series that there can be, or those whose first labels are these, at 0."""
+        for rest in itertools.product(*self._allowed[len(first) :]):
+            self(*first, *rest)
+
     def __call__(self, *values: str) -> _Child:
         child = self._children.get(values)
         if child is None:
@@ -103,87 +107,22 @@ class _Family(Generic[_Child]):
         return child
 
 
-class _PartitionGauges(Collector):
-    """Turns the last snapshot of the owned partitions into gauges.
+class _Topics:
+    """A counter by topic, told on any thread: the first ones have a line of their own."""
 
-    What an instance does not own it knows no number of, and shows none: a last known one would be a
-    lie. But that it does not own it is a number, for whoever watches over all instances.
-    """
+    def __init__(self, parent: Counter) -> None:
+        self._parent = parent
+        self._children: dict[str, Counter] = {}
+        self._lock = threading.Lock()
 
-    def __init__(self) -> None:
-        self.states: Sequence[PartitionState] = ()
-        self.unreadable: Mapping[tuple[str, int], int] = {}
-        self.membership: Callable[[], tuple[int, MembershipState | None]] = lambda: (0, None)
-        self._named_groups: set[str] = set()
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        states = self.states
-        for name, value_of in _PARTITION_VALUES.items():
-            family = _empty_family(name)
-            for state in states:
-                family.add_metric([str(state.partition)], value_of(state))
-            yield family
-        half_partitions, member = self.membership()
-        owned = _empty_family("halfhitch_partition_owned")
-        working = {s.partition for s in states if s.phase is PartitionPhase.WORKING}
-        for partition in sorted({*range(half_partitions), *(s.partition for s in states)}):
-            owned.add_metric([str(partition)], partition in working)
-        yield owned
-        if member is not None:
-            joined = _empty_family("halfhitch_membership_joined")
-            joined.add_metric([], member.is_joined)
-            outside = _empty_family("halfhitch_membership_outside_seconds")
-            outside.add_metric([], member.outside_s)
-            yield from (joined, outside)
-        phases = _empty_family("halfhitch_partition_phase")
-        for state in states:
-            for phase in PartitionPhase:
-                phases.add_metric([str(state.partition), phase.value], state.phase is phase)
-        yield phases
-        groups = _empty_family("halfhitch_pending_transactions")
-        for group, count in _pending_by_group(states, self._named_groups).items():
-            groups.add_metric([shown(group)], count)
-        yield groups
-        unreadable = _empty_family("halfhitch_unreadable_records")
-        for (topic, partition), count in self.unreadable.items():
-            unreadable.add_metric([topic, str(partition)], count)
-        yield unreadable
-
-
-def _pending_by_group(states: Sequence[PartitionState], named: set[str]) -> dict[str, int]:
-    """The groups with most of them, and the rest as one. `named`: those that ever had a line."""
-    counts: Counts[str] = Counts()
-    for state in states:
-        counts.update(state.pending_by_group)
-    found: dict[str, int] = {}
-    for group, count in counts.most_common(GROUPS_MAX):
-        if group in named or len(named) < GROUPS_NAMED_MAX:
-            named.add(group)
-            found[group] = count
-    rest = counts.total() - sum(found.values())
-    if rest:
-        found[OTHER] = found.get(OTHER, 0) + rest
-    return found
-
-
-def _empty_family(name: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
-
-
-_PARTITION_VALUES: dict[str, Callable[[PartitionState], float]] = {
-    "halfhitch_half_messages": lambda state: state.pending_count,
-    "halfhitch_oldest_undecided_age_seconds": lambda state: state.oldest_age_s,
-    "halfhitch_due_checks": lambda state: state.due_count,
-    "halfhitch_checks_in_flight": lambda state: state.checking_count,
-    "halfhitch_decided_transactions": lambda state: state.decided_count,
-    "halfhitch_waiting_transactions": lambda state: state.waiting_count,
-    "halfhitch_early_decisions": lambda state: state.early_count,
-    "halfhitch_finished_transactions": lambda state: state.finished_count,
-    "halfhitch_half_replay_records": lambda state: state.half_position - state.half_watermark,
-    "halfhitch_op_replay_records": lambda state: state.op_position - state.op_watermark,
-    "halfhitch_owner_lag_seconds": lambda state: state.lag_s,
-    "halfhitch_clock_ahead_seconds": lambda state: state.clock_ahead_s,
-}
+    def __call__(self, topic: str) -> Counter:
+        child = self._children.get(topic)
+        if child is not None:
+            return child
+        with self._lock:
+            if topic not in self._children and len(self._children) >= TOPICS_NAMED_MAX:
+                return self._parent.labels(OTHER)
+            return self._children.setdefault(topic, self._parent.labels(topic))
 
 
 class Metrics:
@@ -195,8 +134,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.registry)
         prometheus_client.GCCollector(registry=self.registry)
-        self._partition_gauges = _PartitionGauges()
-        self.registry.register(self._partition_gauges)
+        self._owned = OwnedCollector()
+        self.registry.register(self._owned)
         self._rocketmq = RocketmqCollector()
         self.registry.register(self._rocketmq)
         self._access = AccessCollector()
@@ -220,6 +159,8 @@ class Metrics:
         self._visible_s = self._hot_histogram("halfhitch_visible_latency_seconds").line()
         self._visible_lock = threading.Lock()  # each owner has a thread of its own
         self._committed = counter("halfhitch_commit_messages_total")
+        self._topics = _Topics(counter("halfhitch_topic_messages_total"))
+        self._append_s = self._hot_histogram("halfhitch_kafka_append_seconds").line()
         self._rolled_back = counter("halfhitch_rollback_messages_total")
         self._parked = counter("halfhitch_parked_transactions_total")
         self._parked_messages = counter("halfhitch_parked_messages_total")
@@ -256,7 +197,23 @@ class Metrics:
         self._redis_lock = threading.Lock()
         self._redis_rebuilds = _Family(counter("halfhitch_redis_rebuilds_total"), _REBUILD_REASONS)
         self._loop_lag = self._gauge("halfhitch_event_loop_lag_seconds")
+        self._begin()
         self._gauge("halfhitch_build_info").labels(__version__, platform.python_version()).set(1)
+
+    def _begin(self) -> None:
+        """Series from the start. Of requests those that tell of trouble, and of histograms with
+        labels none: they would be most of what is scraped."""
+        for family in (
+            *(self._conflicts, self._garbage, self._check_outcomes, self._given_up, self._entries),
+            *(self._prepare_refused, self._end_refused, self._refused_connections),
+        ):
+            family.begin()
+        for route in _ROUTES:
+            for status in _FIRST_STATUSES:
+                self._requests(route, status)
+        for resolution, source in itertools.product(Resolution, ResolutionSource):
+            self._ends(resolution, source)
+        self._begun_count = 0  # of half partitions
 
     def _counter(self, name: str) -> Counter:
         return Counter(name, METRICS[name].help, METRICS[name].labels, registry=self.registry)
@@ -292,13 +249,14 @@ class Metrics:
 
     def ended(self, resolution: Resolution, source: ResolutionSource, elapsed_s: float) -> None:
         """A decision became durable."""
-        lines = self._ended.get((resolution, source))
-        if lines is None:
-            label = resolution.name.lower()
-            lines = self._decisions.line(label, source.value), self._decide_s.line(label)
-            self._ended[resolution, source] = lines
+        lines = self._ended.get((resolution, source)) or self._ends(resolution, source)
         lines[0].inc()
         lines[1].observe(elapsed_s)
+
+    def _ends(self, resolution: Resolution, source: ResolutionSource) -> tuple[Count, Buckets]:
+        label = resolution.name.lower()
+        lines = self._decisions.line(label, source.value), self._decide_s.line(label)
+        return self._ended.setdefault((resolution, source), lines)
 
     def end_refused(self, code: str) -> None:
         """An end was answered with this error code."""
@@ -356,12 +314,26 @@ class Metrics:
 
     def unreadable(self, counts: Mapping[tuple[str, int], int]) -> None:
         """What is hidden from readers now."""
-        self._partition_gauges.unreadable = counts
+        self._owned.unreadable = counts
 
     def forwarded_after(self, elapsed_s: float, transaction_count: int) -> None:
         """So many commits became visible this long after they were stored."""
         with self._visible_lock:
             self._visible_s.observe(max(0.0, elapsed_s), transaction_count)
+
+    def forwarded(self, counts: Mapping[str, int]) -> None:
+        """So many messages became visible, by topic."""
+        for topic, count in counts.items():
+            if count:
+                self._topics(topic).inc(count)
+
+    def parked_open(self, transaction_count: int | None) -> None:
+        """So many are parked now; who is not the one to tell has no gauge that says 0."""
+        self._owned.parked_open = transaction_count
+
+    def appended(self, elapsed_s: float) -> None:
+        """Records of one partition were answered; on the event loop."""
+        self._append_s.observe(elapsed_s)
 
     def takeover(self, partition: int, elapsed_s: float, replayed_count: int) -> None:
         """A partition was taken over."""
@@ -406,6 +378,7 @@ class Metrics:
         """Redis answers, or does not. Without Redis there must be no gauge that says it is down."""
         with self._redis_lock:
             if self._redis_up is None:
+                self._redis_rebuilds.begin()
                 self._redis_up = self._gauge("halfhitch_redis_up")
         self._redis_up.set(healthy)
 
@@ -435,7 +408,26 @@ class Metrics:
     def membership(self, source: Callable[[], tuple[int, MembershipState | None]]) -> None:
         """`source` tells, on any thread, how many half partitions there are, and how this instance
         stands in the owners' group; None if it shall own none."""
-        self._partition_gauges.membership = source
+        self._owned.membership = partial(self._with_series, source)
+
+    def _with_series(
+        self, source: Callable[[], tuple[int, MembershipState | None]]
+    ) -> tuple[int, MembershipState | None]:
+        """What it says; and what can happen to any half partition has its series."""
+        found = source()
+        for partition in range(self._begun_count, found[0]):
+            self._takeovers.begin(str(partition))
+            self._old_watermarks.begin(str(partition))
+        self._begun_count = max(self._begun_count, found[0])
+        return found
+
+    def reach(self, source: Reach) -> None:
+        """`source` tells which producer groups can be asked."""
+        self._owned.reach = source
+
+    def queued(self, source: Callable[[], int]) -> None:
+        """`source` tells, on any thread, how many records wait for Kafka."""
+        self._gauge("halfhitch_kafka_queued_records").set_function(source)
 
     def loop_lag(self, elapsed_s: float) -> None:
         """The event loop was this late."""
@@ -446,5 +438,8 @@ class Metrics:
 
         `partitions` is a snapshot taken beforehand, on the thread that may ask for it.
         """
-        self._partition_gauges.states = partitions
+        self._owned.states = partitions
+        for state in partitions:
+            self._kafka_transactions.begin(str(state.partition))
+            self._recycled.begin(str(state.partition))
         return generate_latest(self.registry)

@@ -33,8 +33,13 @@ def _histogram(text: str, buckets: tuple[float, ...], *labels: str) -> Metric:
     return Metric("histogram", text, labels, buckets)
 
 
-METRICS: dict[str, Metric] = {
-    # Doors.
+_DOORS = {
+    "halfhitch_refused_connections_total": _counter(
+        "Connections and check streams turned away: the door is full, or one address (peer), one "
+        "producer group (group) or one identity (identity) has its share.",
+        "door",
+        "reason",
+    ),
     "halfhitch_http_requests_total": _counter(
         "Requests the data door has answered.", "route", "status"
     ),
@@ -83,13 +88,9 @@ METRICS: dict[str, Metric] = {
         "either that one identity has.",
         "reason",
     ),
-    # The life of a transaction, as callers see it.
-    "halfhitch_refused_connections_total": _counter(
-        "Connections and check streams turned away: the door is full, or one address (peer), one "
-        "producer group (group) or one identity (identity) has its share.",
-        "door",
-        "reason",
-    ),
+}
+
+_CALLERS = {
     "halfhitch_prepared_transactions_total": _counter("Prepares that were acknowledged."),
     "halfhitch_prepared_messages_total": _counter(
         "Half messages stored by prepares that were acknowledged."
@@ -108,7 +109,9 @@ METRICS: dict[str, Metric] = {
         "sample for each committed transaction. Clocks that differ shift it, at most down to 0.",
         _WAIT_S,
     ),
-    # The check-back.
+}
+
+_CHECKS = {
     "halfhitch_checks_sent_total": _counter("Checks handed to a producer."),
     "halfhitch_check_lag_seconds": _histogram(
         "From the moment a check was due until it was handed to a producer.", _WAIT_S
@@ -123,12 +126,6 @@ METRICS: dict[str, Metric] = {
     "halfhitch_renewed_transactions_total": _counter(
         "Old transactions stored anew without being checked: pending ones, or with a target away."
     ),
-    "halfhitch_unreadable_records": _gauge(
-        "Records behind an open Kafka transaction: high watermark minus last stable offset. Of "
-        "half and op topic always, of targets while they are held.",
-        "topic",
-        "partition",
-    ),
     "halfhitch_resumed_transactions_total": _counter("Parked transactions put back."),
     "halfhitch_audit_entries_total": _counter(
         "Entries of the audit topic: written, or lost because it took none for too long.", "outcome"
@@ -139,8 +136,15 @@ METRICS: dict[str, Metric] = {
     "halfhitch_redis_rebuilds_total": _counter(
         "How often all doubts had to be written to Redis anew.", "reason"
     ),
-    # What the owner of a half partition does.
+}
+
+_OWNERS = {
     "halfhitch_commit_messages_total": _counter("Messages forwarded to their real topics."),
+    "halfhitch_topic_messages_total": _counter(
+        "The same by topic. The first 500 topics of the process have a line, the others are "
+        "`other`.",
+        "topic",
+    ),
     "halfhitch_rollback_messages_total": _counter(
         "Messages dropped, never to be seen: rolled back, or not covered by their commit."
     ),
@@ -188,12 +192,40 @@ METRICS: dict[str, Metric] = {
         "From being assigned a half partition until work begins.", _REPLAY_S
     ),
     "halfhitch_replayed_records_total": _counter("Records read again at takeovers."),
-    # Each owned half partition, asked at the time of the scrape.
+}
+
+_OWNED = {
+    "halfhitch_parked_open_transactions": _gauge(
+        "Transactions that lie on the parked topic and were not put back, as of the last minute or "
+        "two; told by the instance that works on half partition 0, missing on the others."
+    ),
+    "halfhitch_unreadable_records": _gauge(
+        "Records behind an open Kafka transaction: high watermark minus last stable offset. Of "
+        "half and op topic always, of targets while they are held.",
+        "topic",
+        "partition",
+    ),
     "halfhitch_half_messages": _gauge(
         "Transactions without a decision, in owned half partitions.", "partition"
     ),
     "halfhitch_pending_transactions": _gauge(
         "Transactions without a decision, by producer group; the groups with fewest are `other`.",
+        "group",
+    ),
+    "halfhitch_unreachable_transactions": _gauge(
+        "Of these, those that nobody can be asked about: no producer of their group is connected "
+        "here, and none elsewhere as far as Redis says.",
+        "group",
+    ),
+    "halfhitch_group_oldest_undecided_age_seconds": _gauge(
+        "Age of the oldest transaction without a decision, by producer group. Only of groups that "
+        "have one among the 5,000 oldest of a half partition; missing when there is none.",
+        "group",
+    ),
+    "halfhitch_connected_producers": _gauge(
+        "Ways to ask a producer group that are open here: check streams, connections of RocketMQ "
+        "clients, the callback address. 0 for a group that has undecided transactions here and no "
+        "producer.",
         "group",
     ),
     "halfhitch_oldest_undecided_age_seconds": _gauge(
@@ -243,9 +275,34 @@ METRICS: dict[str, Metric] = {
     "halfhitch_partition_phase": _gauge(
         "1 for the phase an owned half partition is in, 0 for the others.", "partition", "phase"
     ),
-    # The process; memory, CPU and garbage collection come from the library's own collectors.
+}
+
+_KAFKA = {
+    "halfhitch_kafka_append_seconds": _histogram(
+        "From handing records of one partition to Kafka's client until all of them are answered: "
+        "halves, decisions, plain messages; not those of native threads.",
+        _REQUEST_S,
+    ),
+    "halfhitch_kafka_queued_records": _gauge(
+        "Such records that wait for Kafka or are on their way."
+    ),
+}
+
+_PROCESS = {
     "halfhitch_event_loop_lag_seconds": _gauge(
         "How late the event loop last ran what was due: high when it is busy or blocked."
     ),
     "halfhitch_build_info": _gauge("Always 1; says what is running.", "version", "python"),
 }
+
+#: By what they tell of, as docs/metrics.md has them.
+SECTIONS: dict[str, dict[str, Metric]] = {
+    "Doors": _DOORS,
+    "Transactions, as callers see them": _CALLERS,
+    "The check-back": _CHECKS,
+    "What owners of half partitions do": _OWNERS,
+    "What is owned, at the time of the scrape": _OWNED,
+    "Kafka's client": _KAFKA,
+    "The process": _PROCESS,
+}
+METRICS: dict[str, Metric] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}

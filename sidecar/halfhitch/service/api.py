@@ -217,6 +217,8 @@ class PartitionState:
     checking_count: int = 0  # pending with a check under way
     oldest_age_s: float = 0.0  # of the oldest pending; 0 when there is none
     pending_by_group: dict[str, int] = field(default_factory=dict)
+    #: Of those groups that have the oldest transactions.
+    oldest_age_by_group: dict[str, float] = field(default_factory=dict)
     #: Target topics that are away, and how many decided transactions wait for each.
     waiting_by_topic: dict[str, int] = field(default_factory=dict)
     waiting_count: int = 0  # of them all, each once
@@ -247,6 +249,18 @@ class ProducersState:
     outstanding_count: int  # checks under way
     breaker: str
     undecided_count: int  # of its transactions, in half partitions that are owned here
+
+
+class Reach(Protocol):
+    """Which producer groups can be asked. On any thread."""
+
+    def links(self) -> dict[str, int]:
+        """How many ways there are here, by group; groups without any may be missing."""
+        ...
+
+    def is_elsewhere(self, producer_group: str) -> bool:
+        """Whether another instance is known to have producers of it."""
+        ...
 
 
 class System(Protocol):

@@ -4,7 +4,6 @@ import re
 import threading
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from halfhitch import __version__
 from halfhitch.access import Numbers
@@ -13,36 +12,28 @@ from halfhitch.doors.http.router import ROUTES
 from halfhitch.doors.rocketmq import Snapshot
 from halfhitch.errors import ForbiddenTopic
 from halfhitch.observability.metrics import (
-    GROUPS_MAX,
-    GROUPS_NAMED_MAX,
     METRICS,
+    TOPICS_NAMED_MAX,
     Metrics,
     error_codes,
 )
 from halfhitch.ports import Observer
-from halfhitch.service.api import MembershipState, PartitionPhase, PartitionState
+from halfhitch.service.api import MembershipState
 from halfhitch.service.checking.api import CheckOutcome
+from harness.scraped import owned, samples
 
 #: Of the library: memory, CPU and garbage collection of the process.
 LIBRARY = re.compile(r"(process|python_gc)_")
 
 
-def samples(metrics: Metrics, *partitions: PartitionState) -> dict[tuple[str, str], float]:
-    """Value by (name, labels as text)."""
-    found: dict[tuple[str, str], float] = {}
-    for family in text_string_to_metric_families(metrics.render(partitions).decode()):
-        for sample in family.samples:
-            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k != "le")
-            found[sample.name, labels] = sample.value
-    return found
+class Nobody:
+    """service.api.Reach: nobody can be asked."""
 
+    def links(self) -> dict[str, int]:
+        return {}
 
-def state(partition: int, phase: PartitionPhase = PartitionPhase.WORKING) -> PartitionState:
-    found = PartitionState(partition, phase, 1, 2, 3, 4, 50, 60, 700, 900, None)
-    found.due_count, found.checking_count, found.oldest_age_s = 5, 6, 7.5
-    found.pending_by_group, found.clock_ahead_s = {"orders": 1}, -3.5
-    found.waiting_count = 8
-    return found
+    def is_elsewhere(self, producer_group: str) -> bool:
+        return not producer_group
 
 
 def exercise(metrics: Metrics) -> None:
@@ -60,6 +51,12 @@ def exercise(metrics: Metrics) -> None:
     metrics.kafka_transaction(1, "ok", 0.03, 6, 7)
     metrics.unreadable({("orders", 2): 23})
     metrics.forwarded_after(0.5, 3)
+    metrics.forwarded({"orders": 4, "points": 2})
+    metrics.forwarded({"orders": 1, "parked": 0})
+    metrics.appended(0.004)
+    metrics.queued(lambda: 12)
+    metrics.parked_open(2)
+    metrics.reach(Nobody())
     metrics.parked(2, 5)
     metrics.takeover(1, 1.5, 8)
     metrics.old_watermarks(1)
@@ -92,7 +89,7 @@ def exercise(metrics: Metrics) -> None:
 def test_every_metric_of_the_table_is_fed_and_none_is_outside_of_it() -> None:
     metrics = Metrics()
     exercise(metrics)
-    text = metrics.render([state(0)]).decode()
+    text = metrics.render([owned(0)]).decode()
     shown = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     assert {name for name in shown if not LIBRARY.match(name)} == set(METRICS)
     fed = set(re.findall(r"^(halfhitch\w+?)(?:_bucket|_sum|_count)?(?:\{| )", text, re.MULTILINE))
@@ -118,6 +115,10 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_rollback_messages_total", ""] == 7
     assert found["halfhitch_kafka_transactions_total", "outcome=ok,partition=1"] == 1
     assert found["halfhitch_visible_latency_seconds_sum", ""] == 1.5
+    assert found["halfhitch_topic_messages_total", "topic=orders"] == 5
+    assert ("halfhitch_topic_messages_total", "topic=parked") not in found
+    assert found["halfhitch_kafka_append_seconds_sum", ""] == 0.004
+    assert found["halfhitch_kafka_queued_records", ""] == 12
     assert found["halfhitch_visible_latency_seconds_count", ""] == 3
     assert found["halfhitch_parked_transactions_total", ""] == 2
     assert found["halfhitch_parked_messages_total", ""] == 5
@@ -172,49 +173,6 @@ def test_messages_of_a_kafka_transaction_that_is_not_surely_done_are_not_counted
     assert found["halfhitch_kafka_transactions_total", f"outcome={outcome},partition=0"] == 1
 
 
-def test_owned_partitions_become_gauges_and_go_when_they_are_given_up() -> None:
-    metrics = Metrics()
-    found = samples(metrics, state(0), state(3, PartitionPhase.FAILED))
-    assert found["halfhitch_half_messages", "partition=0"] == 1
-    assert found["halfhitch_decided_transactions", "partition=0"] == 2
-    assert found["halfhitch_early_decisions", "partition=0"] == 3
-    assert found["halfhitch_finished_transactions", "partition=0"] == 4
-    assert found["halfhitch_half_replay_records", "partition=0"] == 10
-    assert found["halfhitch_op_replay_records", "partition=0"] == 200
-    assert found["halfhitch_due_checks", "partition=0"] == 5
-    assert found["halfhitch_checks_in_flight", "partition=0"] == 6
-    assert found["halfhitch_oldest_undecided_age_seconds", "partition=0"] == 7.5
-    assert found["halfhitch_waiting_transactions", "partition=0"] == 8
-    assert found["halfhitch_clock_ahead_seconds", "partition=0"] == -3.5
-    assert found["halfhitch_pending_transactions", "group=orders"] == 2  # of both partitions
-    assert found["halfhitch_partition_owned", "partition=0"] == 1
-    assert found["halfhitch_partition_owned", "partition=3"] == 0
-    assert found["halfhitch_partition_phase", "partition=3,phase=failed"] == 1
-    assert found["halfhitch_partition_phase", "partition=3,phase=working"] == 0
-    assert ("halfhitch_half_messages", "partition=0") not in samples(metrics, state(3))
-
-
-def test_the_gauge_of_ownership_is_0_and_not_gone_for_what_is_not_owned() -> None:
-    """An alert on a line that vanishes resolves itself, and in an outage all lines vanished."""
-    metrics = Metrics()
-    metrics.membership(lambda: (4, MembershipState(is_joined=True, outside_s=0.0)))
-    found = samples(metrics, state(1), state(2, PartitionPhase.TAKING_OVER))
-    owned = [found["halfhitch_partition_owned", f"partition={p}"] for p in range(4)]
-    assert owned == [0, 1, 0, 0]
-    assert ("halfhitch_half_messages", "partition=0") not in found, "nobody here knows"
-    metrics.membership(lambda: (4, MembershipState(is_joined=False, outside_s=41.5)))
-    found = samples(metrics)
-    assert [found["halfhitch_partition_owned", f"partition={p}"] for p in range(4)] == [0] * 4
-    assert found["halfhitch_membership_joined", ""] == 0
-    assert found["halfhitch_membership_outside_seconds", ""] == 41.5
-
-
-def test_who_shall_own_nothing_has_no_gauge_that_says_it_is_outside() -> None:
-    metrics = Metrics()
-    metrics.membership(lambda: (4, None))
-    assert "halfhitch_membership_joined " not in metrics.render().decode()
-
-
 def test_values_from_callers_cannot_grow_the_output() -> None:
     metrics = Metrics()
     exercise(metrics)
@@ -238,46 +196,6 @@ def test_values_from_callers_cannot_grow_the_output() -> None:
     assert flood(500) == once
     assert samples(metrics)["halfhitch_http_requests_total", "route=other,status=other"] == 1000
     assert "made-up" not in metrics.render().decode()
-
-
-def test_only_the_groups_with_most_pending_have_a_line_of_their_own() -> None:
-    first, second = state(0), state(1)
-    first.pending_by_group = {f"g{number:03}": number + 1 for number in range(100)}
-    second.pending_by_group = {"g099": 5, "g000": 1}
-    found = samples(Metrics(), first, second)
-    shown = {labels: value for (name, labels), value in found.items() if "pending_tr" in name}
-    assert len(shown) == GROUPS_MAX + 1
-    assert shown["group=g099"] == 105
-    assert "group=g000" not in shown
-    assert sum(shown.values()) == sum(range(1, 101)) + 6
-    assert shown["group=other"] == sum(range(1, 81)) + 1
-
-
-def test_groups_with_new_names_at_every_scrape_do_not_grow_the_series() -> None:
-    metrics, seen = Metrics(), set[str]()
-    for scrape in range(100):
-        owned = state(0)
-        owned.pending_by_group = {f"made-up-{scrape}-{number}": 5 for number in range(GROUPS_MAX)}
-        owned.pending_by_group["made-up-0-0"] = 7
-        found = samples(metrics, owned)
-        shown = {labels: value for (name, labels), value in found.items() if "pending_tr" in name}
-        assert sum(shown.values()) == sum(owned.pending_by_group.values())
-        assert shown["group=made-up-0-0"] == 7, "who has a line keeps it"
-        seen |= set(shown)
-    assert len(seen) == GROUPS_NAMED_MAX + 1
-
-
-def test_a_group_with_unusual_characters_is_shown_in_one_line() -> None:
-    owned = state(0)
-    owned.pending_by_group = {'a"b\\c\nü{}': 3, "other": 4}
-    families = text_string_to_metric_families(Metrics().render([owned]).decode())
-    found = {
-        sample.labels["group"]: sample.value
-        for family in families
-        for sample in family.samples
-        if sample.name == "halfhitch_pending_transactions"
-    }
-    assert found == {'a"b\\c\\nü{}': 3, "other": 4}
 
 
 def test_without_redis_no_gauge_says_that_it_is_down() -> None:
@@ -324,3 +242,40 @@ def test_two_sets_of_metrics_do_not_mix() -> None:
     first, second = Metrics(), Metrics()
     first.prepared(1, 0.1)
     assert samples(second)["halfhitch_prepared_transactions_total", ""] == 0
+
+
+def test_topics_beyond_the_first_share_a_line() -> None:
+    metrics = Metrics()
+    for number in range(TOPICS_NAMED_MAX + 100):
+        metrics.forwarded({f"topic-{number}": 2})
+    metrics.forwarded({"topic-0": 1})
+    found = samples(metrics)
+    lines = {labels: value for (name, labels), value in found.items() if "topic_messages" in name}
+    assert len(lines) == TOPICS_NAMED_MAX + 1
+    assert (lines["topic=topic-0"], lines["topic=other"]) == (3, 200)
+
+
+def test_the_first_conflict_was_no_increase_because_its_series_began_with_it() -> None:
+    """`increase` of a series that begins at 1 is 0, so its alert stayed silent."""
+    metrics = Metrics()
+    metrics.membership(lambda: (2, None))
+    metrics.redis(True)
+    samples(metrics)  # whoever counts half partitions is asked by a scrape
+    found = samples(metrics, owned(1))
+    for name, labels in (
+        *(("halfhitch_conflicts_total", f"kind={kind}") for kind in ConflictKind),
+        ("halfhitch_prepare_refused_total", "code=owner_lags"),
+        ("halfhitch_given_up_transactions_total", "policy=park,reason=too_old"),
+        ("halfhitch_check_outcomes_total", "outcome=silent"),
+        ("halfhitch_audit_entries_total", "outcome=lost"),
+        ("halfhitch_decisions_total", "resolution=rollback,source=operator"),
+        ("halfhitch_refused_connections_total", "door=http,reason=peer"),
+        ("halfhitch_http_requests_total", "route=prepare,status=503"),
+        ("halfhitch_redis_rebuilds_total", "reason=wiped"),
+        ("halfhitch_old_watermarks_total", "partition=0"),
+        ("halfhitch_takeovers_total", "partition=1"),
+        ("halfhitch_producers_recycled_total", "partition=1"),
+        ("halfhitch_kafka_transactions_total", "outcome=unknown,partition=1"),
+    ):
+        assert found[name, labels] == 0, name
+    assert ("halfhitch_producers_recycled_total", "partition=0") not in found, "not owned here"

@@ -85,6 +85,11 @@ class ParkedReading:
         if all(self._read_to[log] >= end for log, end in ends.items()):
             self.fold.caught_up()
 
+    def extent(self) -> dict[Log, tuple[int, int]]:
+        """Where the topic's logs begin and end, for committed records. Raises KafkaUnavailable."""
+        starts, ends = self._bounds(IsolationLevel.READ_COMMITTED)
+        return {log: (start, ends[log]) for log, start in starts.items()}
+
     def _is_enough(self, stable: dict[Log, int], open_s: float) -> bool:
         """What could be read at once has been read, and the rest was waited for."""
         return time.monotonic() > open_s and all(

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from confluent_kafka.admin import AdminClient
 from halfhitch.adapters.kafka.clients import begin_producing
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.letting_go import let_go
+from halfhitch.adapters.kafka.log_ends import Log
 from halfhitch.adapters.kafka.parked_log import Outdated, ParkedReading, fetch
 from halfhitch.adapters.kafka.parked_resume import Order, Resumption, user_message
 from halfhitch.core.model import Identity
@@ -106,6 +107,10 @@ class KafkaParkedStore:
         """See ports.ParkedStore."""
         return await self._run(partial(self._content, identity))
 
+    async def extent(self) -> Mapping[Log, tuple[int, int]]:
+        """Where the topic's logs begin and end. Raises KafkaUnavailable."""
+        return await self._on_thread(self._new_reading().extent)
+
     async def resume(self, identity: Identity, *, reason: str, operator: str) -> Parking:
         """See ports.ParkedStore. What is asked for at the same time shares Kafka transactions."""
         asked = _Asked(identity, reason, operator, Future())
@@ -119,14 +124,16 @@ class KafkaParkedStore:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
-        if self._is_stopped:
-            raise ShuttingDown("this instance is stopping; ask another one")
-        loop = asyncio.get_running_loop()
         self._asked_count += 1
         try:
-            return await loop.run_in_executor(self._executor, work)
+            return await self._on_thread(work)
         finally:
+            loop = asyncio.get_running_loop()
             loop.call_later(_IDLE_S, self._forget, self._asked_count)
+
+    async def _on_thread(self, work: Callable[[], _T]) -> _T:
+        self._check()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _forget(self, asked_count: int) -> None:
         """Nobody has asked since: what was read is only in the way."""

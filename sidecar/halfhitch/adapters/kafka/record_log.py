@@ -58,21 +58,32 @@ class _Lane:
     waiting: list[_Waiting] = field(default_factory=list)
     in_flight: int = 0
     is_due: bool = False  # it will be sent when the loop comes round
+    sent_s: float = 0.0  # when what is on its way was handed over
 
     def error(self, error: KafkaError) -> HalfHitchError:
         """Why an append failed."""
         return (message_error if self.is_plain else append_error)(error, self.topic)
 
 
+def _unheard(_: float) -> None:
+    """Nobody wants to know."""
+
+
 class KafkaRecordLog:
     """ports.RecordLog over a producer. Start and use it on one event loop."""
 
     def __init__(
-        self, make_producer: Callable[[], Producer], *, half_topic: str, op_topic: str
+        self,
+        make_producer: Callable[[], Producer],
+        *,
+        half_topic: str,
+        op_topic: str,
+        on_answered: Callable[[float], None] = _unheard,
     ) -> None:
         self._make_producer = make_producer
         self._half_topic = half_topic
         self._op_topic = op_topic
+        self._on_answered = on_answered  # on the loop: what was sent together has taken so long
         self._producer: Any = make_producer()  # the stubs forbid null header values, Kafka does not
         # Bounded by what is in flight.
         self._reports: deque[tuple[_Lane, _Answer, Result]] = deque()
@@ -92,6 +103,11 @@ class KafkaRecordLog:
     def is_alive(self) -> bool:
         """False when the thread has died: nothing is acknowledged, and only a restart helps."""
         return self._poller.is_alive()
+
+    @property
+    def queued_count(self) -> int:
+        """Records that wait or are on their way. On any thread."""
+        return sum(len(lane.waiting) + lane.in_flight for lane in self._lanes.copy().values())
 
     async def stop(self, drain_s: float) -> None:
         """Wait for what is in flight, at most `drain_s`, then stop the thread."""
@@ -161,6 +177,7 @@ class KafkaRecordLog:
     def _send(self, lane: _Lane) -> None:
         lane.is_due = False
         waiting, lane.waiting = lane.waiting, []
+        lane.sent_s = time.monotonic()
         produce, topic, partition = self._producer.produce, lane.topic, lane.partition
         for future, key, value, headers in waiting:
             report = partial(self._delivered, lane, future)
@@ -227,8 +244,10 @@ class KafkaRecordLog:
         for _ in range(len(reports)):
             lane, future, result = reports.popleft()
             lane.in_flight -= 1
-            if lane.in_flight == 0 and lane.waiting and not lane.is_due and self._loop is not None:
-                self._send_soon(self._loop, lane)
+            if lane.in_flight == 0:
+                self._on_answered(time.monotonic() - lane.sent_s)
+                if lane.waiting and not lane.is_due and self._loop is not None:
+                    self._send_soon(self._loop, lane)
             if future.done():  # whoever waited has gone
                 continue
             if isinstance(result, HalfHitchError):

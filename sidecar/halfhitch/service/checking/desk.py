@@ -206,6 +206,14 @@ class Desk:
         """Groups with producers at this instance."""
         return [group for group, ways in self._delivery.ways.items() if ways.links]
 
+    def links(self) -> dict[str, int]:
+        """See service.api.Reach."""
+        return {group: len(ways.links) for group, ways in self._delivery.ways.copy().items()}
+
+    def is_elsewhere(self, producer_group: str) -> bool:
+        """See service.api.Reach."""
+        return len(self._others.instances(producer_group)) > 0
+
     def describe(self) -> list[GroupState]:
         """Everything that is known of groups, for people."""
         now_s = self._clock.monotonic_s()

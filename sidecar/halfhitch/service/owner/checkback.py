@@ -33,7 +33,7 @@ from halfhitch.service.checking.api import COUNTED, OUTCOME_OF, CheckGate, Check
 from halfhitch.service.checking.policy import POLICY_NAMES, GiveUpPolicy
 from halfhitch.service.owner.calendar import Calendar
 from halfhitch.service.owner.copying import Copying
-from halfhitch.service.owner.numbers import CheckNumbers
+from halfhitch.service.owner.numbers import CheckNumbers, check_numbers
 from halfhitch.service.owner.payloads import Payload, PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions, born_ms, topics_of
 from halfhitch.service.owner.turn_questions import TurnQuestions
@@ -360,13 +360,7 @@ class CheckBack:
             return
         self._numbers_s = now_s
         self.calendar.look()
-        oldest = next((t for t in ledger.pending() if t.is_told), None)
-        age_s = 0.0 if oldest is None else self._age_s(oldest)
-        groups = {str(group): n for group, n in ledger.checks.told_by_group.items()}
-        due, asked = ledger.checks.counts()
-        self.numbers = CheckNumbers(
-            due_count=due, checking_count=asked, oldest_age_s=age_s, pending_by_group=groups
-        )
+        self.numbers = check_numbers(ledger, self._age_s)
 
     def _tell_index(self, ledger: Ledger) -> None:
         checks, index = ledger.checks, self._index

@@ -11,6 +11,7 @@ any target (away_steps.py); when it does not take one transaction, that one wait
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -70,6 +71,8 @@ class Forwarder:
         self._owners: list[Identity] = []  # of each record of the last step
         #: Of those, how many go to their real topics, and how many to the parked topic.
         self.forwarded_count = self.parked_count = 0
+        #: Of the first, how many for each topic.
+        self.forwarded_by_topic: Counter[str] = Counter()
         #: Of the last step: who is parked in it, why, and a sentence.
         self.parkings: dict[Identity, tuple[str, str]] = {}
         #: How many messages the next step may have: less while the culprit is looked for.
@@ -111,6 +114,9 @@ class Forwarder:
                 owners += [transaction.identity] * len(records)
         self._owners = owners
         self.forwarded_count, self.parked_count = len(result) - parked_count, parked_count
+        self.forwarded_by_topic = topics = Counter([record.topic for record in result])
+        if parked_count:
+            topics[self._parked_topic] -= parked_count
         return result
 
     def _forwards(

@@ -314,6 +314,7 @@ class PartitionOwner:
             self.checkback.sent_after(step)
         self._away_steps.succeeded(step, forwards)
         self._forwarder.succeeded(step, self._observer.parked)
+        self._observer.forwarded(self._forwarder.forwarded_by_topic)
         self._stored = (step.half_watermark, step.op_watermark, result.stamp)
         self._after(step, is_proven=bool(ops))
         if result.is_suspect:

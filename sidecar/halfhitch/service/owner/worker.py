@@ -110,6 +110,7 @@ class PartitionWorker:
             checking_count=checks.checking_count,
             oldest_age_s=checks.oldest_age_s,
             pending_by_group=dict(checks.pending_by_group),
+            oldest_age_by_group=dict(checks.oldest_age_by_group),
         )
         if owner is not None:
             state.waiting_by_topic = owner.waiting_by_topic

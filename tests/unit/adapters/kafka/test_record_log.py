@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -122,3 +123,22 @@ async def test_a_log_whose_producer_has_failed_ends_all_the_same() -> None:
     log.start()
     await log.stop(1.0)
     assert not log.is_alive
+
+
+async def test_what_is_sent_together_is_measured_once_and_what_waits_is_counted() -> None:
+    producer: Any = ScriptedProducer(7, 8, 9)
+    told: list[float] = []
+    log = KafkaRecordLog(
+        lambda: producer, half_topic="half", op_topic="op", on_answered=told.append
+    )
+    log.start()
+    try:
+        both = [log.append_half(0, None, b"", []), log.append_half(0, None, b"", [])]
+        assert log.queued_count == 2
+        assert await asyncio.gather(*both) == [7, 8]
+        assert (log.queued_count, len(told)) == (0, 1)
+        assert await log.append_op(0, b"", []) == 9
+        assert len(told) == 2
+        assert all(0 <= seconds < 20 for seconds in told)
+    finally:
+        await log.stop(1.0)

@@ -498,6 +498,8 @@ async def test_describe_shows_every_group_to_people() -> None:
     assert elsewhere.permits.granted_count == 2
     assert (here.links, here.link_count, here.waiting_count) == (("a",), 1, 1)
     assert here.permits.outstanding_count == 2
+    assert one.desk.links() == {"orders": 1}
+    assert (one.desk.is_elsewhere("elsewhere"), one.desk.is_elsewhere("orders")) == (True, False)
 
 
 async def test_thousands_of_groups_that_come_and_go_leave_nothing_behind() -> None:

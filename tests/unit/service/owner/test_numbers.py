@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from harness.twin import Twin, turn_until_idle
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from halfhitch.core.model import ProducerGroup, TimestampMs, TransactionId
+from halfhitch.core.states import State
+from halfhitch.core.transaction import Transaction
+from halfhitch.service.owner.numbers import LOOKED_MAX, oldest_by_group
+from harness.twin import GROUP, Twin, turn_until_idle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_a_rollback_of_three_messages_was_counted_as_one() -> None:
@@ -96,3 +106,64 @@ def test_a_commit_that_waited_for_a_takeover_took_so_long_and_one_that_is_done_c
     twin.commit("T1")  # said once more, long after it was carried out
     turn_until_idle(successor)
     assert twin.observer.of("forwarded_after") == [(40.0, 1)]
+
+
+def test_messages_are_counted_by_the_topic_they_became_visible_on() -> None:
+    twin = Twin()
+    for index, topic in enumerate(("orders", "points", "orders")):
+        twin.half("T1", index=index, topic=topic)
+    twin.half("T2", topic="gone")
+    twin.commit("T1", covered=3)
+    twin.commit("T2")
+    turn_until_idle(twin.working_owner())
+    found: Counter[str] = Counter()
+    for (counts,) in twin.observer.of("forwarded"):
+        found.update(counts)
+    assert +found == {"orders": 2, "points": 1}, "what is parked is not visible there"
+
+
+# -- the oldest of each group --------------------------------------------------------------------
+
+
+def told(group: str, transaction_id: str, *, is_told: bool = True) -> Transaction:
+    identity = ProducerGroup(group), TransactionId(transaction_id)
+    found = Transaction(identity, State.PENDING, TimestampMs(0))
+    found.is_told = is_told
+    return found
+
+
+def test_the_first_of_each_group_is_its_oldest() -> None:
+    pending = [told("a", "T0", is_told=False), told("a", "T1"), told("a", "T2"), told("b", "T3")]
+    firsts = oldest_by_group(pending, 2)
+    assert {group: first.identity[1] for group, first in firsts.items()} == {"a": "T1", "b": "T3"}
+
+
+def test_a_hundred_thousand_of_one_group_were_not_walked_for_the_other() -> None:
+    looked = 0
+
+    def pending() -> Iterator[Transaction]:
+        nonlocal looked
+        same = told("a", "T1")
+        for _ in range(100_000):
+            looked += 1
+            yield same
+        yield told("b", "T2")
+
+    assert set(oldest_by_group(pending(), 2)) == {"a"}
+    assert looked <= LOOKED_MAX + 1
+    looked = 0
+    assert set(oldest_by_group(pending(), 1)) == {"a"}
+    assert looked <= 2, "there is but one group"
+
+
+def test_the_ages_of_groups_are_told() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    twin.half("T1")
+    turn_until_idle(owner)
+    for _ in range(70):
+        twin.clock.advance(1)
+        turn_until_idle(owner)
+    numbers = owner.checkback.numbers
+    assert numbers.oldest_age_by_group == {GROUP: numbers.oldest_age_s}
+    assert numbers.oldest_age_s > 60
