@@ -19,6 +19,7 @@ from halfhitch.client.address import Address
 from halfhitch.client.errors import BadAnswer
 from halfhitch.client.given import PlainMessage, is_text
 from halfhitch.client.protocol import Response
+from halfhitch.client.trace_context import traced
 from halfhitch.client.values import (
     Ended,
     LocalTransactionState,
@@ -112,7 +113,7 @@ class Calls:
         self, messages: Sequence[Message], transaction_id: str, immunity_s: int | None
     ) -> Call[Prepared]:
         """Store the first messages of a transaction."""
-        plain = given.messages(messages)
+        plain = traced(given.messages(messages))
         transaction_id = given.transaction_id(transaction_id)
         immunity_s = given.immunity_s(immunity_s)
         request = None
@@ -133,7 +134,7 @@ class Calls:
         Here and below, `transaction_id` is only for errors to tell; the handle says which.
         """
         path = f"/v1/transactions/{_in_path(handle)}/messages"
-        request = self._json_post(path, {}, given.messages(messages))
+        request = self._json_post(path, {}, traced(given.messages(messages)))
         return Call(Operation.ADD, request, self._read_prepared, transaction_id, handle)
 
     def end(

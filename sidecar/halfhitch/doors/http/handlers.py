@@ -5,7 +5,7 @@ about transactions is the service's. Whether the caller may ask for it is asked 
 service is: a handle says whose transaction it is, and nothing more is looked at for that.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Final
 
@@ -13,13 +13,20 @@ import msgspec
 
 from halfhitch.access import Right
 from halfhitch.core.model import Resolution, ResolutionSource
-from halfhitch.doors.http.messages import messages_of, raw_message_of, read_add, read_prepare
+from halfhitch.doors.http.messages import (
+    MessageBody,
+    messages_of,
+    raw_message_of,
+    read_add,
+    read_prepare,
+)
 from halfhitch.doors.http.replies import json_reply, stored_reply, text_reply
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.stream import Opening, Streams
+from halfhitch.doors.http.trace_context import traced
 from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import InvalidRequest, WrongGroup
-from halfhitch.service.api import Transactions, TransactionState
+from halfhitch.service.api import OutgoingMessage, Transactions, TransactionState
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.reasons import kept_reason
 
@@ -63,6 +70,11 @@ _CHECK: Final = Right.CHECK
 _VIEWING: Final = (Right.PRODUCE, Right.CHECK, Right.OBSERVE)
 
 
+def _messages(request: Request, bodies: list[MessageBody]) -> Sequence[OutgoingMessage]:
+    messages = messages_of(bodies)
+    return traced(messages, request.trace) if request.trace else messages
+
+
 class Handlers:
     """The routes over one service; without a desk nobody waits for a producer's "cannot say"."""
 
@@ -97,7 +109,7 @@ class Handlers:
     async def prepare(self, request: Request) -> bytes:
         """Several messages, as JSON."""
         body = read_prepare(request)
-        messages = messages_of(body.messages)
+        messages = _messages(request, body.messages)
         if not request.caller.is_free:
             topics = [message.topic for message in messages]
             request.caller.require_produce(body.producer_group, topics)
@@ -127,6 +139,8 @@ class Handlers:
         if b"half-immunity-seconds" in half:
             immunity_s = request.number(b"half-immunity-seconds")
         message = raw_message_of(request)
+        if request.trace:
+            (message,) = traced((message,), request.trace)
         if not request.caller.is_free:
             request.caller.require_produce(producer_group, (message.topic,))
         prepared = await self._transactions.prepare(
@@ -140,7 +154,7 @@ class Handlers:
 
     async def add(self, request: Request) -> bytes:
         """More messages for a pending transaction."""
-        messages = messages_of(read_add(request).messages)
+        messages = _messages(request, read_add(request).messages)
         if not request.caller.is_free:
             group, _ = self._transactions.identify(request.argument)
             request.caller.require_produce(group, [message.topic for message in messages])

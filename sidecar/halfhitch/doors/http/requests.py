@@ -32,6 +32,9 @@ _FIELDS = frozenset(
     }
 )
 _USER_HEADER = b"half-header-"
+#: What tracing adds; see trace_context.py.
+_TRACE_NAMES = frozenset({b"traceparent", b"tracestate"})
+_NO_TRACE: tuple[tuple[bytes, bytes], ...] = ()
 #: Enough for any partition and any immunity; more digits are a mistake, not a number.
 _DIGITS_MAX = 9
 _NO_OPTIONS: frozenset[str] = frozenset()
@@ -44,6 +47,7 @@ _FIELD = 1
 _HALF = 2
 _USER = 3
 _UNKNOWN = 4
+_TRACE = 5
 
 #: Header names seen, as spelled, and what they are: callers send the same few again and again.
 _seen: dict[bytes, tuple[int, bytes, str]] = {}
@@ -63,6 +67,8 @@ def _sort_name(name: bytes) -> tuple[int, bytes, str]:
     elif key.startswith(_USER_HEADER):
         kind = _USER
         user_name = name[len(_USER_HEADER) :].decode("ascii")
+    elif key in _TRACE_NAMES:
+        kind = _TRACE
     else:
         kind = _UNKNOWN if key.startswith(b"half-") else _PASSED_OVER
     if len(name) <= _SEEN_BYTES_MAX:
@@ -98,6 +104,8 @@ class Request:
     let_in_by = -1
     #: Whose body bytes it holds.
     share = _NOBODYS
+    #: The headers of its trace context, by lower-case name, as they came.
+    trace = _NO_TRACE
 
     def __init__(
         self,
@@ -131,6 +139,8 @@ class Request:
                     self.head_error = _nameless()
             elif kind == _UNKNOWN:
                 self.head_error = _unknown_header(name)
+            elif kind == _TRACE:
+                self.trace = (*self.trace, (key, value.strip()))
 
     @property
     def argument(self) -> str:
