@@ -36,6 +36,7 @@ THEMES = {
     "tests/unit/client/test_answering_checks.py": "both producers answer checks",
     "tests/unit/client/test_producers.py": "the course of a transaction, with both producers",
     "tests/unit/client/test_producers_in_trouble.py": "a sidecar in trouble, with both producers",
+    "tests/unit/doors/admin/test_openapi.py": "the admin door's contract, openapi.yaml",
     "tests/unit/doors/http/test_openapi.py": "the contract, openapi.yaml",
     "tests/unit/test_crates.py": "the list of crates, native/crates.lock",
 }

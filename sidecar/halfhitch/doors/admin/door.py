@@ -29,10 +29,10 @@ from halfhitch.service.api import Operations, System
 _NOT_FOUND: Final = (
     "There is no such route; there are /console for a browser, /livez, /readyz, /metrics, "
     "/v1/status, /v1/partitions, /v1/producers, /v1/config, /v1/me, "
-    "/v1/transactions, /v1/stories, /v1/names and /v1/parked, POST "
-    "/v1/transactions/{group}/{id}/commit, /rollback and /check, POST /v1/many/commit, /rollback "
-    "and /check, GET /v1/parked/{group}/{id} and POST /v1/parked/{group}/{id}/resume. "
-    "Percent-encode group and id."
+    "/v1/openapi.yaml (this list in full), /v1/transactions, /v1/stories, /v1/names and "
+    "/v1/parked, POST /v1/transactions/{group}/{id}/commit, /rollback and /check, POST "
+    "/v1/many/commit, /rollback and /check, GET /v1/parked/{group}/{id} and POST "
+    "/v1/parked/{group}/{id}/resume. Percent-encode group and id."
 )
 _THIS_DOOR: Final = (
     "This is the admin door: applications go to the data door (http.port, 8340 unless set)."

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 from typing import Final, Protocol
 
 import msgspec
@@ -44,6 +45,7 @@ SHOWN: Final[tuple[Route, ...]] = (
     ),
     Route(method="GET", pattern="/v1/producers", name="producers", may_wait=True, reads_query=True),
     Route(method="GET", pattern="/v1/config", name="config", may_wait=True, reads_query=True),
+    Route(method="GET", pattern="/v1/openapi.yaml", name="openapi"),
 )
 
 
@@ -147,7 +149,14 @@ def shown_handlers(
         "partitions": partitions,
         "producers": partial(_producers, system),
         "config": config,
+        "openapi": _contract(),
     }
+
+
+def _contract() -> Handler:
+    contract = files(__package__).joinpath("openapi.yaml").read_bytes()
+    reply = text_reply("application/yaml", contract)
+    return lambda _: reply
 
 
 async def _producers(system: System, request: Request) -> bytes:
