@@ -270,7 +270,10 @@ def log_consumer(
             "fetch.min.bytes": 1,
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": 10,
-            "fetch.wait.max.ms": 100,
+            # An answer to nobody costs an idle sidecar a wake-up, of the broker too; a record does
+            # not wait for it. Only a takeover that has read its halves for long may: the op log is
+            # fetched next, after the fetch that is out.
+            "fetch.wait.max.ms": 500,
             "queued.max.messages.kbytes": 8_192,
             # Of one answer. A log that is ahead of its owner is read in large pieces: with the
             # client's one mebibyte a step under load had less than its thousand transactions.
