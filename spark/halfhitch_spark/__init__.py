@@ -27,6 +27,7 @@ from halfhitch_spark.payloads import (
     typed_batches,
     with_payload,
 )
+from halfhitch_spark.progress import QueryMetrics
 from halfhitch_spark.reader import (
     dangerously_read_uncommitted,
     read_batch,
@@ -47,6 +48,7 @@ from halfhitch_spark.transforms import (
 
 __all__ = [
     "Payload",
+    "QueryMetrics",
     "assemble_transactions",
     "avro_package",
     "avro_payload",

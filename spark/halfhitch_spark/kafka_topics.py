@@ -7,9 +7,10 @@ messages as it had read of the old one, without a word.
 Kafka is asked from the driver, with the connector's own client and the source's own options.
 """
 
+import contextlib
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,6 +56,23 @@ def find_topics(
 ) -> dict[str, Topic]:
     """The chosen topics, by name. ConfigurationError where there is none, or one not to be read."""
     jvm: Any = spark._jvm  # noqa: SLF001
+    with kafka_admin(spark, bootstrap, options) as admin:
+        there = sorted(str(name) for name in admin.listTopics().names().get())
+        wanted = _wanted(jvm, there, choice)
+        described = admin.describeTopics(wanted).allTopicNames().get()
+        return {
+            name: Topic(
+                str(described.get(name).topicId().toString()),
+                int(described.get(name).partitions().size()),
+            )
+            for name in wanted
+        }
+
+
+@contextlib.contextmanager
+def kafka_admin(spark: SparkSession, bootstrap: str, options: Mapping[str, str]) -> Iterator[Any]:
+    """Kafka's own client, with a source's options. KafkaUnavailable for what Kafka refuses."""
+    jvm: Any = spark._jvm  # noqa: SLF001
     properties = jvm.java.util.Properties()
     for name, value in options.items():
         if name.lower().startswith(_KAFKA) and ".deserializer" not in name:
@@ -65,16 +83,7 @@ def find_topics(
     try:
         admin = _admin(jvm).create(properties)
         try:
-            there = sorted(str(name) for name in admin.listTopics().names().get())
-            wanted = _wanted(jvm, there, choice)
-            described = admin.describeTopics(wanted).allTopicNames().get()
-            return {
-                name: Topic(
-                    str(described.get(name).topicId().toString()),
-                    int(described.get(name).partitions().size()),
-                )
-                for name in wanted
-            }
+            yield admin
         finally:
             admin.close()
     except Py4JJavaError as problem:

@@ -49,6 +49,8 @@ def test_the_pages_snippets_run_and_do_what_they_say(
         if query is not None:
             query.processAllAvailable()
             query.stop()
+    spark.streams.removeListener(names["metrics"])
+    names["metrics"].close()
     assert len(names["letters"]) == 3
     avro = spark.read.parquet((tmp_path / "jobs" / "avro" / "out").as_uri())
     assert avro.where("dead_letter.reason like '%Confluent%'").count() == 3
