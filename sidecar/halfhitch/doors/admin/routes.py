@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -179,16 +179,16 @@ def _visible(states: Sequence[PartitionState], caller: Caller) -> Sequence[Parti
             state,
             trouble=None if state.trouble is None else _UNTOLD,
             troubles=_told(state.troubles, everything=False),
-            pending_by_group={
-                group: count
-                for group, count in state.pending_by_group.items()
-                if caller.may(Right.OBSERVE, group)
-            },
-            waiting_by_topic={
-                topic: count
-                for topic, count in state.waiting_by_topic.items()
-                if caller.may_send_to(topic)
-            },
+            pending_by_group=_of(state.pending_by_group, partial(caller.may, Right.OBSERVE)),
+            oldest_age_by_group=_of(state.oldest_age_by_group, partial(caller.may, Right.OBSERVE)),
+            waiting_by_topic=_of(state.waiting_by_topic, caller.may_send_to),
         )
         for state in states
     ]
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _of(numbers: Mapping[str, _Number], may_see: Callable[[str], bool]) -> dict[str, _Number]:
+    return {name: number for name, number in numbers.items() if may_see(name)}

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,9 +58,11 @@ class BusySystem(QuietSystem):
 
 
 @asynccontextmanager
-async def opened(operations: FakeOperations) -> AsyncIterator[Any]:
+async def opened(
+    operations: FakeOperations, system: QuietSystem | None = None
+) -> AsyncIterator[Any]:
     door = AdminDoor(
-        BusySystem(),
+        system or BusySystem(),
         Metrics(),
         (),
         "127.0.0.1",
@@ -154,6 +157,27 @@ async def test_lists_leave_out_what_others_have(path: str) -> None:
     assert (keepers["total_count"], watchers["total_count"]) == (1, 2)
     assert [shown["producer_group"] for shown in keepers["transactions"]] == ["shop"]
     assert (refused, said["error"]["code"], allowed) == (403, "forbidden", 200)
+
+
+class EverythingNamed(QuietSystem):
+    """Each table of a partition names a stranger, those that are added later as well."""
+
+    def partitions(self) -> list[Any]:
+        state = PartitionState(2, PartitionPhase.WORKING, 3, 0, 0, 5, 10, 12, 20, 25, None)
+        for field in fields(state):
+            if isinstance(getattr(state, field.name), dict):
+                setattr(state, field.name, {"stranger": 1, "shop": 1})
+        return [state]
+
+
+async def test_the_ages_of_other_groups_were_told_by_name() -> None:
+    async with opened(FakeOperations(), EverythingNamed()) as ask:
+        for path in ("/v1/status", "/v1/partitions"):
+            _, keepers = await ask(path, KEEPER)
+            assert "stranger" not in json.dumps(keepers)
+            assert keepers["partitions"][0]["oldest_age_by_group"] == {"shop": 1}
+            _, watchers = await ask(path, WATCHER)
+            assert watchers["partitions"][0]["oldest_age_by_group"] == {"shop": 1, "stranger": 1}
 
 
 async def test_the_state_leaves_out_groups_and_topics_of_others() -> None:
