@@ -22,7 +22,8 @@ _HEAD: Final = """\
 # Metrics
 
 Everything that `/metrics` of the admin door tells; made by `tools/metrics_page.py` of the table
-that the sidecar itself uses. Base units throughout: seconds, bytes.
+that the sidecar itself uses. Base units throughout: seconds, bytes. What the alerts ask of them:
+`dashboards/rules.yaml`; what to do then: [runbooks.md](runbooks.md).
 
 Numbers are those of one instance. A half partition's are told by its owner alone: take
 `max by (partition)` over all instances, and `sum` of counters and of counts. Whoever has several

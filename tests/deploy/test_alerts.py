@@ -10,12 +10,14 @@ import yaml
 
 from halfhitch.observability.table import METRICS
 from harness.charts import CHARTS, rendered
+from harness.monitoring import files, rules
 from harness.places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NAME = re.compile(r"\bhalfhitch_\w+")
+_RECORDED = re.compile(r"namespace:halfhitch_\w+:\w+")
 _ENDINGS = ("_bucket", "_sum", "_count")
 #: Labels that Prometheus Operator adds.
 _TARGET_LABELS = {"namespace", "pod", "job", "instance", "container", "service", "endpoint"}
@@ -23,10 +25,11 @@ _TARGET_LABELS = {"namespace", "pod", "job", "instance", "container", "service",
 
 def alerts() -> list[dict[str, object]]:
     values = yaml.safe_load((CHARTS / "halfhitch" / "ci" / "everything-values.yaml").read_text())
-    rules = [
+    objects = [
         one for one in rendered(CHARTS / "halfhitch", values) if one["kind"] == "PrometheusRule"
     ]
-    return [rule for one in rules for group in one["spec"]["groups"] for rule in group["rules"]]
+    found = [rule for one in objects for group in one["spec"]["groups"] for rule in group["rules"]]
+    return [rule for rule in found if "alert" in rule]
 
 
 ALERTS = alerts()
@@ -67,6 +70,8 @@ def test_an_alert_asks_for_metrics_that_exist(rule: dict[str, object]) -> None:
     assert list(strange_labels(rule["expr"], str(rule["annotations"]))) == []
     counters = {name for name in names if METRICS[name].kind == "counter"}
     assert all(f"increase({name}" in rule["expr"] for name in counters), "a counter only grows"
+    asked = set(_RECORDED.findall(rule["expr"]))
+    assert asked - {recorded.name for recorded in rules.RECORDED} == set()
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -75,7 +80,18 @@ def test_an_alert_says_how_bad_it_is_and_where_to_read(rule: dict[str, object]) 
     assert rule["annotations"]["summary"].endswith(".")
     page, _, heading = rule["annotations"]["runbook"].partition(", ")
     text = (ROOT / page).read_text()
-    assert not heading or f"\n## {heading.strip(chr(34))}" in text
+    assert (page, heading) == ("docs/runbooks.md", f'"{rule["alert"]}"')
+    assert f"\n## {rule['alert']}\n" in text
+
+
+def test_every_runbook_is_of_an_alert() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text()
+    assert re.findall(r"(?m)^## (\w+)$", text) == [alert.name for alert in rules.ALERTS]
+
+
+def test_the_files_are_what_their_sources_make() -> None:
+    old = [str(path) for path, text in files.made() if path.read_text() != text]
+    assert not old, f"python tools/monitoring, for {old}"
 
 
 def test_metrics_and_labels_that_do_not_exist_are_found() -> None:

@@ -150,8 +150,13 @@ _OPERATOR_SCHEMAS: Final[Mapping[str, Object]] = {
                                     "items": {
                                         "type": "object",
                                         "additionalProperties": False,
-                                        "required": ["alert", "expr", "labels", "annotations"],
+                                        "required": ["expr"],
+                                        "oneOf": [
+                                            {"required": ["record"]},
+                                            {"required": ["alert", "labels", "annotations"]},
+                                        ],
                                         "properties": {
+                                            "record": {"type": "string"},
                                             "alert": {"type": "string"},
                                             "expr": {"type": "string"},
                                             "for": {"type": "string"},
