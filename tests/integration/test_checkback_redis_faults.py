@@ -33,6 +33,8 @@ DOWN_S = float(os.environ.get("HALFHITCH_REDIS_DOWN_S") or "3")
 WAY = os.environ.get("HALFHITCH_REDIS_DOWN_WAY") or "killed"
 #: Every fifth is never ended by its producer; of those some are answered late, and some never.
 ORPHAN_KINDS = ("commit", "rollback", "later_commit", "later_rollback", "undecided")
+#: So many wipes of Redis, and more orphans than these, make a test.
+WIPES_MIN, ORPHANS_MIN = 6, 50
 
 
 @pytest.fixture
@@ -105,8 +107,8 @@ async def test_wipes_at_random_moments_under_load_change_nothing_that_counts(
         load = Load(site, [owner, other], pause_s=0.005)
         running = asyncio.ensure_future(load.run())
         wipe_count = 0
-        end_s = time.monotonic() + 3.0
-        while time.monotonic() < end_s:
+        # By what has happened: a busy machine had left 27 orphans within three seconds.
+        while wipe_count < WIPES_MIN or len(load.orphans) <= ORPHANS_MIN:
             await asyncio.sleep(rng.uniform(0.05, 0.6))
             await asyncio.to_thread(client.flushall)
             wipe_count += 1
@@ -131,8 +133,7 @@ async def test_wipes_at_random_moments_under_load_change_nothing_that_counts(
         f" checks, {wipe_count + 1} wipes, {len(rebuilt)} rebuilds; {len(held.due)} undecided were"
         " found in Redis after the last"
     )
-    assert orphan_count > 50
-    assert wipe_count >= 5
+    assert orphan_count > ORPHANS_MIN
     assert rebuilt
 
 
