@@ -90,7 +90,8 @@ AGAIN_MAX: Final = 8
 SEED_VARIABLE: Final = "HALFHITCH_TEST_SEED"
 
 _COUNTED: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
-_TOLD_AGAIN: Final = ("FAILED ", "ERROR ")
+#: Pytest's line about a test; a captured line of a log has its level in a wider column.
+_TOLD_AGAIN: Final = re.compile(r"(FAILED|ERROR) \S")
 #: Exit statuses of pytest.
 _TESTS_FAILED: Final = 1
 _NO_TESTS: Final = 5
@@ -136,7 +137,7 @@ class Lane:
     def hear(self, line: str) -> None:
         """One line of pytest's: shown, and kept if it has to be told at the end."""
         print(f"{self.name} | {line}", flush=True)
-        if line.startswith(_TOLD_AGAIN):
+        if _TOLD_AGAIN.match(line):
             self.failures.append(line)
         elif " in " in line and line.startswith("=") and line.endswith("="):
             self.counts = counted(line)

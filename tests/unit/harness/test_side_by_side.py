@@ -126,6 +126,12 @@ def test_few_that_failed_are_tried_again_by_their_names() -> None:
     assert to_try_again(lanes) == ["tests/a.py::b[x y]", "tests/c.py::d"]
 
 
+def test_a_line_of_a_captured_log_was_taken_for_a_test_and_nothing_was_tried_again() -> None:
+    lane = failed("tests/a.py::b")
+    lane.hear("ERROR    halfhitch.service.owner.forwarding:forwarding.py:210 T1 is parked")
+    assert to_try_again([lane]) == ["tests/a.py::b"]
+
+
 @pytest.mark.parametrize(
     "lane",
     [
