@@ -53,6 +53,7 @@ async def test_an_older_owner_gives_everything_to_the_one_that_can_read_it(
             await until(lambda: len(site.read(site.orders)) == len(handles), "all are forwarded")
             status, answer = older.ask("/readyz")
             assert status == 200
+            assert len(answer["degraded"]) == 1, answer
             (reason,) = answer["degraded"]
             assert "owns no half partition until it is restarted" in reason
             assert "newer release" in reason
