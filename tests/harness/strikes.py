@@ -114,19 +114,23 @@ def is_of_coverage(frame: FrameType | None) -> bool:
     return False
 
 
-def strikes(*modules: Any, is_real: bool = False, kind: type[Struck] = Struck) -> Iterator[Strike]:
+def strikes(
+    *modules: Any, is_real: bool = False, kind: type[Struck] = Struck, every: int = 1
+) -> Iterator[Strike]:
     """One after the other, until what is run in one ends before it strikes.
 
     for strike in strikes(module):
         with strike:
             work()
         assert all is well, strike.place
+
+    `every` step, or each third one say, where a work takes long.
     """
     files = frozenset(str(module.__file__) for module in modules)
     strike = None
-    at = 0
+    at = 1 - every
     while strike is None or strike.place:
-        at += 1
+        at += every
         strike = Strike(at, files, is_real=is_real, kind=kind)
         yield strike
     assert at > 3, "hardly anything was run in these modules"

@@ -157,7 +157,7 @@ class Barrier:
         try:
             if not is_new:
                 local.require_first()
-            with watched, tx.held():
+            with watched.entered(), tx.held():
                 try:
                     watched.begin(found)
                     yield tx, found
@@ -168,6 +168,7 @@ class Barrier:
         finally:
             if given is None and not local.is_inherited:
                 found.close()
+            watched.forget()
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False

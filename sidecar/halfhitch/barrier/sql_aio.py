@@ -205,7 +205,7 @@ class AsyncBarrier:
         try:
             if not is_new:
                 await local.require_first()
-            with watched, tx.held():
+            with watched.entered(), tx.held():
                 try:
                     await found.run_sync(watched.begin)
                     yield tx, found
@@ -216,6 +216,7 @@ class AsyncBarrier:
         finally:
             if given is None and not local.is_inherited:
                 await found.close()
+            watched.forget()
 
     async def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False

@@ -6,7 +6,9 @@ It runs no statement of the table's.
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Self
+from threading import Lock
+from typing import Any, Final
+from weakref import ref
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, NestedTransaction
@@ -107,7 +109,7 @@ def no_session(wanted: str, given: object) -> InvalidRequest:
 
 def require_own_commit(session: Session) -> None:
     """Raises InvalidRequest for a session whose `commit` is not this block's alone."""
-    if _IN_BLOCK in session.info:
+    if _block_of(session) is not None:
         raise InvalidRequest(
             "this session is in another block of a barrier: this one would commit what that one has"
             " done, or roll it back, and that one's messages would not know. Send the messages of"
@@ -127,35 +129,65 @@ class SessionInBlock:
 
     Its own commit is refused before it is done. What goes past the session, over its connection, is
     found out before the record (`one_transaction`).
+
+    A signal's handler may raise as the block begins or ends, and what listens is left on the
+    session then. So it is the end of an object that ends all (`entered`), and no line of code.
     """
 
     def __init__(self, session: Session, given: object, key: tuple[str, ...]) -> None:
         self._session = session
         self._given = given
         self._key = key
-        self._running = running.block(key)
+        #: Gives None before the block and behind it.
+        self._entered: Callable[[], object] = _nothing
         self._first: Connection | None = None
         self._one: OneTransaction | None = None
         self._is_ending = False
         self._has_ended = False
         #: The session's transaction whose commit is awaited; None once it was heard of.
         self._to_commit: SessionTransaction | None = None
-        #: On the first connection.
-        self._heard: list[tuple[str, Callable[..., None]]] = []
+        #: On the session, and on the first connection.
+        self._heard: list[tuple[object, str, Callable[..., None]]] = []
 
-    def __enter__(self) -> Self:
-        """No other block may take this session: it would end what this one has begun."""
-        self._running.__enter__()
-        self._session.info[_IN_BLOCK] = self._key
-        for name, listener in self._listeners():
-            event.listen(self._session, name, listener)
-        return self
+    def entered(self) -> "Lock":
+        """No other block may take this session: it would end what this one has begun.
 
-    def __exit__(self, *_: object) -> None:
-        for name, listener in self._listeners():
-            event.remove(self._session, name, listener)
-        self._session.info.pop(_IN_BLOCK, None)
-        self._running.__exit__(None, None, None)
+        As long as what is returned exists: leave it to a `with` alone (`halfhitch.client.turns`).
+        """
+        mark = running.block(self._key)
+        try:
+            self._entered = ref(mark)
+            former = self._session.info.get(_IN_BLOCK)
+            if former is not None:  # it was interrupted at its end
+                former.forget()
+            self._session.info[_IN_BLOCK] = self
+            for name, listener in (
+                ("after_begin", self._after_begin),
+                ("before_commit", self._before_commit),
+                ("after_commit", self._after_commit),
+                ("after_transaction_end", self._after_end),
+            ):
+                self._hear(self._session, name, listener)
+            return mark
+        except BaseException:
+            del mark  # the exception's traceback has this frame, and who keeps it would keep that
+            raise
+
+    def forget(self) -> None:
+        """Behind the block: nothing of it stays on the session."""
+        self._unhear()
+        if self._session.info.get(_IN_BLOCK) is self:
+            del self._session.info[_IN_BLOCK]
+
+    @property
+    def is_running(self) -> bool:
+        """Its block is entered and not left."""
+        return self._entered() is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """All the work is done, and the block records by itself."""
+        return self._is_ending and self.is_running
 
     def begin(self, session: Session) -> None:
         """The transaction of a session that was used before. Raises InvalidRequest."""
@@ -166,7 +198,6 @@ class SessionInBlock:
     def require_one(self, session: Session) -> None:
         """Before the record: all that the block did is in one transaction, which is still open."""
         self._is_ending = True
-        session.info[_IN_BLOCK] = ()
         given = self._given
         if isinstance(given, scoped_session):
             registry = given.registry
@@ -198,18 +229,10 @@ class SessionInBlock:
         if self._to_commit is not None:
             raise uncommitted()
 
-    def _listeners(self) -> tuple[tuple[str, Callable[..., None]], ...]:
-        return (
-            ("after_begin", self._after_begin),
-            ("before_commit", self._before_commit),
-            ("after_commit", self._after_commit),
-            ("after_transaction_end", self._after_end),
-        )
-
     def _after_begin(
         self, session: Session, transaction: SessionTransaction, connection: Connection
     ) -> None:
-        if transaction.nested:
+        if transaction.nested or not self.is_running:
             return
         _require_end(transaction, connection)
         connection_of(session)
@@ -219,7 +242,7 @@ class SessionInBlock:
             self._mark(connection, is_used=False)
 
     def _before_commit(self, session: Session) -> None:
-        if not self._is_ending and not session.in_nested_transaction():
+        if self.is_running and not self._is_ending and not session.in_nested_transaction():
             raise commits_inside()
 
     def _after_commit(self, session: Session) -> None:
@@ -234,6 +257,8 @@ class SessionInBlock:
 
     def _before_connection_s(self, connection: Connection, *_: object) -> None:
         """A commit past the session's, as of the root while a savepoint is open."""
+        if not self.is_running:
+            return
         self._has_ended = True
         give_up(connection.connection)
         raise commits_inside()
@@ -257,12 +282,12 @@ class SessionInBlock:
             self._one.trace()
             self._hear(connection, "before_cursor_execute", self._look)
 
-    def _hear(self, connection: Connection, name: str, listener: Callable[..., None]) -> None:
-        event.listen(connection, name, listener)
-        self._heard.append((name, listener))
+    def _hear(self, target: object, name: str, listener: Callable[..., None]) -> None:
+        self._heard.append((target, name, listener))
+        event.listen(target, name, listener)
 
     def _look(self, _connection: Connection, _cursor: object, statement: str, *_: object) -> None:
-        if self._one is not None:
+        if self._one is not None and self.is_running:
             self._one.begin_before(statement)
 
     def leave(self, _: Session) -> None:
@@ -270,9 +295,13 @@ class SessionInBlock:
         if self._one is not None:
             with suppress(Exception):  # it is closed
                 self._one.let_go()
-        while self._heard:
-            name, listener = self._heard.pop()
-            event.remove(self._first, name, listener)
+        self._unhear(keep=self._session)
+
+    def _unhear(self, keep: object = None) -> None:
+        for heard in [one for one in self._heard if one[0] is not keep]:
+            if event.contains(*heard):
+                event.remove(*heard)
+            self._heard.remove(heard)
 
 
 def require_commit(connection: Connection) -> None:
@@ -341,7 +370,18 @@ def is_ending_block(session: object) -> bool:
     """Whether it is a block's, which records by itself now."""
     if isinstance(session, scoped_session):
         session = session()
-    return isinstance(session, Session) and session.info.get(_IN_BLOCK) == ()
+    block = _block_of(session) if isinstance(session, Session) else None
+    return block is not None and block.is_ending
+
+
+def _block_of(session: Session) -> SessionInBlock | None:
+    """The one that is running on it."""
+    found: SessionInBlock | None = session.info.get(_IN_BLOCK)
+    return found if found is not None and found.is_running else None
+
+
+def _nothing() -> None:
+    """No block."""
 
 
 def proves_commit(session: object) -> bool:

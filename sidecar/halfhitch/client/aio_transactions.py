@@ -6,8 +6,7 @@ What may be sent, and what must be at the end, is decided in `conversation`.
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,9 +20,9 @@ from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     Leaving,
-    note_failed_rollback,
 )
 from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
+from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 
 #| from halfhitch.client.turns import is_held_here
@@ -31,6 +30,8 @@ from halfhitch.client.values import Ended, Headers, Message
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
+    from threading import Lock
+
     from halfhitch.client.aio import AsyncTransactionProducer
 
 # asyncio only
@@ -126,19 +127,13 @@ class AsyncTransaction:
                 " before the local commit"
             )
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> "Lock":
         """For this package: a barrier's block, which alone ends the transaction (`follow`, `drop`).
 
-        Afterwards the program may: a commit that was not answered is repeated.
+        As long as what is returned exists: leave it to a `with` alone (see `turns`). Afterwards the
+        program may: a commit that was not answered is repeated.
         """
-        self._talk.hold(is_held=True)
-        self._producer.note_held(self._talk, is_held=True)
-        try:
-            yield
-        finally:
-            self._producer.note_held(self._talk, is_held=False)
-            self._talk.hold(is_held=False)
+        return self._producer.hold(self._talk)
 
     async def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""

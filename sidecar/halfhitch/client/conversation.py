@@ -20,21 +20,16 @@ Invariants:
 import os
 from collections.abc import Callable, Sequence
 from enum import Enum
+from threading import Lock
+from weakref import ref
 
 from halfhitch.client import given
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
+from halfhitch.client.notes import note_undecided
 from halfhitch.client.recorded import expect
-from halfhitch.client.unawaited import not_a_state
-from halfhitch.client.values import (
-    Ended,
-    LocalTransactionState,
-    Message,
-    OnError,
-    Prepared,
-    SendResult,
-)
-from halfhitch.errors import ContraryDecision, HalfHitchError, OutcomeUnknown
+from halfhitch.client.values import Ended, Message, OnError, Prepared
+from halfhitch.errors import HalfHitchError, OutcomeUnknown
 
 #: How long leaving a block by an exception may be held up by the rollback. It is a courtesy:
 #: a rollback that does not arrive is what the check-back settles.
@@ -82,7 +77,8 @@ class Conversation:
         self._recorded = expect(self.group, self.transaction_id)
         self._is_entered = False
         self._is_left = False
-        self._is_held = False
+        #: Gives None when it is over; None itself: it was never held.
+        self._holder: Callable[[], object] | None = None
         self._is_sealed = False
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
@@ -99,7 +95,7 @@ class Conversation:
                 f"a {self.phase.value.split()[0]} of this transaction was already sent:"
                 " begin a new transaction for further messages"
             )
-        if self._is_left:
+        if self._is_over:
             late = TransactionEnded(
                 "the block of this transaction was left: begin a new one for further messages"
             )
@@ -208,21 +204,31 @@ class Conversation:
         """No end was begun yet."""
         return self.phase in (Phase.OPEN, Phase.DOOMED)
 
-    def hold(self, *, is_held: bool) -> None:
-        """A barrier's block begins or ends: while it runs, nobody else ends the transaction.
+    def hold(self) -> "Lock":
+        """A barrier's block begins: while it runs, nobody else ends the transaction.
 
-        What was sent behind it would have no row, and a check's COMMIT is about all messages.
+        As long as what is returned exists: leave it to a `with` alone (see `turns`).
         """
-        self._is_held = is_held
-        if not is_held:
-            self._is_left = True
+        mark = Lock()
+        self._holder = ref(mark)
+        return mark
+
+    @property
+    def is_held(self) -> bool:
+        """By a barrier's block that is running."""
+        return self._holder is not None and self._holder() is not None
+
+    @property
+    def _is_over(self) -> bool:
+        """Its block was left: what is sent then has no row, and a check's COMMIT is about all."""
+        return self._is_left or (self._holder is not None and not self.is_held)
 
     def require_unheld(self, what: str) -> None:
         """Raises TransactionMisused where a barrier ends the transaction.
 
         A rollback that was wanted is not followed by a commit, though the exception be swallowed.
         """
-        if self._is_held:
+        if self.is_held:
             if "rollback" in what and self.phase is Phase.OPEN:
                 self.phase = Phase.DOOMED
                 self._failure = self._unwanted(what)
@@ -235,7 +241,7 @@ class Conversation:
     def enter(self) -> None:
         """On entering a block."""
         self.require_unheld("with tx")
-        if self.phase is not Phase.OPEN or self._is_left:
+        if self.phase is not Phase.OPEN or self._is_over:
             raise TransactionEnded("this transaction was already used: begin a new one")
         if self._is_entered:
             raise TransactionMisused(
@@ -379,122 +385,3 @@ def first_line(error: BaseException | None) -> str:
     lines = str(error).splitlines()
     told = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return told if len(told) <= 200 else told[:199] + "…"
-
-
-def note_undecided(error: BaseException, transaction_id: str, *, has_check: bool) -> None:
-    """A block was left, and nothing is known of its local transaction."""
-    if has_check:
-        next_step = "The check-back will ask and settle it."
-    else:
-        next_step = (
-            "This producer has no check: unless another process of the group answers, it waits"
-            " until an operator decides (halfhitch tx explain, tx commit, tx rollback)."
-        )
-    error.add_note(
-        f"Half Hitch: transaction {transaction_id} is undecided. Nothing was sent when this left"
-        f" its block, for the local transaction may have committed. {next_step}"
-    )
-    import logging
-
-    is_lost = isinstance(error, GeneratorExit)
-    logging.getLogger("halfhitch.client").log(
-        logging.WARNING if is_lost or not has_check else logging.INFO,
-        "transaction %s is undecided: %s, and nothing was sent. %s",
-        transaction_id,
-        "the generator or coroutine that held its block was closed or dropped"
-        if is_lost
-        else f"{type(error).__name__} left its block",
-        next_step,
-        extra={"action": "block_left_undecided"},
-    )
-
-
-#: Action -> groups of which that has been said: once is enough, however many producers there are.
-_told: dict[str, set[str]] = {}
-_TOLD_MAX = 100
-
-
-def note_unanswered(group: str) -> None:
-    """A producer without a check begins its first transaction outside a barrier's block."""
-    _tell_once(
-        "no_check",
-        group,
-        f"the producer of group {group} has no check: if this process dies inside a block, nobody"
-        " here can say what became of the transaction, and in the end it is parked. Give it"
-        " check=... (a function of a Check, or barrier.check). If another process or a callback"
-        " answers for the group, say so with answers_checks=False",
-    )
-
-
-def note_unasked(group: str) -> None:
-    """A producer without a check is used by a barrier's block, whose own check would answer."""
-    _tell_once(
-        "no_check_of_barrier",
-        group,
-        f"the producer of group {group} has no check, so nobody asks this barrier: if this process"
-        " dies between the local commit and the messages' commit, they wait and are parked in the"
-        f' end. Write TransactionProducer("{group}", check=barrier.check), or answers_checks=False'
-        " if another process answers",
-    )
-
-
-def _tell_once(action: str, group: str, what: str) -> None:
-    groups = _told.setdefault(action, set())
-    if group in groups or len(groups) >= _TOLD_MAX:
-        return
-    groups.add(group)
-    import logging
-
-    logging.getLogger("halfhitch.client").warning("%s", what, extra={"action": action})
-
-
-def note_closed(transaction_ids: Sequence[str]) -> None:
-    """A producer is closed while blocks of these transactions are running."""
-    if not transaction_ids:
-        return
-    import logging
-
-    shown = ", ".join(transaction_ids[:3]) + (", ..." if len(transaction_ids) > 3 else "")
-    logging.getLogger("halfhitch.client").warning(
-        "the producer is closed inside the block of transaction %s: nothing more of it is sent, and"
-        " its end will raise ProducerClosed. Close a producer after its last block",
-        shown,
-        extra={"action": "closed_inside_block"},
-    )
-
-
-def note_failed_rollback(original: BaseException, error: HalfHitchError) -> None:
-    """The exception that left the block stays the one that is raised."""
-    if isinstance(error, ContraryDecision):
-        original.add_note(
-            f"Half Hitch: the transaction's rollback came too late ({error}). Its messages are"
-            " visible to consumers, or will be: they stand whatever became of the rows. Look who"
-            " has committed them (halfhitch tx explain)"
-        )
-        return
-    original.add_note(
-        f"Half Hitch: the transaction's rollback failed too ({error}). Its messages stay"
-        " invisible; the check-back will settle it."
-    )
-
-
-def result_of(prepared: Prepared, told: object) -> SendResult:
-    """What the listener said; anything that is not a state is UNKNOWN, as in RocketMQ."""
-    if isinstance(told, LocalTransactionState):
-        return SendResult(prepared.transaction_id, prepared.handle, told, None)
-    return failed_result(prepared, not_a_state(told, "execute_local_transaction"))
-
-
-def failed_result(prepared: Prepared, error: Exception) -> SendResult:
-    """The local transaction's fate is not known: say so in the log, send no decision."""
-    import logging
-
-    logging.getLogger("halfhitch.client").error(
-        "local transaction of %s: state unknown, no decision sent; the check-back will ask",
-        prepared.transaction_id,
-        exc_info=error,
-        extra={"action": "local_transaction_unknown"},
-    )
-    return SendResult(
-        prepared.transaction_id, prepared.handle, LocalTransactionState.UNKNOWN, error
-    )

@@ -6,8 +6,9 @@ Each step is one step of a dictionary's, so there is no lock, which a fork could
 """
 
 from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Conversation, held_already
@@ -21,24 +22,35 @@ if TYPE_CHECKING:
 PREPARED_MAX: Final = 10_000
 
 #: Of blocks of barriers that are running.
-_HELD: Final[dict[Conversation, None]] = {}
+_HELD: Final[dict[ref[Lock], Conversation]] = {}
 #: By group and each handle that they were given; alive as long as the program holds them.
 _TALKS: Final[WeakValueDictionary[tuple[str, str], Conversation]] = WeakValueDictionary()
 #: By group and handle: what was prepared without a transaction object, the oldest first.
 _PREPARED: Final[OrderedDict[tuple[str, str], tuple[str, "Recorded"]]] = OrderedDict()
 
 
-def note_held(talk: Conversation, *, is_held: bool) -> None:
-    """A barrier's block begins or ends: it ends the transaction, by no handle."""
-    if is_held:
-        _HELD[talk] = None
-    else:
-        _HELD.pop(talk, None)
+def hold(talk: Conversation) -> "Lock":
+    """A barrier's block begins: it ends the transaction, by no handle. For a `with` alone.
+
+    A signal's handler may raise between any two steps of it (see `turns`).
+    """
+    mark = talk.hold()
+    try:
+        _HELD[ref(mark, _HELD.pop)] = talk
+        return mark
+    except BaseException:
+        del mark  # the exception's traceback has this frame, and who keeps it would keep that
+        raise
 
 
 def is_held(group: str, transaction_id: str | None) -> bool:
     """By a barrier's block that is running."""
-    return any((talk.group, talk.transaction_id) == (group, transaction_id) for talk in list(_HELD))
+    wanted = group, transaction_id
+    return any((talk.group, talk.transaction_id) == wanted for talk in _held())
+
+
+def _held() -> list[Conversation]:
+    return list(_HELD.values())
 
 
 def require_unheld_id(
@@ -49,7 +61,7 @@ def require_unheld_id(
     Two of them may use it at once, each with a conversation of its own: attempts, and the barrier
     tells which one counts. Raises TransactionMisused.
     """
-    if _HELD and by not in _HELD and is_held(group, transaction_id):
+    if _HELD and not (by is not None and by.is_held) and is_held(group, transaction_id):
         raise held_already(transaction_id, what)
 
 
@@ -86,7 +98,7 @@ async def look(group: str, handle: str) -> None:
 
 def require_end(operation: Operation, group: str, handle: str, what: str) -> None:
     """`what` sends a commit or a rollback by this handle next. Raises TransactionMisused."""
-    for held in list(_HELD):
+    for held in _held():
         if held.group == group and held.has_had(handle):
             held.require_unheld(what)
     talk = _TALKS.get((group, handle))

@@ -17,11 +17,13 @@ from halfhitch.client.address import Address, find_address, require_secrecy
 from halfhitch.client.calls import Call, Calls, Operation, new_transaction_id
 from halfhitch.client.conversation import (
     Conversation,
+    require_process,
+)
+from halfhitch.client.notes import (
     failed_result,
     note_closed,
     note_unanswered,
     note_unasked,
-    require_process,
     result_of,
 )
 from halfhitch.client.options import (
@@ -52,6 +54,8 @@ from halfhitch.client.values import (
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
+    from threading import Lock
+
     from halfhitch.client.sync_checks import CheckAnswers
     from halfhitch.client.tls import ClientTls
 
@@ -250,11 +254,11 @@ class TransactionProducer:
         else:
             self._blocks.pop(transaction_id, None)
 
-    def note_held(self, talk: Conversation, *, is_held: bool) -> None:
-        """For this package: a barrier ends it, by no handle."""
-        in_use.note_held(talk, is_held=is_held)
-        if is_held and self._is_unanswered:
+    def hold(self, talk: Conversation) -> "Lock":
+        """For this package: a barrier ends it, by no handle, while what is returned exists."""
+        if self._is_unanswered:
             note_unasked(self.group)
+        return in_use.hold(talk)
 
     def _warn_unanswered(self, transaction_id: str | None) -> None:
         if not in_use.is_held(self._calls.group, transaction_id):

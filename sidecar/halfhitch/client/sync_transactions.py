@@ -5,8 +5,7 @@ What may be sent, and what must be at the end, is decided in `conversation`.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -17,15 +16,17 @@ from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     Leaving,
-    note_failed_rollback,
 )
 from halfhitch.client.errors import ProducerClosed, TransactionDoomed
+from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 from halfhitch.client.turns import is_held_here
 from halfhitch.client.values import Ended, Headers, Message
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
+    from threading import Lock
+
     from halfhitch.client.sync import TransactionProducer
 
 
@@ -98,19 +99,13 @@ class Transaction:
         with self._lock:
             require()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> "Lock":
         """For this package: a barrier's block, which alone ends the transaction (`follow`, `drop`).
 
-        Afterwards the program may: a commit that was not answered is repeated.
+        As long as what is returned exists: leave it to a `with` alone (see `turns`). Afterwards the
+        program may: a commit that was not answered is repeated.
         """
-        self._talk.hold(is_held=True)
-        self._producer.note_held(self._talk, is_held=True)
-        try:
-            yield
-        finally:
-            self._producer.note_held(self._talk, is_held=False)
-            self._talk.hold(is_held=False)
+        return self._producer.hold(self._talk)
 
     def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""

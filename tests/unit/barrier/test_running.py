@@ -6,6 +6,7 @@ import pytest
 
 from halfhitch.barrier import running
 from halfhitch.errors import InvalidRequest
+from harness.strikes import strikes
 
 KEY = ("halfhitch_barrier", "shop", "a")
 
@@ -26,4 +27,12 @@ def test_of_two_attempts_at_once_the_first_end_is_not_the_other_s() -> None:
         with pytest.raises(InvalidRequest):
             running.require_none(KEY)
     running.require_none(KEY)
+    assert running._BLOCKS == {}
+
+
+def test_a_handler_that_raised_as_a_block_began_left_its_id_running_for_good() -> None:
+    for strike in strikes(running, is_real=True):
+        with strike, running.block(KEY):
+            running.require_none(("halfhitch_barrier", "shop", "b"))
+        running.require_none(KEY)
     assert running._BLOCKS == {}

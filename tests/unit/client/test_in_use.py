@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from halfhitch.client import in_use
+from halfhitch.client import conversation, in_use
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.conversation import Conversation
 from halfhitch.client.errors import TransactionEnded, TransactionMisused
 from halfhitch.client.recorded import Local, expect, note
 from halfhitch.client.values import Message, Prepared
+from harness.strikes import Struck, strikes
 
 
 def talk_of(transaction_id: str, group: str = "shop") -> Conversation:
@@ -23,33 +24,42 @@ def ends(handle: str, group: str = "shop", operation: Operation = Operation.COMM
 
 def test_an_id_in_a_block_of_one_producer_was_used_beside_it_by_another_one() -> None:
     held, second = talk_of("a"), talk_of("a")
-    in_use.note_held(held, is_held=True)
-    try:
+    with in_use.hold(held):
         with pytest.raises(TransactionMisused, match=r"producer\.prepare with the id a"):
             in_use.require_unheld_id("shop", "a", "producer.prepare")
         in_use.require_unheld_id("shop", "a", "tx.send", held)
         in_use.require_unheld_id("shop", "b", "tx.send")
         in_use.require_unheld_id("bank", "a", "tx.send")
-        in_use.note_held(second, is_held=True)  # another attempt, of another barrier's block
-        in_use.require_unheld_id("shop", "a", "tx.send", second)
-        in_use.note_held(second, is_held=False)
-    finally:
-        in_use.note_held(held, is_held=False)
+        with in_use.hold(second):  # another attempt, of another barrier's block
+            in_use.require_unheld_id("shop", "a", "tx.send", second)
     in_use.require_unheld_id("shop", "a", "producer.prepare")
     assert not in_use.is_held("shop", "a")
+
+
+def test_a_handler_that_raised_as_a_block_began_or_ended_left_its_id_held_for_good() -> None:
+    kept = []  # a traceback has the variables of its frames
+    for strike in strikes(in_use, conversation, is_real=True):
+        talk = talk_of("a")
+        with strike:
+            try:
+                with in_use.hold(talk):
+                    assert in_use.is_held("shop", "a")
+            except Struck as struck:
+                kept.append(struck)
+                raise
+        in_use.require_unheld_id("shop", "a", "producer.prepare")
+        talk.require_unheld("tx.commit()")
+    assert kept
+    assert in_use._HELD == {}
 
 
 def test_a_handle_of_a_block_of_one_producer_was_ended_by_another_one() -> None:
     held = talk_of("a")
     held.sent(Prepared("a", "in-use-1"))
-    held.hold(is_held=True)
-    in_use.note_held(held, is_held=True)
-    try:
+    with in_use.hold(held):
         with pytest.raises(TransactionMisused, match="inside a barrier's block"):
             ends("in-use-1")
         ends("in-use-1", "bank")  # another coordinator's, by chance the same
-    finally:
-        in_use.note_held(held, is_held=False)
 
 
 def test_a_transaction_that_another_producer_ends_by_handle_hears_of_it() -> None:

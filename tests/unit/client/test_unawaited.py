@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from halfhitch.client import AsyncTransactionProducer, LocalTransactionState, TransactionProducer
-from halfhitch.client.conversation import result_of
+from halfhitch.client.notes import result_of
 from halfhitch.client.unawaited import is_async, not_a_state
 from halfhitch.client.values import Prepared
 from halfhitch.errors import ConfigurationError
