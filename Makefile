@@ -13,6 +13,8 @@ CONTAINER_TESTS := tests/contract $(addprefix tests/integration/,$(addsuffix .py
 	test_undeliverable test_parked_store test_checkback_engine test_checkback_conflicts test_rocketmq_door test_testing_container))
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock build.lock | cksum | cut -d' ' -f1)
 UPGRADES := upgrade-before-seals,upgrade-kill-before-seals,upgrade-before-proofs,upgrade-before-digests,all-drain
+DOCS := build/docs-tools/bin
+DOCS_STAMP := build/docs-tools/.installed-$(shell cksum < docs.lock | cut -d' ' -f1)
 TOOLS := build/tools/bin
 TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -f1)
 IS_LINUX := $(filter Linux,$(shell uname))
@@ -23,7 +25,7 @@ MANYLINUX := manylinux2014 $(foreach minor,17 24 26 27 28 31 34,manylinux_2_$(mi
 IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/halfhitch/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
+.PHONY: help docs audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-rights bench-neighbour bench-idle bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom image image-parts image-built test-image lock clean
 
@@ -228,8 +230,17 @@ image-built: # of build/image; BASES=... names other bases
 test-image: $(STAMP) ## run the image of `make image` as a cluster does: any user, no rights, nothing that can be written (a minute)
 	tests/harness/engine.sh $(BIN)/python -m pytest -q -rP -m image tests/deploy/test_image.py
 
+docs: $(DOCS_STAMP) ## the documentation as a site, into build/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs build --quiet --strict
+	$(DOCS)/python tools/site.py build/site
+
+$(DOCS_STAMP): docs.lock
+	$(PYTHON) -m venv build/docs-tools
+	$(DOCS)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs.lock
+	@touch $@
+
 audit: $(TOOLS_STAMP) ## is anything known against what the lock files name? (needs the network; cargo-audit for Rust)
-	for lock in requirements.lock build.lock release.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
+	for lock in requirements.lock build.lock release.lock docs.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
 	$(PYTHON) native/crates.py
 	cargo audit --file native/Cargo.lock
 
@@ -247,6 +258,9 @@ lock: ## newest versions into the lock files (needs uv and Rust)
 	uv pip compile --group pyproject.toml:release --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file release.lock
+	uv pip compile --group pyproject.toml:docs --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --upgrade --quiet --output-file docs.lock
 	uv pip compile --group pyproject.toml:build --universal --python-version 3.11 --constraint release.lock \
 		--generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file build.lock
