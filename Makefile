@@ -34,7 +34,7 @@ help: ## what there is
 
 setup: $(STAMP) servers ## virtual environment with everything, from requirements.lock; servers for tests
 
-servers: # MariaDB, pgbouncer, Prometheus and Chromium, from Debian, unless they are there
+servers: # MariaDB, pgbouncer, kcat, Prometheus and Chromium, from Debian, unless they are there
 	@tests/harness/packages.sh
 
 $(STAMP): requirements.lock build.lock pyproject.toml

@@ -1,7 +1,8 @@
 """docs/reading.md, pasted as it stands there: plain Kafka clients on what was really committed.
 
-Python's client is always here. Java's reader needs a compiler beside the embedded server's jars,
-Go's the modules in the module cache, kcat itself: each is left out where that is missing.
+Python's client is always here, kcat is one of the packages of `make servers`. Java's reader needs a
+compiler beside the embedded server's jars, Go's a compiler that reaches the module proxy: where one
+is missing, its reader is left out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 PAGE = "docs/reading.md"
 SOON_S = 90.0  # a compiler and a machine of Java, on a busy machine
 KEY = "customer-7"
+GO_MODULE = "github.com/twmb/franz-go v1.22.2"
 
 
 class Shop:
@@ -147,25 +149,18 @@ def test_javas_reader_is_given_what_was_committed(shop: Shop, tmp_path: Path) ->
     said(shop, ["java", "-Xmx256m", "-cp", path, "Reader.java"], tmp_path)
 
 
-def _go(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """With what is in the module cache: nothing is fetched for a test."""
-    environment = {**os.environ, "GOPROXY": "off", "GOSUMDB": "off", "GOFLAGS": "-mod=mod"}
-    return subprocess.run(
-        ["go", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go")
 def test_gos_reader_is_given_what_was_committed(shop: Shop, tmp_path: Path) -> None:
-    module = "github.com/twmb/franz-go"
-    cache = _go(tmp_path, "env", "GOMODCACHE").stdout.strip()
-    known = sorted(Path(cache, "cache/download", module, "@v").glob("*.zip"))
-    if not known:
-        pytest.skip("franz-go is not in the module cache")
+    (tmp_path / "go.mod").write_text(f"module reader\n\nrequire {GO_MODULE}\n")
+    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
     (program,) = fences(PAGE, "go")
     (tmp_path / "main.go").write_text(shop.here(program))
-    (tmp_path / "go.mod").write_text(f"module reader\n\nrequire {module} {known[-1].stem}\n")
-    built = _go(tmp_path, "build", "-o", "reader", ".")
+    command = ["go", "build", "-o", "reader", "."]
+    built = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    if "dial tcp" in built.stderr or "GOPROXY=off" in built.stderr:
+        pytest.skip("Go reaches no module proxy")
     assert built.returncode == 0, built.stderr
     said(shop, ["./reader"], tmp_path)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The programs that no package registry of Python's has, from Debian: MariaDB and pgbouncer;
+# The programs that no package registry of Python's has, from Debian: MariaDB, pgbouncer and kcat;
 # Prometheus with promtool, without which metrics and alerts are not tried by it; and
 # Chromium with its driver, without which the console is not tried in a browser.
 # Run again it does nothing. Only programs are installed: no service is started by it.
@@ -11,6 +11,7 @@ missing=""
 has mariadbd || missing="$missing mariadb-server-core"
 has my_print_defaults || missing="$missing mariadb-client-core" # mariadb-install-db asks it
 has pgbouncer || missing="$missing pgbouncer"
+has kcat || missing="$missing kcat" # the page about reading shows it
 { has prometheus && has promtool; } || missing="$missing prometheus"
 browser=""
 has chromium || browser="$browser chromium"
