@@ -66,10 +66,14 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 		@echo "no C compiler: the compiled hot path was not tried")
 
 # Building takes Go; without it this says so, and nothing else needs it.
-.PHONY: test-cluster test-containers containers-tested
+.PHONY: test-cluster test-kubelet test-containers containers-tested
 test-cluster: $(STAMP) ## charts, `inject` and policies on a real API server and controllers of Kubernetes 1.36, built once (needs Go, Debian's etcd)
 	@tests/harness/apiserver.sh
 	$(BIN)/python -m pytest -q -m cluster tests/deploy
+
+test-kubelet: $(STAMP) ## the sidecar in real pods, by Kubernetes' own kubelet: start, Job, upgrade, drain (root; after make image; five minutes)
+	@tests/harness/apiserver.sh node
+	tests/harness/engine.sh $(BIN)/python -m pytest -q -rP -m kubelet tests/deploy/test_kubelet.py
 
 test-neighbour: $(STAMP) ## a hostile neighbour at every door; compares latencies, so nothing else may run (a minute)
 	$(BIN)/python -m pytest -q -m neighbour tests/integration/test_neighbour.py

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Kubernetes' API server, controllers and scheduler, and etcd, for `make test-cluster`, into the user's
-# cache: those are built from their Go module, etcd is Debian's. Run again it does nothing. It starts
-# nothing.
+# cache: those are built from their Go module, etcd is Debian's. With `node` also what runs pods, for
+# `make test-kubelet`: the kubelet, and Debian's containerd, runc and network plugins, which are not
+# installed. Run again it does nothing. It starts nothing.
 set -eu
 
 # As in harness/cluster.py.
@@ -10,23 +11,38 @@ cache=${HALFHITCH_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/halfhitch}/kubernet
 mkdir -p "$cache"
 
 fail() {
-    echo "make test-cluster: $*" >&2
+    echo "Kubernetes for the tests: $*" >&2
     exit 1
 }
 
-if ! command -v etcd >/dev/null 2>&1 && [ ! -x "$cache/etcd" ]; then
+# PACKAGE FOLDER: what Debian's package has, unpacked into that folder of the cache.
+unpack() {
     command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 ||
-        fail "it needs etcd on the PATH, and this is no Debian that it could be taken from."
-    folder=$(mktemp -d "$cache/etcd.XXXXXX")
+        fail "it needs Debian's package $1, and this is no Debian that it could be taken from."
+    folder=$(mktemp -d "$cache/$1.XXXXXX")
     # A machine just made has no lists; whoever is not root may have them all the same.
-    (cd "$folder" && { apt-get download etcd-server || { apt-get update && apt-get download etcd-server; }; }) \
-        >"$folder/log" 2>&1 || { tail -n 5 "$folder/log" >&2; fail "apt-get could not download etcd-server."; }
-    dpkg-deb -x "$folder"/etcd-server*.deb "$folder/root"
-    mv "$folder/root/usr/bin/etcd" "$cache/etcd"
+    (cd "$folder" && { apt-get download "$1" || { apt-get update && apt-get download "$1"; }; }) \
+        >"$folder/log" 2>&1 || { tail -n 5 "$folder/log" >&2; fail "apt-get could not download $1."; }
+    mkdir -p "$cache/$2"
+    dpkg-deb -x "$folder/$1"_*.deb "$cache/$2"
     rm -rf "$folder"
+}
+
+if ! command -v etcd >/dev/null 2>&1 && [ ! -x "$cache/etcd" ]; then
+    unpack etcd-server etcd-server
+    mv "$cache/etcd-server/usr/bin/etcd" "$cache/etcd"
+    rm -rf "$cache/etcd-server"
 fi
 
 programs="kube-apiserver kube-controller-manager kube-scheduler"
+if [ "${1:-}" = node ]; then
+    [ "$(uname)" = Linux ] && [ "$(id -u)" -eq 0 ] || fail "pods are run by root, on Linux."
+    programs="$programs kubelet"
+    for package in containerd runc containernetworking-plugins; do
+        # The mark comes last: what was cut off is done again.
+        [ -e "$cache/node/.$package" ] || { unpack "$package" node && touch "$cache/node/.$package"; }
+    done
+fi
 missing=""
 for program in $programs; do
     [ -x "$cache/$program" ] || missing="$missing ./cmd/$program"

@@ -1,10 +1,10 @@
-"""A real API server of Kubernetes over a real etcd, and its controllers: nothing runs in it.
+"""A real API server of Kubernetes over a real etcd, and its controllers.
 
 Owns `Cluster`: what it is given it validates, defaults, admits and stores as in any cluster. With
 `controllers` there are also the real controllers and scheduler, and a node that is only an entry:
-there is no kubelet, so no container ever starts, and a test says itself what one would
-(`say_of`). The programs come from tests/harness/apiserver.sh (`make test-cluster`). All listen on
-loopback, in a temporary folder.
+no container ever starts, and a test says itself what a kubelet would (`say_of`). With `has_kubelet`
+there is no such entry, for a real one makes its own (harness/kubelet.py). The programs come from
+tests/harness/apiserver.sh (`make test-cluster`). All listen on loopback, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rejected(Exception):
 def program(name: str) -> Path:
     """Where it is; raises with the command that brings it."""
     built = cache_root() / "kubernetes" / VERSION / name
-    found = built if built.is_file() else shutil.which(name)
+    found = built if built.exists() else shutil.which(name)
     if found is None:
         raise FileNotFoundError(f"{name} is not there: `make test-cluster` brings it.")
     return Path(found)
@@ -63,8 +63,9 @@ def program(name: str) -> Path:
 class Cluster:
     """One API server and its etcd, for as long as the block lasts."""
 
-    def __init__(self, *, controllers: bool = False) -> None:
+    def __init__(self, *, controllers: bool = False, has_kubelet: bool = False) -> None:
         self._has_controllers = controllers
+        self._has_kubelet = has_kubelet
         self._folder = Path(tempfile.mkdtemp(prefix="halfhitch-cluster-"))
         self._ports = HeldPorts()
         self._processes: list[ServerProcess] = []
@@ -133,14 +134,19 @@ class Cluster:
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
-        kubeconfig = self._folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(access))
-        common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        self.kubeconfig.write_text(json.dumps(access))
+        common = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
         manager, scheduler = program("kube-controller-manager"), program("kube-scheduler")
         keys = (f"--service-account-private-key-file={key}", f"--root-ca-file={authority}")
         self._run("kube-controller-manager", str(manager), *common, *keys)
         self._run("kube-scheduler", str(scheduler), *common)
-        self.create(dict(_NODE))
+        if not self._has_kubelet:
+            self.create(dict(_NODE))
+
+    @property
+    def kubeconfig(self) -> Path:
+        """What lets whoever has it do everything; with `controllers`."""
+        return self._folder / "kubeconfig"
 
     def _run(self, name: str, *command: str) -> None:
         log = self._folder / f"{name}.log"
@@ -243,10 +249,15 @@ class Cluster:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": pod["metadata"]}
         self._asked("POST", f"{path}/eviction", eviction)
 
-    def delete(self, one: Object) -> None:
-        """At once, without waiting for a kubelet that is not there."""
+    def change(self, one: Mapping[str, Any], more: Object) -> Object:
+        """As `kubectl patch --type merge` does."""
+        return self._asked("PATCH", f"{self._path(one)}/{one['metadata']['name']}", more, _MERGE)
+
+    def delete(self, one: Object, *, in_order: bool = False) -> None:
+        """At once, without waiting for a kubelet that is not there; or as the pods have asked."""
         path = f"{self._path(one)}/{one['metadata']['name']}"
-        self._asked("DELETE", path, {"gracePeriodSeconds": 0})
+        grace: Object = {} if in_order else {"gracePeriodSeconds": 0}
+        self._asked("DELETE", path, {"propagationPolicy": "Background", **grace})
 
 
 def _root(version: str) -> str:
