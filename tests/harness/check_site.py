@@ -251,7 +251,11 @@ class CheckSite(Site):
 
         await until(
             is_reached,
-            lambda: f"{count} undecided: {[e.partitions() for e in engines]}",
+            lambda: (
+                f"{count} undecided: {[e.partitions() for e in engines]}; "
+                f"asked {self.witness.asked}; "
+                f"{[(e.desk.describe(), e.desk._delivery.questions) for e in engines]}"
+            ),
             deadline_s,
         )
 
