@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from halfhitch.adapters.memory.kafka import MemoryKafka
     from halfhitch.core.model import Identity
     from halfhitch.ports import Clock, Observer
+    from halfhitch.service.owner.spans import Spans
 
 AUDIT: Final = "audit"
 
@@ -30,6 +31,7 @@ def stories_of(
     ask_end: Callable[[], Callable[[], int | None]] | None = None,
     index_entries: int = 20,
     doubts_max: int = 3,
+    spans: Spans | None = None,
 ) -> Stories:
     """What an owner of this half partition tells."""
     place = AuditPlace(
@@ -39,7 +41,7 @@ def stories_of(
     )
     return Stories(
         partition, place, instance=instance, observer=observer, clock=clock,
-        index_entries=index_entries, doubts_max=doubts_max,
+        index_entries=index_entries, doubts_max=doubts_max, spans=spans,
     )  # fmt: skip
 
 

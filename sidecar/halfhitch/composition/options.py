@@ -24,6 +24,7 @@ def engine_options(settings: Settings, *, create_topics: bool = False) -> Engine
         partition_count=settings.topics.partitions,
         replication_factor=settings.topics.replication_factor,
         audit=_audit_options(settings),
+        spans_endpoint=settings.tracing.endpoint,
         create_topics=create_topics or settings.topics.create,
         allow_topics=settings.topics.allow,
         owner_enabled=owner.enabled,

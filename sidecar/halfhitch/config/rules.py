@@ -23,6 +23,7 @@ from halfhitch.config.identities import (
 from halfhitch.config.loopback import is_loopback
 from halfhitch.config.rocketmq import access_secrets, advertised_address
 from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings, Settings
+from halfhitch.config.tracing_rules import traces_can_be_told
 from halfhitch.errors import ConfigurationError
 
 Rule = Callable[[Settings], str | None]
@@ -474,6 +475,7 @@ TOOL_RULES: tuple[Rule, ...] = (kafka_is_named,)
 #: True besides of settings that a sidecar starts with.
 SERVE_RULES: tuple[Rule, ...] = (
     kafka_is_named,
+    traces_can_be_told,
     handles_are_signed,
     identities_can_be_read,
     open_doors_have_a_lock,

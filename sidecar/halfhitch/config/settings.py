@@ -413,6 +413,12 @@ class AuditSettings(Group, frozen=True, kw_only=True):
     ] = None
 
 
+class TracingSettings(Group, frozen=True, kw_only=True):
+    """Traces"""
+
+    endpoint: Annotated[str | None, Meta(description="OTLP collector: http://host:4318.")] = None
+
+
 class InstanceSettings(Group, frozen=True, kw_only=True):
     """Instance"""
 
@@ -701,6 +707,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     handle: HandleSettings = HandleSettings()
     topics: TopicsSettings = TopicsSettings()
     audit: AuditSettings = AuditSettings()
+    tracing: TracingSettings = TracingSettings()
     instance: InstanceSettings = msgspec.field(default_factory=InstanceSettings)
     owner: OwnerSettings = OwnerSettings()
     ledger: LedgerSettings = LedgerSettings()

@@ -113,6 +113,8 @@ class Engine:
         if parts.membership.is_alive:
             await asyncio.to_thread(parts.membership.stop, self._options.stop_wait_s + 2.0)
         await asyncio.to_thread(parts.ownership.stop)
+        if parts.spans is not None:
+            await asyncio.to_thread(parts.spans.stop)
         if parts.callbacks is not None:
             await parts.callbacks.stop()
         parts.desk.stop()

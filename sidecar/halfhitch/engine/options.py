@@ -25,6 +25,8 @@ class EngineOptions:
     replication_factor: int
     #: None: what becomes of transactions is not kept.
     audit: AuditOptions | None
+    #: Who is told of traced transactions; None: nobody.
+    spans_endpoint: str | None
     create_topics: bool
     allow_topics: tuple[str, ...]
     owner_enabled: bool

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from halfhitch import __version__
 from halfhitch.adapters.callback.links import CallbackLinks
 from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka import topics
@@ -32,6 +33,7 @@ from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.story_log import KafkaStoryLog
 from halfhitch.adapters.kafka.target_logs import KafkaTargetLogs
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
+from halfhitch.adapters.otlp import OtlpExporter
 from halfhitch.adapters.redis.index import RedisIndex
 from halfhitch.adapters.system import new_transaction_id
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
@@ -51,6 +53,7 @@ from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.spans import Spans
 from halfhitch.service.owner.stories import AuditPlace, Stories
 from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
@@ -119,6 +122,7 @@ class Parts:
             wait_s=TOPICS_WAIT_S,
         )
         self.audit = AuditTopic(self.admin, names, options.audit)
+        self.spans = self._make_exporter()
         self._topic_policy = TopicPolicy(internal_topics=names.reserved, allow=options.allow_topics)
         self._give_up_policy = GiveUpPolicy(options.give_up, options.give_up_topics)
         self.log = self._make_log()
@@ -170,6 +174,13 @@ class Parts:
             op_topic=self._names.op,
             on_answered=self._observer.appended,
         )
+
+    def _make_exporter(self) -> OtlpExporter | None:
+        """None where nobody is to be told of traces."""
+        options = self._options
+        if options.spans_endpoint is None:
+            return None
+        return OtlpExporter(options.spans_endpoint, instance=options.instance, version=__version__)
 
     def _make_membership(self) -> GroupMembership:
         return GroupMembership(
@@ -408,6 +419,7 @@ class Parts:
         return Stories(
             partition, place, instance=self._options.instance, observer=self._observer,
             clock=self._clock,
+            spans=None if self.spans is None else Spans(self.spans, self._options.instance),
         )  # fmt: skip
 
     def _skip_reason(self, partition: int, log: str, log_offset: int) -> str | None:

@@ -163,6 +163,16 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         ("ledger.horizon_s", "owner.transaction_timeout_ms", "120"),
     ),
     (
+        rules.traces_can_be_told,
+        {"tracing.endpoint": "collector:4318"},
+        ("tracing.endpoint", "http://127.0.0.1:4318"),
+    ),
+    (
+        rules.traces_can_be_told,
+        {"tracing.endpoint": "http://127.0.0.1:4318", "audit.enabled": False},
+        ("tracing.endpoint", "audit.enabled", "true"),
+    ),
+    (
         rules.the_watchdog_outlasts_a_kafka_transaction,
         {"owner.hung_call_s": 30, "owner.transaction_timeout_ms": 60_000},
         ("owner.hung_call_s", "owner.transaction_timeout_ms", "70"),

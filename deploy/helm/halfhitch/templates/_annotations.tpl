@@ -52,6 +52,7 @@ texts:
   audit.enabled: "(?i)^(true|false|0|1)$"
   audit.retention_h: "^[0-9]+$"
   audit.replication_factor: "."
+  tracing.endpoint: "."
   owner.enabled: "(?i)^(true|false|0|1)$"
   owner.batch_count_max: "^[0-9]+$"
   owner.batch_bytes_max: "^[0-9]+$"

@@ -35,6 +35,7 @@ from halfhitch.ports import (
 )
 from halfhitch.service.checking.api import CheckReport
 from halfhitch.service.owner.payloads import Payload, PayloadCache
+from halfhitch.service.owner.spans import Spans
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
 from halfhitch.wire import story
@@ -98,9 +99,12 @@ class Stories:
         instance: str,
         observer: Observer,
         clock: Clock,
+        spans: Spans | None = None,
         index_entries: int = _INDEX_ENTRIES,
         doubts_max: int = _DOUBTS_MAX,
     ) -> None:
+        """`spans`: None where nobody wants to be told of traces."""
+        self._spans = spans
         self._doubts_max = doubts_max
         self._index_bytes = index_entries * story.MARK_BYTES
         self._partition = partition
@@ -127,12 +131,19 @@ class Stories:
     def begin(self) -> None:
         """A takeover: what others have written since is not known here."""
         self._begin_run(None)
+        self._forget()
+
+    def _forget(self) -> None:
         self._told = None
+        if self._spans is not None:
+            self._spans.forget()
 
     # -- what is told ----------------------------------------------------------------------------
 
     def answered(self, report: CheckReport) -> None:
         """What became of a check; it goes with the next step."""
+        if self._spans is not None:
+            self._spans.answered(report, self._clock.wall_ms())
         self._happened(
             report.identity,
             story.ANSWERED,
@@ -197,6 +208,7 @@ class Stories:
         writer: PartitionWriter,
     ) -> list[TargetRecord]:
         """What the step writes to the audit topic. `whys`: why transactions are parked in it."""
+        self._forget()
         try:
             pieces = self._of_step(step, payload, payloads, whys)
         except Exception:  # a mistake of ours here must not keep the step from being written
@@ -306,7 +318,7 @@ class Stories:
             known = {**payloads.present(halves), **payload}
         marker, targets = _targets(halves[:_TARGETS_MAX], known)
         identity, source = transaction.identity, transaction.source
-        return Ended(
+        ended = Ended(
             identity[0],
             identity[1],
             ending,
@@ -323,6 +335,10 @@ class Stories:
             targets,
             ": ".join(whys[identity]) if identity in whys else None,
         )
+        if self._spans is not None:
+            first = next((known[half] for half in halves if half in known), None)
+            self._spans.ends(ended, None if first is None else first.headers)
+        return ended
 
     def _finished_run(self) -> Index | None:
         """The index of a run that is long enough, once the topic has said where it ends.
@@ -357,6 +373,8 @@ class Stories:
     def confirmed(self) -> None:
         """The step is committed, and what it told with it."""
         told, self._told = self._told, None
+        if self._spans is not None:
+            self._spans.confirmed(self._clock.wall_ms())
         if told is None:
             return
         if not told.is_written:
