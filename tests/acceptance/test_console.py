@@ -141,15 +141,55 @@ def test_a_story_is_told_line_by_line(browser: Browser) -> None:
         browser.wait_text("committed")
 
 
+def test_the_messages_of_a_committed_one_are_looked_for_when_somebody_wants_them(
+    browser: Browser,
+) -> None:
+    log = ToldLog([ended()])
+    log.targets.value = HOSTILE[0].encode()
+    log.targets.trouble = "the topic is gone"
+    with console(browser, FakeOperations(), log, access=identities.access()) as address:
+        signed_in(browser, f"{address}#trace?id=E1", identities.ROOT)
+        browser.wait_text("forwarded")
+        assert log.targets.asked == []
+        browser.click("Show its messages on their topics")
+        browser.wait_text("orders/2@17", ".message")
+        for told in (HOSTILE[0], "base64:/w==", "kind"):
+            assert told in browser.text(".message")
+        assert "Not all of them: the topic is gone." in browser.text()
+        browser.click("Sign out")
+        signed_in(browser, f"{address}#trace?id=E1", identities.WATCHER)
+        browser.click("Show where its messages lie")
+        browser.wait_text("orders/2@17", ".message")
+        assert "kind" not in browser.text(".message")
+
+
+def test_what_was_done_is_seen_although_messages_were_opened(browser: Browser) -> None:
+    operations = FakeOperations(given_up=[parked("p-1")], messages=[a_message()])
+    with console(browser, operations) as address:
+        browser.go(f"{address}#trace?id=p-1")
+        browser.click("Show its messages")
+        browser.wait_text("header", ".message")
+        browser.click("Resume…")
+        browser.fill("reason", "the topic is there again")
+        browser.fill("operator", "alice")
+        browser.click("Show what would be done")
+        browser.click("Resume 1")
+        browser.wait_text("1 resumed.", "dialog")
+        browser.click("Close")
+        browser.wait_text("Nothing is known of it")
+
+
+def a_message(text: str = "x") -> ParkedMessage:
+    headers = [(text, text.encode()), (text, None)]
+    return ParkedMessage(text, 1, text.encode(), text.encode(), headers)
+
+
 def test_nothing_that_is_shown_becomes_a_page(browser: Browser) -> None:
     pending = [
         undecided(text, group=text, topics=(text,), asked=text, last_reason=text, last_answer=text)
         for text in HOSTILE
     ]
-    messages = [
-        ParkedMessage(text, 1, text.encode(), text.encode(), [(text, text.encode()), (text, None)])
-        for text in HOSTILE
-    ]
+    messages = [a_message(text) for text in HOSTILE]
     given_up = [
         parked(text, group=text, topics=(text,), detail=text, reason=text, decision_reason=text)
         for text in HOSTILE

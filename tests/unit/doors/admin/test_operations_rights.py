@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.doors.admin import AdminDoor
+from halfhitch.doors.admin.console import CONSOLE
 from halfhitch.doors.admin.operations import OPERATED
 from halfhitch.doors.admin.routes import SHOWN
 from halfhitch.observability.metrics import Metrics
@@ -32,6 +33,8 @@ ROUTES: dict[str, tuple[str, str, set[str]]] = {
     "partitions": ("GET", "/v1/partitions", {KEEPER, WATCHER, ROOT}),
     "producers": ("GET", "/v1/producers", {KEEPER, WATCHER, ROOT}),
     "config": ("GET", "/v1/config", {ROOT}),
+    "me": ("GET", "/v1/me?group=shop", {*ALL}),
+    "openapi": ("GET", "/v1/openapi.yaml", {*ALL}),
     "undecided": ("GET", "/v1/transactions", {KEEPER, WATCHER, ROOT}),
     "names": ("GET", "/v1/names", {KEEPER, WATCHER, ROOT}),
     "commit_many": ("POST", "/v1/many/commit", {KEEPER, ROOT}),
@@ -44,7 +47,7 @@ ROUTES: dict[str, tuple[str, str, set[str]]] = {
     "check": ("POST", "/v1/transactions/shop/T1/check", {KEEPER, ROOT}),
     "resume": ("POST", "/v1/parked/shop/P1/resume", {KEEPER, ROOT}),
 }
-OPEN = {"livez", "readyz"}
+OPEN = {route.name for route in (*SHOWN, *OPERATED, *CONSOLE) if route.is_open}
 
 
 class BusySystem(QuietSystem):
@@ -108,7 +111,9 @@ def stocked() -> FakeOperations:
 
 
 def test_every_route_is_asked_for() -> None:
-    assert set(ROUTES) | OPEN == {route.name for route in (*SHOWN, *OPERATED)}
+    every = (*SHOWN, *OPERATED, *CONSOLE)
+    assert set(ROUTES) == {route.name for route in every if not route.is_open}
+    assert {name for name in OPEN if not name.startswith("console")} == {"livez", "readyz"}
 
 
 def body_of(path: str) -> Any:

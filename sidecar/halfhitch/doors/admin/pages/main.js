@@ -17,7 +17,7 @@ const PACE_MAX_MS = 60_000;
 const REST = 10;
 
 const $ = (id) => document.getElementById(id);
-const now = { name: "overview", parameters: {}, body: null, abort: null, timer: 0, isPaused: false, seenMs: 0 };
+const now = { name: "overview", parameters: {}, body: null, abort: null, timer: 0, isPaused: false, isStale: false, seenMs: 0 };
 const selection = new Selection(() => counted());
 
 function read() {
@@ -82,8 +82,9 @@ function again() {
 function draw(made) {
   const focused = document.activeElement?.closest?.("[data-key]")?.dataset.key;
   const nodes = made().flat(Infinity).filter((child) => child !== "" && child !== null && child !== undefined);
-  // An opened list of messages stays open.
-  if (now.name === "trace" && now.body.querySelector(".message")) return;
+  // An opened list of messages stays open, until something was done.
+  if (!now.isStale && now.body.querySelector(".message")) return;
+  now.isStale = false;
   now.body.replaceChildren(...nodes);
   if (focused !== undefined) rows().find((row) => row.dataset.key === focused)?.focus();
   counted();
@@ -127,7 +128,10 @@ const tools = {
 
 function act(name, meant) {
   openAction($("dialog"), name, meant, (isDone) => {
-    if (isDone) selection.clear();
+    if (isDone) {
+      selection.clear();
+      now.isStale = true;
+    }
     look();
   });
 }

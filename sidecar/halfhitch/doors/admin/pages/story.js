@@ -49,8 +49,33 @@ function drawn(story, groups, parked, tools) {
     el("p", {}, `Group ${story.producer_group}: ${plural(story.message_count, "message")} for ${story.topics.join(", ") || "topics that are not known any more"}`, by(story)),
     may ? tools.doing(story, kept) : "",
     el("ol", { class: "timeline" }, story.events.map((event, place) => line(event, story.events[place - 1]))),
+    story.events.some((event) => event.what === "forwarded") ? landedCard(story, may) : "",
     kept ? parkedCard(kept, may) : "",
   );
+}
+
+/** Kafka is read for this, so it waits until somebody wants it. */
+function landedCard(story, may) {
+  return revealed(may ? "Show its messages on their topics" : "Show where its messages lie", async () => {
+    const query = { id: story.transaction_id, group: story.producer_group, look: may ? "values" : "offsets" };
+    const { stories } = await get("v1/stories", query);
+    const events = stories.flatMap((each) => each.events).filter((event) => event.landed);
+    const troubles = events.map((event) => event.landed_trouble).filter(Boolean);
+    return [
+      ...events.flatMap((event) => event.landed.map(landing)),
+      ...troubles.map((trouble) => el("p", { class: "bad" }, `Not all of them: ${trouble}.`)),
+    ];
+  });
+}
+
+function landing(found) {
+  const { content } = found;
+  return message({
+    topic: `${found.topic}/${found.partition}@${found.log_offset}`,
+    at: moment(found.stored_ms),
+    isCut: content?.is_cut,
+    ...(content ?? { headers: null }),
+  });
 }
 
 function by(story) {
@@ -76,8 +101,8 @@ function line(event, before) {
 }
 
 function parkedCard(row, may) {
-  const messages = el("div", {});
-  const button = el("button", { type: "button", onclick: () => reveal(row, messages, button) }, "Show its messages");
+  const path = () => `v1/parked/${segment(row.producer_group)}/${segment(row.transaction_id)}`;
+  const shownHere = () => revealed("Show its messages", async () => (await get(path())).messages.map(message));
   return el(
     "section", {},
     el("h3", {}, "On the parked topic"),
@@ -85,31 +110,38 @@ function parkedCard(row, may) {
     el("p", {}, row.decision
       ? [`When it is resumed, the ${row.decision} on record is carried out`, row.decision_reason ? [" ", el("q", {}, row.decision_reason)] : "", "."]
       : "When it is resumed, its producers are asked again: nobody has decided it."),
-    may ? el("p", {}, button) : el("p", { class: "note" }, "Its messages are shown to whoever may operate on its group."),
-    messages,
+    may ? shownHere() : el("p", { class: "note" }, "Its messages are shown to whoever may operate on its group."),
   );
 }
 
-async function reveal(row, place, button) {
-  button.disabled = true;
-  try {
-    const path = `v1/parked/${segment(row.producer_group)}/${segment(row.transaction_id)}`;
-    const { messages } = await get(path);
-    place.replaceChildren(...messages.map(message));
-  } catch (error) {
-    place.replaceChildren(el("p", { class: "bad" }, error.message));
+/** A button, and below it what it brings. */
+function revealed(label, made) {
+  const place = el("div", {});
+  const button = el("button", { type: "button", onclick: reveal }, label);
+  async function reveal() {
+    button.disabled = true;
+    try {
+      place.replaceChildren(...(await made()));
+    } catch (error) {
+      place.replaceChildren(el("p", { class: "bad" }, error.message));
+    }
+    button.disabled = false;
   }
-  button.disabled = false;
+  return el("div", {}, el("p", {}, button), place);
 }
 
 function message(found) {
   const pair = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
   return el(
     "dl", { class: "message" },
-    pair("topic", found.partition === undefined ? found.topic : `${found.topic}[${found.partition}]`),
-    pair("key", content(found.key, found.key_base64)),
-    found.headers.map(([name, value]) => pair(el("span", {}, "header ", el("b", {}, name)), header(value))),
-    pair("value", content(found.value, found.value_base64)),
+    pair("topic", found.at || found.partition === undefined ? found.topic : `${found.topic}[${found.partition}]`),
+    found.at ? pair("stored", found.at) : "",
+    found.headers === null ? "" : [
+      pair("key", content(found.key, found.key_base64)),
+      found.headers.map(([name, value]) => pair(el("span", {}, "header ", el("b", {}, name)), header(value))),
+      pair("value", content(found.value, found.value_base64)),
+      found.isCut ? pair("", `cut; the value has ${found.value_bytes} bytes`) : "",
+    ],
   );
 }
 
