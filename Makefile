@@ -92,6 +92,10 @@ fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR
 browser: $(STAMP) ## can a page in a real browser become a producer? (BROWSER=chromium, which must be there)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/browser.py --browser $(or $(BROWSER),chromium)
 
+.PHONY: pictures
+pictures: $(STAMP) ## the pictures of docs/console.md anew (Chromium and its driver must be there)
+	PYTHONPATH=tests:. $(BIN)/python tests/acceptance/console_pictures.py
+
 mutations: $(STAMP) ## break the ledger on purpose; tests must find each of the mistakes (twenty minutes)
 	$(BIN)/python -m pytest -m mutation tests/property tests/simulation
 

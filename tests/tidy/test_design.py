@@ -234,7 +234,7 @@ def broken_links(text: str, read: Callable[[str], str | None], folder: str) -> I
 @cache
 def read(path: str) -> str | None:
     place = ROOT / path
-    if place.is_dir():
+    if place.is_dir() or (place.suffix == ".png" and place.is_file()):
         return ""
     return place.read_text(encoding="utf-8") if path and place.is_file() else None
 
