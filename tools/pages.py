@@ -1,8 +1,8 @@
-"""Makes the reference pages that can be made: docs/errors.md and docs/http.md.
+"""Makes the reference pages that can be made: docs/errors.md, docs/http.md, docs/http-admin.md.
 
 The errors come from their classes and from the data door's table of statuses, the requests from
-the contract that the door itself gives out. What to do about an error stands here (ADVICE), since
-no class says it; a code without advice, and advice without a code, are red in
+the contracts that the doors themselves give out. What to do about an error stands here (ADVICE),
+since no class says it; a code without advice, and advice without a code, are red in
 tests/tidy/test_pages.py.
 """
 
@@ -25,7 +25,9 @@ from halfhitch.errors import BackendError, HalfHitchError, OutcomeUnknown, Reque
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
-CONTRACT: Final = ROOT / "sidecar" / "halfhitch" / "doors" / "http" / "openapi.yaml"
+DOORS: Final = ROOT / "sidecar" / "halfhitch" / "doors"
+CONTRACT: Final = DOORS / "http" / "openapi.yaml"
+ADMIN_CONTRACT: Final = DOORS / "admin" / "openapi.yaml"
 
 _REPEAT: Final = "Repeat the same request after `Retry-After` seconds."
 _ASK_OPERATOR: Final = "Ask whoever runs Half Hitch."
@@ -238,6 +240,16 @@ program: [other-languages.md](other-languages.md).
 """
 
 
+_ADMIN_HEAD: Final = """\
+# HTTP of the admin door
+
+What operators and their tools ask, request by request. This page is made by `tools/pages.py` of
+[openapi.yaml](../sidecar/halfhitch/doors/admin/openapi.yaml), which every sidecar also gives out at
+`GET /v1/openapi.yaml` of that door. The same as commands: [operations.md](operations.md).
+
+"""
+
+
 class Contract:
     """The contract with its references looked up."""
 
@@ -266,6 +278,10 @@ def name_of(node: Any) -> str:
     return str(node["$ref"]).rpartition("/")[2]
 
 
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
+
+
 def _cell(text: object) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
 
@@ -286,6 +302,8 @@ def shape(contract: Contract, schema: Any) -> str:
         return "pairs" if "prefixItems" in items else f"list of {shape(contract, items)}"
     if "oneOf" in schema:
         return " or ".join(dict.fromkeys(shape(contract, one) for one in schema["oneOf"]))
+    if "properties" in schema:
+        return f"object with {', '.join(f'`{name}`' for name in schema['properties'])}"
     kinds = schema.get("type", "anything")
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if schema.get("contentEncoding") == "base64":
@@ -324,11 +342,13 @@ def _answers(contract: Contract, operation: Any) -> Iterator[str]:
     yield "|---|---|"
     codes: list[str] = []
     for status, given in operation["responses"].items():
+        if status == "default":
+            continue
         answer = contract(given)
         media = answer.get("content", {})
-        if int(status) >= HTTPStatus.BAD_REQUEST:
-            schema = media["application/json"]["schema"]
-            codes += schema["allOf"][1]["properties"]["error"]["properties"]["code"]["enum"]
+        named = _codes(media)
+        if named:
+            codes += named
             continue
         said = [_cell(answer["description"]).rstrip(".")]
         for kind, what in media.items():
@@ -337,8 +357,19 @@ def _answers(contract: Contract, operation: Any) -> Iterator[str]:
         said += [f"header `{name}`" for name in answer.get("headers", ())]
         yield f"| {status} | {'; '.join(said)} |"
     yield ""
-    yield f"Errors: {', '.join(f'`{code}`' for code in codes)}."
-    yield ""
+    if codes or "default" in operation["responses"]:
+        yield f"Errors: {', '.join(f'`{code}`' for code in codes) or '[errors.md](errors.md)'}."
+        yield ""
+
+
+def _codes(media: Mapping[str, Any]) -> list[str]:
+    """Which error codes an answer may have, where the contract names them."""
+    schema = media.get("application/json", {}).get("schema", {})
+    for one in schema.get("allOf", ()):
+        error = one.get("properties", {}).get("error", {})
+        if "code" in error.get("properties", {}):
+            return list(error["properties"]["code"]["enum"])
+    return []
 
 
 def _schema(contract: Contract, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -358,12 +389,12 @@ def _schema(contract: Contract, name: str, schema: Mapping[str, Any]) -> Iterato
     yield ""
 
 
-def http_page() -> str:
-    """docs/http.md."""
-    contract = Contract(CONTRACT.read_text())
+def http_page(file: Path = CONTRACT, head: str = _HTTP_HEAD) -> str:
+    """docs/http.md, or docs/http-admin.md."""
+    contract = Contract(file.read_text())
     lines = [contract.whole["info"]["description"].strip(), "", "## Requests", ""]
     for method, path, item, operation in contract.operations():
-        lines += [f"### {method} {path}", "", f"{operation['summary']}.", ""]
+        lines += [f"### {method} {path}", "", _sentence(operation["summary"]), ""]
         if "description" in operation:
             lines += [operation["description"].strip(), ""]
         lines += _parameters(contract, item, operation)
@@ -373,13 +404,14 @@ def http_page() -> str:
     for name, schema in contract.whole["components"]["schemas"].items():
         if shape(contract, {"$ref": f"#/components/schemas/{name}"}).startswith("["):
             lines += _schema(contract, name, schema)
-    return _HTTP_HEAD + "\n".join(lines).rstrip() + "\n"
+    return head + "\n".join(lines).rstrip() + "\n"
 
 
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
     yield DOCS / "errors.md", errors_page()
     yield DOCS / "http.md", http_page()
+    yield DOCS / "http-admin.md", http_page(ADMIN_CONTRACT, _ADMIN_HEAD)
 
 
 def main() -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from halfhitch.doors.http.errors import ERROR_CODES
 from halfhitch.errors import RequestError
 from harness.places import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SPEC = importlib.util.spec_from_file_location("pages_tool", ROOT / "tools" / "pages.py")
 assert _SPEC is not None
@@ -46,9 +50,10 @@ def test_a_code_without_advice_is_found(monkeypatch: pytest.MonkeyPatch) -> None
         tool.errors_page()
 
 
-def test_every_request_and_every_named_value_stands_on_the_page_of_http() -> None:
-    page = tool.http_page()
-    contract = tool.Contract(tool.CONTRACT.read_text())
+@pytest.mark.parametrize("file", [tool.CONTRACT, tool.ADMIN_CONTRACT])
+def test_every_request_and_every_named_value_stands_on_the_page_of_http(file: Path) -> None:
+    page = tool.http_page(file)
+    contract = tool.Contract(file.read_text())
     for method, path, _, _ in contract.operations():
         assert f"\n### {method} {path}\n" in page
     anchors = {
