@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from halfhitch.core.model import Resolution
+from halfhitch.service.operators.stories import StoryQuery
 from halfhitch_cli.app import main
 from harness.engines import PARTITION_COUNT, Site, until
 
@@ -73,6 +74,12 @@ async def test_a_forged_record_stops_a_half_partition_no_longer_than_an_operator
             prepared = await site.prepare(engine, site.pair(f"T{number}"), f"T{number}")
             await engine.transactions.end(prepared.handle, Resolution.COMMIT, wait_visible=True)
         assert engine.degraded_reasons() == []
+        nobodys = StoryQuery(transaction_id="")
+        while not (page := await engine.stories.stories(nobodys)).stories:  # with the next step
+            await asyncio.sleep(0.1)
+        ((told,),) = ([e for e in story.events if e.what == "skipped"] for story in page.stories)
+        assert (told.outcome, told.number, told.by) == (f"{log}-0", offset, "ops")
+        assert told.reason == "nobody has ever run a newer release"
     assert "by order of ops: nobody has ever run a newer release" in caplog.text
     if log == "half":
         code, said = await skip(offset + 1, *why, "--yes")

@@ -15,8 +15,11 @@ from halfhitch.errors import RequestError
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
+from halfhitch.wire.story import SKIPPED
 from halfhitch_cli import bulk, findings
 from halfhitch_cli.app import OK, UNHEALTHY
+from halfhitch_cli.client import AdminClient
+from halfhitch_cli.commands import trace
 from halfhitch_cli.kafka import KafkaAdmin, audit_options
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
@@ -146,6 +149,29 @@ def skip(
     return OK
 
 
+def skipped(given: Given, output: Output = OutputForm.TABLE) -> int:
+    """Show which records were passed over by order: where, when, by whom and why.
+
+    As the sidecar knows it from the audit topic, which keeps it for audit.retention_h.
+    """
+    client = AdminClient.of(given.load(Purpose.CLIENT))
+    answer = client.find("/v1/stories", {"id": ""})
+    found = [
+        {"log": event["outcome"], "offset": event["number"], "operator": event["by"]}
+        | {"reason": event["reason"], "at_ms": event["at_ms"]}
+        for story in answer["stories"]
+        for event in story["events"]
+        if event["what"] == SKIPPED
+    ]
+    names = ("log", "offset", "operator", "reason")
+    rows = [[trace.moment(each["at_ms"]), *(str(each[name]) for name in names)] for each in found]
+    columns = ("Time", "log", "offset", "by", "reason")
+    emit(output, {"skipped": found}, [Table(columns, rows, right=frozenset(("offset",)))])
+    if not found and output.is_for_people:
+        say(f"No record was passed over that is known here. {trace.how_far(answer)}")
+    return OK
+
+
 def _newer(kafka: KafkaAdmin, group: str, log: Log, place: tuple[str, int], offset: int) -> str:
     """Why owners stop at it. Raises RequestError when they do not."""
     fetcher = HalfFetcher(lambda: kafka.reader(group), place[0])
@@ -177,3 +203,4 @@ def _newer(kafka: KafkaAdmin, group: str, log: Log, place: tuple[str, int], offs
 app.command(cls=PlainCommand)(settings_command(init, only=_SETTINGS))
 app.command(cls=PlainCommand)(settings_command(verify, only=_SETTINGS))
 app.command(cls=PlainCommand)(settings_command(skip, only=_SETTINGS))
+app.command(cls=PlainCommand)(settings_command(skipped, only=("admin", "client", "auth")))

@@ -98,7 +98,7 @@ def _tell_landed(story: Mapping[str, Any], *, values: bool) -> None:
 def _landing(message: Mapping[str, Any], *, values: bool) -> str:
     """One line, whatever the message says."""
     place = f"{message['topic']}/{message['partition']}@{message['log_offset']}"
-    words = [f"{shown(place)}  message {message['index'] + 1}, {_time(message['stored_ms'])}"]
+    words = [f"{shown(place)}  message {message['index'] + 1}, {moment(message['stored_ms'])}"]
     content = message["content"]
     if content is not None:
         words += [f"{name}={_text(content, name)}" for name in ("key", "value")]
@@ -140,7 +140,7 @@ def ended(
     emit(output, answer, [_table(answer["stories"])])
     if output.is_for_people:
         if not answer["stories"]:
-            say(f"Nothing has ended in the last {since} that is known here. {_how_far(answer)}")
+            say(f"Nothing has ended in the last {since} that is known here. {how_far(answer)}")
         _tell_rest(answer)
     return OK
 
@@ -163,7 +163,7 @@ def _timeline(story: Mapping[str, Any]) -> Table:
         at_ms = event["at_ms"]
         rows.append(
             [
-                _time(at_ms),
+                moment(at_ms),
                 "" if before_ms is None else f"+{max(0, at_ms - before_ms) / 1000:.3f}s",
                 event["what"].replace("_", " "),
                 _what(event),
@@ -206,7 +206,7 @@ def _table(stories: Sequence[Mapping[str, Any]]) -> Table:
         right=frozenset(("checks",)),
         rows=[
             [
-                _time(story["ended_ms"]),
+                moment(story["ended_ms"]),
                 story["transaction_id"],
                 story["producer_group"],
                 story["state"],
@@ -220,17 +220,19 @@ def _table(stories: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _time(at_ms: int) -> str:
+def moment(at_ms: int) -> str:
+    """Here and to the millisecond."""
     told = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
     return f"{told}.{at_ms % 1000:03}"
 
 
 def _unknown(wanted: str, group: str | None, answer: Mapping[str, Any]) -> str:
     whose = f" of group {group}" if group else ""
-    return f"Nothing is known of {wanted}{whose}. {_how_far(answer)}"
+    return f"Nothing is known of {wanted}{whose}. {how_far(answer)}"
 
 
-def _how_far(answer: Mapping[str, Any]) -> str:
+def how_far(answer: Mapping[str, Any]) -> str:
+    """Since when anything is known, or why nothing is."""
     if answer["trouble"]:
         return str(answer["trouble"])
     since_ms = answer["kept_since_ms"]
@@ -238,7 +240,7 @@ def _how_far(answer: Mapping[str, Any]) -> str:
         return "Nothing that has ended is kept yet: the audit topic is empty."
     age = chosen.age(max(0.0, (time.time_ns() // 1_000_000 - since_ms) / 1000))
     return (
-        f"What has ended is kept since {_time(since_ms)}, {age} ago (audit.retention_h), and all "
+        f"What has ended is kept since {moment(since_ms)}, {age} ago (audit.retention_h), and all "
         "of that was looked at."
     )
 

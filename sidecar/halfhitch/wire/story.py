@@ -108,6 +108,9 @@ LATE_DECISION: Final = "late_decision"
 LATE_MESSAGE: Final = "late_message"
 #: An operator has put it back, where it was parked. `by` and why; `number`: the note's op offset.
 PUT_BACK: Final = "put_back"
+#: Of no transaction (group and id are empty): a record of a newer release's form was passed over,
+#: by the order of `by`. `outcome`: its log and half partition (half-3), `number`: its offset.
+SKIPPED: Final = "skipped"
 #: `number` entries could not be written.
 LOST: Final = "lost"
 

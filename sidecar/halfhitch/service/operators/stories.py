@@ -186,6 +186,9 @@ class StoriesService:
             needles=[story.needle(transaction_id)],
             accepts=query.takes,
         )
+        if not transaction_id:  # what is no transaction's
+            found = await self._log.find(search)
+            return self._page(found, _assembled(found.told))
         wanted = Filter(
             producer_group=query.producer_group,
             transaction_id=transaction_id,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from halfhitch.core.model import HalfOffset, Identity, Resolution
+from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution, TransactionId
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import Transaction
 from halfhitch.ports import (
@@ -34,6 +34,7 @@ from halfhitch.ports import (
     WriteResult,
 )
 from halfhitch.service.checking.api import CheckReport
+from halfhitch.service.owner.feeding import SkipReason
 from halfhitch.service.owner.payloads import Payload, PayloadCache
 from halfhitch.service.owner.spans import Spans
 from halfhitch.wire import headers as names
@@ -62,6 +63,9 @@ _TARGETS_MAX: Final = 100
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
+
+#: Of what is no transaction's.
+_NOBODYS: Final = (ProducerGroup(""), TransactionId(""))
 
 #: An encoded entry, and the marks by which indexes find it.
 _Piece = tuple[bytes, bytes]
@@ -119,6 +123,7 @@ class Stories:
         self._pause_s = 0.0
         self._doubts = 0
         self._told: _Told | None = None
+        self._skips: set[tuple[str, int]] = set()  # no more than there are orders
         self._begin_run(None)
 
     def _begin_run(self, first: int | None) -> None:
@@ -169,6 +174,21 @@ class Stories:
                     by=note.operator,
                     reason=note.reason,
                 )
+
+    def telling(self, skip_reason: SkipReason) -> SkipReason:
+        """The same, and each record that is passed over by order is told once of, with whose."""
+
+        def told(log: str, log_offset: int) -> str | None:
+            order = skip_reason(log, log_offset)
+            if order is not None and (log, log_offset) not in self._skips:
+                self._skips.add((log, log_offset))
+                by, _, why = order.partition(": ")
+                where = f"{log}-{self._partition}"
+                told_of: dict[str, Any] = {"number": log_offset, "by": by, "reason": why}
+                self._happened(_NOBODYS, story.SKIPPED, outcome=where, **told_of)
+            return order
+
+        return told
 
     def _happened(self, identity: Identity, what: str, **told: Any) -> None:
         event = Event(*identity, what, self._clock.wall_ms(), **told)

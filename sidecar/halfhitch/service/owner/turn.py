@@ -133,7 +133,7 @@ class PartitionOwner:
             payloads=self._payloads,
             observer=observer,
             clock=clock,
-            skip_reason=skip_reason,
+            skip_reason=skip_reason if stories is None else stories.telling(skip_reason),
         )
         self._op_held = False
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.wire.story import SKIPPED, Event
 from harness.told import BEGAN_MS, answered, asked, ended
 
 if TYPE_CHECKING:
@@ -123,3 +124,14 @@ def test_values_drive_no_terminal_and_fill_no_screen(run: Any, told_log: ToldLog
     assert "kind=order  raw=base64:/w==" in line
     content = json.loads(run("tx", "trace", "E1", "--values", "-o", "json")[1])["stories"][0]
     assert len(content["events"][-1]["landed"][0]["content"]["value"]) == 5_009
+
+
+def test_records_that_were_passed_over_are_listed_with_who_and_why(
+    run: Any, told_log: ToldLog
+) -> None:
+    told_log.entries = [Event("", "", SKIPPED, BEGAN_MS, 1742, "ann", "half-3", "forged"), ended()]
+    code, out, err = run("topics", "skipped")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[2:] == ["half-3", "1742", "ann", "forged"]
+    told_log.entries = [ended()]
+    assert "No record was passed over" in run("topics", "skipped")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from halfhitch.service.operators.stories import StoriesPage, StoryQuery
-from halfhitch.wire.story import CONFLICT, Event, Target
+from halfhitch.wire.story import CONFLICT, SKIPPED, Event, Target
 from harness.fake_operations import FakeOperations, parked, undecided
 from harness.told import BEGAN_MS, ToldLog, answered, asked, ended, stories_service
 
@@ -154,3 +154,12 @@ async def test_what_was_not_found_is_said_and_contents_are_for_whoever_may_read_
     (message,) = forwarded.landed or ()
     assert message.content is not None
     assert message.content.value == b"{}"
+
+
+async def test_what_is_no_transactions_is_not_looked_for_among_the_pending() -> None:
+    skipped = Event("", "", SKIPPED, BEGAN_MS, 7, "ann", "op-0", "forged")
+    operations = FakeOperations([undecided("T1")])
+    page = await told(ToldLog([skipped, ended()]), operations, transaction_id="")
+    (found,) = page.stories
+    assert [(e.what, e.by, e.reason) for e in found.events] == [("skipped", "ann", "forged")]
+    assert operations.calls == []

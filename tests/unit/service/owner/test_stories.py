@@ -373,3 +373,19 @@ def test_an_index_of_an_aborted_step_is_written_with_the_next_one() -> None:
             turn_until_idle(owner)
         turn_until_idle(owner)
     assert judge_indexes(twin.kafka) >= 2
+
+
+def test_who_has_a_record_passed_over_and_why_is_told_once() -> None:
+    twin = twin_with_audit()
+    stories = telling(twin)
+    orders = {("op", 7): "ann: forged: by nobody we know"}
+    skip_reason = stories.telling(lambda log, at: orders.get((log, at)))
+    owner = twin.working_owner(stories=stories)
+    assert skip_reason("half", 7) is None
+    for _ in range(2):  # a takeover may read it again
+        assert skip_reason("op", 7) == "ann: forged: by nobody we know"
+    twin.clock.advance(2.5)
+    turn_until_idle(owner)
+    (event,) = events(twin)
+    assert (event.what, event.outcome, event.number) == (story.SKIPPED, "op-0", 7)
+    assert (event.by, event.reason) == ("ann", "forged: by nobody we know")
