@@ -88,9 +88,9 @@ def loss(
     return note
 
 
-def played(seed: int) -> World:
+def played(seed: int, *, prefix: str = "") -> World:
     """A world that has done all sorts of things and come to rest; nothing is wrong with it."""
-    world = World(random.Random(seed), target_time=BY_BROKER)
+    world = World(random.Random(seed), target_time=BY_BROKER, prefix=prefix)
     world.trims = False
     world.run(120)
     world.settle()

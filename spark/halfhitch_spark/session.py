@@ -9,6 +9,7 @@ nothing is fetched; not given, Spark resolves the connector and finds Java as it
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -76,8 +77,21 @@ def local_session(
     builder = SparkSession.builder.appName(app_name)
     for name, value in local_settings(jars, core_count).items():
         builder = builder.config(name, value)
-    with _java_home(java_home), contextlib.chdir(folder or Path.cwd()):
+    with _java_home(java_home), _same_python(), contextlib.chdir(folder or Path.cwd()):
         return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _same_python() -> Iterator[None]:
+    """Workers are started with this Python: `python3` of the PATH need not have our packages."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_PYTHON"]
 
 
 @contextlib.contextmanager

@@ -124,8 +124,9 @@ class Life:
 class World:
     """See the module's text."""
 
-    def __init__(self, rng: random.Random, *, target_time: int = CREATED) -> None:
+    def __init__(self, rng: random.Random, *, target_time: int = CREATED, prefix: str = "") -> None:
         self.rng = rng
+        self.prefix = prefix  # of the targets, where halves name them
         self.now_ms = BEGAN_MS
         self.target_time = target_time
         places = [(topic, p) for topic, count in TARGETS.items() for p in range(count)]
@@ -182,6 +183,7 @@ class World:
 
     def half_headers(self, life: Life, index: int, *, copied: bool = False) -> KafkaHeaders:
         topic, key, value, fixed = life.messages[index]
+        topic = self.prefix + topic
         record = HalfRecord(
             life.identity[1], life.identity[0], index, BEGAN_MS, "i", topic,
             target_partition=fixed,

@@ -57,6 +57,8 @@ FORCED_NAMES = {
         "sidecar/halfhitch/adapters/memory/kafka.py",
         "offset",
     ): "confluent_kafka.Message.offset()",
+    ("spark/halfhitch_spark/audit/taking.py", "offset"): "confluent_kafka.Message.offset()",
+    ("spark/halfhitch_spark/audit/measures.py", "offset"): "confluent_kafka.Message.offset()",
 }
 
 #: (path, top folder, next) -> why an absolute path may stand there

@@ -27,7 +27,7 @@ from halfhitch.audit.facts import (
 )
 from halfhitch.audit.keys import key_hash
 from halfhitch.audit.report import Unjudged
-from halfhitch.core.model import COPIED, ConflictKind, DecisionRead, DoneRead
+from halfhitch.core.model import COPIED, ConflictKind, ConflictRead, DecisionRead, DoneRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import KafkaHeaders, StoredRecord
 from halfhitch.wire import half as half_wire
@@ -180,6 +180,30 @@ class Account:
             self.places.append(PlaceAccount(place))
         return self.places[number]
 
+    def join(self, other: "Account") -> None:
+        """All but the facts of another one that has read other partitions of the same layout."""
+        for theirs in other.places:
+            if theirs.records:
+                self.place(theirs.place)
+                self.places[self._numbers[theirs.place]] = theirs
+        for key, chunk in other._done.items():
+            mine = self._done.setdefault(key, bytearray(len(chunk)))
+            self._done[key] = bytearray(a | b for a, b in zip(mine, chunk, strict=True))
+        for topic, keys in other._keys.items():
+            self._keys[topic] += keys
+        for topic in other.topics:
+            self._topic(topic)
+        self.garbage += other.garbage
+        self.contrary_count += other.contrary_count
+        self.reused_count += other.reused_count
+        self.compared += other.compared
+        self.op_gap |= other.op_gap
+        self.newest_ms = max(self.newest_ms, other.newest_ms)
+
+    def number_of(self, topic: str) -> int:
+        """Of a topic that halves name."""
+        return self._topic(topic)
+
     def of_topic(self, topic: str) -> list[PlaceAccount]:
         """All partitions of a topic that are read."""
         return [account for account in self.places if account.place[0] == topic]
@@ -248,15 +272,21 @@ class Account:
                     event.source,
                 )
                 self.facts.add_decision(group, raw_id, decided)
-            elif event.kind is ConflictKind.UNCOVERED:
-                lowest = min(event.half_offsets, default=-1)
-                dropped = Dropped(len(event.half_offsets), partition, op_offset, lowest)
-                self.facts.add_dropped(group, raw_id, dropped)
-            elif event.kind is ConflictKind.REUSED:
-                self.reused_count += len(event.half_offsets)
-                self.facts.add_reused(group, raw_id, len(event.half_offsets))
             else:
-                self.contrary_count += 1
+                self.conflict(partition, event)
+
+    def conflict(self, partition: int, event: ConflictRead) -> None:
+        """Something lost against the winning decision."""
+        group, raw_id = event.identity[0].encode(), event.identity[1].encode()
+        if event.kind is ConflictKind.UNCOVERED:
+            lowest = min(event.half_offsets, default=-1)
+            dropped = Dropped(len(event.half_offsets), partition, event.op_offset, lowest)
+            self.facts.add_dropped(group, raw_id, dropped)
+        elif event.kind is ConflictKind.REUSED:
+            self.reused_count += len(event.half_offsets)
+            self.facts.add_reused(group, raw_id, len(event.half_offsets))
+        else:
+            self.contrary_count += 1
 
     def _mark(self, partition: int, half_offset: int) -> None:
         key = partition, half_offset >> _CHUNK_BITS

@@ -43,7 +43,7 @@ class Bounds:
         self.op_is_open = any(place.is_open for place in ops)
         self.op_from_ms = self._op_from(ops, logs)
         #: By place: everything behind this log offset was forwarded within the op log's time.
-        self._surely_from: dict[int, int] = {}
+        self.surely_from: dict[int, int] = {}
 
     def _op_from(self, ops: list[PlaceAccount], logs: list[PlaceAccount]) -> float:
         """Done marks of this time and later have all been read."""
@@ -67,14 +67,14 @@ class Bounds:
             return
         marks = [d for d in facts.dones if d.ending > 0]
         for forward in facts.forwards:
-            known = self._surely_from.get(forward.place)
+            known = self.surely_from.get(forward.place)
             if known is not None and known <= forward.log_offset:
                 continue
             if any(
                 forward.index < mark.ending and self._is_witness(forward.time_ms, mark.stored_ms)
                 for mark in marks
             ):
-                self._surely_from[forward.place] = forward.log_offset
+                self.surely_from[forward.place] = forward.log_offset
 
     def _is_witness(self, forwarded_ms: int, marked_ms: int) -> bool:
         """Whether this mark is the record's own, and not one written anew for a late copy."""
@@ -92,7 +92,7 @@ class Bounds:
             return False
         if is_known and self.op_is_complete:
             return True
-        if forward.log_offset > self._surely_from.get(forward.place, NEVER):
+        if forward.log_offset > self.surely_from.get(forward.place, NEVER):
             return True
         if forward.is_broker_time or is_known:
             return forward.time_ms >= self.op_from_ms + self.step_ms

@@ -19,8 +19,8 @@ from halfhitch.core.model import Resolution
 #: (group, transaction id).
 Identity = tuple[str, str]
 
-_BUCKET_COUNT: Final = 1_024
-_MASK: Final = _BUCKET_COUNT - 1
+BUCKET_COUNT: Final = 1_024
+_MASK: Final = BUCKET_COUNT - 1
 
 _FORWARD, _DONE, _HALF, _PARKED, _DROPPED, _COMMITS, _REUSED = range(1, 8)
 #: Flags of a forwarded record; what it says of how many there are stands above them.
@@ -195,11 +195,15 @@ class Facts:
         ]
 
 
+#: By group and id, as they stand in the records.
+Known = dict[tuple[bytes, bytes], Facts]
+
+
 class FactStore:
     """Takes entries in any order, gives them back by transaction, as often as it is asked."""
 
     def __init__(self) -> None:
-        self._buckets = [bytearray() for _ in range(_BUCKET_COUNT)]
+        self._buckets = [bytearray() for _ in range(BUCKET_COUNT)]
         self._groups: dict[bytes, int] = {}  # as many as there are producer groups
         #: Taken off when a done mark follows; what stays is unfinished, or a stranger's.
         self._decisions: dict[tuple[bytes, bytes], list[Decided]] = {}
@@ -216,6 +220,27 @@ class FactStore:
     def size_bytes(self) -> int:
         """Of the entries."""
         return sum(len(bucket) for bucket in self._buckets)
+
+    # -- given away in pieces (pieces.py) ---------------------------------------------------------
+
+    @property
+    def group_names(self) -> tuple[bytes, ...]:
+        """By the numbers that entries have for them."""
+        return tuple(self._groups)
+
+    def drained(self) -> Iterator[tuple[int, bytes]]:
+        """All entries, by the number of their bucket; the store is without them then."""
+        for number, bucket in enumerate(self._buckets):
+            if bucket:
+                yield number, bytes(bucket)
+                bucket.clear()
+
+    def waiting(self) -> Iterator[tuple[int, tuple[bytes, bytes], list[Decided]]]:
+        """Decisions behind which no done mark was read: bucket, group and id, and they."""
+        for key, decisions in self._decisions.items():
+            yield crc32(key[1]) & _MASK, key, decisions
+
+    # -- entries ---------------------------------------------------------------------------------
 
     def add_forward(
         self,
@@ -312,18 +337,19 @@ class FactStore:
     def transactions(self) -> Iterator[Facts]:
         """Every transaction that anything was read of, once."""
         names = list(self._groups)
-        late: list[dict[tuple[bytes, bytes], list[Decided]]] = [{} for _ in range(_BUCKET_COUNT)]
+        late: list[dict[tuple[bytes, bytes], list[Decided]]] = [{} for _ in range(BUCKET_COUNT)]
         for key, decisions in self._decisions.items():
             late[crc32(key[1]) & _MASK][key] = decisions
         for number, bucket in enumerate(self._buckets):
-            known: dict[tuple[bytes, bytes], Facts] = {}
-            _unpack(bytes(bucket), names, known)
+            known: Known = {}
+            unpack(bytes(bucket), names, known)
             for key, decisions in late[number].items():
-                _of(known, *key).decisions = decisions
+                facts_of(known, *key).decisions = decisions
             yield from known.values()
 
 
-def _of(known: dict[tuple[bytes, bytes], Facts], group: bytes, raw_id: bytes) -> Facts:
+def facts_of(known: Known, group: bytes, raw_id: bytes) -> Facts:
+    """Those of one transaction, made if there are none."""
     facts = known.get((group, raw_id))
     if facts is None:
         identity = group.decode(errors="replace"), raw_id.decode(errors="replace")
@@ -331,7 +357,8 @@ def _of(known: dict[tuple[bytes, bytes], Facts], group: bytes, raw_id: bytes) ->
     return facts
 
 
-def _unpack(data: bytes, groups: list[bytes], known: dict[tuple[bytes, bytes], Facts]) -> None:
+def unpack(data: bytes, groups: Sequence[bytes], known: Known) -> None:
+    """The entries of one bucket; `groups`: of the store they were taken by."""
     at, end = 0, len(data)
     while at < end:
         kind, id_bytes, number = _HEAD.unpack_from(data, at)
@@ -339,7 +366,7 @@ def _unpack(data: bytes, groups: list[bytes], known: dict[tuple[bytes, bytes], F
         body = _BODIES[kind]
         fields = body.unpack_from(data, at)
         at += body.size
-        facts = _of(known, groups[number], data[at : at + id_bytes])
+        facts = facts_of(known, groups[number], data[at : at + id_bytes])
         at += id_bytes
         _note(facts, kind, fields)
 

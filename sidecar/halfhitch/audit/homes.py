@@ -21,7 +21,8 @@ class Homes:
     def __init__(self, counts: Mapping[str, int], clock_ms: int, grown_ms: int) -> None:
         self._counts = counts
         self._clock_ms, self._grown_ms = clock_ms, grown_ms
-        self._full_since_ms: dict[str, int] = {}
+        #: By topic: since when it surely has as many partitions as now.
+        self.full_since_ms: dict[str, int] = {}
 
     def witness(self, facts: Facts, places: Sequence[PlaceAccount], topics: Sequence[str]) -> None:
         """What its records tell whose halves are there; `places` and `topics` by their numbers."""
@@ -35,19 +36,19 @@ class Homes:
         for forward in facts.forwards:
             topic, partition = places[forward.place].place
             hashed = hashes.get((forward.index, topic))
-            known_ms = self._full_since_ms.get(topic)
+            known_ms = self.full_since_ms.get(topic)
             if hashed is None or (known_ms is not None and known_ms <= forward.time_ms):
                 continue
             count = self._counts[topic]
             if hashed % count == partition and not self._was_at(hashed, count, partition):
                 doubt_ms = 0 if forward.is_broker_time else self._clock_ms
                 since_ms = forward.time_ms + doubt_ms + self._grown_ms
-                self._full_since_ms[topic] = min(since_ms, known_ms or since_ms)
+                self.full_since_ms[topic] = min(since_ms, known_ms or since_ms)
 
     def of_key(self, topic: str, hashed: int, time_ms: int) -> frozenset[int]:
         """Where a message with such a key can have gone at this time."""
         count = self._counts[topic]
-        if time_ms >= self._full_since_ms.get(topic, time_ms + 1):
+        if time_ms >= self.full_since_ms.get(topic, time_ms + 1):
             return frozenset((hashed % count,))
         return frozenset(hashed % fewer for fewer in range(1, count + 1))
 

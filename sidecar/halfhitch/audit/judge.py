@@ -11,7 +11,8 @@ Not judged is the order of commits of one key: decisions are forgotten when they
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from halfhitch.audit.account import Account
@@ -50,13 +51,9 @@ def judge(
     `before`: of an earlier look; what was not found then is left out.
     """
     rules = rules or Rules()
-    bounds = Bounds(account, rules)
-    homes = Homes(account.layout.targets, CLOCK_MS, rules.grown_ms)
-    for facts in account.facts.transactions():
-        bounds.witness(facts)
-        homes.witness(facts, account.places, account.topics)
+    seen = witness(account, account.facts.transactions(), rules)
     findings = Findings(limit, only=None if before is None else before.found)
-    judged = _Judge(account, bounds, homes, findings)
+    judged = _Judge(account, *_bounds(account, rules, seen), findings)
     for facts in account.facts.transactions():
         if group is None or facts.identity[0] == group:
             judged.transaction(facts)
@@ -64,10 +61,74 @@ def judge(
     return findings
 
 
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """What transactions tell of the time of others: the attributes of Bounds and Homes."""
+
+    surely_from: dict[int, int] = field(default_factory=dict)
+    full_since_ms: dict[str, int] = field(default_factory=dict)
+
+    def join(self, other: "Witnessed") -> None:
+        """What other transactions tell."""
+        for place, log_offset in other.surely_from.items():
+            self.surely_from[place] = min(log_offset, self.surely_from.get(place, log_offset))
+        for topic, time_ms in other.full_since_ms.items():
+            self.full_since_ms[topic] = min(time_ms, self.full_since_ms.get(topic, time_ms))
+
+
+def witness(account: Account, transactions: Iterable[Facts], rules: Rules) -> Witnessed:
+    """What these tell; `account` knows all that was read, but for the facts."""
+    bounds, homes = _bounds(account, rules, Witnessed())
+    for facts in transactions:
+        bounds.witness(facts)
+        homes.witness(facts, account.places, account.topics)
+    return Witnessed(bounds.surely_from, homes.full_since_ms)
+
+
+def judge_groups(
+    account: Account,
+    transactions: Iterable[Facts],
+    rules: Rules,
+    seen: Witnessed,
+    *,
+    limit: int,
+    only: Mapping[str, set[int]] | None = None,
+) -> dict[str, Findings]:
+    """The findings of these transactions, by producer group.
+
+    `seen`: what all transactions tell. `only`: what was found before, by group.
+    """
+    parts = _bounds(account, rules, seen)
+    found: dict[str, _Judge] = {}
+    for facts in transactions:
+        group = facts.identity[0]
+        judged = found.get(group)
+        if judged is None:
+            before = None if only is None else only.get(group, set())
+            judged = found[group] = _Judge(account, *parts, Findings(limit, only=before))
+        judged.transaction(facts)
+    return {group: judged.finish() for group, judged in found.items()}
+
+
+def _bounds(account: Account, rules: Rules, seen: Witnessed) -> tuple[Bounds, Homes]:
+    bounds = Bounds(account, rules)
+    homes = Homes(account.layout.targets, CLOCK_MS, rules.grown_ms)
+    bounds.surely_from.update(seen.surely_from)
+    homes.full_since_ms.update(seen.full_since_ms)
+    return bounds, homes
+
+
 class _Judge(Excuses, Endings, Contents):
+    def finish(self) -> Findings:
+        """All that was found."""
+        self._findings.finish()
+        return self._findings
+
     def transaction(self, facts: Facts) -> None:
         """One transaction: each rule by itself."""
         self._findings.begin()
+        # Partitions are read in any order; what is told of them is not to depend on it.
+        facts.parked.sort(key=lambda part: (part.partition, part.log_offset))
         if self._account.op_gap:
             self._findings.pass_over(Unjudged.OP_GAP, facts.identity)
         by_index: dict[int, list[Forward]] = {}

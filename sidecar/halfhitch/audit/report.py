@@ -181,6 +181,26 @@ class Findings:
         if len(self.unfinished) >= 2 * self.limit + 1_000:
             self._cut()
 
+    def join(self, other: "Findings") -> None:
+        """What was found of other transactions. `finish` comes after the last one."""
+        self.found |= other.found
+        for violation in other.violations:
+            if sum(v.kind is violation.kind for v in self.violations) < self.limit:
+                self.violations.append(violation)
+        self.unfinished += other.unfinished
+        self.violation_counts += other.violation_counts
+        self.unfinished_counts += other.unfinished_counts
+        self.unjudged += other.unjudged
+        for why, identities in other.examples.items():
+            known = self.examples.setdefault(why, [])
+            known += identities[: max(0, min(self.limit, 5) - len(known))]
+        self.endings += other.endings
+        self.transactions += other.transactions
+        self.ended += other.ended
+        self.judged += other.judged
+        self.committed_judged += other.committed_judged
+        self.forwards_judged += other.forwards_judged
+
     def finish(self) -> None:
         """Nothing more comes."""
         self._cut()
