@@ -4,7 +4,8 @@
 
 The rules are verify's own (`halfhitch.audit`): every partition is read by one task, which keeps
 what verify keeps of a record; what was kept is brought together by transaction, and judged. Beside
-the verdict come tables and distributions, by producer group and topic, as Parquet.
+the verdict come tables and distributions, by producer group and topic, as Parquet
+and as a page of HTML.
 
 Unlike the rest of the package this runs Python on the executors: they need the package too.
 """

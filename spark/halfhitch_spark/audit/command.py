@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from halfhitch.audit.bounds import Rules
 from halfhitch.audit.report import Verdict
 from halfhitch.errors import BackendError, ConfigurationError
+from halfhitch_spark.audit.page import page
 from halfhitch_spark.audit.plan import Wanted
 from halfhitch_spark.audit.run import Given, audit
 from halfhitch_spark.audit.tables import printed, write_tables
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--group", metavar="NAME", help="only transactions of this producer group")
     add("--since", metavar="TIME", help="judge what ended since: 30m, 2h, 3d ago, or ISO 8601")
     add("--out", metavar="FOLDER", help="write Parquet tables here; it must not have any yet")
+    add("--page", metavar="FILE", help="write a page of HTML with plots here, beside the driver")
     add("--limit", type=int, default=1_000, metavar="COUNT", help="list so many of each kind")
     add("--judged-min", type=float, default=50.0, metavar="PERCENT", help="as verify's")
     add("--open-wait-s", type=float, default=20.0, help="wait for open Kafka transactions")
@@ -93,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(printed(result, share_min) + "\n")
         if options.out is not None:
             write_tables(spark, result, share_min, options.out)
+        if options.page is not None:
+            _write(Path(options.page), page(result, share_min))
         return EXIT_CODES[result.verdict(share_min)]
     except ConfigurationError as problem:
         _say(problem.message)
@@ -100,6 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as problem:
         _say(problem.message)
         return COULD_NOT_LOOK
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as problem:
+        raise ConfigurationError(f"{path} cannot be written (--page): {problem}") from problem
 
 
 def _say(text: str) -> None:

@@ -38,7 +38,7 @@ def class_of(number: int) -> int:
 def upper_of(number_class: int) -> float:
     """The largest number in a class."""
     if number_class <= _EXACT:
-        return number_class
+        return float(number_class)
     return float(_EXACT * 2 ** ((number_class - _EXACT) / _STEPS))
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from halfhitch.audit.report import SENTENCES, Kind, Verdict, Where
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.plain import shown
-from halfhitch_spark.audit.measures import upper_of
+from halfhitch_spark.audit.measures import Measures, upper_of
 from halfhitch_spark.audit.run import Result
 
 Row = tuple[Any, ...]
@@ -97,6 +97,12 @@ def tables(result: Result, share_min: float) -> list[Table]:
             "transaction_id string",
             list(_not_judged(result)),
         ),
+        *_distributions(result.measures),
+    ]
+
+
+def _distributions(measures: Measures) -> list[Table]:
+    return [
         Table(
             "distributions",
             "measure string, producer_group string, topic string, count bigint, p50 double, "
@@ -106,22 +112,22 @@ def tables(result: Result, share_min: float) -> list[Table]:
                     *(d.measure, d.producer_group, d.topic, d.count),
                     *(d.quantile(share) for share in (0.5, 0.95, 0.99, 1.0)),
                 )
-                for d in result.measures.distributions()
+                for d in measures.distributions()
             ],
         ),
         Table(
             "histograms",
             "measure string, producer_group string, topic string, upper double, count bigint",
             [
-                (d.measure, d.producer_group, d.topic, float(upper_of(number_class)), count)
-                for d in result.measures.distributions()
+                (d.measure, d.producer_group, d.topic, upper_of(number_class), count)
+                for d in measures.distributions()
                 for number_class, count in d.classes.items()
             ],
         ),
         Table(
             "deciders",
             "producer_group string, source string, count bigint",
-            [(*key, count) for key, count in sorted(result.measures.deciders.items())],
+            [(*key, count) for key, count in sorted(measures.deciders.items())],
         ),
     ]
 

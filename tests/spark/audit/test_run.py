@@ -7,18 +7,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from chaos.kit.losing import LOSSES, RULES, played
+from chaos.kit.losing import LOSSES, RULES, a_life, played
 from chaos.kit.losses import LOSSES as ALL
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.audit.kafka_logs import KafkaVerifyLogs, verify_consumer
 from halfhitch.audit.kafka_targets import Wanted as VerifyWanted
-from halfhitch.audit.report import Findings, Kind, Verdict
+from halfhitch.audit.report import Findings, Kind, Unjudged, Verdict
 from halfhitch.audit.run import verify
 from halfhitch.core.model import ConflictKind, ConflictMark, OpOffset
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire import op as op_wire
-from halfhitch_spark.audit import Given, audit
+from halfhitch_spark.audit import Given, audit, command
 from halfhitch_spark.audit.plan import Wanted
 from halfhitch_spark.audit.tables import tables, write_tables
 from halfhitch_spark.audit.topics import Names
@@ -98,11 +99,12 @@ def conflict(world: World) -> tuple[str, str]:
     return life.identity
 
 
-def test_a_system_that_worked_is_clean_and_one_that_was_spoiled_is_told_of_as_by_verify(
-    spark: SparkSession, kafka: EmbeddedKafka, rng: random.Random, tmp_path: Path
+def test_a_system_that_worked_is_clean_and_what_is_trimmed_is_excused(
+    spark: SparkSession, kafka: EmbeddedKafka, rng: random.Random
 ) -> None:
     prefix = fresh_name("clean") + "."
     world = played(rng.randrange(2**32), prefix=prefix)
+    gone = a_life(world, 1, messages=[("orders", b"k", b"v", 0)])
     store_world(world, kafka.bootstrap, prefix)
     result = by_spark(spark, kafka.bootstrap, prefix)
     whole = result.whole
@@ -111,6 +113,23 @@ def test_a_system_that_worked_is_clean_and_one_that_was_spoiled_is_told_of_as_by
     assert whole.committed_judged == len(world.committed())
     assert told(whole) == told(by_verify(kafka.bootstrap, prefix))
 
+    topic = prefix + "orders"
+    trimmed = TopicPartition(topic, 0, world.records_of(gone)[0].at + 1)
+    for future in admin_client(kafka.bootstrap).delete_records([trimmed]).values():
+        future.result(30.0)
+    whole = by_spark(spark, kafka.bootstrap, prefix).whole
+    assert whole.violations == []
+    assert whole.unjudged[Unjudged.TARGET_TRIMMED] >= 1
+    assert told(whole) == told(by_verify(kafka.bootstrap, prefix))
+
+
+def test_a_system_that_was_spoiled_is_told_of_as_by_verify(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    rng: random.Random,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     prefix = fresh_name("spoiled") + "."
     world = played(rng.randrange(2**32), prefix=prefix)
     contrary = conflict(world)
@@ -132,11 +151,16 @@ def test_a_system_that_worked_is_clean_and_one_that_was_spoiled_is_told_of_as_by
     assert result.verdict(0.5) is Verdict.NOT_CLEAN
     for group, findings in result.findings.items():
         assert {v.producer_group for v in findings.violations} <= {group}
-    folder = (tmp_path / "out").as_uri()
-    write_tables(spark, result, 0.5, folder)
+
+    monkeypatch.setattr(command, "_session", lambda _: spark)
+    folder, shown = tmp_path / "out", tmp_path / "audit.html"
+    arguments = ["--kafka-bootstrap", kafka.bootstrap, "--topics-prefix", prefix]
+    arguments += ["--topics-allow", prefix + "*", "--out", folder.as_uri(), "--page", str(shown)]
+    assert command.main(arguments) == 3
+    assert "NOT CLEAN" in shown.read_text()
     for table in tables(result, 0.5):
-        rows = spark.read.parquet(f"{folder}/{table.name}").collect()
-        assert len(rows) == len(table.rows), table.name
-        assert rows == [] or rows[0].__fields__ == table.columns
+        rows = spark.read.parquet(f"{folder.as_uri()}/{table.name}")
+        assert rows.columns == table.columns
+        assert table.name in ("not_judged", "summary") or rows.count() == len(table.rows)
     with pytest.raises(ConfigurationError, match="--out"):
-        write_tables(spark, result, 0.5, folder)
+        write_tables(spark, result, 0.5, folder.as_uri())
