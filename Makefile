@@ -22,12 +22,13 @@ IS_LINUX := $(filter Linux,$(shell uname))
 FAST := $(if $(and $(RUST),$(C_COMPILER)),yes,no)
 MACHINES := $(shell uname -m)
 MANYLINUX := manylinux2014 $(foreach minor,17 24 26 27 28 31 34,manylinux_2_$(minor))
+PLATFORMS := linux/amd64,linux/arm64
 IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/halfhitch/__init__.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help docs audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
 	bench-rights bench-neighbour bench-idle bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
-	check-wheels test-wheels sbom image image-parts image-built test-image lock clean
+	check-wheels test-wheels sbom image image-parts image-built image-release test-image lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -214,6 +215,7 @@ test-wheels: $(STAMP) ## install what is in dist/ into bare environments and run
 sbom: $(TOOLS_STAMP) # what the sidecar with all extras is made of, as CycloneDX, into dist/
 	mkdir -p dist
 	$(TOOLS)/cyclonedx-py requirements --of JSON --output-reproducible -o dist/halfhitch.cdx.json requirements.lock
+	$(TOOLS)/python native/crates.py --sbom dist/halfhitch.cdx.json
 
 image: ## the container image, of this tree's wheels (minutes; Docker, or Debian where it is installed; FAST=no for pure Python)
 	@$(MAKE) --no-print-directory $(if $(filter yes,$(FAST)),wheels,wheel)
@@ -230,10 +232,18 @@ image-parts: $(TOOLS_STAMP) # all that goes into the image, into build/image: th
 		$$(printf -- "--platform %s_$$machine " $(MANYLINUX)) --requirement deploy/image.lock --dest build/image/wheels || exit 1; done
 	$(TOOLS)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --of JSON --output-reproducible \
 		-o build/image/sbom.cdx.json deploy/image.lock
+	$(if $(filter yes,$(FAST)),$(TOOLS)/python native/crates.py --sbom build/image/sbom.cdx.json)
 
 image-built: # of build/image; BASES=... names other bases
 	docker build --quiet --network none $(or $(BASES),$$(tests/harness/bases.sh)) --build-arg FAST=$(FAST) \
 		--build-arg REVISION=$$(git rev-parse --verify --quiet HEAD || echo unknown) --tag $(IMAGE) --file deploy/Dockerfile .
+
+# What the engine knows of its making goes beside it: from what and how it was built, and every package in it.
+image-release: # of build/image with wheels of both kinds of machine, one image for both, into build/image.oci.tar (buildx)
+	docker buildx inspect halfhitch-release >/dev/null 2>&1 || docker buildx create --name halfhitch-release --driver docker-container
+	docker buildx build --builder halfhitch-release --platform $(PLATFORMS) --network none --provenance mode=max --sbom true \
+		--build-arg FAST=yes --build-arg REVISION=$$(git rev-parse --verify HEAD) --tag $(IMAGE) \
+		--output type=oci,dest=build/image.oci.tar --file deploy/Dockerfile .
 
 test-image: $(STAMP) ## run the image of `make image` as a cluster does: any user, no rights, nothing that can be written (a minute)
 	tests/harness/engine.sh $(BIN)/python -m pytest -q -rP -m image tests/deploy/test_image.py

@@ -2,6 +2,7 @@
 
     python native/crates.py           Cargo.lock from crates.lock, or a reason why not
     python native/crates.py --renew   the newest that Cargo.toml allows into crates.lock
+    python native/crates.py --sbom F  what is on the list into F, a list of parts (CycloneDX)
 
 Cargo's own lock file says besides where the crates come from, and that is each machine's own
 setting. So it is made here, for `cargo build --locked`: cargo works out who needs whom, and
@@ -9,13 +10,14 @@ compares each checksum with the registry's; that what it found is this list, no 
 compared here. It is run before each build, and costs nothing when the lock file is right.
 """
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 _HEAD = """\
@@ -97,6 +99,48 @@ def renew(folder: Path) -> None:
     (folder / "crates.lock").write_text(written(found))
 
 
+def add_parts(parts: dict[str, Any], crates: list[Crate], version: str) -> None:
+    """The native way and its crates into a list of parts, as CycloneDX has them; again, if need be.
+
+    Who needs which crate is not on our list: the native way needs them all.
+    """
+    own = f"pkg:pypi/halfhitch-native@{version}"
+    added: list[dict[str, Any]] = [
+        {
+            "type": "library",
+            "bom-ref": own,
+            "name": "halfhitch-native",
+            "version": version,
+            "purl": own,
+        }
+    ]
+    for crate in crates:
+        purl = f"pkg:cargo/{crate.name}@{crate.version}"
+        hashes = [{"alg": "SHA-256", "content": crate.checksum}]
+        about = {"name": crate.name, "version": crate.version, "purl": purl, "hashes": hashes}
+        added.append({"type": "library", "bom-ref": purl, **about})
+    names = [one["bom-ref"] for one in added]
+    parts["components"] = [
+        *(one for one in parts["components"] if one.get("bom-ref") not in names),
+        *added,
+    ]
+    needs = [one for one in parts["dependencies"] if one["ref"] not in names]
+    root = parts["metadata"]["component"]["bom-ref"] if "component" in parts["metadata"] else None
+    for one in needs:
+        if one["ref"] == root:
+            one["dependsOn"] = sorted({*one.get("dependsOn", ()), own})
+    needs.append({"ref": own, "dependsOn": names[1:]})
+    parts["dependencies"] = [*needs, *({"ref": name} for name in names[1:])]
+
+
+def list_parts(folder: Path, file: Path) -> None:
+    """Them in a file that is there."""
+    parts = json.loads(file.read_text())
+    version = tomllib.loads((folder / "Cargo.toml").read_text())["package"]["version"]
+    add_parts(parts, listed((folder / "crates.lock").read_text()), version)
+    file.write_text(json.dumps(parts, indent=2) + "\n")
+
+
 def _source(folder: Path) -> str:
     """How this machine's cargo calls the place that crates come from."""
     with tempfile.TemporaryDirectory(prefix="halfhitch-crates-") as place:
@@ -138,10 +182,12 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments == ["--renew"]:
             renew(HERE)
+        elif arguments[:1] == ["--sbom"] and len(arguments) == 2:
+            list_parts(HERE, Path(arguments[1]))
         elif not arguments:
             make_lock(HERE)
         else:
-            raise CratesError("it takes nothing, or --renew")
+            raise CratesError("it takes nothing, --renew, or --sbom and a file")
     except CratesError as error:
         sys.stderr.write(
             f"native/crates.py: {error}\nNothing is built. `make lock` renews the list: read what"

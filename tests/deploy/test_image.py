@@ -76,7 +76,10 @@ def test_it_lists_what_it_is_made_of() -> None:
     told = docker("run", "--rm", "--network=none", "--entrypoint=python", IMAGE, "-c", program)
     found = json.loads(told)
     assert found["bomFormat"] == "CycloneDX"
-    assert {"confluent-kafka", "redis", "uvloop"} <= {one["name"] for one in found["components"]}
+    names = {one["name"] for one in found["components"]}
+    assert {"confluent-kafka", "redis", "uvloop"} <= names
+    is_fast = "native" in docker("run", "--rm", "--network=none", IMAGE, "--version")
+    assert ({"halfhitch-native", "pyo3"} <= names) == is_fast
 
 
 def test_no_module_is_compiled_anew_at_each_start() -> None:

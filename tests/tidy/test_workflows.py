@@ -73,10 +73,27 @@ def unknown_needs(workflow: Workflow) -> Iterator[str]:
         )
 
 
+def _publishes(step: dict[str, Any]) -> bool:
+    told = step.get("run", "")
+    return "publish" in step.get("uses", "") or "docker://" in told or "docker push" in told
+
+
+def named_registries(workflow: Workflow) -> Iterator[str]:
+    """Where images go to is a maintainer's to say."""
+    for step in steps(workflow):
+        yield from re.findall(r"(?:docker://|login |push )\S*\w\.[a-z]{2,}\b", step.get("run", ""))
+
+
+def given_to_shells(workflow: Workflow) -> Iterator[str]:
+    """Expressions in a script: whoever names a branch or a variable would write the script."""
+    for step in steps(workflow):
+        yield from re.findall(r"\$\{\{.*?\}\}", step.get("run", ""))
+
+
 def unswitched(workflow: Workflow) -> Iterator[str]:
     """Jobs that publish without the maintainer's switch."""
     for name, job in workflow["jobs"].items():
-        if any("publish" in step.get("uses", "") for step in job["steps"]):
+        if any(map(_publishes, job["steps"])):
             condition = str(job.get("if", ""))
             for part in ("vars.HALFHITCH_PUBLISH == 'on'", "inputs.publish", "refs/tags/v"):
                 if part not in condition:
@@ -98,6 +115,8 @@ def test_a_workflow_calls_what_is_there_and_has_no_more_rights_than_it_needs(pat
     assert list(loose_rights(workflow)) == []
     assert list(unknown_needs(workflow)) == []
     assert list(unswitched(workflow)) == []
+    assert list(named_registries(workflow)) == []
+    assert list(given_to_shells(workflow)) == []
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
 
 
@@ -139,6 +158,29 @@ def test_a_release_has_wheels_for_every_platform_an_account_of_its_parts_and_of_
     assert not any("password" in str(step) for step in uploaded["steps"])
 
 
+def test_a_release_has_an_image_for_both_machines_and_publishes_the_one_that_was_tried() -> None:
+    jobs = read(WORKFLOWS[1])["jobs"]
+    commands = [step.get("run", "") for step in jobs["image"]["steps"]]
+    parts, built, tried = (
+        [n for n, command in enumerate(commands) if command.startswith(f"make {target}")]
+        for target in ("image-parts", "image-release", "test-image")
+    )
+    assert parts < built < tried
+    assert 'FAST=yes MACHINES="x86_64 aarch64"' in commands[parts[0]]
+    makefile = (ROOT / "Makefile").read_text()
+    assert "PLATFORMS := linux/amd64,linux/arm64\n" in makefile
+    recipe = makefile.partition("\nimage-release:")[2].partition("\n\n")[0]
+    for word in ("--provenance mode=max", "--sbom true", "--network none", "build/image.oci.tar"):
+        assert word in recipe
+    published = jobs["publish-image"]
+    assert set(published["needs"]) == {"verify", "image"}
+    assert "vars.HALFHITCH_IMAGE != ''" in published["if"]
+    assert published["permissions"] == {}
+    (copied,) = [step["run"] for step in published["steps"] if "docker://" in step.get("run", "")]
+    assert "skopeo copy --all oci-archive:image.oci.tar" in copied
+    assert "--password-stdin" in copied
+
+
 def test_every_python_that_is_promised_gets_a_compiled_wheel() -> None:
     promised = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert read(WORKFLOWS[1])["jobs"]["compiled"]["strategy"]["matrix"]["python"] == promised
@@ -162,6 +204,10 @@ def _with(**job: Any) -> Workflow:
         (unknown_needs, _with(needs="b")),
         (unswitched, _with(steps=[{"uses": "a/publish@0"}], environment="release")),
         (unswitched, _with(steps=[{"uses": "a/publish@0"}], **{"if": _SWITCH})),
+        (unswitched, _with(steps=[{"run": "skopeo copy a docker://b"}], environment="release")),
+        (named_registries, _with(steps=[{"run": 'skopeo copy a "docker://a.example/b:1"'}])),
+        (named_registries, _with(steps=[{"run": "skopeo login a.example"}])),
+        (given_to_shells, _with(steps=[{"run": "echo ${{ vars.A }}"}])),
         (loose_actions, "- uses: actions/checkout@v4"),
         (loose_actions, "- uses: actions/checkout@" + "0" * 40),
     ],

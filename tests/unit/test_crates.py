@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -151,3 +152,44 @@ def test_every_build_goes_by_the_list() -> None:
     built = re.findall(r"cargo (?:build|clippy|test|rustc) (?!--version).*", makefile)
     assert len(built) >= 2
     assert all("--locked" in line for line in built), built
+
+
+def parts() -> dict[str, Any]:
+    """As little as cyclonedx-py says."""
+    return {
+        "bomFormat": "CycloneDX",
+        "components": [{"bom-ref": "requirements-L1", "name": "redis", "type": "library"}],
+        "dependencies": [{"ref": "requirements-L1"}, {"ref": "root"}],
+        "metadata": {"component": {"bom-ref": "root", "name": "halfhitch"}},
+    }
+
+
+def test_the_crates_stand_in_the_list_of_parts_with_their_checksums(tmp_path: Path) -> None:
+    """It named the Python packages alone, beside a library that is made of dozens of crates."""
+    file = tmp_path / "sbom.json"
+    file.write_text(json.dumps(parts()))
+    assert crates.main(["--sbom", str(file)]) == 0
+    once = file.read_text()
+    assert crates.main(["--sbom", str(file)]) == 0
+    assert file.read_text() == once, "again, it changes nothing"
+    found = json.loads(once)
+    listed = crates.listed((NATIVE / "crates.lock").read_text())
+    by_purl = {one["purl"]: one for one in found["components"] if "purl" in one}
+    assert len(by_purl) == len(listed) + 1
+    for crate in listed:
+        one = by_purl[f"pkg:cargo/{crate.name}@{crate.version}"]
+        assert one["hashes"] == [{"alg": "SHA-256", "content": crate.checksum}]
+    needs = {one["ref"]: one.get("dependsOn", []) for one in found["dependencies"]}
+    (own,) = needs["root"]
+    assert by_purl[own]["name"] == "halfhitch-native"
+    assert set(needs[own]) == set(by_purl) - {own}
+    assert set(needs) == {one["bom-ref"] for one in found["components"]} | {"root"}
+
+
+def test_a_list_of_parts_that_is_of_nothing_in_particular_gets_them_too() -> None:
+    given = {**parts(), "metadata": {}, "dependencies": []}
+    crates.add_parts(given, [crates.Crate("a", "1", "0" * 64)], "2")
+    assert given["dependencies"] == [
+        {"ref": "pkg:pypi/halfhitch-native@2", "dependsOn": ["pkg:cargo/a@1"]},
+        {"ref": "pkg:cargo/a@1"},
+    ]
