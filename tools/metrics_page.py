@@ -23,7 +23,8 @@ _HEAD: Final = """\
 
 Everything that `/metrics` of the admin door tells; made by `tools/metrics_page.py` of the table
 that the sidecar itself uses. Base units throughout: seconds, bytes. What the alerts ask of them:
-`dashboards/rules.yaml`; what to do then: [runbooks.md](runbooks.md).
+`dashboards/rules.yaml`; what to do then: [runbooks.md](runbooks.md). Grafana's dashboards lie in
+`dashboards/` too; both are made by `tools/monitoring`.
 
 Numbers are those of one instance. A half partition's are told by its owner alone: take
 `max by (partition)` over all instances, and `sum` of counters and of counts. Whoever has several

@@ -13,6 +13,8 @@ if _FOLDER not in sys.path:
     sys.path.insert(0, _FOLDER)
 
 rules = importlib.import_module("rules")
+grafana = importlib.import_module("grafana")
+panels = importlib.import_module("panels")
 
 _SPEC = importlib.util.spec_from_file_location("monitoring_files", f"{_FOLDER}/__main__.py")
 assert _SPEC is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: A recorded series, or one of ours, and what it is selected by.
-_SERIES: Final = re.compile(r"((?:namespace:)?\bhalfhitch_\w+(?::\w+)?)(\{[^}]*\})?")
+_SERIES: Final = re.compile(r"((?:namespace:)?\b(?:halfhitch|process)_\w+(?::\w+)?)(\{[^}]*\})?")
 #: Stands for the age that an installation may choose.
 UNDECIDED_AGE: Final = "<undecided age>"
 UNDECIDED_AGE_S: Final = 3_600

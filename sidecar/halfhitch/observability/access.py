@@ -1,12 +1,16 @@
 """Who was refused, and who is known, as metrics: read when somebody looks."""
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from halfhitch.access import Numbers
 from halfhitch.observability.table import METRICS
+
+#: Else the first refusal would be no increase to whoever watches.
+_FROM_THE_START: Final = {"http": 0, "admin": 0}
 
 
 class AccessCollector(Collector):
@@ -20,7 +24,7 @@ class AccessCollector(Collector):
             return
         numbers = self.source()
         unauthorized = _counter("halfhitch_unauthorized_total")
-        for door, count in numbers.unauthorized.items():
+        for door, count in {**_FROM_THE_START, **numbers.unauthorized}.items():
             unauthorized.add_metric([door], count)
         yield unauthorized
         if not numbers.has_identities:

@@ -12,6 +12,7 @@ def test_refusals_and_identities_are_shown() -> None:
     )
     text = metrics.render().decode()
     assert 'halfhitch_unauthorized_total{door="http"} 2.0' in text
+    assert 'halfhitch_unauthorized_total{door="admin"} 0.0' in text
     assert 'halfhitch_forbidden_total{identity="shop",right="produce"} 3.0' in text
     assert 'halfhitch_too_many_requests_total{identity="bank"} 5.0' in text
     assert "halfhitch_identities 4.0" in text

@@ -13,6 +13,8 @@ from halfhitch.errors import BackendError
 from halfhitch.service.api import PartitionPhase, PartitionState
 
 _LOOK_S: Final = 60.0
+#: Until that half partition is worked on here, which is looked at without asking anybody.
+_WAIT_S: Final = 2.0
 #: A look that takes so long a share of the time is too often: operators wait behind it.
 _REST_FACTOR: Final = 20.0
 
@@ -47,21 +49,22 @@ class ParkedWatch:
         """See the class's text."""
         while True:
             began_s = monotonic()
-            await self.look()
-            await sleep(max(_LOOK_S, _REST_FACTOR * (monotonic() - began_s)))
+            pause_s = _LOOK_S if await self.look() else _WAIT_S
+            await sleep(max(pause_s, _REST_FACTOR * (monotonic() - began_s)))
 
-    async def look(self) -> None:
-        """Tell how many there are, or that this is not ours to tell."""
+    async def look(self) -> bool:
+        """Tell how many there are, or that this is not ours to tell. Whether it is ours."""
         if not any(s.partition == 0 and s.phase is PartitionPhase.WORKING for s in self._states()):
             self._seen = None
             self._tell(None)
-            return
+            return False
         try:
             extent = await self._topic.extent()
             if extent == self._seen:
-                return
+                return True
             found, left_out_count = await self._topic.parkings()
         except BackendError:
-            return  # the last number stands: nothing is parked or put back while Kafka is away
+            return True  # the last number stands: nothing is parked while Kafka is away
         self._seen = extent
         self._tell(len(found) + left_out_count)
+        return True
