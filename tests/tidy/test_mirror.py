@@ -42,7 +42,7 @@ THEMES = {
 }
 COVERED_BY = ROOT / "tests" / "tidy" / "covered_by.txt"
 #: May only be lowered.
-COVERED_BY_MAX = 49
+COVERED_BY_MAX = 44
 
 
 def where_tests_are(module: str) -> str:
