@@ -57,7 +57,8 @@ def store_world(
         if log.start
     ]
     if trimmed:
-        for future in admin_client(bootstrap).delete_records(trimmed).values():
+        admin = admin_client(bootstrap)
+        for future in admin.delete_records(trimmed).values():
             future.result(_ANSWER_S)
     _store_watermarks(world, bootstrap, names)
     return names
