@@ -177,7 +177,7 @@ def test_a_release_has_an_image_for_both_machines_and_publishes_the_one_that_was
     assert "vars.HALFHITCH_IMAGE != ''" in published["if"]
     assert published["permissions"] == {}
     (copied,) = [step["run"] for step in published["steps"] if "docker://" in step.get("run", "")]
-    assert "skopeo copy --all oci-archive:image.oci.tar" in copied
+    assert "skopeo copy --all --preserve-digests oci-archive:image.oci.tar" in copied
     assert "--password-stdin" in copied
 
 
