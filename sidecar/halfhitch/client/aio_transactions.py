@@ -16,6 +16,8 @@ from halfhitch.client import in_use
 # asyncio only
 from halfhitch.client.aio_turns import Turns
 from halfhitch.client.calls import Operation
+
+#| from halfhitch.client.conversation import in_line
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
@@ -58,6 +60,8 @@ class AsyncTransaction:
         self._talk = conversation
         #| # Re-entrant only so that whoever enters it twice can be told.
         #| self._lock = threading.RLock()
+        #| #: Threads whose send waits for the lock, by identity; one step each.
+        #| self._in_line: dict[int, None] = {}
         # asyncio only
         self._turns = Turns(1)
         # asyncio only
@@ -117,6 +121,7 @@ class AsyncTransaction:
     def _require_whole(self, require: Callable[[], None]) -> None:
         self._require_usable()
         #| with self._lock:
+        #|     self._require_nobody_in_line()
         #|     require()
         # asyncio only
         require()
@@ -155,7 +160,9 @@ class AsyncTransaction:
     async def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
         self._require_own_id("tx.send")
+        #| self._in_line[threading.get_ident()] = None
         with await self._turns.taken():
+            #| self._in_line.pop(threading.get_ident(), None)
             call = self._talk.next_send(messages)
             try:
                 prepared = await self._producer.perform(call)
@@ -173,6 +180,8 @@ class AsyncTransaction:
         with await self._turns.taken():
             # asyncio only: the database may have to be asked for the end of a local transaction
             await self._talk.look()
+            #| if not self._talk.is_held:  # else the rows stand, and it was asked before
+            #|     self._require_nobody_in_line()
             call = self._talk.next_commit(wait_visible=wait_visible)
             if call is None:
                 return self._talk.nothing_to_end(Operation.COMMIT)
@@ -224,6 +233,14 @@ class AsyncTransaction:
         except ProducerClosed:
             raise ProducerClosed(self.id) from None
 
+    #| def _require_nobody_in_line(self) -> None:
+    #|     """A lock knows no order: the end may have overtaken a send that was called before it.
+    #|
+    #|     That one will be refused in its thread, where perhaps nobody looks. So all is doomed.
+    #|     """
+    #|     if set(self._in_line) - {threading.get_ident()} and self._talk.wants_end():
+    #|         self._talk.send_failed(in_line(self.id))
+    #|
     def _require_own_id(self, what: str) -> None:
         in_use.require_unheld_id(self._talk.group, self.id, what, self._talk)
 

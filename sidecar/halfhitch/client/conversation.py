@@ -380,6 +380,15 @@ def held_already(transaction_id: str, what: str) -> TransactionMisused:
     )
 
 
+def in_line(transaction_id: str) -> TransactionEnded:
+    """A send of another thread that waits while the end of its transaction is being prepared."""
+    return TransactionEnded(
+        f"a message of another thread was still waiting to be sent when transaction"
+        f" {transaction_id} came to its end, and is refused: join the threads before the local"
+        " commit"
+    )
+
+
 def first_line(error: BaseException | None) -> str:
     """What an exception says, in one short line."""
     lines = str(error).splitlines()

@@ -16,6 +16,7 @@ from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
     Leaving,
+    in_line,
 )
 from halfhitch.client.errors import ProducerClosed, TransactionDoomed
 from halfhitch.client.notes import note_failed_rollback
@@ -42,6 +43,8 @@ class Transaction:
         self._talk = conversation
         # Re-entrant only so that whoever enters it twice can be told.
         self._lock = threading.RLock()
+        #: Threads whose send waits for the lock, by identity; one step each.
+        self._in_line: dict[int, None] = {}
 
     @property
     def id(self) -> str:
@@ -97,6 +100,7 @@ class Transaction:
     def _require_whole(self, require: Callable[[], None]) -> None:
         self._require_usable()
         with self._lock:
+            self._require_nobody_in_line()
             require()
 
     def held(self) -> "Lock":
@@ -127,7 +131,9 @@ class Transaction:
     def _prepare(self, messages: Sequence[Message]) -> None:
         self._require_usable()
         self._require_own_id("tx.send")
+        self._in_line[threading.get_ident()] = None
         with self._lock:
+            self._in_line.pop(threading.get_ident(), None)
             call = self._talk.next_send(messages)
             try:
                 prepared = self._producer.perform(call)
@@ -143,6 +149,8 @@ class Transaction:
     def _commit(self, *, wait_visible: bool) -> Ended:
         self._require_usable()
         with self._lock:
+            if not self._talk.is_held:  # else the rows stand, and it was asked before
+                self._require_nobody_in_line()
             call = self._talk.next_commit(wait_visible=wait_visible)
             if call is None:
                 return self._talk.nothing_to_end(Operation.COMMIT)
@@ -167,6 +175,14 @@ class Transaction:
             self._producer.check_open()
         except ProducerClosed:
             raise ProducerClosed(self.id) from None
+
+    def _require_nobody_in_line(self) -> None:
+        """A lock knows no order: the end may have overtaken a send that was called before it.
+
+        That one will be refused in its thread, where perhaps nobody looks. So all is doomed.
+        """
+        if set(self._in_line) - {threading.get_ident()} and self._talk.wants_end():
+            self._talk.send_failed(in_line(self.id))
 
     def _require_own_id(self, what: str) -> None:
         in_use.require_unheld_id(self._talk.group, self.id, what, self._talk)

@@ -418,3 +418,19 @@ async def test_an_async_generator_that_was_dropped_in_its_block_decides_nothing(
             await generator.aclose()
         assert len(server.targets()) == 1
     assert "t-9 is undecided: the generator or coroutine" in caplog.text
+
+
+async def test_the_rest_was_committed_without_a_message_that_was_in_line_at_the_block_s_end():
+    """Of two tasks that were not joined: the second was refused where nobody looked."""
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            tasks = []
+            with pytest.raises(TransactionDoomed, match="was left"):
+                async with producer.transaction() as tx:
+                    tasks += [asyncio.create_task(tx.send("orders", b"1")) for _ in range(2)]
+            await asyncio.wait(tasks)
+        assert [type(task.exception()).__name__ for task in tasks] == [
+            "NoneType",
+            "TransactionEnded",
+        ]
+        assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]

@@ -13,6 +13,7 @@ import pytest
 from halfhitch.client import (
     Message,
     TransactionDoomed,
+    TransactionEnded,
     TransactionMisused,
     TransactionProducer,
     sync_transactions,
@@ -338,3 +339,59 @@ def test_an_interrupt_in_the_listener_is_not_swallowed():
         with pytest.raises(KeyboardInterrupt):
             producer.send_message_in_transaction(Message("orders", b"one"))
         assert len(server.requests) == 1
+
+
+class _Unfair:
+    """A lock that lets one thread wait until `over`, though it came first."""
+
+    def __init__(self, thread_of):
+        self._lock = threading.RLock()
+        self._thread_of = thread_of
+        self.is_waited_for = threading.Event()
+        self.over = threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread() is self._thread_of():
+            self.is_waited_for.set()
+            assert self.over.wait(20)
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+    def _is_owned(self):
+        return self._lock._is_owned()
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_send_in_line_that_the_end_had_overtaken_was_refused_in_silence(is_asked):
+    """Of a thread that was not joined; a lock knows no order. The rest was committed."""
+    refused = []
+
+    def send(tx):
+        try:
+            tx.send("orders", b"two")
+        except TransactionEnded as ended:
+            refused.append(ended)
+
+    with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
+        tx = producer.transaction()
+        thread = threading.Thread(target=send, args=(tx,))
+        tx._lock = unfair = _Unfair(lambda: thread)
+
+        def block():
+            with tx:
+                tx.send("orders", b"one")
+                thread.start()
+                assert unfair.is_waited_for.wait(20)
+                if is_asked:
+                    tx.assert_can_commit()
+
+        try:
+            with pytest.raises(TransactionDoomed, match="join the threads"):
+                block()
+        finally:
+            unfair.over.set()
+            thread.join(20)
+        assert len(refused) == 1
+        assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
