@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from halfhitch_spark.audit import Result
     from harness.verify_world import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+#: Several jobs each, of dozens of short tasks: ten minutes on a machine with ten times its load.
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 assert ALL is LOSSES
 #: One of each class, and what must be said of it.
