@@ -155,6 +155,10 @@ bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a min
 bench-neighbour: $(STAMP) ## how much slower is one application while another attacks? (twenty minutes; ARGS="--only stall")
 	$(BIN)/python bench/neighbour.py $(ARGS)
 
+.PHONY: previews
+previews: $(STAMP) ## pictures of the dashboards for docs/production.md, of a sidecar under load (two minutes)
+	PYTHONPATH=tests:. $(BIN)/python bench/dashboards.py $(ARGS)
+
 bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
 	$(BIN)/python bench/idle.py $(ARGS)
 

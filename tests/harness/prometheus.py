@@ -82,3 +82,11 @@ class EmbeddedPrometheus(PrivateServer):
         """What an expression gives now: a list of series, each with labels and a value."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
+
+    def lines(self, expression: str, since_s: float, step_s: float) -> list[dict[str, Any]]:
+        """The same over the last seconds: each series has `values`, pairs of time and text."""
+        now_s = float(self.ask("query", query="time()")["result"][1])
+        found: list[dict[str, Any]] = self.ask(
+            "query_range", query=expression, start=now_s - since_s, end=now_s, step=step_s
+        )["result"]
+        return found

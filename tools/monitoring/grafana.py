@@ -70,22 +70,31 @@ def expression(query: Query) -> str:
     return selected(query.expr, SELECTION)
 
 
-def dashboard_text(dashboard: Dashboard, others: Sequence[Dashboard]) -> str:
-    """The file of a dashboard; `others` are linked at its top."""
-    panels: list[dict[str, Any]] = []
+def laid_out(dashboard: Dashboard) -> Iterator[tuple[Panel | None, dict[str, int]]]:
+    """Each panel and its place, in Grafana's 24 columns; None is the heading of the next row."""
     y = 0
     for row in dashboard.rows:
-        panels.append(_row(row, len(panels) + 1, y))
+        yield None, {"h": 1, "w": _COLUMNS, "x": 0, "y": y}
         y += 1
         x = height = 0
         for panel in row.panels:
             width, tall = (4, 4) if panel.kind == "stat" else (8, 8)
             if x + width > _COLUMNS:
                 x, y, height = 0, y + height, 0
-            place = {"h": tall, "w": width, "x": x, "y": y}
-            panels.append(_panel(panel, len(panels) + 1, place))
+            yield panel, {"h": tall, "w": width, "x": x, "y": y}
             x, height = x + width, max(height, tall)
         y += height
+
+
+def dashboard_text(dashboard: Dashboard, others: Sequence[Dashboard]) -> str:
+    """The file of a dashboard; `others` are linked at its top."""
+    panels: list[dict[str, Any]] = []
+    titles = iter(dashboard.rows)
+    for panel, place in laid_out(dashboard):
+        number = len(panels) + 1
+        panels.append(
+            _row(next(titles), number, place) if panel is None else _panel(panel, number, place)
+        )
     found = {
         "uid": f"halfhitch-{dashboard.name}",
         "title": f"Half Hitch / {dashboard.title}",
@@ -104,13 +113,13 @@ def dashboard_text(dashboard: Dashboard, others: Sequence[Dashboard]) -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def _row(row: Row, number: int, y: int) -> dict[str, Any]:
+def _row(row: Row, number: int, place: dict[str, int]) -> dict[str, Any]:
     return {
         "id": number,
         "type": "row",
         "title": row.title,
         "collapsed": False,
-        "gridPos": {"h": 1, "w": _COLUMNS, "x": 0, "y": y},
+        "gridPos": place,
         "panels": [],
     }
 

@@ -21,8 +21,8 @@ _OVERVIEW: Final = Dashboard(
             "Is anything wrong?",
             (
                 Panel(
-                    "Half partitions without owner",
-                    "Nothing of these is forwarded. Runbook: HalfHitchPartitionWithoutOwner.",
+                    "Without owner",
+                    "Half partitions that stand still. Runbook: HalfHitchPartitionWithoutOwner.",
                     "none",
                     (Query("sum(1 - max by (partition) (halfhitch_partition_owned))"),),
                     kind="stat",
@@ -62,9 +62,9 @@ _OVERVIEW: Final = Dashboard(
                 ),
                 Panel(
                     "Hidden records",
-                    "Behind open Kafka transactions. Runbook: HalfHitchKafkaTransactionHangs.",
+                    "For a minute and longer. Runbook: HalfHitchKafkaTransactionHangs.",
                     "none",
-                    (Query("sum(halfhitch_unreadable_records)"),),
+                    (Query("sum(min_over_time(halfhitch_unreadable_records[1m]))"),),
                     kind="stat",
                     red=1,
                     rare="nothing was hidden since the start",
