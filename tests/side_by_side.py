@@ -65,7 +65,7 @@ LIVES: Final[Mapping[str, float]] = {
 }
 #: What waits for servers.
 WAITING: Final[Mapping[str, float]] = {
-    "tests/acceptance": 300,
+    "tests/acceptance": 350,
     "tests/integration": 650,
     "tests/contract": 60,
     "tests/spark": 330,
