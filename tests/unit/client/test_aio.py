@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import os
 import socket
 import threading
+import warnings
 
 import pytest
 
@@ -11,6 +13,8 @@ from halfhitch.client import AsyncTransactionProducer, DecisionUnknown, Message
 from halfhitch.client.aio_connections import Connection
 from halfhitch.client.calls import Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionMisused
+from halfhitch.client.recorded import Local, note
+from halfhitch.client.values import LocalTransactionState
 from harness.scripted_http import CUT_AFTER, HANG, Answer, Bytes, ScriptedServer
 
 COMMITTED = Answer(200, {"transaction_id": "t", "state": "committed"})
@@ -434,3 +438,53 @@ async def test_the_rest_was_committed_without_a_message_that_was_in_line_at_the_
             "TransactionEnded",
         ]
         assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
+
+
+class Forks:
+    """A listener that both its processes come out of."""
+
+    child = 0
+
+    async def execute_local_transaction(self, message, arg):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.child = os.fork()
+        return LocalTransactionState.ROLLBACK if self.child else LocalTransactionState.COMMIT
+
+
+async def test_a_child_that_was_forked_in_a_listener_ended_its_parents_message():
+    listener = Forks()
+    with ScriptedServer() as server:
+        producer = AsyncTransactionProducer(
+            "orders", server.address, listener=listener, answers_checks=False
+        )
+        try:
+            result = await producer.send_message_in_transaction(Message("orders", b"one"))
+        except BaseException as error:  # noqa: BLE001 - a child of a test may not go on
+            os._exit(0 if isinstance(error, TransactionMisused) else 1)
+        if listener.child == 0:
+            os._exit(2)
+        _, status = await asyncio.to_thread(os.waitpid, listener.child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        await producer.close()
+        assert result.state is LocalTransactionState.ROLLBACK
+        assert server.targets() == ["/v1/topics/orders/half", "/v1/transactions/h1/rollback"]
+
+
+class Records:
+    """A listener whose local transaction is committed, whatever it returns."""
+
+    async def execute_local_transaction(self, message, arg):
+        note("orders", message.transaction_id, lambda: Local.COMMITTED)
+        return LocalTransactionState.ROLLBACK
+
+
+async def test_a_listener_s_rollback_behind_its_local_commit_lost_the_message():
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer(
+            "orders", server.address, listener=Records(), answers_checks=False
+        ) as producer:
+            result = await producer.send_message_in_transaction(Message("orders", b"one"))
+        assert result.state is LocalTransactionState.UNKNOWN
+        assert isinstance(result.error, TransactionMisused)
+        assert server.targets() == ["/v1/topics/orders/half"]
