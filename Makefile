@@ -133,6 +133,7 @@ format: $(STAMP) ## put the code into its form; make the blocking twins anew
 	$(BIN)/python tools/blocking.py
 	$(BIN)/python tools/charts.py
 	$(BIN)/python tools/pages.py
+	$(BIN)/python tools/logs_page.py
 	$(BIN)/python tools/metrics_page.py
 	$(BIN)/python tools/monitoring
 	$(if $(RUST),@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path native/Cargo.toml)

@@ -88,7 +88,11 @@ class Watchdog:
         try:
             faulthandler.dump_traceback_later(self._hung_s, exit=True, file=self._fd)
         except RuntimeError as error:  # no thread can be started: then there is no timer either
-            logger.warning("the watchdog's timer could not be set: %s", error)
+            logger.warning(
+                "the watchdog's timer could not be set: %s",
+                error,
+                extra={"action": "watchdog_failed"},
+            )
 
     def _hung(self) -> list[str]:
         """The watched threads that have given no sign of life for too long, and where they are."""

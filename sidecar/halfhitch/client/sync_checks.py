@@ -297,7 +297,11 @@ class _Workers:
                 self._jobs.pop()
                 self._open_count -= 1
                 self._first_part_count -= 1
-                log.warning("no thread for a check could be started: %s", error)
+                log.warning(
+                    "no thread for a check could be started: %s",
+                    error,
+                    extra={"action": "check_thread_failed"},
+                )
                 self._changed.wait(0.5)
                 return False
         return True

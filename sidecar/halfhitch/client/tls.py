@@ -91,7 +91,11 @@ class Trust:
             try:
                 self._context = _context(self._files)
             except ConfigurationError as error:
-                log.warning("%s; the ones before it are used on", error.message)
+                log.warning(
+                    "%s; the ones before it are used on",
+                    error.message,
+                    extra={"action": "tls_not_renewed"},
+                )
         return self._context
 
     def encrypted(self, connected: socket.socket) -> ssl.SSLSocket:

@@ -363,7 +363,7 @@ class KafkaPartitionWriter:
             producer.abort_transaction(_ANSWER_S)
         except _RAISED as error:
             # Not asked again: the next fence aborts it, and `_CONFLICT` would be asked for ever.
-            logger.info("abort did not succeed: %s", describe(error))
+            logger.info("no abort: %s", describe(error), extra={"action": "abort_failed"})
             return False
         finally:
             self.close()

@@ -222,7 +222,11 @@ class KafkaRecordLog:
         try:
             self._producer.poll(_POLL_S)
         except (KafkaException, SystemError) as error:
-            logger.warning("the record producer has failed: %s", describe(error))
+            logger.warning(
+                "the record producer has failed: %s",
+                describe(error),
+                extra={"action": "record_producer_failed"},
+            )
             self._broken.set()
 
     def _replace(self) -> None:

@@ -141,7 +141,9 @@ class InboxReader:
             try:
                 self._on_post(kind, body, age_s)
             except Exception:
-                logger.exception("an entry of the inbox could not be handled")
+                logger.exception(
+                    "an entry of the inbox could not be handled", extra={"action": "inbox_bug"}
+                )
 
 
 def _entries(answer: Any) -> tuple[list[Entry], list[bytes]]:

@@ -142,7 +142,11 @@ class Writer:
             try:
                 self._leave()
             except Exception as error:  # noqa: BLE001 - as in a turn; all keys expire anyway
-                logger.info("%s", connect.sentence(error, self._address))
+                logger.info(
+                    "%s",
+                    connect.sentence(error, self._address),
+                    extra={"action": "redis_not_left"},
+                )
         self.healthy, self.trouble = False, "Redis is not used any more: this instance stops."
         connect.close(self._client)
 

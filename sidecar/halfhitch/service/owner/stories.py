@@ -374,7 +374,11 @@ class Stories:
         try:
             end = self._asked()
         except Exception as error:  # noqa: BLE001 - whatever Kafka's client gives: there is no index
-            logger.info("the end of the audit topic is not known: %s", error)
+            logger.info(
+                "the end of the audit topic is not known: %s",
+                error,
+                extra={"action": "audit_end_unknown"},
+            )
             self._begin_run(None)
             return None
         if end is None:
