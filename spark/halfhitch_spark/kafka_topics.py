@@ -136,13 +136,22 @@ def _named(there: Iterable[str]) -> str:
     return (", ".join(users[:10]) or "none") + more
 
 
-def require_same_topics(spark: SparkSession, checkpoint: str, found: Mapping[str, Topic]) -> None:
+def require_same_topics(
+    spark: SparkSession, checkpoint: str, found: Mapping[str, Topic], *, accept_gone: bool = False
+) -> None:
     """Compare with the ids that this checkpoint has seen, and keep those that it had not.
 
-    ConfigurationError: a topic was made anew. A checkpoint of before this file existed is taken
-    as it is.
+    ConfigurationError: a topic was made anew, or is read no longer. A checkpoint of before this
+    file existed is taken as it is.
     """
     known = _read_ids(spark, checkpoint)
+    gone = sorted(known.keys() - found.keys())
+    if gone and not accept_gone:
+        raise ConfigurationError(
+            f"{checkpoint} was begun with topic {gone[0]}, and this query does not read it: the "
+            "checkpoint is another query's, or the topic was deleted. Each query needs a "
+            "checkpoint of its own; accept_data_loss=True goes on without the topic"
+        )
     for name, topic in sorted(found.items()):
         was = known.get(name, topic.topic_id)
         if was != topic.topic_id and _NO_ID not in (was, topic.topic_id):

@@ -57,7 +57,7 @@ def read_stream(
     choice = _choice(topics, pattern)
     found = _found(spark, bootstrap, given, choice)
     if checkpoint is not None:
-        require_same_topics(spark, checkpoint, found)
+        require_same_topics(spark, checkpoint, found, accept_gone=accept_data_loss)
     if messages_per_batch is not None:
         given["maxOffsetsPerTrigger"] = messages_per_batch
     given |= begin_options(starting, found)
@@ -102,7 +102,9 @@ def same_topics(
 
     def looked_at(batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
-        require_same_topics(spark, checkpoint, _found(spark, bootstrap, given, choice))
+        found = _found(spark, bootstrap, given, choice)
+        # Of a topic that is gone Spark itself speaks, unless that was accepted.
+        require_same_topics(spark, checkpoint, found, accept_gone=True)
         each(batch, number)
 
     return looked_at

@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
-from halfhitch_spark import kafka_topics, read_batch, read_stream, same_topics
+from halfhitch_spark import kafka_topics, read_batch, read_committed, read_stream, same_topics
 from halfhitch_spark.kafka_topics import FILE_NAME, Choice, find_topics, require_same_topics
 from harness.forwards import commit_records, half_hitch_record
 from harness.kafka import admin_client, create_topics, fresh_name
@@ -87,6 +88,28 @@ def test_a_topic_that_was_made_anew_under_a_checkpoint_is_refused_and_spark_alon
     assert not {"new-0", "new-1", "new-2"} & set(shown), "Spark says nothing of these"
 
 
+def test_a_checkpoint_of_another_topic_is_refused_and_spark_alone_speaks_of_lost_data(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    first, second, checkpoint = fresh_name("first"), fresh_name("second"), tmp_path / "checkpoint"
+    create_topics(kafka.bootstrap, {first: 1, second: 1})
+    write(kafka, first, "a")
+    write(kafka, second, "b", "c")
+
+    def ours(topic: str, *, accept: bool = False) -> DataFrame:
+        return read_stream(
+            spark, kafka.bootstrap, topic, checkpoint=checkpoint.as_uri(), accept_data_loss=accept
+        )
+
+    assert values_of(ours(first), checkpoint) == ["a"]
+    with pytest.raises(ConfigurationError, match=f"was begun with topic {first}, and this query"):
+        ours(second)
+    own = read_committed(spark, kafka.bootstrap, second, streaming=True)
+    with pytest.raises(StreamingQueryException, match="Some data may have been lost"):
+        values_of(own, checkpoint)
+    assert values_of(ours(second, accept=True), checkpoint) == ["b", "c"]
+
+
 def test_topics_that_are_not_there_or_not_to_be_read_are_told_in_a_sentence(
     spark: SparkSession, kafka: EmbeddedKafka
 ) -> None:
@@ -138,10 +161,16 @@ def test_a_damaged_file_of_ids_is_told_and_new_topics_are_added(
 ) -> None:
     where = tmp_path.as_uri()
     require_same_topics(spark, where, {"a": kafka_topics.Topic("1", 1)})
-    require_same_topics(spark, where, {"b": kafka_topics.Topic("2", 1)})
+    both = {name: kafka_topics.Topic(number, 1) for name, number in (("a", "1"), ("b", "2"))}
+    require_same_topics(spark, where, both)
+    with pytest.raises(ConfigurationError, match="begun with topic a, and this query does not"):
+        require_same_topics(spark, where, {"b": both["b"]})
+    require_same_topics(spark, where, {"b": both["b"]}, accept_gone=True)
+    both["a"] = kafka_topics.Topic("3", 1)
     with pytest.raises(ConfigurationError, match="topic a was deleted"):
-        require_same_topics(spark, where, {"a": kafka_topics.Topic("3", 1)})
-    require_same_topics(spark, where, {"a": kafka_topics.Topic("A" * 22, 1)})  # has no ids
+        require_same_topics(spark, where, both)
+    both["a"] = kafka_topics.Topic("A" * 22, 1)  # of a broker that has no ids
+    require_same_topics(spark, where, both)
     (tmp_path / FILE_NAME).write_text("{")
     for crc in tmp_path.glob(".*.crc"):
         crc.unlink()
