@@ -19,6 +19,7 @@ except ImportError as _error:
 from halfhitch_spark.assembly import assemble_transactions
 from halfhitch_spark.avro import avro_package, avro_payload
 from halfhitch_spark.columns import message_columns
+from halfhitch_spark.lakes import delta_sink, iceberg_sink
 from halfhitch_spark.payloads import (
     Payload,
     confluent_prefix,
@@ -57,6 +58,8 @@ __all__ = [
     "connector_package",
     "dangerously_read_uncommitted",
     "deduplicate",
+    "delta_sink",
+    "iceberg_sink",
     "join_by_transaction",
     "json_payload",
     "local_session",

@@ -37,7 +37,7 @@ def parquet_sink(folder: str) -> EachBatch:
 
     def take(batch: DataFrame, number: int) -> None:
         files = _Folder(batch.sparkSession, folder)
-        query_id = _query_id(batch.sparkSession)
+        query_id = query_id_of(batch.sparkSession)
         strangers = files.queries() - {query_id}
         if strangers:
             raise ConfigurationError(
@@ -92,7 +92,7 @@ def postgres_sink(
     def take(batch: DataFrame, number: int) -> None:
         from psycopg import sql
 
-        query_id = _query_id(batch.sparkSession)
+        query_id = query_id_of(batch.sparkSession)
         times = _timestamps(batch)
         target = sql.Identifier(*table.split("."))
         columns = sql.SQL(", ").join(map(sql.Identifier, batch.columns))
@@ -147,7 +147,8 @@ def _aware(moment: dt.datetime | None) -> dt.datetime | None:
     return None if moment is None else moment.astimezone(dt.UTC)
 
 
-def _query_id(spark: SparkSession) -> str:
+def query_id_of(spark: SparkSession) -> str:
+    """Of the streaming query whose batch runs; it is in the checkpoint."""
     found = spark.sparkContext.getLocalProperty(_QUERY_ID)
     if not found:
         raise ConfigurationError(

@@ -22,6 +22,7 @@ from halfhitch.embedded.jars import (
     kafka_jars,
     spark_avro_jars,
     spark_connector_jars,
+    spark_lake_jars,
 )
 from halfhitch.embedded.java import find_java, spark_java_home
 from halfhitch.embedded.kafka import EmbeddedKafka, ProxyRoute
@@ -43,5 +44,6 @@ __all__ = [
     "spark_avro_jars",
     "spark_connector_jars",
     "spark_java_home",
+    "spark_lake_jars",
     "unwind_on_sigterm",
 ]

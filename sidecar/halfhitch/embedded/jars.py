@@ -39,6 +39,7 @@ KAFKA_LOCK = f"kafka-{KAFKA_VERSION}"
 SPARK_VERSION = "4.0.0"
 SPARK_CONNECTOR_LOCK = f"spark-kafka-connector-{SPARK_VERSION}"
 SPARK_AVRO_LOCK = f"spark-avro-{SPARK_VERSION}"
+SPARK_LAKE_LOCK = f"spark-lakes-{SPARK_VERSION}"
 CACHE_VARIABLE = "HALFHITCH_CACHE_DIR"
 
 _LOCKS = Path(__file__).with_name("locks")
@@ -128,6 +129,11 @@ def spark_connector_jars(
 def spark_avro_jars(*, on_progress: Callable[[FetchProgress], None] | None = None) -> list[Path]:
     """Spark's functions for Avro, without the jars that pyspark has in itself (for `--jars`)."""
     return fetch_locked(SPARK_AVRO_LOCK, on_progress=on_progress)
+
+
+def spark_lake_jars(*, on_progress: Callable[[FetchProgress], None] | None = None) -> list[Path]:
+    """Delta and Iceberg for Spark (`--jars`); of use to tests that try the sinks, 55 MB."""
+    return fetch_locked(SPARK_LAKE_LOCK, on_progress=on_progress)
 
 
 def fetch_locked(

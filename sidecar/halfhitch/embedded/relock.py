@@ -20,6 +20,7 @@ from halfhitch.embedded.jars import (
     KAFKA_VERSION,
     SPARK_AVRO_LOCK,
     SPARK_CONNECTOR_LOCK,
+    SPARK_LAKE_LOCK,
     Repositories,
     sha256_of,
 )
@@ -60,6 +61,15 @@ PLANS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
             "org.scala-lang:scala-library",
             "org.tukaani:xz",
         ),
+    ),
+    (
+        SPARK_LAKE_LOCK,
+        "spark-lakes/4.0.0",
+        (
+            "io.delta:delta-spark_2.13:4.0.0",
+            "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+        ),
+        ("org.antlr:antlr4-runtime", "org.scala-lang:scala-library"),
     ),
 )
 

@@ -245,7 +245,9 @@ def test_an_unknown_lock_names_the_known_ones():
         jars.read_lock("kafka-0.8")
 
 
-@pytest.mark.parametrize("name", [jars.KAFKA_LOCK, jars.SPARK_CONNECTOR_LOCK, jars.SPARK_AVRO_LOCK])
+@pytest.mark.parametrize(
+    "name", [jars.KAFKA_LOCK, jars.SPARK_CONNECTOR_LOCK, jars.SPARK_AVRO_LOCK, jars.SPARK_LAKE_LOCK]
+)
 def test_a_committed_lock_is_complete_and_names_no_server(name):
     lock = jars.read_lock(name)
     assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in lock.jars)
