@@ -62,6 +62,7 @@ test: $(STAMP) servers ## tests on real servers, with coverage; the native way's
 test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ's clients, all lives, a soak, compiled, wheels (45 minutes)
 	@$(MAKE) --no-print-directory test ALL=yes
 	@$(MAKE) --no-print-directory test-neighbour
+	$(BIN)/python -m pytest -q -m long tests/spark
 	$(BIN)/python chaos --soak 100000 --unrecorded
 	$(if $(C_COMPILER),@$(MAKE) --no-print-directory $(if $(RUST),wheels test-wheels,compiled) test-compiled,\
 		@echo "no C compiler: the compiled hot path was not tried")

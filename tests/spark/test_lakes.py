@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_driver_that_dies_between_write_and_commit_doubles_and_loses_no_row(
     spark: SparkSession, tmp_path: Path
