@@ -96,7 +96,8 @@ class OtlpExporter:
                     pause_s = _PAUSE_S
                     continue
                 logger.warning(
-                    "%d spans are not taken by %s: %s", len(batch), self._endpoint, trouble,
+                    "%d spans are not taken by %s: %s; %d are lost since the start",
+                    len(batch), self._endpoint, trouble, self.lost_count,
                     extra={"action": "spans_not_sent"},
                 )  # fmt: skip
                 if self._is_stopped.is_set():

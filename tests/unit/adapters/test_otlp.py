@@ -107,6 +107,7 @@ def test_what_a_collector_refuses_is_lost_and_said(
     sending.stop()
     assert [each["name"] for each in collector.spans] == ["good"]
     assert "1 spans are not taken by http://127.0.0.1" in caplog.text
+    assert "1 are lost since the start" in caplog.text
 
 
 def test_nobody_waits_for_a_collector_that_never_comes(
