@@ -132,7 +132,8 @@ class RealRedis(_Indexes):
         )
         started = await self.started(instance, index, CLUSTER)
         if self.server.is_running:
-            await eventually(lambda: index.healthy)
+            # What was in the inbox before its reader began is thrown away, rightly.
+            await eventually(lambda: index.healthy and not index._inbox._is_fresh)
         return started
 
     def flush(self) -> None:
