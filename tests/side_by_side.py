@@ -63,8 +63,8 @@ LIVES: Final[Mapping[str, float]] = {
     "tests/simulation": 400,
     "tests/property": 300,
 }
-#: What waits for servers. Spark's tests first: one lane has them all, and at the end the others would
-#: wait for it.
+#: What waits for servers. Spark's tests first: one lane has them all, and the others would wait for
+#: it at the end.
 WAITING: Final[Mapping[str, float]] = {
     "tests/spark": 330,
     "tests/acceptance": 350,
