@@ -107,14 +107,19 @@ def no_session(wanted: str, given: object) -> InvalidRequest:
     )
 
 
+def in_another_block() -> InvalidRequest:
+    """To be raised when a block was given the session of one that is running."""
+    return InvalidRequest(
+        "this session is in another block of a barrier: this one would commit what that one has"
+        " done, or roll it back, and that one's messages would not know. Send the messages of"
+        " both in one block, or give this one another session"
+    )
+
+
 def require_own_commit(session: Session) -> None:
     """Raises InvalidRequest for a session whose `commit` is not this block's alone."""
     if _block_of(session) is not None:
-        raise InvalidRequest(
-            "this session is in another block of a barrier: this one would commit what that one has"
-            " done, or roll it back, and that one's messages would not know. Send the messages of"
-            " both in one block, or give this one another session"
-        )
+        raise in_another_block()
     if session.in_nested_transaction():
         raise guards.given_in_savepoint()
     bind = session.bind
@@ -158,8 +163,10 @@ class SessionInBlock:
         try:
             self._entered = ref(mark)
             former = self._session.info.get(_IN_BLOCK)
-            if former is not None:  # it was interrupted at its end
-                former.forget()
+            if former is not None:
+                if former.is_running:  # it has begun while this one asked its database for its id
+                    raise in_another_block()
+                former.forget()  # it was interrupted at its end
             self._session.info[_IN_BLOCK] = self
             for name, listener in (
                 ("after_begin", self._after_begin),

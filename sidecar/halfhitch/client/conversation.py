@@ -135,6 +135,14 @@ class Conversation:
         if isinstance(error, OutcomeUnknown) or not isinstance(error, HalfHitchError):
             self._is_perhaps_stored = True
 
+    def send_abandoned(self, messages: Sequence[Message], error: BaseException) -> None:
+        """It has raised what is none of ours: cancelled in line, or by a signal's handler.
+
+        One that came behind the local commit would have been refused, and dooms nothing.
+        """
+        if messages and self.phase is Phase.OPEN and (self._is_over or not self._is_sealed):
+            self.phase, self._failure = Phase.DOOMED, error
+
     def assert_can_commit(self) -> None:
         """Raises TransactionDoomed, TransactionEnded."""
         if self.phase is Phase.DOOMED:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from halfhitch.client import in_use
-from halfhitch.client.calls import Operation
+from halfhitch.client.calls import Call, Operation
 from halfhitch.client.conversation import (
     LEAVING_DEADLINE_S,
     Conversation,
@@ -22,7 +22,7 @@ from halfhitch.client.errors import ProducerClosed, TransactionDoomed
 from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 from halfhitch.client.turns import is_held_here
-from halfhitch.client.values import Ended, Headers, Message
+from halfhitch.client.values import Ended, Headers, Message, Prepared
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
@@ -129,22 +129,31 @@ class Transaction:
             note_failed_rollback(error, failed)
 
     def _prepare(self, messages: Sequence[Message]) -> None:
-        self._require_usable()
-        self._require_own_id("tx.send")
-        self._in_line[threading.get_ident()] = None
-        with self._lock:
+        try:
+            self._require_usable()
+            self._require_own_id("tx.send")
+            self._in_line[threading.get_ident()] = None
+            with self._lock:
+                self._in_line.pop(threading.get_ident(), None)
+                self._perform(self._talk.next_send(messages))
+        except HalfHitchError:
+            raise
+        except BaseException as error:  # cancelled in line, or a signal's handler's
             self._in_line.pop(threading.get_ident(), None)
-            call = self._talk.next_send(messages)
-            try:
-                prepared = self._producer.perform(call)
-                self._talk.sent(prepared)
-                in_use.note_handle(self._talk, prepared.handle)
-            except HalfHitchError as error:
-                self._talk.send_failed(error)
-                raise without_inner_lines(error) from error.__cause__
-            except BaseException as error:  # of a signal's handler too, when all is stored
-                self._talk.send_failed(error)
-                raise
+            self._talk.send_abandoned(messages, error)
+            raise
+
+    def _perform(self, call: Call[Prepared]) -> None:
+        try:
+            prepared = self._producer.perform(call)
+            self._talk.sent(prepared)
+            in_use.note_handle(self._talk, prepared.handle)
+        except HalfHitchError as error:
+            self._talk.send_failed(error)
+            raise without_inner_lines(error) from error.__cause__
+        except BaseException as error:  # of a signal's handler too, when all is stored
+            self._talk.send_failed(error)
+            raise
 
     def _commit(self, *, wait_visible: bool) -> Ended:
         self._require_usable()

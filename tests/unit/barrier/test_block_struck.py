@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from halfhitch import AsyncTransactionProducer, TransactionProducer
 from halfhitch.barrier import AsyncBarrier, Barrier, running, sql, sql_aio, sql_guards
 from halfhitch.client import aio_transactions, conversation, in_use, sync_transactions
+from halfhitch.errors import InvalidRequest
 from halfhitch.testing import MemoryCoordinator
 from harness.strikes import Struck, strikes
 
@@ -120,3 +121,39 @@ def test_an_asyncio_session_was_in_a_block_for_good_once_a_handler_had_raised(
 
     with MemoryCoordinator(topics={"orders": 1}) as coordinator:
         asyncio.run(main(coordinator.address))
+
+
+async def test_two_tasks_had_a_block_each_on_one_session(file: Path) -> None:
+    """Each passed the look at the session while it asked the table for its id; the second block
+    then took the first one's watch off, whose rows were committed without its message."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{file}")
+    barrier = AsyncBarrier(engine, "shop")
+    both = asyncio.Event()
+
+    with MemoryCoordinator(topics={"orders": 1}) as coordinator:
+        async with (
+            AsyncTransactionProducer("shop", coordinator.address, check=barrier.check) as producer,
+            AsyncSession(engine) as session,
+        ):
+
+            async def work(name: str) -> None:
+                async with barrier.transaction(producer, name, session=session) as (tx, local):
+                    await tx.send("orders", name)
+                    await local.execute(INSERT, {"id": name})
+                    await both.wait()
+
+            tasks = [asyncio.create_task(work(name)) for name in ("a", "b")]
+            (refused,), _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            both.set()
+            await asyncio.wait(tasks)
+            with pytest.raises(InvalidRequest, match="in another block of a barrier"):
+                await refused
+            (well,) = (task for task in tasks if task is not refused)
+            await well
+        async with engine.connect() as connection:
+            rows = (await connection.execute(text("SELECT id FROM orders"))).scalars().all()
+        assert [message.value for message in coordinator.messages("orders")] == [
+            name.encode() for name in rows
+        ]
+        assert len(rows) == 1
+    await engine.dispose()

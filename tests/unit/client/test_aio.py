@@ -12,6 +12,7 @@ import pytest
 from halfhitch.client import AsyncTransactionProducer, DecisionUnknown, Message
 from halfhitch.client.aio_connections import Connection
 from halfhitch.client.calls import Operation
+from halfhitch.client.conversation import Phase
 from halfhitch.client.errors import TransactionDoomed, TransactionMisused
 from halfhitch.client.recorded import Local, note
 from halfhitch.client.values import LocalTransactionState
@@ -139,6 +140,19 @@ async def test_a_cancelled_send_dooms_the_transaction():
             await asyncio.wait([task])
             with pytest.raises(TransactionDoomed):
                 await tx.send("orders", b"one")
+
+
+async def test_a_send_that_timed_out_in_line_was_missing_and_the_rest_was_committed():
+    with ScriptedServer(HANG) as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            tx = producer.transaction()
+            first = asyncio.create_task(tx.send("orders", b"one"))
+            await received(server, 1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tx.send("orders", b"two"), 0.05)
+            assert tx._talk.phase is Phase.DOOMED
+            first.cancel()
+            await asyncio.wait([first])
 
 
 async def test_a_timeout_around_a_call_is_the_callers():

@@ -16,6 +16,8 @@ from halfhitch.client import (
     TransactionEnded,
     TransactionMisused,
     TransactionProducer,
+    calls,
+    conversation,
     sync_transactions,
 )
 from halfhitch.client.pacing import REAL_PACING
@@ -395,3 +397,23 @@ def test_a_send_in_line_that_the_end_had_overtaken_was_refused_in_silence(is_ask
             thread.join(20)
         assert len(refused) == 1
         assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
+
+
+def test_a_send_that_a_handler_had_ended_was_missing_and_the_rest_was_committed():
+    """At a third of the steps of one send; at the others it was on its way, and doomed already."""
+    doomed_count = 0
+    with (
+        ScriptedServer() as server,
+        TransactionProducer("orders", server.address, answers_checks=False) as producer,
+    ):
+        for strike in strikes(sync_transactions, conversation, calls, is_real=True):
+            tx = producer.transaction()
+            tx.send("orders", b"one")
+            with strike:
+                tx.send("orders", b"two")
+            if not strike.place:
+                break
+            if not strike.place.startswith("send:"):  # there nothing of it has begun
+                assert tx._talk.phase is conversation.Phase.DOOMED, strike.place
+                doomed_count += 1
+    assert doomed_count > 10
