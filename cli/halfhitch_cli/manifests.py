@@ -1,8 +1,8 @@
 """Manifests as text: which documents have pods, and what is around them stays as it was.
 
 Owns `Manifests`, the documents of one stream. A document without pods keeps its bytes; one that is
-changed keeps its comments, its order and the indentation of its lists. What is no manifest is
-refused with its place.
+changed keeps its comments, its order and the indentation of its lists, and has no aliases any more:
+a change of one place is none of another. What is no manifest is refused with its place.
 """
 
 import re
@@ -69,11 +69,17 @@ class Manifests:
     def _read(self, at: int, where: str, part: str) -> None:
         from ruamel.yaml.error import YAMLError
 
+        from halfhitch_cli.manifest_yaml import Tangled, written_out
+
         try:
-            document = self._yaml.load(part)
+            document = written_out(self._yaml.load(part))
         except YAMLError as error:
             line = str(getattr(error, "problem", None) or error).splitlines()[0]
             raise NoManifest(f"{where}: it is not YAML ({line}).") from None
+        except Tangled as error:
+            raise NoManifest(f"{where}: {error}.") from None
+        except RecursionError:
+            raise NoManifest(f"{where}: it is nested too deeply.") from None
         if document is None:
             return
         self._documents[at] = document
@@ -128,11 +134,6 @@ def _objects(where: str, document: Any) -> list[tuple[str, MutableMapping[str, A
 
 
 def _yaml(text: str) -> Any:
-    from ruamel.yaml import YAML
+    from halfhitch_cli.manifest_yaml import reader
 
-    yaml = YAML(typ="rt")
-    yaml.preserve_quotes = True
-    yaml.width = 1_000_000
-    if _INDENTED.search(text):
-        yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
+    return reader(is_indented=_INDENTED.search(text) is not None)

@@ -24,6 +24,8 @@ _FILES: Final = "/etc/halfhitch/secrets"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _USER: Final = 65_532
 _REFERENCE: Final = re.compile(r"(secret|configmap):([a-z0-9.-]+)/([A-Za-z0-9._-]+)")
+#: Unquoted, each is true to kubectl.
+_ON: Final = frozenset({"true", "yes", "on", "y"})
 _BY_KEY: Final = {setting.key: setting for setting in SETTINGS}
 #: What the pod decides, not who injects.
 REFUSED: Final[Mapping[str, str]] = {
@@ -242,7 +244,7 @@ class Sidecar:
     def _checked(self, where: str, metadata: Template, pod: Any, *, ends: bool) -> Template:
         if not isinstance(pod, MutableMapping) or not isinstance(pod.get("containers"), list):
             raise NotInjected(f"{where}: its pods have no containers.")
-        if pod.get("hostNetwork"):
+        if str(pod.get("hostNetwork")).lower() in _ON:
             raise NotInjected(
                 f"{where}: its pods use the host's network, where the sidecar's doors would be "
                 "open to all of the host: remove hostNetwork, or use a shared coordinator."

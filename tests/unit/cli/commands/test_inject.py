@@ -123,6 +123,75 @@ def test_namespace_labels_and_annotations(inject: Any) -> None:
     assert metadata["annotations"] == {"a/b": "c"}
 
 
+ANCHORED = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: one, labels: &labels {app: one}}
+  spec:
+    selector: {matchLabels: *labels}
+    template: {metadata: {labels: *labels}, spec: &spec {containers: [{name: x, image: x}]}}
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: two}
+  spec:
+    selector: {matchLabels: *labels}
+    template:
+      metadata: {labels: *labels, annotations: {halfhitch/inject: "false"}}
+      spec: *spec
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: three}
+  spec:
+    selector: {matchLabels: *labels}
+    template:
+      metadata: {labels: *labels, annotations: {halfhitch/transport: socket}}
+      spec: {<<: *spec}
+"""
+
+
+def test_labels_and_pods_behind_an_alias_change_where_they_are_injected_and_nowhere_else(
+    inject: Any,
+) -> None:
+    code, out, err = inject(ANCHORED, "--label", "team=sales")
+    assert (code, err) == (OK, "halfhitch: 2 injected.\n")
+    deployments = objects(out)[0]["items"]
+    for one in deployments:
+        assert one["spec"]["selector"] == {"matchLabels": {"app": "one"}}
+    one, two, three = (one["spec"]["template"] for one in deployments)
+    assert deployments[0]["metadata"]["labels"] == {"app": "one"}
+    assert one["metadata"]["labels"]["halfhitch/sidecar"] == "native"
+    assert two["metadata"]["labels"] == {"app": "one", "team": "sales"}
+    assert two["spec"] == {"containers": [{"name": "x", "image": "x"}]}
+    addresses = [pod["spec"]["containers"][0]["env"][0]["value"] for pod in (one, three)]
+    assert addresses == ["http://127.0.0.1:8340", "unix:/run/halfhitch/data.sock"]
+    assert inject(out, "--label", "team=sales")[:2] == (OK, out)
+
+
+def test_values_that_old_yaml_reads_as_booleans_or_numbers_are_texts_to_kubectl(
+    inject: Any,
+) -> None:
+    given = ("--label", "on=no", "--label", "app=y", "--annotation", "at=12:30:45")
+    _, out, _ = inject(DEPLOYMENT, *given, "--http-tls-clients", "off", "--topics-prefix", "1_000")
+    template = objects(out)[0]["spec"]["template"]
+    assert template["metadata"]["labels"]["on"] == "no"
+    assert template["metadata"]["annotations"]["at"] == "12:30:45"
+    assert "app: 'y'" in out
+    environment = {
+        one["name"]: one.get("value") for one in pods(out)[0]["initContainers"][0]["env"]
+    }
+    assert environment["HALFHITCH_HTTP_TLS_CLIENTS"] == "off"
+    assert environment["HALFHITCH_TOPICS_PREFIX"] == "1_000"
+
+
+def test_a_host_network_that_old_yaml_says_is_off_is_off(inject: Any) -> None:
+    for word, code in (("no", OK), ("off", OK), ("yes", USAGE), ("On", USAGE)):
+        text = POD.replace("{containers", f"{{hostNetwork: {word}, containers")
+        assert inject(text)[0] == code
+
+
 def test_files_of_the_kafka_client_come_from_secrets(inject: Any) -> None:
     option = "security.protocol=SSL,ssl.ca.location=secret:kafka-ca/ca.crt"
     _, out, _ = inject(POD, "--kafka-options", option)
