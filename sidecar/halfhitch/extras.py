@@ -19,6 +19,7 @@ DEMO: Final = "demo"
 MSK: Final = "msk"
 KUBERNETES: Final = "kubernetes"
 CONTAINERS: Final = "containers"
+FASTAPI: Final = "fastapi"
 
 #: The name that is imported -> the extra that brings it.
 EXTRA_OF: Final[Mapping[str, str]] = {
@@ -40,6 +41,8 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "zstandard": ROCKETMQ,
     "pyspark": SPARK,
     "sqlalchemy": BARRIER,
+    "anyio": FASTAPI,
+    "fastapi": FASTAPI,
     "docker": CONTAINERS,
     "testcontainers": CONTAINERS,
 }

@@ -212,6 +212,11 @@ class Conversation:
         """No end was begun yet."""
         return self.phase in (Phase.OPEN, Phase.DOOMED)
 
+    @property
+    def is_committing(self) -> bool:
+        """A commit was begun, whatever became of it."""
+        return self.phase is Phase.COMMITTING
+
     def hold(self) -> "Lock":
         """A barrier's block begins: while it runs, nobody else ends the transaction.
 

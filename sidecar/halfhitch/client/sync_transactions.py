@@ -56,6 +56,11 @@ class Transaction:
         """What ends this transaction from anywhere; None before the first message is stored."""
         return self._talk.handle
 
+    @property
+    def is_committing(self) -> bool:
+        """For this package: its commit was begun, for a barrier behind the local commit."""
+        return self._talk.is_committing
+
     def send(
         self,
         topic: str,
