@@ -15,7 +15,7 @@ from weakref import WeakSet
 from sqlalchemy.engine import Connection
 from sqlalchemy.pool import Pool
 
-from halfhitch.barrier import mysql
+from halfhitch.barrier import mysql, sqlite
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.errors import InvalidRequest
 
@@ -30,6 +30,7 @@ _MYSQL: Final = (
 #: All servers of a cluster take what one of them was given.
 _GALERA: Final = "SHOW STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'"
 _GROUP: Final = "group_replication_group_name"
+_SQLITE: Final = "PRAGMA database_list"
 
 
 class OwnDatabase:
@@ -65,7 +66,11 @@ def _identity(connection: Connection, table: str) -> tuple[Any, ...] | None:
 
 
 def _file_of(connection: Connection) -> tuple[Any, ...] | None:
-    for _, name, path in connection.exec_driver_sql("PRAGMA database_list"):
+    # On the application's connection, behind rows that it has written.
+    files = sqlite.rows_at_once(connection.connection.driver_connection, _SQLITE)
+    if files is None:
+        files = list(connection.exec_driver_sql(_SQLITE))
+    for _, name, path in files:
         if name == "main" and path:
             try:
                 found = Path(path).stat()
