@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -66,8 +67,10 @@ class Hostile:
 
     def __init__(self, process: asyncio.subprocess.Process, pace: float) -> None:
         self._process, self._pace = process, pace
+        self._name = ""
 
     async def begin(self, attack: Attack, known: Known, attempts: int) -> None:
+        self._name = attack.name_and_door
         await self._order("begin", attack.name_and_door, asdict(known), self._pace, attempts)
 
     async def reached(self) -> None:
@@ -75,7 +78,8 @@ class Hostile:
         try:
             found = await self._heard()
         except TimeoutError:
-            raise AssertionError(f"all it was told: {await self.end()}") from None
+            told = await self.end()
+            raise AssertionError(f"{self._name}: all it was told: {told}") from None
         assert found[0] == "reached", found
 
     async def end(self) -> dict[str, int]:
@@ -119,9 +123,30 @@ class Street:
         self.victim.phase()
         told = await self.hostile.end()
         await self.victim.take_bait(known, sent)
+        await asyncio.to_thread(self._let_go)
         made = Round(told, calm.median_s, stormy.median_s)
         self.rounds.setdefault(attack.name_and_door, []).append(made)
         return made
+
+    def _let_go(self) -> None:
+        """An operator rolls back what the attacker left undecided.
+
+        It would fill its bound with what one attack leaves, and be refused in the next one before
+        it had done anything (the second round of the benchmark waited for a success that could not
+        come).
+        """
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "halfhitch_cli", "tx", "rollback", "--all-matching"),
+                *("--topic", self.own_topic, "--yes", "--reason", "an attack is over"),
+                *("--server", f"http://127.0.0.1:{self.sidecar.admin_port}"),
+            ],
+            env={**os.environ, "PYTHONPATH": python_path(), "HALFHITCH_AUTH_TOKENS": ROOT},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
 
 
 @asynccontextmanager

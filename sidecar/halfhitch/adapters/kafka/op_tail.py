@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.scan import records
 from halfhitch.core.early import EARLY_MS
@@ -174,7 +175,7 @@ class KafkaInquiry:
         half_topic: str,
         op_topic: str,
     ) -> None:
-        self._make_consumer = make_consumer
+        self._consumers = KeptConsumers(make_consumer)
         self._ends = ends
         self._half_topic = half_topic
         self._op_topic = op_topic
@@ -183,6 +184,7 @@ class KafkaInquiry:
     def stop(self) -> None:
         """Look nothing up any more."""
         self._threads.stop()
+        self._consumers.stop()
 
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
@@ -193,19 +195,18 @@ class KafkaInquiry:
     def _look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        consumer = self._make_consumer()
         try:
-            stored_at_ms = self._stored_at(consumer, partition, identity, half_offset)
-            # A decision may lie before its half, and the clocks of two brokers need not agree.
-            asked = [TopicPartition(self._op_topic, partition, max(0, stored_at_ms - EARLY_MS))]
-            start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
-            if start.offset < 0:  # nothing was written since
-                return None, False
-            return self._decided(consumer, start.offset, partition, identity, half_offset)
+            with self._consumers.lent() as consumer:
+                stored_at_ms = self._stored_at(consumer, partition, identity, half_offset)
+                # A decision may lie before its half, and the clocks of two brokers need not agree.
+                from_ms = max(0, stored_at_ms - EARLY_MS)
+                asked = [TopicPartition(self._op_topic, partition, from_ms)]
+                start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
+                if start.offset < 0:  # nothing was written since
+                    return None, False
+                return self._decided(consumer, start.offset, partition, identity, half_offset)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
-        finally:
-            consumer.close()
 
     def _stored_at(
         self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
