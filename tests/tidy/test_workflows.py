@@ -125,6 +125,22 @@ def test_ci_runs_the_checks_and_the_tests() -> None:
     assert {"make check", "make test", "make wheels", "make test-wheels"} <= set(commands)
 
 
+def test_every_kind_of_test_is_run_at_night_and_no_push_ends_the_night() -> None:
+    workflow = read(WORKFLOWS[0])
+    nightly = {
+        step["run"].split("make ")[-1]
+        for job in workflow["jobs"].values()
+        if "!= 'push'" in job.get("if", "")
+        for step in job["steps"]
+        if "run" in step
+    }
+    kinds = {"test-all", "test-cluster", "test-kubelet", "test-containers", "test-upgrade"}
+    assert kinds <= nightly
+    assert "github.event_name" in workflow["concurrency"]["group"]
+    (upgrade,) = [job for name, job in workflow["jobs"].items() if name == "upgrade"]
+    assert upgrade["steps"][0]["with"]["fetch-depth"] == 0, "older releases are of the history"
+
+
 def test_a_release_has_wheels_for_every_platform_an_account_of_its_parts_and_of_its_making() -> (
     None
 ):
