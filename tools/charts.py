@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 import yaml
@@ -26,6 +26,8 @@ from halfhitch_cli.sidecar_pod import FILE_NAMES, PREFIX, REFUSED, file_name, fi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+T = TypeVar("T")
 
 CHARTS: Final = Path(__file__).resolve().parents[1] / "deploy" / "helm"
 
@@ -47,9 +49,94 @@ _LEAST: Final[Mapping[str, int]] = {
     "preStopSeconds": 0,
     "stopAfterSeconds": 0,
 }
-_PATTERNS: Final[Mapping[str, str]] = {"image.digest": r"^(sha256:[0-9a-f]{64})?$"}
+
+
+def _object(members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": members}
+
+
+def _list(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_OBJECT_NAME: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
+#: By the end of a value's path.
+_PATTERNS: Final[Mapping[str, str]] = {
+    "image.digest": r"^(sha256:[0-9a-f]{64})?$",
+    "kubeVersion": r"^(v?[0-9]+[.][0-9]+([.+-].*)?)?$",
+    "nameOverride": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
+    "fullnameOverride": r"^([a-z]([-a-z0-9]*[a-z0-9])?)?$",
+    "secretName": _OBJECT_NAME,
+    "serviceAccount.name": _OBJECT_NAME,
+    "serviceAccountName": _OBJECT_NAME,
+    "priorityClassName": _OBJECT_NAME,
+    "key": r"^[-._A-Za-z0-9]+$",
+    "doors.bind": r"^[0-9A-Fa-f.:]+$",
+    "metrics.interval": r"^([0-9]+(h|m|s|ms))+$",
+}
 _NULLABLE: Final = frozenset({"runAsUser", "runAsGroup"})
 _PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65_535}
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+_NAMED: Final = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string", "minLength": 1}},
+}
+_SELECTOR: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"matchLabels": _TEXTS, "matchExpressions": {"type": "array"}},
+}
+# Of an empty one Kubernetes makes: everybody, everywhere.
+_PEER: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "minProperties": 1,
+    "properties": {
+        "podSelector": _SELECTOR,
+        "namespaceSelector": _SELECTOR,
+        "ipBlock": {"type": "object", "required": ["cidr"]},
+    },
+}
+_RULE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "minProperties": 1,
+    "properties": {
+        "to": {"type": "array", "items": _PEER, "minItems": 1},
+        "ports": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+    },
+}
+#: What a default does not tell, by the end of a value's path. Kubernetes would refuse the rest
+#: late, or take a misspelt name for none.
+_SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "commonLabels": _TEXTS,
+    "podLabels": _TEXTS,
+    "podAnnotations": _TEXTS,
+    "nodeSelector": _TEXTS,
+    "service.annotations": _TEXTS,
+    "serviceAccount.annotations": _TEXTS,
+    "metrics.labels": _TEXTS,
+    "dashboards.labels": _TEXTS,
+    "dashboards.annotations": _TEXTS,
+    "namespaceSelector": _SELECTOR,
+    "resources": _object({"requests": {"type": "object"}, "limits": {"type": "object"}}),
+    "imagePullSecrets": _list(_NAMED),
+    "extraEnv": _list(_NAMED),
+    "tolerations": _list({"type": "object"}),
+    "networkPolicy.clients": _list(_PEER),
+    "networkPolicy.monitoring": _list(_PEER),
+    "networkPolicy.kafkaPeers": _list(_PEER),
+    "networkPolicy.kafkaPorts": _list(_PORT),
+    "networkPolicy.redisPorts": _list(_PORT),
+    "networkPolicy.extraEgress": _list(_RULE),
+    "extraObjects": _list({"type": ["object", "string"]}),
+    "maxUnavailable": {
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": "^([1-9]?[0-9]|100)%$",
+    },
+}
 
 _COMMENT: Final = re.compile(r"^ *# ?(.*)$")
 _KEY: Final = re.compile(r"^( *)([A-Za-z]\w*):(.*)$")
@@ -123,10 +210,6 @@ def settings_schema() -> dict[str, Any]:
     return _object({name: _object(members) for name, members in groups.items()})
 
 
-def _object(members: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "properties": members}
-
-
 def value_schema(path: str, default: object, comments: Mapping[str, str]) -> dict[str, Any]:
     """What the value at `path` may be."""
     schema = _typed(path, default, comments)
@@ -142,8 +225,10 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
         return {"enum": list(_ENUMS[path])}
     if path in _NULLABLE:
         return {"type": ["integer", "null"], "minimum": 1}
+    if shape := _by_end(_SHAPES, path):
+        return dict(shape)
     if isinstance(default, dict):
-        if not default or path.endswith("resources"):
+        if not default:
             return {"type": "object"}
         return _object(
             {
@@ -156,15 +241,16 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if isinstance(default, bool):
         return {"type": "boolean"}
     if isinstance(default, int):
-        is_share = path.endswith("maxUnavailable")
-        return {"type": ["integer", "string"] if is_share else "integer"} | (
-            {} if is_share else {"minimum": _LEAST.get(path, 1)}
-        )
+        return {"type": "integer", "minimum": _LEAST.get(path, 1)}
     if isinstance(default, list):
         return {"type": "array"}
-    if path in _PATTERNS:
-        return {"type": "string", "pattern": _PATTERNS[path]}
-    return {"type": "string"}
+    pattern = _by_end(_PATTERNS, path)
+    return {"type": "string", "pattern": pattern} if pattern else {"type": "string"}
+
+
+def _by_end(table: Mapping[str, T], path: str) -> T | None:
+    found = (value for end, value in table.items() if f".{path}".endswith(f".{end}"))
+    return next(found, None)
 
 
 def schema_text(folder: Path) -> str:

@@ -6,6 +6,7 @@ them. Knows nothing of files and YAML: a template is a mapping.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -24,6 +25,12 @@ _FILES: Final = "/etc/halfhitch/secrets"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _USER: Final = 65_532
 _REFERENCE: Final = re.compile(r"(secret|configmap):([a-z0-9.-]+)/([A-Za-z0-9._-]+)")
+_ADDRESS: Final = "HALFHITCH_ADDRESS"
+#: What only a sidecar of the same pod can be.
+_OF_SIDECAR: Final = re.compile(r"unix:/run/halfhitch/.*|https?://(127\.0\.0\.1|localhost):.*")
+#: What Kubernetes gives a pod that says nothing, and what handing over takes.
+_GRACE_S: Final = 30
+_HAND_OVER_S: Final = 5
 #: Unquoted, each is true to kubectl.
 _ON: Final = frozenset({"true", "yes", "on", "y"})
 _BY_KEY: Final = {setting.key: setting for setting in SETTINGS}
@@ -126,7 +133,8 @@ class Given:
         if "handle.key_file" not in self.references:
             raise ConfigurationError(
                 "handle.key_file is not set: give --handle-key-file secret:NAME/KEY, a Secret with "
-                "the key that all instances sign handles with (`halfhitch keygen` makes one)."
+                "the key that all instances sign handles with, the same one in every namespace "
+                "(`halfhitch keygen` makes one)."
             )
         return settings
 
@@ -217,6 +225,7 @@ class Sidecar:
     image: str
     mode: str = "native"
     transport: str = "auto"
+    has_readiness: bool = True
     stop_after_s: int = 10
 
     def inject(self, where: str, template: Template, *, ends: bool = False) -> None:
@@ -230,8 +239,11 @@ class Sidecar:
             settings = given.checked()
         except ConfigurationError as error:
             raise NotInjected(f"{where}: {error.message}") from None
+        self._has_time(where, pod, settings)
         has_socket = self._has_socket(where, annotations, pod)
         container = self.container(settings, given.references)
+        if not self._is_probed_for_readiness(where, annotations):
+            del container["readinessProbe"]
         place = "initContainers" if self.mode == "native" else "containers"
         for name in ("initContainers", "containers"):
             self._put(pod, name, container if name == place else None)
@@ -260,7 +272,29 @@ class Sidecar:
                 f"{where}: it has a container named {NAME!r} that was not injected: rename it, or "
                 "leave that pod to whoever put it there."
             )
+        for one in _with_an_address(pod):
+            raise NotInjected(
+                f"{where}: its container {one!r} has a {_ADDRESS} of its own, which the sidecar's "
+                f"would replace: remove it, or annotate the pods with {PREFIX}inject: 'false'."
+            )
         return pod
+
+    def _has_time(self, where: str, pod: Mapping[str, Any], settings: Settings) -> None:
+        """A native sidecar stops behind the application; this one when the pod is told to."""
+        grace_s = pod.get("terminationGracePeriodSeconds", _GRACE_S)
+        least_s = self.stop_after_s + math.ceil(settings.drain.s_max) + _HAND_OVER_S
+        if self.mode == "container" and isinstance(grace_s, int) and grace_s < least_s:
+            raise NotInjected(
+                f"{where}: its pods have {grace_s} s to stop, and with --mode container the "
+                f"sidecar may take {least_s}: it goes on for {self.stop_after_s}, waits for "
+                f"drain.s_max and hands over. Set terminationGracePeriodSeconds to {least_s}."
+            )
+
+    def _is_probed_for_readiness(self, where: str, annotations: Mapping[str, Any]) -> bool:
+        said = str(annotations.get(PREFIX + "readiness", self.has_readiness)).lower()
+        if said not in ("true", "false"):
+            raise NotInjected(f"{where}: {PREFIX}readiness must be true or false, not {said!r}.")
+        return said == "true"
 
     def _has_socket(
         self, where: str, annotations: Mapping[str, Any], pod: Mapping[str, Any]
@@ -355,7 +389,7 @@ class Sidecar:
         for _, one in _containers(pod):
             if one.get("name") == NAME:
                 continue
-            _replace(one, "env", "name", {"name": "HALFHITCH_ADDRESS", "value": address})
+            _replace(one, "env", "name", {"name": _ADDRESS, "value": address})
             if has_socket:
                 mount = {"name": "halfhitch-socket", "mountPath": "/run/halfhitch"}
                 _replace(one, "volumeMounts", "mountPath", mount)
@@ -366,6 +400,15 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
         for one in pod.get(place) or ():
             if isinstance(one, MutableMapping):
                 yield place, one
+
+
+def _with_an_address(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Containers that are told of another sidecar or coordinator."""
+    for _, one in _containers(pod):
+        for variable in one.get("env") or () if one.get("name") != NAME else ():
+            is_other = _OF_SIDECAR.fullmatch(str(variable.get("value"))) is None
+            if variable.get("name") == _ADDRESS and is_other:
+                yield str(one.get("name"))
 
 
 def _replace(owner: Template, place: str, identity: str, item: dict[str, Any]) -> None:

@@ -188,6 +188,9 @@ def test_application_and_sidecar_name_the_same_socket(parent: Path, tmp_path: Pa
 # -- what is wrong is told before anything is applied -------------------------------------------
 
 _TLS: dict[str, Any] = {"secretName": "tls"}
+_PORT_VARIABLE = {"name": "HALFHITCH_HTTP_PORT", "value": "1"}
+_NO_CPU = {"requests": {"cpu": None}}
+_IDENTITIES = {"authTokens": {"secretName": ""}, "identities": {"secretName": "ids"}}
 
 
 @pytest.mark.parametrize(
@@ -236,10 +239,131 @@ _TLS: dict[str, Any] = {"secretName": "tls"}
             "serviceAccount.create is false",
         ),
         ({"image": {"digest": "latest"}}, "/image/digest"),
+        ({"doors": {"http": {"port": 8341}}}, "doors.admin.port and doors.http.port are both 8341"),
+        (
+            {"doors": {"rocketmq": {"enabled": True, "port": 8340}}},
+            "doors.http.port and doors.rocketmq.port are both 8340",
+        ),
+        ({"doors": {"bind": "127.0.0.1"}}, "set it to 0.0.0.0 or ::"),
+        ({"doors": {"bind": "::1"}}, "set it to 0.0.0.0 or ::"),
+        ({"doors": {"bind": "everywhere"}}, "/doors/bind"),
+        ({"secrets": {"kafkaCertificate": {"secretName": "c"}}}, "of both, or of neither"),
+        ({"secrets": {"kafkaKey": {"secretName": "c"}}}, "of both, or of neither"),
+        ({"secrets": {"redisUrl": {"secretName": "A b"}}}, "/secrets/redisUrl/secretName"),
+        ({"secrets": {"redisUrl": {"key": ""}}}, "/secrets/redisUrl/key"),
+        ({"extraEnv": [_PORT_VARIABLE]}, "extraEnv has HALFHITCH_HTTP_PORT"),
+        ({"extraEnv": [{"value": "1"}]}, "/extraEnv/0"),
+        ({"imagePullSecrets": ["images"]}, "/imagePullSecrets/0"),
+        ({"autoscaling": {"enabled": True}, "resources": _NO_CPU}, "resources.requests.cpu is not"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "no node could be drained"),
+        ({"podDisruptionBudget": {"maxUnavailable": "0%"}}, "no node could be drained"),
+        ({"podDisruptionBudget": {"maxUnavailable": "1"}}, "/podDisruptionBudget/maxUnavailable"),
+        ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "commonLabels has app.kubernetes.io"),
+        ({"podLabels": {"app.kubernetes.io/component": "x"}}, "podLabels has app.kubernetes.io"),
+        ({"topics": {"podLabels": {"helm.sh/chart": "x"}}}, "topics.podLabels has helm.sh/chart"),
+        ({"commonLabels": {"a": "1"}, "podLabels": {"a": "2"}}, "commonLabels has it too"),
+        ({"commonLabels": {"rev": 1}}, "/commonLabels/rev"),
+        ({"podAnnotations": {"on": True}}, "/podAnnotations/on"),
+        ({"resources": {"request": {}}}, "request"),
+        ({"metrics": {"interval": "often"}}, "/metrics/interval"),
+        ({"kubeVersion": "newest"}, "/kubeVersion"),
+        ({"fullnameOverride": "Bad_Name"}, "/fullnameOverride"),
+        ({"injection": {"policy": {"namespaceSelector": {"team": "a"}}}}, "namespaceSelector"),
+        (
+            {"metrics": {"serviceMonitor": True}, "secrets": _IDENTITIES},
+            "metrics.token.secretName",
+        ),
+        (
+            {"metrics": {"podMonitor": True}, "coordinators": {"enabled": False}},
+            "coordinators.enabled is false",
+        ),
+        ({"settings": {"kafka": {"msk_iam_region": "eu-west-1"}}}, "topics.serviceAccountName"),
     ],
 )
 def test_what_is_wrong_with_values_is_told_with_the_cure(change: Object, says: str) -> None:
     assert says in told(CHART, merged(values("mesh"), change))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"networkPolicy": {"kafkaPorts": []}}, "would allow every port"),
+        ({"networkPolicy": {"kafkaPorts": [9092, "https"]}}, "/networkPolicy/kafkaPorts/1"),
+        ({"settings": {"kafka": {"bootstrap": "a:9092, b:9093"}}}, "has b:9093, and"),
+        ({"settings": {"kafka": {"bootstrap": "[::1]:19092"}}}, "no port 19092"),
+        ({"metrics": {"serviceMonitor": True}}, "networkPolicy.monitoring is empty"),
+        ({"metrics": {"podMonitor": True}}, "networkPolicy.monitoring is empty"),
+        ({"settings": {"checks": {"url": "https://c.example/"}}}, "settings.checks.url is set"),
+        ({"settings": {"tracing": {"endpoint": "http://o:4318"}}}, "tracing.endpoint is set"),
+        (
+            {
+                "settings": {"kafka": {"msk_iam_region": "eu-west-1"}},
+                "topics": {"serviceAccountName": "a"},
+            },
+            "msk_iam_region is set",
+        ),
+        (
+            {"settings": {"kafka": {"options": {"sasl.oauthbearer.token.endpoint.url": "u"}}}},
+            "sasl.oauthbearer.token.endpoint.url is set",
+        ),
+        (
+            {"secrets": {"redisUrl": {"secretName": "r"}}, "networkPolicy": {"redisPorts": []}},
+            "name the port of Redis",
+        ),
+        ({"networkPolicy": {"extraEgress": [{}]}}, "/networkPolicy/extraEgress/0"),
+        ({"networkPolicy": {"clients": [{}]}}, "/networkPolicy/clients/0"),
+        ({"networkPolicy": {"clients": [{"podSelecter": {}}]}}, "podSelecter"),
+    ],
+)
+def test_a_network_policy_that_contradicts_the_values_is_told(change: Object, says: str) -> None:
+    policed = merged(values("mesh"), {"networkPolicy": {"enabled": True}})
+    assert told(CHART, policed) == ""
+    assert says in told(CHART, merged(policed, change))
+
+
+def test_a_network_policy_with_what_the_values_ask_for_is_taken() -> None:
+    asked = {
+        "networkPolicy": {
+            "enabled": True,
+            "kafkaPorts": [9092, 9093],
+            "monitoring": [{"namespaceSelector": {}}],
+            "extraEgress": [{"ports": [{"port": 443}]}],
+        },
+        "metrics": {"serviceMonitor": True},
+        "settings": {
+            "kafka": {"bootstrap": "a:9093,b:9092"},
+            "checks": {"url": "https://c.example/"},
+        },
+    }
+    (policy,) = [
+        one
+        for one in rendered(CHART, merged(values("mesh"), asked))
+        if one["kind"] == "NetworkPolicy"
+    ]
+    assert all(rule.get("ports") for rule in policy["spec"]["egress"])
+
+
+def test_the_pods_that_make_and_look_at_topics_are_as_a_mesh_and_an_account_ask() -> None:
+    def tools(*changes: Object) -> list[tuple[Object, Object]]:
+        found = rendered(CHART, merged(values("mesh"), *changes))
+        (job,) = [one["spec"]["template"] for one in found if one["kind"] == "Job"]
+        (test,) = [one for one in found if one["kind"] == "Pod"]
+        return [(one["metadata"], one["spec"]) for one in (job, test)]
+
+    mesh: Object = {
+        "podLabels": {"mesh": "on", "kept": "1"},
+        "podAnnotations": {"note": "a"},
+        "topics": {"podLabels": {"mesh": "off"}, "podAnnotations": {"more": "b"}},
+    }
+    for metadata, _ in tools(mesh):
+        assert (metadata["labels"]["mesh"], metadata["labels"]["kept"]) == ("off", "1")
+        assert {"note": "a", "more": "b"}.items() <= metadata["annotations"].items()
+    job, test = (spec.get("serviceAccountName") for _, spec in tools())
+    assert (job, test) == (None, "demo-halfhitch"), "a hook runs before the account is there"
+    named: Object = {"topics": {"serviceAccountName": "early"}}
+    assert [spec["serviceAccountName"] for _, spec in tools(named)] == ["early", "demo-halfhitch"]
+    there: Object = {"serviceAccount": {"create": False, "name": "own"}}
+    assert [spec["serviceAccountName"] for _, spec in tools(there)] == ["own", "own"]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +384,18 @@ def test_what_is_wrong_with_values_is_told_with_the_cure(change: Object, says: s
             },
             "set secrets.rocketmqAccessKeys.secretName too",
         ),
+        (
+            {
+                "doors": {"rocketmq": {"enabled": True}},
+                "secrets": {"identities": {"secretName": "ids"}},
+            },
+            "set secrets.rocketmqAccessKeys.secretName too",
+        ),
+        ({"doors": {"http": {"port": 8341}}}, "are both 8341"),
+        ({"extraEnv": [_PORT_VARIABLE]}, "extraEnv has HALFHITCH_HTTP_PORT"),
+        ({"mode": "container", "stopAfterSeconds": 30}, "give the pod 45 or more"),
+        ({"mode": "container", "settings": {"drain": {"s_max": 15.5}}}, "give the pod 31 or more"),
+        ({"mode": "container", "terminationGracePeriodSeconds": 20}, "give the pod 25 or more"),
     ],
 )
 def test_what_is_wrong_with_the_librarys_values_is_told(

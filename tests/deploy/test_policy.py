@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from harness.charts import Object
 
 CHART = CHARTS / "halfhitch"
+_ELSEWHERE = {
+    "name": "app",
+    "image": "a:1",
+    "env": [{"name": "A"}, {"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +99,24 @@ def test_the_charts_transport_counts_where_a_pod_says_none() -> None:
     assert found["spec"]["containers"][0]["env"][0]["value"] == "http://127.0.0.1:1"
 
 
+def test_the_charts_readiness_counts_where_a_pod_says_none() -> None:
+    objects = chart({"injection": {"readiness": False}})
+    asked = asking(PODS["plain"])
+    assert "readinessProbe" not in admitted(objects, asked)["spec"]["initContainers"][0]
+    asked = asking(PODS["plain"], {"halfhitch/readiness": "true"})
+    assert "readinessProbe" in admitted(objects, asked)["spec"]["initContainers"][0]
+
+
+def test_two_doors_of_a_sidecar_on_one_port_are_told() -> None:
+    for settings in (
+        {"http": {"port": 8341}},
+        {"admin": {"port": 8340}},
+        {"rocketmq": {"enabled": True, "port": 8340}},
+    ):
+        found = told(CHART, merged(VALUES, {"injection": {"settings": settings}}))
+        assert "two doors one port" in found
+
+
 def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
     (template,) = [one for one in chart() if one["kind"] == "PodTemplate"]
     assert "auth-tokens" not in str(template)
@@ -115,6 +138,9 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({"halfhitch/checks.interval_s": "soon"}, {}, "checks.interval_s cannot be soon"),
         ({"halfhitch/topics.create": "perhaps"}, {}, "topics.create cannot be perhaps"),
         ({"halfhitch/transport": "pigeon"}, {}, "must be auto, socket or tcp"),
+        ({"halfhitch/readiness": "no"}, {}, "must be true or false"),
+        ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
+        ({}, {"initContainers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
         ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
         (

@@ -130,12 +130,15 @@ def _params(kind: Object, reference: Object, objects: list[Object]) -> Object:
 
 
 def _apply(document: Object, patch: Mapping[str, Any]) -> None:
-    """One operation of a JSON patch: `add` and `replace`, which are all that the charts use."""
+    """One operation of a JSON patch: `add`, `replace` and `remove`, all that the charts use."""
     steps = [re.sub("~1", "/", step) for step in patch["path"].split("/")[1:]]
     place: Any = document
     for step in steps[:-1]:
         place = place[int(step) if isinstance(place, list) else step]
     last = steps[-1]
+    if patch["op"] == "remove":
+        del place[last]
+        return
     if isinstance(place, list) and patch["op"] == "add":
         place.insert(int(last), patch["value"])
         return

@@ -61,6 +61,7 @@ CHANGES: dict[str, Object] = {
     },
     "not refused": {"injection": {"policy": {"failurePolicy": "Ignore"}}},
     "by tcp": {"injection": {"transport": "tcp"}},
+    "ready without Kafka": {"injection": {"readiness": False}},
     "any user": {"runAsUser": None, "runAsGroup": None},
     "long names": {"fullnameOverride": "a" * 80},
     "settings of coordinators": {"settings": {"auth": {}, "log": {"format": "json"}}},
@@ -90,7 +91,7 @@ PODS: Final[Mapping[str, Object]] = {
                     "name": "app",
                     "image": "shop:1",
                     "env": [
-                        {"name": "HALFHITCH_ADDRESS", "value": "http://elsewhere:1"},
+                        {"name": "HALFHITCH_ADDRESS", "value": "http://localhost:1"},
                         {"name": "AT", "value": "$(HALFHITCH_ADDRESS)/here"},
                     ],
                     "ports": [{"containerPort": 80}],
@@ -120,6 +121,7 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
     "ports": {"halfhitch/http.port": "9000", "halfhitch/admin.port": "9001"},
     "socket": {"halfhitch/transport": "socket"},
     "tcp": {"halfhitch/transport": "tcp", "somebody/else.says": "hello"},
+    "ready without Kafka": {"halfhitch/readiness": "false"},
     "files": {
         "halfhitch/redis.url_file": "secret:redis/url",
         "halfhitch/handle.key_file": "secret:own/key",

@@ -48,6 +48,13 @@ def inject(
     transport: Annotated[
         Transport, typer.Option(help="auto: the unix socket where the pod has an fsGroup.")
     ] = Transport.AUTO,
+    readiness: Annotated[
+        bool,
+        typer.Option(
+            "--readiness/--no-readiness",
+            help="Whether a pod is taken out of Services while its sidecar is not ready.",
+        ),
+    ] = True,
     namespace: Annotated[
         str | None, typer.Option(help="Namespace of the objects that name none.")
     ] = None,
@@ -69,7 +76,7 @@ def inject(
     extras.require("`halfhitch inject`", extras.KUBERNETES)
     if given.config_path is not None:
         raise RequestError("inject takes no --config: give flags, or annotations of the pods.")
-    sidecar = Sidecar(Given.of(given.flags), image, mode.value, transport.value)
+    sidecar = Sidecar(Given.of(given.flags), image, mode.value, transport.value, readiness)
     labels, annotations = _pairs("--label", label), _pairs("--annotation", annotation)
     texts, count = [], 0
     for name in files or ["-"]:

@@ -34,6 +34,52 @@ def injected(flags: dict[str, object], **given: Any) -> dict[str, Any]:
     return pod
 
 
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"},
+        {"name": "HALFHITCH_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+    ],
+)
+def test_an_address_that_the_application_has_of_its_own_is_not_replaced(
+    variable: dict[str, Any],
+) -> None:
+    for place in ("containers", "initContainers"):
+        found = template()
+        own = [{"name": "own", "image": "a:1", "env": [{"name": "A", "value": "b"}, variable]}]
+        found["spec"][place] = [*found["spec"].get(place, []), *own]
+        with pytest.raises(NotInjected, match="'own' has a HALFHITCH_ADDRESS of its own"):
+            Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
+
+
+def test_an_ordinary_container_that_has_no_time_to_stop_is_told() -> None:
+    def stopping(given_s: int | None, drain_s: str = "10", mode: str = "container") -> None:
+        found = template()
+        if given_s is not None:
+            found["spec"]["terminationGracePeriodSeconds"] = given_s
+        Sidecar(Given.of({**FLAGS, "drain.s_max": drain_s}), IMAGE, mode).inject("here", found)
+
+    for fits in ((None,), (25,), (5, "10", "native")):
+        stopping(*fits)
+    for short, least in (((24,), 25), ((None, "15.5"), 31)):
+        with pytest.raises(NotInjected, match=f"terminationGracePeriodSeconds to {least}"):
+            stopping(*short)
+
+
+def test_readiness_may_be_left_to_the_application() -> None:
+    def probes(annotations: dict[str, str], **given: Any) -> set[str]:
+        found = {**template(), "metadata": {"annotations": annotations}}
+        Sidecar(Given.of(FLAGS), IMAGE, **given).inject("here", found)
+        return {name for name in found["spec"]["initContainers"][0] if name.endswith("Probe")}
+
+    all_of_them = {"startupProbe", "livenessProbe", "readinessProbe"}
+    said = {"halfhitch/readiness": "false"}
+    assert probes({}) == probes({"halfhitch/readiness": "true"}, has_readiness=False) == all_of_them
+    assert probes(said) == probes({}, has_readiness=False) == all_of_them - {"readinessProbe"}
+    with pytest.raises(NotInjected, match="readiness must be true or false"):
+        probes({"halfhitch/readiness": "perhaps"})
+
+
 def comparable(container: dict[str, Any]) -> dict[str, Any]:
     """Without the order of its variables."""
     environment = {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}

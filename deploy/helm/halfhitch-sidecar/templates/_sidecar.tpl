@@ -32,11 +32,16 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- if and (eq $values.mode "native") (not (semverCompare ">=1.29-0" .version)) -}}
 {{- fail (printf "halfhitch-sidecar.mode is native, which needs Kubernetes 1.29, and this cluster is %s: set halfhitch-sidecar.mode to container, and include halfhitch.sidecar below containers." .version) -}}
 {{- end -}}
+{{- $drain := ($values.settings.drain | default dict).s_max | default 10 -}}
+{{- $least := add (int $values.stopAfterSeconds) (int (ceil $drain)) 5 -}}
+{{- if and (eq $values.mode "container") (lt (int $values.terminationGracePeriodSeconds) (int $least)) -}}
+{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and with mode: container a stop may take %d (stopAfterSeconds, settings.drain.s_max, and 5 to hand over): give the pod %d or more, and say so here." (int $values.terminationGracePeriodSeconds) (int $least) (int $least)) -}}
+{{- end -}}
 {{- if $values.doors.admin.exposed -}}
 {{- include "halfhitch.checkDoors" (list $values (list "admin")) -}}
 {{- end -}}
-{{- if and $values.doors.rocketmq.enabled $values.secrets.authTokens.secretName (not $values.secrets.rocketmqAccessKeys.secretName) -}}
-{{- fail "secrets.authTokens locks the HTTP doors, and the RocketMQ door would stay open: set secrets.rocketmqAccessKeys.secretName too." -}}
+{{- if and $values.doors.rocketmq.enabled (or $values.secrets.authTokens.secretName $values.secrets.identities.secretName) (not $values.secrets.rocketmqAccessKeys.secretName) -}}
+{{- fail "secrets.authTokens or secrets.identities locks the HTTP doors, and the RocketMQ door would stay open: set secrets.rocketmqAccessKeys.secretName too." -}}
 {{- end -}}
 {{- end }}
 
@@ -134,6 +139,7 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- if not $values.doors.admin.exposed -}}
 {{- fail "halfhitch.sidecar.podMonitor needs halfhitch-sidecar.doors.admin.exposed: Prometheus cannot reach a door on the pod's loopback." -}}
 {{- end -}}
+{{- include "halfhitch.checkScrape" $values -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:

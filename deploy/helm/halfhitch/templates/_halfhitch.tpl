@@ -79,9 +79,25 @@ ssl.key.location: secrets.kafkaKey
 {{- fail "settings.kafka.bootstrap is not set: name the brokers, for example kafka-bootstrap.kafka.svc:9092." -}}
 {{- end -}}
 {{- if not .secrets.handleKey.secretName -}}
-{{- fail "secrets.handleKey.secretName is not set: every instance signs handles with the same key. Make one with: kubectl create secret generic halfhitch --from-literal=handle-key=\"$(halfhitch keygen)\"" -}}
+{{- fail "secrets.handleKey.secretName is not set: every instance signs handles with the same key, in all namespaces. Make it once (halfhitch keygen > handle-key), and in each namespace a secret of that file: kubectl create secret generic halfhitch --from-file=handle-key" -}}
 {{- end -}}
+{{- if ne (empty .secrets.kafkaCertificate.secretName) (empty .secrets.kafkaKey.secretName) -}}
+{{- fail "secrets.kafkaCertificate and secrets.kafkaKey belong together: set the secretName of both, or of neither." -}}
+{{- end -}}
+{{- range .extraEnv -}}
+{{- if and (hasPrefix "HALFHITCH_" .name) (not (has .name (list "HALFHITCH_CONFIG" "HALFHITCH_CACHE_DIR"))) -}}
+{{- fail (printf "extraEnv has %s, and what the chart gives would go unheard: put settings below settings and doors, and secrets below secrets." .name) -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := dict -}}
 {{- range $name, $door := omit .doors "bind" -}}
+{{- if or (ne $name "rocketmq") $door.enabled -}}
+{{- $port := toString (int $door.port) -}}
+{{- with index $ports $port -}}
+{{- fail (printf "doors.%s.port and doors.%s.port are both %s: each door needs a port of its own." . $name $port) -}}
+{{- end -}}
+{{- $_ := set $ports $port $name -}}
+{{- end -}}
 {{- if and (ne $door.tls.clients "off") (not $door.tls.secretName) -}}
 {{- fail (printf "doors.%s.tls.clients is %s without doors.%s.tls.secretName: name a secret of type kubernetes.io/tls that has ca.crt as well." $name $door.tls.clients $name) -}}
 {{- end -}}
@@ -112,6 +128,13 @@ ssl.key.location: secrets.kafkaKey
 {{- else if not (or $values.secrets.authTokens.secretName $values.secrets.identities.secretName) -}}
 {{- fail (printf "doors.%s is reached by other pods without a token: set secrets.authTokens.secretName (kubectl create secret generic halfhitch-tokens --from-literal=auth-tokens=\"$(halfhitch keygen)\"), or secrets.identities.secretName." $name) -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whoever scrapes needs a token that a file of identities does not give it. */}}
+{{- define "halfhitch.checkScrape" -}}
+{{- if and .secrets.identities.secretName (not .secrets.authTokens.secretName) (not .metrics.token.secretName) -}}
+{{- fail "Metrics are scraped, and Prometheus has no token: with secrets.identities each caller has its own. Put one of an identity with the right observe into a secret, and name that as metrics.token.secretName." -}}
 {{- end -}}
 {{- end }}
 

@@ -27,6 +27,14 @@ compares them.
 {{- end }}
 
 {{- define "halfhitch.injection.check" -}}
+{{- $settings := (fromYaml (include "halfhitch.injection.values" .)).settings -}}
+{{- $doors := (fromYaml (include "halfhitch.injection.values" .)).doors -}}
+{{- $rocketmq := $settings.rocketmq | default dict -}}
+{{- $ports := list (int $doors.http.port) (int $doors.admin.port) -}}
+{{- if $rocketmq.enabled -}}{{- $ports = append $ports (int ($rocketmq.port | default 9876)) -}}{{- end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}
+{{- fail (printf "injection.settings gives two doors one port (http.port %d, admin.port %d, rocketmq.port where it is enabled): each needs one of its own." (index $ports 0) (index $ports 1)) -}}
+{{- end -}}
 {{- $version := .Values.kubeVersion | default .Capabilities.KubeVersion.Version -}}
 {{- if not (semverCompare ">=1.36-0" $version) -}}
 {{- fail (printf "injection.policy.enabled is true, which needs Kubernetes 1.36 (MutatingAdmissionPolicy), and this cluster is %s: set it to false, and put the sidecar in with `halfhitch inject` or the chart halfhitch-sidecar. Where no cluster is asked (helm template, GitOps), set kubeVersion." $version) -}}
@@ -101,6 +109,12 @@ compares them.
 {{- $parts = append $parts (printf "%s: %s" (quote $name) (quote $value)) -}}
 {{- end -}}
 {{ printf "{%s}" (join ", " $parts) }}
+{{- end }}
+
+{{/* Whether one of these containers is told of another sidecar or coordinator. Context: a list in CEL. */}}
+{{- define "halfhitch.injection.hasAddress" -}}
+{{ . }}.exists(c, has(c.env) && c.env.exists(e, e.name == 'HALFHITCH_ADDRESS' &&
+!(has(e.value) && e.value.matches('^(unix:/run/halfhitch/|https?://(127[.]0[.]0[.]1|localhost):)'))))
 {{- end }}
 
 {{/* Which pods a policy looks at. Context: the root. */}}
