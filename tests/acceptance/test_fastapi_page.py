@@ -122,5 +122,5 @@ def test_the_page_s_service_agrees_with_its_topic_whatever_ends_a_request(
 
 def test_the_page_s_test_passes(tmp_path: Path) -> None:
     shown = program(tmp_path) + fence_with(PAGE, "halfhitch_coordinator")
-    ended = run_pytest(tmp_path, shown, "-p", "pytest_asyncio", "-o", "asyncio_mode=auto")
+    ended = run_pytest(tmp_path, shown, "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto")
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
