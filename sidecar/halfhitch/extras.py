@@ -20,6 +20,7 @@ MSK: Final = "msk"
 KUBERNETES: Final = "kubernetes"
 CONTAINERS: Final = "containers"
 FASTAPI: Final = "fastapi"
+DJANGO: Final = "django"
 
 #: The name that is imported -> the extra that brings it.
 EXTRA_OF: Final[Mapping[str, str]] = {
@@ -43,6 +44,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "sqlalchemy": BARRIER,
     "anyio": FASTAPI,
     "fastapi": FASTAPI,
+    "django": DJANGO,
     "docker": CONTAINERS,
     "testcontainers": CONTAINERS,
 }

@@ -1,0 +1,99 @@
+"""What PostgreSQL does of its own, behind Django: it waits, and it rolls back without a word."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import DatabaseError, connections, transaction
+
+from halfhitch.client import LocalTransactionState, TransactionMisused
+from halfhitch.django import process
+from harness.barriers import asked
+from harness.django_project import TOPIC, Project, order, postgresql, project, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from halfhitch.testing import MemoryCoordinator
+    from harness.postgres import EmbeddedPostgres
+
+
+@pytest.fixture
+def shop(halfhitch_coordinator: MemoryCoordinator, postgres: EmbeddedPostgres) -> Iterator[Project]:
+    halfhitch_coordinator.create_topic(TOPIC)
+    with project(halfhitch_coordinator, postgresql(postgres.port)) as made:
+        yield made
+
+
+def test_messages_follow_rows_and_savepoints(shop: Project) -> None:
+    with transaction.atomic():
+        order("book")
+        with refused(ValueError):
+            order("moon")
+            raise ValueError
+        with transaction.atomic():
+            order("pen")
+    with refused(ValueError):
+        order("mars")
+        raise ValueError
+    shop.coordinator.advance(30)
+    shop.require("book", "pen")
+    assert sorted(shop.recorded().values()) == ["committed"] * 2 + ["fenced"] * 2
+
+
+def swallow_a_failure() -> None:
+    with connections["default"].cursor() as cursor, pytest.raises(DatabaseError):
+        cursor.execute("SELECT 1 / 0")
+
+
+def test_messages_followed_rows_that_postgresql_had_rolled_back_without_a_word(
+    shop: Project,
+) -> None:
+    """Django takes the COMMIT for one, and calls what was to be done behind it."""
+
+    @transaction.atomic
+    def work() -> None:
+        order("book")
+        swallow_a_failure()
+
+    with pytest.raises(TransactionMisused, match="without a word"):
+        work()
+    assert shop.rows() == []
+    shop.coordinator.advance(30)
+    shop.require()
+
+
+def test_a_check_waits_for_a_local_transaction_that_is_open(shop: Project) -> None:
+    import halfhitch.django
+
+    answers: list[LocalTransactionState] = []
+    with transaction.atomic():
+        order("book")
+        question = asked(halfhitch.django.transaction_id())
+        check = process.barrier().check
+        thread = threading.Thread(target=lambda: answers.append(check(question)))
+        thread.start()
+        thread.join(1)
+        assert thread.is_alive()
+    thread.join()
+    assert answers == [LocalTransactionState.COMMIT]
+    shop.require("book")
+
+
+def test_a_check_s_connections_are_set_up_as_django_sets_up_its_own(
+    halfhitch_coordinator: MemoryCoordinator, postgres: EmbeddedPostgres
+) -> None:
+    database = postgresql(postgres.port)
+    database["OPTIONS"] = {"options": "-c search_path=shop"}
+    plain = project(halfhitch_coordinator, postgresql(postgres.port))
+    with plain, connections["default"].cursor() as cursor:
+        cursor.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+        cursor.execute("CREATE SCHEMA shop")
+    with project(halfhitch_coordinator, database) as shop:
+        assert process.barrier().check(asked("never")) is LocalTransactionState.ROLLBACK
+        assert shop.recorded() == {"never": "fenced"}
+        with connections["default"].cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM shop.halfhitch_barrier")
+            assert cursor.fetchone() == (1,)
