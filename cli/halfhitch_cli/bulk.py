@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from halfhitch.errors import BackendError, HalfHitchError
+from halfhitch.errors import BackendError, HalfHitchError, OutcomeUnknown
 from halfhitch.wire.plain import is_plain, shown
 from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.client import AdminClient, Refusal, path_of
@@ -249,6 +249,8 @@ class _Doing:
             by_group.setdefault(row["producer_group"], []).append(row["transaction_id"])
         body = {**self._order, "transactions": by_group}
         results = self._client.post(f"/v1/many/{self._action.name}", body)["results"]
+        if any(len(results.get(group, ())) != len(ids) for group, ids in by_group.items()):
+            raise OutcomeUnknown("not known: the answer names others than were asked for")
         told = {group: iter(found) for group, found in results.items()}
         return [_outcome(next(told[row["producer_group"]])) for row in rows]
 

@@ -39,6 +39,20 @@ class Refusal(RequestError):
         self.reason = reason
 
 
+class _Answer(dict[str, Any]):
+    """An object of an answer: a name that is not in it is told in a sentence, not by a traceback.
+
+    Another release may not give what this one asks for, and another program's door answers too.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        raise BackendError(
+            f"The answer has no {name!r}: a sidecar of another release, or no sidecar, has given "
+            "it. Use the halfhitch of the sidecar's release, and check --admin-host and "
+            "--admin-port."
+        )
+
+
 class _Encrypted(http.client.HTTPConnection):
     """Verifies the certificate for the name that is expected, not for the one that is called."""
 
@@ -176,12 +190,9 @@ class AdminClient:
                 "less, with filters or --limit."
             )
         try:
-            decoded = json.loads(raw) if raw else None
+            decoded = json.loads(raw, object_hook=_Answer) if raw else None
         except (ValueError, RecursionError):
-            raise BackendError(
-                f"What answers on {self.address} is no sidecar's admin door: "
-                "check --admin-host and --admin-port."
-            ) from None
+            raise self._no_sidecar() from None
         detail = decoded.get("error") if isinstance(decoded, dict) else None
         if isinstance(detail, dict) and detail.get("code") == "tls_expected":
             raise BackendError(
@@ -197,7 +208,15 @@ class AdminClient:
                 status=status,
                 reason=reason,
             )
+        if not isinstance(decoded, dict) and (decoded is not None or path.startswith("/v1/")):
+            raise self._no_sidecar()
         return decoded
+
+    def _no_sidecar(self) -> BackendError:
+        return BackendError(
+            f"What answers on {self.address} is no sidecar's admin door: check --admin-host and "
+            "--admin-port."
+        )
 
 
 def _tls_of(settings: Settings) -> "ClientTls | None":

@@ -23,12 +23,16 @@ class Door:
         self.tokens: list[str | None] = []
         self.bodies: list[tuple[str | None, object]] = []
         self.location: str | None = None
+        #: Status and JSON, whatever is asked.
+        self.says_always: tuple[int, object] | None = None
         door = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 door.tokens.append(self.headers.get("Half-Token"))
                 status, body = door.answers.get(self.path, (404, b"{}"))
+                if door.says_always is not None:
+                    status, body = door.says_always[0], json.dumps(door.says_always[1]).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 if door.location is not None:
