@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halfhitch.core.model import (
     Identity,
@@ -13,15 +13,19 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.core.standing import Standing
+from halfhitch.errors import BackendError, HalfHitchError
 from halfhitch.ports import Doubt, ParkedContent
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.checking import inbox
 from halfhitch.service.operators.many import ManyOperations
-from halfhitch.service.operators.operations import FoundHalves, OperationsParts
+from halfhitch.service.operators.parts import FoundHalves, LookedUp, OperationsParts, Searched
 from halfhitch.service.transactions.op_appends import Decision, UnderWay
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked
 from halfhitch.wire.parked_fold import ParkedHalf, Parking
 from harness.twin import RecordingObserver
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 NOW_MS = 1_000_000_000
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
@@ -67,8 +71,8 @@ class World:
     standings: dict[str, Standing] = field(default_factory=dict)
     doubts: dict[int, list[Doubt] | Exception] = field(default_factory=dict)
     owner_of: dict[int, str] = field(default_factory=lambda: {2: "node-2", 3: "node-2"})
-    found: FoundHalves | None = None
-    first: Resolution | Exception | None = None
+    found: FoundHalves | HalfHitchError | None = None
+    first: Resolution | HalfHitchError | None = None
     rival: UnderWay | None = None
     fails: Exception | None = None
     parked: list[Parking] = field(default_factory=list)
@@ -142,10 +146,14 @@ class World:
 
     # halves, inquiry, presence
     async def find(
-        self, partitions: Any, identity: Identity, hints: dict[int, int]
-    ) -> FoundHalves | None:
-        self.asked.append(("find", tuple(partitions), identity[1], hints))
-        return self.found
+        self, partitions: Any, identities: Collection[Identity], hints: Mapping[int, int]
+    ) -> Searched:
+        names = ", ".join(name for _, name in identities)
+        self.asked.append(("find", tuple(partitions), names, hints))
+        if isinstance(self.found, HalfHitchError):
+            return Searched({}, self.found)
+        found = self.found
+        return Searched({} if found is None else dict.fromkeys(identities, found))
 
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
@@ -154,6 +162,17 @@ class World:
         if isinstance(self.first, Exception):
             raise self.first
         return self.first, False
+
+    async def look_up_many(
+        self, partition: int, half_offsets: Mapping[Identity, int]
+    ) -> dict[Identity, LookedUp]:
+        self.asked.append(("look_up_many", partition, len(half_offsets)))
+        if isinstance(self.first, BackendError):
+            raise self.first
+        return {
+            identity: self.first if isinstance(self.first, HalfHitchError) else (self.first, False)
+            for identity in half_offsets
+        }
 
     def post(self, instance: str, kind: str, body: bytes) -> bool:
         self.asked.append(("post", instance, kind, inbox.read_check_now(body)))
@@ -176,7 +195,7 @@ class Index:
         return found
 
     async def find(self, partition: int, identities: list[Identity]) -> list[Doubt]:
-        self.world.asked.append(("find", partition, [name for _, name in identities]))
+        self.world.asked.append(("known", partition, [name for _, name in identities]))
         return [d for d in await self.list(partition, count_max=9) if d.identity in identities]
 
     async def owner(self, partition: int) -> str | None:

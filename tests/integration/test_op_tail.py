@@ -215,16 +215,19 @@ def test_after_a_failure_the_next_who_asks_is_served(
 # -- looking up ----------------------------------------------------------------------------------
 
 
-async def found(
-    world: KafkaWorld, which: Identity, half_offset: int
-) -> tuple[Resolution | None, bool]:
-    inquiry = KafkaInquiry(
+def inquiry(world: KafkaWorld) -> KafkaInquiry:
+    return KafkaInquiry(
         world._consumer,
         LogEnds(world._admin),
         half_topic=world.half_topic,
         op_topic=world.op_topic,
     )
-    return await inquiry.look_up(0, which, half_offset)
+
+
+async def found(
+    world: KafkaWorld, which: Identity, half_offset: int
+) -> tuple[Resolution | None, bool]:
+    return await inquiry(world).look_up(0, which, half_offset)
 
 
 async def test_a_transaction_is_looked_up_from_its_first_half_on(world: KafkaWorld) -> None:
@@ -267,3 +270,24 @@ async def test_a_half_that_is_not_there_any_more_or_not_its_own_is_gone(
         with pytest.raises(TransactionGone):
             await found(world, identity(which), half_offset)
     assert await found(world, identity("T1"), 1) == (None, False)
+
+
+async def test_many_are_looked_up_by_one_reading_as_each_would_be_alone(world: KafkaWorld) -> None:
+    names = ("gone", "pending", "committed", "carried-out", "contrary", "parked")
+    for name in names:
+        half(world, name)
+    decided(world, "committed", C)
+    decided(world, "carried-out", C)
+    done(world, "carried-out", ending=1)
+    decided(world, "contrary", R)
+    decided(world, "contrary", C)
+    world.writer().delete_below(1, 0)
+    half_offsets = {identity(name): place for place, name in enumerate(names)}
+    half_offsets[identity("never")] = 99
+    told = await inquiry(world).look_up_many(0, half_offsets)
+    assert {name: each for (_, name), each in told.items() if isinstance(each, tuple)} == {
+        "pending": (None, False), "parked": (None, False), "committed": (C, False),
+        "carried-out": (C, True), "contrary": (R, False),
+    }  # fmt: skip
+    for name in ("gone", "never"):
+        assert isinstance(told[identity(name)], TransactionGone)

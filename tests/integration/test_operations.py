@@ -127,6 +127,32 @@ async def test_an_operator_decides_what_nobody_else_does(place: tuple[str, str, 
         assert sorted(v or b"" for v in here.forwarded()) == [b"a0", b"a2", b"b0", b"b2"]
 
 
+async def test_hundreds_of_another_instance_were_decided_one_by_one(
+    place: tuple[str, str, str],
+) -> None:
+    """Each by a reading of all logs of its own: no answer came in time."""
+    names: list[Any] = [("shop", f"T{number}") for number in range(300)]
+    async with running(*place) as here:
+        await asyncio.gather(*(here.prepare(name, name.encode()) for _, name in names))
+        async with running(*place, owner=False) as elsewhere, asyncio.timeout(DEADLINE_S):
+            ops = elsewhere.operations
+            assert await ops.decide_many(names[:100], C, **ORDER) == ["committed"] * 100
+            outcomes = await ops.decide_many([*names, ("shop", "T999")], R, **ORDER)
+        # Of what is done, the half log is trimmed meanwhile, or not yet.
+        assert all(isinstance(o, ContraryDecision | TransactionNotFound) for o in outcomes[:100])
+        assert outcomes[100:300] == ["rolled_back"] * 200
+        assert isinstance(outcomes[300], TransactionNotFound)
+
+        async def all_ended() -> bool:
+            return not await here.undecided()
+
+        await until(all_ended)
+        await until(lambda: len(here.forwarded()) == 100)
+        assert sorted(v or b"" for v in here.forwarded()) == sorted(
+            name.encode() for _, name in names[:100]
+        )
+
+
 async def test_what_was_given_up_is_put_back_and_a_late_decision_goes_along(
     place: tuple[str, str, str],
 ) -> None:

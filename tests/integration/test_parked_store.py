@@ -18,7 +18,7 @@ from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.topics import InternalTopics, ensure
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.errors import InvalidRequest, KafkaUnavailable, OutcomeUnknown, TransactionNotFound
-from halfhitch.service.operators.operations import FoundHalves
+from halfhitch.service.operators.parts import FoundHalves
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, read_record, system_headers
 from halfhitch.wire.parked import (
@@ -446,14 +446,27 @@ async def test_halves_of_a_transaction_are_found_in_a_half_log(parks: Parks) -> 
         LogEnds(parks.admin),
         half_topic=parks.names.half,
     )
+
+    async def found(partitions: Any, name: str, hints: dict[int, int]) -> FoundHalves | None:
+        searched = await search.find(partitions, [identity(name)], hints)
+        assert searched.trouble is None
+        return searched.found.get(identity(name))
+
     both = (0, 1)
-    assert await search.find(both, identity("T1"), {}) == FoundHalves(1, (0, 2), 2)
+    assert await found(both, "T1", {}) == FoundHalves(1, (0, 2), 2)
     # The copy that was appended last stands for the transaction.
-    assert await search.find(both, identity("T2"), {1: 1}) == FoundHalves(1, (3,), 1)
+    assert await found(both, "T2", {1: 1}) == FoundHalves(1, (3,), 1)
     # A hint that leaves out the beginning is not believed.
-    assert await search.find(both, identity("T1"), {1: 2}) == FoundHalves(1, (0, 2), 2)
-    assert await search.find(both, identity("T1"), {1: 99}) == FoundHalves(1, (0, 2), 2)
+    assert await found(both, "T1", {1: 2}) == FoundHalves(1, (0, 2), 2)
+    assert await found(both, "T1", {1: 99}) == FoundHalves(1, (0, 2), 2)
     # What has a gap is covered whole, or the rest would pass for all.
-    assert await search.find(both, identity("T3"), {}) == FoundHalves(1, (4, 5), 3)
-    assert await search.find(both, identity("T9"), {}) is None
-    assert await search.find((0,), identity("T1"), {}) is None
+    assert await found(both, "T3", {}) == FoundHalves(1, (4, 5), 3)
+    assert await found(both, "T9", {}) is None
+    assert await found((0,), "T1", {}) is None
+    # Of many at once those are found where a hint leads, and the others from the start.
+    many = await search.find(both, [identity(f"T{n}") for n in range(9)], {1: 1})
+    assert many.found == {
+        identity("T1"): FoundHalves(1, (0, 2), 2),
+        identity("T2"): FoundHalves(1, (3,), 1),
+        identity("T3"): FoundHalves(1, (4, 5), 3),
+    }

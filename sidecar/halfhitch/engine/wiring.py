@@ -46,8 +46,8 @@ from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
 from halfhitch.service.checking.desk import Desk
 from halfhitch.service.checking.policy import GiveUpPolicy
 from halfhitch.service.operators.many import ManyOperations
-from halfhitch.service.operators.operations import OperationsParts
 from halfhitch.service.operators.parked_watch import ParkedWatch
+from halfhitch.service.operators.parts import OperationsParts
 from halfhitch.service.operators.stories import StoriesService
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
@@ -59,7 +59,7 @@ from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.service.transactions.admission import Admission
-from halfhitch.service.transactions.dependencies import Dependencies, Inquiry
+from halfhitch.service.transactions.dependencies import Dependencies
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.intake_watch import IntakeWatch
 from halfhitch.service.transactions.op_appends import DecisionLog
@@ -160,7 +160,7 @@ class Parts:
         )
         self.parked = self._parked_store()
         self.parked_watch = ParkedWatch(self.parked, self.ownership.states, observer.parked_open)
-        self.operations = ManyOperations(self._operations_parts(dependencies.inquiry))
+        self.operations = ManyOperations(self._operations_parts())
         self.held_logs = self._make_held_logs()
         self.story_log = self._make_story_log()
         self.target_logs = KafkaTargetLogs(self._clients.looker)
@@ -316,12 +316,12 @@ class Parts:
             sizes=TransactionSizes(options.transaction_bytes_max),
         )
 
-    def _operations_parts(self, inquiry: Inquiry) -> OperationsParts:
+    def _operations_parts(self) -> OperationsParts:
         return OperationsParts(
             owners=self.ownership,
             decisions=self._decisions,
             halves=self._half_search,
-            inquiry=inquiry,
+            inquiry=self._inquiry,
             parked=self.parked,
             index=self.index,
             presence=self.index,

@@ -1,11 +1,12 @@
-"""Finding one transaction's messages in half partitions that other instances own.
+"""Finding transactions' messages in half partitions that other instances own.
 
 For operators only: it reads the half logs, which hold what is pending and what ended since they
-were trimmed last. Committed records only; hints save time and are not believed.
+were trimmed last. Committed records only; hints save time and are not believed. However many are
+asked for at once, each log is read once.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -15,7 +16,7 @@ from halfhitch.adapters.kafka.log_ends import LogEnds, patiently
 from halfhitch.adapters.kafka.scan import NotInTime, records
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.service.operators.operations import FoundHalves
+from halfhitch.service.operators.parts import FoundHalves, Searched
 from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.half import Garbage
@@ -24,11 +25,12 @@ _ASK_S: Final = 5.0
 _SEARCH_S: Final = 20.0
 #: Each reads for as long as that, and other work must not wait for it.
 _THREADS: Final = 2
-_CALLS_MAX: Final = 32
+#: As many as the admin door works on, of which one identity has half.
+_CALLS_MAX: Final = 64
 
 
 class KafkaHalfSearch:
-    """service.operators.operations.HalfSearch."""
+    """service.operators.parts.HalfSearch."""
 
     def __init__(
         self, make_consumer: Callable[[], Consumer], ends: LogEnds, *, half_topic: str
@@ -43,45 +45,54 @@ class KafkaHalfSearch:
         self._threads.stop()
 
     async def find(
-        self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
-    ) -> FoundHalves | None:
-        """See service.operators.operations.HalfSearch. Takes a thread for as long as it reads."""
-        return await self._threads.call(self._find, sorted(partitions), identity, hints)
+        self,
+        partitions: Collection[int],
+        identities: Collection[Identity],
+        hints: Mapping[int, int],
+    ) -> Searched:
+        """See service.operators.parts.HalfSearch. Takes a thread for as long as it reads."""
+        return await self._threads.call(self._find, sorted(partitions), set(identities), hints)
 
     def _find(
-        self, partitions: list[int], identity: Identity, hints: dict[int, int]
-    ) -> FoundHalves | None:
+        self, partitions: list[int], left: set[Identity], hints: Mapping[int, int]
+    ) -> Searched:
         consumer = self._make_consumer()
         give_up_s = time.monotonic() + _SEARCH_S
+        searched = Searched({})
         try:
-            for partition, hint in hints.items():
-                found = self._in_partition(consumer, partition, identity, hint, give_up_s)
-                if found is not None:
-                    return found
-            for partition in partitions:
-                found = self._in_partition(consumer, partition, identity, 0, give_up_s)
-                if found is not None:
-                    return found
+            for partition, hint in [*hints.items(), *((partition, 0) for partition in partitions)]:
+                if not left:
+                    break
+                found = self._in_partition(consumer, partition, left, hint, give_up_s)
+                searched.found.update(found)
+                left -= found.keys()
         except KafkaException as error:
-            raise KafkaUnavailable(
+            searched.trouble = KafkaUnavailable(
                 f"{self._half_topic} cannot be read: {describe(error)}; try again"
-            ) from error
+            )
+        except KafkaUnavailable as error:
+            searched.trouble = error
         finally:
             consumer.close()
-        return None
+        return searched
 
     def _in_partition(
-        self, consumer: Consumer, partition: int, identity: Identity, hint: int, give_up_s: float
-    ) -> FoundHalves | None:
+        self,
+        consumer: Consumer,
+        partition: int,
+        wanted: Collection[Identity],
+        hint: int,
+        give_up_s: float,
+    ) -> dict[Identity, FoundHalves]:
         low, end = patiently(lambda: self._bounds(consumer, partition), _ASK_S)
         start = hint if low <= hint < end else low
-        half_offsets: dict[int, int] = {}  # by index; a later copy stands for the earlier one
+        by_identity: dict[Identity, dict[int, int]] = {}  # by index; a later copy stands
         log = (self._half_topic, partition)
         try:
             for message in records(consumer, log, start, end, give_up_s):
                 found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
-                if not isinstance(found, Garbage) and found.identity == identity:
-                    half_offsets[found.index] = message.offset()
+                if not isinstance(found, Garbage) and found.identity in wanted:
+                    by_identity.setdefault(found.identity, {})[found.index] = message.offset()
         except NotInTime as error:
             if error.is_held:
                 raise
@@ -89,14 +100,19 @@ class KafkaHalfSearch:
                 f"{self._half_topic}-{partition} is too long to be searched from here: ask the "
                 "instance that owns this half partition (halfhitch status shows which it owns)"
             ) from error
-        indexes = sorted(half_offsets)
-        is_whole = indexes == list(range(len(indexes)))
-        if not indexes or (start > low and not is_whole):
-            return None  # nothing, or the hint was wrong: search from the start
-        ordered = tuple(half_offsets[index] for index in indexes)
-        return FoundHalves(partition, ordered, indexes[-1] + 1)
+        return {
+            identity: _halves(partition, half_offsets)
+            for identity, half_offsets in by_identity.items()
+            # Else the hint may have been wrong: search from the start.
+            if start <= low or sorted(half_offsets) == list(range(len(half_offsets)))
+        }
 
     def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
         log = (self._half_topic, partition)
         low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ASK_S)
         return int(low), self._ends.existing([log])[log]
+
+
+def _halves(partition: int, half_offsets: Mapping[int, int]) -> FoundHalves:
+    indexes = sorted(half_offsets)
+    return FoundHalves(partition, tuple(half_offsets[i] for i in indexes), indexes[-1] + 1)

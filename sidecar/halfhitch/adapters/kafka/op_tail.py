@@ -8,7 +8,8 @@ life.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -21,7 +22,7 @@ from confluent_kafka import (
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
-from halfhitch.adapters.kafka.log_ends import LogEnds
+from halfhitch.adapters.kafka.log_ends import Log, LogEnds
 from halfhitch.adapters.kafka.scan import records
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
@@ -36,13 +37,15 @@ from halfhitch.core.model import (
     Identity,
     Resolution,
 )
-from halfhitch.errors import KafkaUnavailable, TransactionGone
+from halfhitch.errors import HalfHitchError, KafkaUnavailable, TransactionGone
+from halfhitch.service.operators.parts import LookedUp
 from halfhitch.service.transactions.end import reused
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
+from halfhitch.wire.op import OpRead
 
 logger = logging.getLogger(__name__)
 
@@ -190,69 +193,122 @@ class KafkaInquiry:
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
         """See service.transactions.dependencies.Inquiry. Takes a thread for as long as it reads."""
-        return await self._threads.call(self._look_up, partition, identity, half_offset)
+        asked = {identity: half_offset}
+        found = (await self._threads.call(self._look_up, partition, asked))[identity]
+        if isinstance(found, HalfHitchError):
+            raise found
+        return found
+
+    async def look_up_many(
+        self, partition: int, half_offsets: Mapping[Identity, int]
+    ) -> dict[Identity, LookedUp]:
+        """See service.operators.parts.ManyInquiry. The logs are read once for all of them."""
+        return await self._threads.call(self._look_up, partition, half_offsets)
 
     def _look_up(
-        self, partition: int, identity: Identity, half_offset: int
-    ) -> tuple[Resolution | None, bool]:
+        self, partition: int, half_offsets: Mapping[Identity, int]
+    ) -> dict[Identity, LookedUp]:
         try:
             with self._consumers.lent() as consumer:
-                stored_at_ms = self._stored_at(consumer, partition, identity, half_offset)
-                # A decision may lie before its half, and the clocks of two brokers need not agree.
-                from_ms = max(0, stored_at_ms - EARLY_MS)
-                asked = [TopicPartition(self._op_topic, partition, from_ms)]
-                start = consumer.offsets_for_times(asked, _ANSWER_S)[0]
-                if start.offset < 0:  # nothing was written since
-                    return None, False
-                return self._decided(consumer, start.offset, partition, identity, half_offset)
+                stored_ms = self._stored_at(consumer, partition, half_offsets)
+                looks = {identity: _Look(half_offsets[identity]) for identity in stored_ms}
+                if looks:
+                    # A decision may lie before its half, and clocks of two brokers need not agree.
+                    since_ms = max(0, min(stored_ms.values()) - EARLY_MS)
+                    asked = [TopicPartition(self._op_topic, partition, since_ms)]
+                    start = consumer.offsets_for_times(asked, _ANSWER_S)[0].offset
+                    if start >= 0:  # else nothing was written since
+                        self._decided(consumer, start, partition, looks)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
+        return {
+            identity: looks[identity].refusal or looks[identity].told
+            if identity in looks
+            else _gone(identity)
+            for identity in half_offsets
+        }
 
     def _stored_at(
-        self, consumer: Consumer, partition: int, identity: Identity, half_offset: int
-    ) -> int:
-        """Broker time of the first copy. Raises TransactionGone."""
-        log, start = (self._half_topic, partition), half_offset
+        self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
+    ) -> dict[Identity, int]:
+        """Broker time of the first copy of each; those that are gone are missing."""
+        log, found = (self._half_topic, partition), dict[Identity, int]()
         low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         end = self._ends.existing([log])[log]
-        if half_offset < low:
-            # The first copy is deleted. It may have been appended anew, by a check or because it
-            # was old; what is still pending lies somewhere in what is left of the log.
-            start = low
-        elif half_offset >= end:
-            raise _gone(identity)
-        for message in records(consumer, log, start, end, time.monotonic() + _LOOK_UP_S):
+        there = {identity: at for identity, at in half_offsets.items() if low <= at < end}
+        if there:
+            self._times(consumer, log, (min(there.values()), max(there.values()) + 1), there, found)
+        # Of the others the first copy is deleted. It may have been appended anew, by a check or
+        # because it was old; what is still pending lies somewhere in what is left of the log.
+        moved = {identity: None for identity, at in half_offsets.items() if at < low}
+        if moved:
+            self._times(consumer, log, (low, end), moved, found)
+        return found
+
+    def _times(
+        self,
+        consumer: Consumer,
+        log: Log,
+        run: tuple[int, int],
+        wanted: Mapping[Identity, int | None],
+        found: dict[Identity, int],
+    ) -> None:
+        """When the first of these records was stored, by transaction; None: wherever it lies."""
+        left = dict(wanted)
+        for message in records(consumer, log, *run, time.monotonic() + _LOOK_UP_S):
             stored_ms = int(message.timestamp()[1])
-            found = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
-            if not isinstance(found, Garbage) and found.identity == identity:
-                return found.first_stored_ms if found.first_stored_ms > 0 else stored_ms
-            if half_offset >= low:
-                break
-        raise _gone(identity)
+            half = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
+            if isinstance(half, Garbage) or half.identity not in left:
+                continue
+            if left[half.identity] in (None, message.offset()):
+                first_ms = half.first_stored_ms
+                found[half.identity] = first_ms if first_ms > 0 else stored_ms
+                del left[half.identity]
+                if not left:
+                    return
 
     def _decided(
-        self, consumer: Consumer, start: int, partition: int, identity: Identity, half_offset: int
-    ) -> tuple[Resolution | None, bool]:
-        """The last parking counts only if nothing came after it: it may have been put back."""
-        decided: Resolution | None = None
+        self, consumer: Consumer, start: int, partition: int, looks: Mapping[Identity, "_Look"]
+    ) -> None:
         log = (self._op_topic, partition)
         end = self._ends.existing([log])[log]
+        left = dict(looks)
         for message in records(consumer, log, start, end, time.monotonic() + _LOOK_UP_S):
             events = op_wire.read(message.offset(), 0, message.value(), message.headers())
             for event in () if isinstance(events, Garbage) else events:
-                if event.identity != identity:
-                    continue
-                if isinstance(event, ConflictRead) and half_offset in event.half_offsets:
-                    if event.kind is ConflictKind.REUSED:
-                        raise reused(identity)
-                elif isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
-                    decided = event.resolution
-                elif isinstance(event, DoneRead) and event.ending in (GIVEN_UP, PARKED):
-                    decided = _PARKED_AS[event.ending]
-                elif isinstance(event, DoneRead) and event.ending != COPIED:
-                    rolled_back = event.ending == ROLLED_BACK
-                    return Resolution.ROLLBACK if rolled_back else Resolution.COMMIT, True
-        return decided, False
+                if event.identity in left and left[event.identity].take(event):
+                    del left[event.identity]
+            if not left:
+                return
+
+
+@dataclass(slots=True)
+class _Look:
+    """What the op log says of one transaction, event by event."""
+
+    half_offset: int
+    told: tuple[Resolution | None, bool] = (None, False)
+    refusal: HalfHitchError | None = None
+
+    def take(self, event: OpRead) -> bool:
+        """Whether nothing that comes later matters.
+
+        The last parking counts only if nothing came after it: it may have been put back.
+        """
+        decided = self.told[0]
+        if isinstance(event, ConflictRead) and self.half_offset in event.half_offsets:
+            if event.kind is ConflictKind.REUSED:
+                self.refusal = reused(event.identity)
+                return True
+        elif isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
+            self.told = event.resolution, False
+        elif isinstance(event, DoneRead) and event.ending in (GIVEN_UP, PARKED):
+            self.told = _PARKED_AS[event.ending], False
+        elif isinstance(event, DoneRead) and event.ending != COPIED:
+            rolled_back = event.ending == ROLLED_BACK
+            self.told = Resolution.ROLLBACK if rolled_back else Resolution.COMMIT, True
+            return True
+        return False
 
 
 #: Committed and undeliverable is told as committed and not visible.

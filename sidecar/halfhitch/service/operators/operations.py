@@ -9,9 +9,8 @@ Everything an operator does is an op record with his name and reason.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from halfhitch.core.model import (
     Identity,
@@ -20,7 +19,6 @@ from halfhitch.core.model import (
     ResolutionSource,
     TransactionId,
 )
-from halfhitch.core.standing import Standing
 from halfhitch.errors import (
     BackendError,
     HalfHitchError,
@@ -30,7 +28,7 @@ from halfhitch.errors import (
     TransactionNotFound,
     TransactionParked,
 )
-from halfhitch.ports import Clock, Doubt, DoubtIndex, Observer, ParkedStore, Presence
+from halfhitch.ports import Doubt, DoubtIndex
 from halfhitch.service.api import (
     STATE_AFTER,
     Ended,
@@ -42,99 +40,20 @@ from halfhitch.service.api import (
     UndecidedPage,
 )
 from halfhitch.service.checking import inbox
+from halfhitch.service.operators.parts import FoundHalves, OperationsParts, Searched
 from halfhitch.service.operators.shown import is_wanted, matches, shown_parked
 from halfhitch.service.reasons import REASON_CHARS_MAX
-from halfhitch.service.transactions.dependencies import Inquiry
 from halfhitch.service.transactions.end import first_decision, refuse_late, refuse_loser
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.plain import is_plain
 
 logger = logging.getLogger(__name__)
 
 OPERATOR_CHARS_MAX: Final = 100
+#: To whoever cannot be told what became of a decision.
+ADVICE: Final = "look with `halfhitch tx show`"
 #: Of another instance's partition, as Redis tells it.
 LISTED_MAX: Final = 20_000
-
-
-class PendingOwners(Protocol):
-    """The half partitions that this instance owns."""
-
-    def owned(self) -> set[int]:
-        """Which those are."""
-        ...
-
-    async def undecided(self, wanted: Filter) -> tuple[list[Undecided], int]:
-        """Pending transactions there, oldest first, and how many match."""
-        ...
-
-    async def names(self, wanted: Filter) -> tuple[list[tuple[int, Identity]], int]:
-        """When stored, and which: all pending ones there that match; and how many."""
-        ...
-
-    async def halves_of(
-        self, identities: Sequence[Identity]
-    ) -> dict[Identity, tuple[int, tuple[int, ...], int]]:
-        """Partition, half offsets and covered count, of those that are pending there."""
-        ...
-
-    async def check_now(self, partition: int, identity: Identity) -> bool:
-        """Make it due; False when it is not pending there."""
-        ...
-
-    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
-        """What is known of it there."""
-        ...
-
-
-class DecisionSink(Protocol):
-    """The op log's side of service.transactions.op_appends.DecisionLog."""
-
-    def append(self, partition: int, decision: Decision) -> "asyncio.Future[int]":
-        """Make it durable; its op offset."""
-        ...
-
-    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        """The first decision of this transaction that is not confirmed yet."""
-        ...
-
-
-@dataclass(slots=True)
-class FoundHalves:
-    """A transaction as it lies in the half log."""
-
-    partition: int
-    half_offsets: tuple[int, ...]  # latest copies, by index
-    covered_count: int
-
-
-class HalfSearch(Protocol):
-    """Finds a transaction's messages in half partitions that others own."""
-
-    async def find(
-        self, partitions: Collection[int], identity: Identity, hints: dict[int, int]
-    ) -> FoundHalves | None:
-        """`hints`: by partition, a half offset they are not below, if that is true.
-
-        Raises KafkaUnavailable when the logs cannot be read to their ends in time.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationsParts:
-    """What operations are made of. Without Redis `index` and `presence` are None."""
-
-    owners: PendingOwners
-    decisions: DecisionSink
-    halves: HalfSearch
-    inquiry: Inquiry
-    parked: ParkedStore
-    index: DoubtIndex | None
-    presence: Presence | None
-    observer: Observer
-    clock: Clock
-    partition_count: Callable[[], int]
-    check_count_max: int
 
 
 class OperationsService:
@@ -147,12 +66,15 @@ class OperationsService:
 
     async def undecided(self, wanted: Filter) -> UndecidedPage:
         """See service.api.Operations."""
-        owned = self._parts.owners.owned()
+        others = self._others()
         mine, total_count = await self._parts.owners.undecided(wanted)
         await self._remember_answers(mine)
-        missing = [p for p in range(self._parts.partition_count()) if p not in owned]
         found = list(mine)
-        doubts, missing = await self._doubts(missing)
+        if wanted.producer_group is not None and wanted.transaction_id is not None:
+            identity = _identity(wanted.producer_group, wanted.transaction_id)
+            doubts, missing = await self._doubts_of(others, [identity])
+        else:
+            doubts, missing = await self._doubts(others)
         now_ms = self._parts.clock.wall_ms()
         for partition, known in doubts.items():
             for doubt in known:
@@ -187,12 +109,28 @@ class OperationsService:
         self, partitions: Sequence[int]
     ) -> tuple[dict[int, Sequence[Doubt]], list[int]]:
         """What Redis says of these, and of which it says nothing."""
+        return await self._told_of(
+            partitions, lambda index, partition: index.list(partition, count_max=LISTED_MAX)
+        )
+
+    async def _doubts_of(
+        self, partitions: Sequence[int], identities: Sequence[Identity]
+    ) -> tuple[dict[int, Sequence[Doubt]], list[int]]:
+        """The same of these transactions alone, wherever they are: a list may have thousands."""
+        return await self._told_of(
+            partitions, lambda index, partition: index.find(partition, identities)
+        )
+
+    async def _told_of(
+        self,
+        partitions: Sequence[int],
+        ask: Callable[[DoubtIndex, int], Awaitable[Sequence[Doubt]]],
+    ) -> tuple[dict[int, Sequence[Doubt]], list[int]]:
         index = self._parts.index
         if index is None:
             return {}, list(partitions)
         answers = await asyncio.gather(
-            *(index.list(partition, count_max=LISTED_MAX) for partition in partitions),
-            return_exceptions=True,
+            *(ask(index, partition) for partition in partitions), return_exceptions=True
         )
         found: dict[int, Sequence[Doubt]] = {}
         missing: list[int] = []
@@ -274,7 +212,7 @@ class OperationsService:
             ),
         )
         if rival is not None:
-            refuse_late(identity, rival, resolution, advice="look with `halfhitch tx show`")
+            refuse_late(identity, rival, resolution, advice=ADVICE)
 
     def _stands(self, identity: Identity, resolution: Resolution) -> bool:
         """Whether it was decided here already, in this way. Raises ContraryDecision or Parked."""
@@ -288,28 +226,38 @@ class OperationsService:
         if standing is None:
             return False
         if standing.is_parked:
-            raise _is_parked(identity)
-        refuse_loser(identity, standing.resolution, resolution, _is_parked)
+            raise is_parked(identity)
+        refuse_loser(identity, standing.resolution, resolution, is_parked)
         return standing.resolution is resolution
 
     async def _found_elsewhere(self, identity: Identity) -> FoundHalves:
         """In the half partitions of others. Raises TransactionNotFound, TransactionParked."""
-        parts = self._parts
-        owned = parts.owners.owned()
-        others = [p for p in range(parts.partition_count()) if p not in owned]
-        doubts, _ = await self._doubts(others)
+        searched = await self._search_elsewhere([identity])
+        if searched.found:
+            return searched.found[identity]
+        if searched.trouble is not None:
+            raise searched.trouble
+        if (await self._parts.parked.parkings(identity))[0]:
+            raise is_parked(identity)
+        raise not_found(identity)
+
+    def _others(self) -> list[int]:
+        """Half partitions that other instances own, or nobody."""
+        owned = self._parts.owners.owned()
+        return [p for p in range(self._parts.partition_count()) if p not in owned]
+
+    async def _search_elsewhere(self, identities: Sequence[Identity]) -> Searched:
+        """In the half partitions of others: Redis is asked once, and each log read once."""
+        others = self._others()
+        if not others:
+            return Searched({})
+        doubts, _ = await self._doubts_of(others, identities)
         hints = {
-            partition: min(doubt.half_offsets, default=0)
+            partition: min(min(doubt.half_offsets, default=0) for doubt in known)
             for partition, known in doubts.items()
-            for doubt in known
-            if doubt.identity == identity
+            if known
         }
-        found = await parts.halves.find(others, identity, hints) if others else None
-        if found is not None:
-            return found
-        if (await parts.parked.parkings(identity))[0]:
-            raise _is_parked(identity)
-        raise _not_found(identity)
+        return await self._parts.halves.find(others, identities, hints)
 
     async def _confirm(
         self, found: FoundHalves, identity: Identity, resolution: Resolution
@@ -321,11 +269,11 @@ class OperationsService:
                 found.partition,
                 identity,
                 found.half_offsets[0],
-                advice="look with `halfhitch tx show`",
+                advice=ADVICE,
             )
         except TransactionGone:
-            raise _not_found(identity) from None
-        refuse_loser(identity, first, resolution, _is_parked)
+            raise not_found(identity) from None
+        refuse_loser(identity, first, resolution, is_parked)
 
     # -- check -----------------------------------------------------------------------------------
 
@@ -336,23 +284,39 @@ class OperationsService:
         known, _ = await parts.owners.undecided(_only(identity))
         if known and await parts.owners.check_now(known[0].partition, identity):
             return
-        owned = parts.owners.owned()
-        others = [p for p in range(parts.partition_count()) if p not in owned]
-        doubts, missing = await self._doubts(others)
+        doubts, missing = await self._doubts_of(self._others(), [identity])
+        self._hand_on(identity, doubts, missing, await self._owners_of(doubts))
+
+    async def _owners_of(self, doubts: Mapping[int, Sequence[Doubt]]) -> dict[int, str | None]:
+        """Who owns the half partitions that something is known of. Raises RedisUnavailable."""
+        index = self._parts.index
+        if index is None:
+            return {}
+        return {
+            partition: await index.owner(partition) for partition in doubts if doubts[partition]
+        }
+
+    def _hand_on(
+        self,
+        identity: Identity,
+        doubts: Mapping[int, Sequence[Doubt]],
+        missing: Sequence[int],
+        owners: Mapping[int, str | None],
+    ) -> None:
+        """To the owner of the half partition that knows it. Raises a HalfHitchError."""
         for partition, listed in doubts.items():
             if any(doubt.identity == identity for doubt in listed):
-                await self._check_elsewhere(partition, identity)
+                self._check_elsewhere(partition, owners[partition], identity)
                 return
         if missing:
             raise RedisUnavailable(
-                f"{transaction_id} is not pending here; half partitions {_numbers(missing)} belong "
+                f"{identity[1]} is not pending here; half partitions {_numbers(missing)} belong "
                 "to other instances, and without Redis nothing is known of them: ask those"
             )
-        raise _not_found(identity)
+        raise not_found(identity)
 
-    async def _check_elsewhere(self, partition: int, identity: Identity) -> None:
+    def _check_elsewhere(self, partition: int, owner: str | None, identity: Identity) -> None:
         parts = self._parts
-        owner = None if parts.index is None else await parts.index.owner(partition)
         body = inbox.check_now_body(partition, identity)
         if owner is None:
             raise RedisUnavailable(
@@ -436,7 +400,8 @@ def _numbers(partitions: Sequence[int]) -> str:
     return ", ".join(map(str, partitions))
 
 
-def _not_found(identity: Identity) -> TransactionNotFound:
+def not_found(identity: Identity) -> TransactionNotFound:
+    """The error of whoever names one that is not undecided, or is not there."""
     return TransactionNotFound(
         f"no transaction {identity[1]} of group {identity[0]} is undecided: it has ended "
         "(`halfhitch tx trace` tells how), or the id or the group is misspelled; `halfhitch tx "
@@ -444,7 +409,8 @@ def _not_found(identity: Identity) -> TransactionNotFound:
     )
 
 
-def _is_parked(identity: Identity) -> HalfHitchError:
+def is_parked(identity: Identity) -> HalfHitchError:
+    """The error of whoever would decide what was given up."""
     return TransactionParked(
         f"transaction {identity[1]} was given up and lies on the parked topic: put it back with "
         "`halfhitch parked resume`, then it can be decided"

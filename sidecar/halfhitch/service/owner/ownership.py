@@ -208,7 +208,7 @@ class Ownership:
     async def halves_of(
         self, identities: Sequence[Identity]
     ) -> dict[Identity, tuple[int, tuple[int, ...], int]]:
-        """See service.operators.operations.PendingOwners. One turn of each owner."""
+        """See service.operators.parts.PendingOwners. One turn of each owner."""
         checkbacks = self._checkbacks()
         answers = await asyncio.gather(
             *(

@@ -173,11 +173,16 @@ async def first_decision(
     try:
         first, _ = await inquiry.look_up(partition, identity, half_offset)
     except BackendError as error:
-        raise OutcomeUnknown(
-            f"the decision for {identity[1]} is stored; whether it is the first one is not "
-            f"known ({error.message}): {advice}"
-        ) from error
+        raise first_unknown(identity, error, advice=advice) from error
     return first
+
+
+def first_unknown(identity: Identity, error: BackendError, *, advice: str) -> OutcomeUnknown:
+    """The error of whoever cannot be told whether a stored decision counts."""
+    return OutcomeUnknown(
+        f"the decision for {identity[1]} is stored; whether it is the first one is not known "
+        f"({error.message}): {advice}"
+    )
 
 
 def given_up(identity: Identity) -> TransactionParked:

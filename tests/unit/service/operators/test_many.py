@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.core.model import ResolutionSource
+from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.core.standing import Standing
 from halfhitch.errors import (
     ContraryDecision,
     InvalidRequest,
     KafkaUnavailable,
+    OutcomeUnknown,
     RedisUnavailable,
+    TransactionGone,
     TransactionNotFound,
+    TransactionParked,
+    TransactionReused,
 )
 from halfhitch.service.api import Filter
 from halfhitch.service.operators import many
-from halfhitch.service.operators.operations import FoundHalves
-from harness.operators_world import C, R, World, doubt, identity, pending
+from halfhitch.service.operators.parts import FoundHalves
+from harness.operators_world import C, R, World, doubt, identity, parking, pending
 
 if TYPE_CHECKING:
     from halfhitch.service.api import ManyOutcome
@@ -64,6 +68,48 @@ async def test_those_of_other_instances_are_looked_for_as_single_ones_are() -> N
     )
     assert await decided(world, "T1", "T2") == ["rolled_back", "rolled_back"]
     assert [partition for partition, _ in world.decisions] == [0, 2]
+
+
+async def test_each_of_another_instances_thousand_was_looked_for_on_its_own() -> None:
+    """All doubts of Redis were listed for each name, and the logs read: 95 s for 1,000."""
+    names = [f"T{number}" for number in range(1_000)]
+    world = World(doubts={2: [doubt(name) for name in names]}, found=FoundHalves(2, (80,), 1))
+    assert await decided(world, *names) == ["rolled_back"] * 1_000
+    assert [asked[0] for asked in world.asked] == [
+        "halves_of", "known", "known", "find", "look_up_many",
+    ]  # fmt: skip
+    assert len(world.decisions) == len(world.observer.of("ended")) == 1_000
+    world.asked.clear()
+    assert await world.service.check_many([identity(name) for name in names]) == ["pending"] * 1_000
+    assert [asked[0] for asked in world.asked[:3]] == ["halves_of", "known", "known"]
+    assert {asked[0] for asked in world.asked[3:]} == {"post"}
+
+
+async def test_elsewhere_each_is_told_why_it_could_not_be() -> None:
+    found = FoundHalves(2, (80,), 1)
+    for first, error in (
+        (C, ContraryDecision),
+        (Resolution.PARK, TransactionParked),
+        (TransactionGone("trimmed"), TransactionNotFound),
+        (TransactionReused("other messages"), TransactionReused),
+        (KafkaUnavailable("slow"), OutcomeUnknown),
+    ):
+        (outcome,) = await decided(World(found=found, first=first), "T1")
+        assert isinstance(outcome, error)
+    world = World(parked=[parking("T1")])
+    assert [type(each) for each in await decided(world, "T1", "T2")] == [
+        TransactionParked, TransactionNotFound,
+    ]  # fmt: skip
+    assert world.asked[-2:] == [("parkings", None), ("parkings", identity("T2"))]
+    (outcome,) = await decided(World(found=KafkaUnavailable("too long")), "T1")
+    assert isinstance(outcome, KafkaUnavailable), "not that there is none"
+    (outcome,) = await decided(World(found=found, fails=KafkaUnavailable("away")), "T1")
+    assert isinstance(outcome, KafkaUnavailable)
+    world = World(standings={"T1": Standing.ROLLED_BACK, "T2": Standing.COMMITTED})
+    outcomes = await decided(world, "T1", "T2")
+    assert outcomes[0] == "rolled_back"
+    assert isinstance(outcomes[1], ContraryDecision)
+    assert world.decisions == []
 
 
 async def test_no_answer_of_kafka_is_no_decision() -> None:
@@ -117,3 +163,14 @@ async def test_what_redis_was_not_asked_for_is_missing(monkeypatch: pytest.Monke
     world = World(doubts={2: [doubt("T1"), doubt("T2")], 3: [doubt("T3")]})
     page = await world.service.names(Filter())
     assert (page.total_count, page.missing_partitions) == (3, [2])
+
+
+async def test_a_name_that_two_half_partitions_have_was_given_twice() -> None:
+    """And what a chunk with it in was answered was taken for the next one's."""
+    world = World(
+        pending=[pending("T1", 0, age_s=50.0), pending("T1", 1, age_s=5.0), pending("T2")],
+        doubts={2: [doubt("T1"), doubt("T3"), doubt("T3", age_s=1.0)]},
+    )
+    page = await world.service.names(Filter())
+    assert page.names == [identity("T1"), identity("T3"), identity("T2")]
+    assert page.total_count == 3
