@@ -5,6 +5,7 @@ The door is the real one; behind it are transactions that a test gives.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -393,6 +394,38 @@ def test_all_that_match_are_those_of_the_dry_run_and_each_failure_is_told(browse
     assert sorted(names) == sorted(f"order-{number}" for number in range(1_200))
 
 
+class _Slow(FakeOperations):
+    """Decides when it is let go."""
+
+    may_decide = False
+
+    async def decide_many(self, *meant: Any, **how: Any) -> Any:
+        while not self.may_decide:
+            await asyncio.sleep(0.02)
+        return await super().decide_many(*meant, **how)
+
+
+def test_who_closed_the_dialog_while_it_worked_lost_the_account(browser: Browser) -> None:
+    operations = _Slow([undecided(f"order-{number}") for number in range(1_500)])
+    with console(browser, operations) as address:
+        browser.go(f"{address}#transactions?group=shop")
+        browser.click("Roll back all 1,500…")
+        browser.fill("reason", "gone")
+        browser.fill("operator", "alice")
+        browser.click("Show what would be done")
+        browser.click("Roll back 1,500")
+        browser.wait_text("Stop", "dialog .account")
+        browser.press(ESCAPE)
+        browser.press(ESCAPE)
+        browser.wait("return document.querySelector('dialog').open")
+        operations.may_decide = True
+        browser.wait_text("1,000 rolled back.", "dialog")
+        browser.wait_text("500 not tried: stopped", "dialog")
+        browser.click("Close")
+        browser.wait("return !document.querySelector('dialog').open")
+    assert len(operations.done()) == 1_000
+
+
 def test_what_is_parked_is_put_back_by_filter(browser: Browser) -> None:
     given_up = [parked(f"p-{number}") for number in range(60)]
     given_up += [parked("..", detail="no path leads here"), parked("other", "bank")]
@@ -460,6 +493,21 @@ def test_it_looks_again_by_itself_and_not_while_it_is_paused(browser: Browser) -
         assert len(operations.calls) == before
         browser.press("p")
         browser.wait_text("order-3")
+
+
+def test_the_overview_searched_the_audit_topic_at_each_look(browser: Browser) -> None:
+    operations, log = FakeOperations([undecided("order-1")]), ToldLog([ended()])
+    with console(browser, operations, log) as address:
+        browser.go(address)
+        browser.wait_text("E1")
+        operations.pending.append(undecided("order-2"))
+        browser.wait_text("order-2")
+        assert "E1" in browser.text("#body")
+        assert len(log.searches) == 1
+        browser.press("r")
+        operations.pending.append(undecided("order-3"))
+        browser.wait_text("order-3")
+        assert len(log.searches) == 2
 
 
 def test_it_is_dark_where_the_reader_wants_it_dark(browser: Browser) -> None:

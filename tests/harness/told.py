@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halfhitch.service.operators.landings import Content, Landed, Landing
+from halfhitch.service.operators.landings import Landed, Landing
 from halfhitch.service.operators.stories import Found, StoriesService, Told
 from halfhitch.wire import story
 from halfhitch.wire.story import ANSWERED, ASKED, Ended, Event, Target
@@ -15,7 +15,7 @@ from halfhitch.wire.story import ANSWERED, ASKED, Ended, Event, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from halfhitch.service.operators.landings import Wanted
+    from halfhitch.service.operators.landings import Showing, Wanted
     from halfhitch.service.operators.stories import Search
     from harness.fake_operations import FakeOperations
 
@@ -52,18 +52,18 @@ class Targets:
     trouble: str | None = None
     asked: list[Wanted] = field(default_factory=list)
 
-    async def find(self, wanted: Sequence[Wanted]) -> list[Landed]:
+    async def find(self, wanted: Sequence[Wanted], showing: Showing) -> list[Landed]:
         self.asked += wanted
         return [
-            Landed([self._landing(each, n) for n in range(each.message_count)], self.trouble)
+            Landed(
+                [self._landing(each, n, showing) for n in range(each.message_count)], self.trouble
+            )
             for each in wanted
         ]
 
-    def _landing(self, wanted: Wanted, index: int) -> Landing:
-        content = Content(
-            key=b"k", value=self.value, headers=[("kind", b"order"), ("raw", b"\xff")],
-            key_bytes=1, value_bytes=len(self.value),
-        )  # fmt: skip
+    def _landing(self, wanted: Wanted, index: int, showing: Showing) -> Landing:
+        headers = [("kind", b"order"), ("raw", b"\xff")]
+        content = showing.shown(b"k", self.value, headers) if wanted.shows_content else None
         topic = min(wanted.places)[0]
         return Landing(
             topic=topic, partition=2, log_offset=17 + index, stored_ms=wanted.forwarded_ms + 3,

@@ -156,4 +156,9 @@ async def test_one_among_a_million_is_found_at_once(site: Site) -> None:
         took_s.append(time.perf_counter() - began_s)
         assert len(newest.stories) == 100
         print([f"{each:.3f}" for each in took_s])
+        # A page that wanted the last ten of a group of few read half a million records every time.
+        few = await told(engine, since_s=600.0, count_max=10, producer_group="rare")
+        assert (few.stories, few.is_cut) == ([], True)
+        many = await told(engine, since_s=600.0, count_max=100, producer_group="rare")
+        assert (many.stories, many.is_cut) == ([], False)
         assert min(took_s) < 1.0, "without an index it is more than two"

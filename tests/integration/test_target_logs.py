@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from confluent_kafka import Producer
 from halfhitch.adapters.kafka.clients import look_consumer
 from halfhitch.adapters.kafka.target_logs import KafkaTargetLogs
 from halfhitch.core.model import Resolution
-from halfhitch.service.operators.landings import Wanted
+from halfhitch.service.operators.landings import SHOWN_BYTES_MAX, Showing, Wanted
 from halfhitch.service.operators.stories import StoryQuery
 from halfhitch.wire import headers as names
 from harness.checkers import Fate
@@ -81,7 +82,7 @@ def headers_of(name: str, index: int = 0, group: str = GROUP) -> Any:
 
 
 async def one(logs: KafkaTargetLogs, each: Wanted) -> Landed:
-    (found,) = await logs.find([each])
+    (found,) = await logs.find([each], Showing())
     return found
 
 
@@ -155,6 +156,25 @@ async def test_what_is_not_there_is_said(site: Site) -> None:
         assert "gone is not there, or may not be seen" in str(gone.trouble)
         fixed = frozenset({(site.orders, 2)})
         assert (await one(logs, wanted([], "other", places=fixed))).messages == []
+
+
+async def test_a_look_for_offsets_kept_whole_messages_and_so_did_one_for_values(site: Site) -> None:
+    """Twenty transactions of 64 messages of a megabyte each were held at once."""
+    producer = Producer({"bootstrap.servers": site.bootstrap, "linger.ms": 0})
+    for index in range(40):
+        value, moment = random.Random(index).randbytes(200_000), BEGAN_MS + index
+        producer.produce(
+            site.orders, value, None, 0, headers=headers_of("T", index), timestamp=moment
+        )
+        producer.flush(20)
+    with target_logs(site.bootstrap) as logs:
+        plain = await one(logs, wanted([site.orders], message_count=40))
+        assert len(plain.messages) == 40
+        assert [message.content for message in plain.messages] == [None] * 40
+        read = await one(logs, wanted([site.orders], message_count=40, shows_content=True))
+    contents = [message.content for message in read.messages if message.content is not None]
+    assert [content.value_bytes for content in contents] == [200_000] * 40
+    assert all(len(content.value or b"") <= SHOWN_BYTES_MAX for content in contents)
 
 
 async def test_one_among_a_million_is_found_at_once(site: Site) -> None:

@@ -2,7 +2,9 @@
 
 The form is small and stable (OTLP 1.x), so nothing has to be installed for it. Whoever hands spans
 over never waits. While the collector is away they wait here, as far as there is room, and the
-oldest are lost; that is counted and logged. No redirect is followed.
+oldest are lost; that is counted and logged. No redirect is followed. What cannot be sent at all, in
+a way that nobody has thought of, is lost, counted and logged once with its traceback: the thread
+goes on.
 """
 
 import json
@@ -60,6 +62,7 @@ class OtlpExporter:
         self._has_some = threading.Event()
         self._is_stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_surprised = False
         self.sent_count = 0
         self.lost_count = 0
 
@@ -113,13 +116,16 @@ class OtlpExporter:
 
     def _send(self, batch: Sequence[Span]) -> str | None:
         """Why it was not taken; what may be taken later is put back."""
-        scoped = {"scope": self._scope, "spans": [_span(span) for span in batch]}
-        resource = {"resource": {"attributes": self._resource}, "scopeSpans": [scoped]}
-        body = json.dumps({"resourceSpans": [resource]}, separators=(",", ":")).encode()
         try:
-            status = self._post(body)
+            status = self._post(self._body(batch))
         except (OSError, HTTPException) as error:
             self._put_back(batch)
+            return f"{type(error).__name__}: {error}"
+        except Exception as error:  # nobody else would hear of it, nor start the thread anew
+            if not self._is_surprised:
+                self._is_surprised = True
+                logger.exception("spans cannot be sent", extra={"action": "spans_not_sent"})
+            self.lost_count += len(batch)
             return f"{type(error).__name__}: {error}"
         if 200 <= status < 300:
             return None
@@ -128,6 +134,11 @@ class OtlpExporter:
         else:
             self.lost_count += len(batch)
         return f"status {status}"
+
+    def _body(self, batch: Sequence[Span]) -> bytes:
+        scoped = {"scope": self._scope, "spans": [_span(span) for span in batch]}
+        resource = {"resource": {"attributes": self._resource}, "scopeSpans": [scoped]}
+        return json.dumps({"resourceSpans": [resource]}, separators=(",", ":")).encode()
 
     def _post(self, body: bytes) -> int:
         host, port = self._place

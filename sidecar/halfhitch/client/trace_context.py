@@ -1,11 +1,12 @@
 """The application's OpenTelemetry context goes along with the messages that it sends. No I/O.
 
 Nothing is imported for it: a program that traces has imported `opentelemetry` itself, and one that
-does not pays one look into `sys.modules`. Each message that has no `traceparent` of its own gets
-that of the span in which it is sent (W3C Trace Context), so whoever consumes it goes on with the
-trace.
+does not pays one look into `sys.modules`. Each message that has no `traceparent` of its own, or
+one whose ids are all zeros, gets that of the span in which it is sent (W3C Trace Context), so
+whoever consumes it goes on with the trace.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,6 +15,8 @@ from halfhitch.client.given import PlainMessage
 
 _TRACING: Final = "opentelemetry.trace"
 _NAMES: Final = ("traceparent", "tracestate")
+#: The standard's "none".
+_NONE: Final = re.compile(rb"[0-9a-f]{2}-(?:0{32}-[0-9a-f]{16}|[0-9a-f]{32}-0{16})-.*")
 #: A message takes 200 headers: no trace may be the last straw.
 _HEADERS_MAX: Final = 198
 
@@ -44,6 +47,8 @@ def _current(tracing: Any) -> list[tuple[str, bytes | None]]:
 
 def _with(message: PlainMessage, context: list[tuple[str, bytes | None]]) -> PlainMessage:
     own = message.headers
-    if len(own) > _HEADERS_MAX or any(name.lower() in _NAMES for name, _ in own):
-        return message
-    return message._replace(headers=[*own, *context])
+    if any(name.lower() in _NAMES for name, _ in own):
+        if not any(n.lower() == _NAMES[0] and _NONE.fullmatch(value or b"") for n, value in own):
+            return message
+        own = [(name, value) for name, value in own if name.lower() not in _NAMES]
+    return message if len(own) > _HEADERS_MAX else message._replace(headers=[*own, *context])

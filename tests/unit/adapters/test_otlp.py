@@ -127,6 +127,19 @@ def test_nobody_waits_for_a_collector_that_never_comes(
     sending.put([span()])  # after the end: nothing happens
 
 
+def test_an_error_that_nobody_had_thought_of_ended_the_thread_for_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Python's client raises UnicodeError for a host with an empty label."""
+    sending = exporter("http://a..b:4318")
+    for count in (1, 2):
+        sending.put([span()])
+        wait_until(lambda count=count: sending.lost_count == count, 10, what="it was tried")
+    assert "UnicodeError" in caplog.text
+    assert caplog.text.count("spans cannot be sent") == 1
+    sending.stop()
+
+
 def test_who_is_told_nothing_has_no_thread() -> None:
     sending = exporter("https://localhost")
     assert sending._place == ("localhost", 443)

@@ -47,6 +47,15 @@ def test_a_context_that_the_program_gave_stands(name):
         assert traced(messages) == messages
 
 
+def test_ids_of_zeros_as_a_messages_own_passed_for_a_context():
+    """Libraries send them where there is no trace."""
+    with traced_program() as tracing:
+        tracing.span = SPAN
+        none = f"00-{'0' * 32}-{SPAN}-01".encode()
+        (message,) = traced(plain(headers={"traceparent": none, "tracestate": b"x=1", "a": b"1"}))
+        assert list(message.headers) == [("a", b"1"), ("traceparent", tracing.parent)]
+
+
 def test_tracing_that_fails_or_has_no_room_loses_no_message():
     with traced_program() as tracing:
         tracing.span = SPAN

@@ -28,9 +28,13 @@ _ASK_S: Final = 5.0
 _READ_S: Final = 20.0
 _POLL_S: Final = 0.02
 _CHUNK: Final = 10_000
-#: Records of one search that goes by no index; then it says how far it has looked.
+#: Records of one search that goes by no index; then it says that there is more.
 _RECORDS_MAX: Final = 500_000
-#: Records of each partition; then four times as many, and so on.
+#: Whoever wants so few looks again and again, as a page does: that must cost little, also where
+#: nearly all that is told is of other groups.
+_FEW: Final = 20
+_RECORDS_FOR_FEW: Final = 5_000
+#: Records of each partition; then four times as many, and so on, as far as there is need.
 _FIRST_LOOK: Final = 20
 _THREADS: Final = 2
 _CALLS_MAX: Final = 32
@@ -115,16 +119,17 @@ class KafkaStoryLog:
         tos = {log: ends[log] for log in begins}
         count = _FIRST_LOOK
         read_count = 0
+        enough = _RECORDS_FOR_FEW if search.count_max <= _FEW else _RECORDS_MAX
         while True:
             runs = {log: (max(begins[log], to - count), to) for log, to in tos.items()}
             runs = {log: run for log, run in runs.items() if run[0] < run[1]}
-            if not runs or len(found.told) >= search.count_max or read_count > _RECORDS_MAX:
+            if not runs or len(found.told) >= search.count_max or read_count >= enough:
                 found.is_cut = bool(runs)
                 break
             reading.collect(runs, search, found)
             read_count += sum(end - start for start, end in runs.values())
             tos = {log: start for log, (start, _) in runs.items()}
-            count *= 4
+            count = min(count * 4, -(-(enough - read_count) // len(tos)))
         found.told.sort(key=lambda told: -told.written_ms)
         found.is_cut = found.is_cut or len(found.told) > search.count_max
         del found.told[search.count_max :]

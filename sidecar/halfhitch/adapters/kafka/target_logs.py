@@ -16,9 +16,9 @@ from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import Log
 from halfhitch.adapters.kafka.scan import LogScan
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.service.operators.landings import Content, Landed, Landing, Wanted
+from halfhitch.service.operators.landings import Landed, Landing, Showing, Wanted
 from halfhitch.threads import Threads
-from halfhitch.wire.forwarded import Forwarded, producer_headers, read_forwarded
+from halfhitch.wire.forwarded import producer_headers, read_forwarded
 
 _ASK_S: Final = 5.0
 #: For all transactions of one question.
@@ -44,15 +44,15 @@ class KafkaTargetLogs:
         """Look for nothing more."""
         self._threads.stop()
 
-    async def find(self, wanted: Sequence[Wanted]) -> list[Landed]:
+    async def find(self, wanted: Sequence[Wanted], showing: Showing) -> list[Landed]:
         """See service.operators.landings.TargetLogs."""
-        return await self._threads.call(self._find, wanted)
+        return await self._threads.call(self._find, wanted, showing)
 
-    def _find(self, wanted: Sequence[Wanted]) -> list[Landed]:
+    def _find(self, wanted: Sequence[Wanted], showing: Showing) -> list[Landed]:
         consumer = self._make_consumer()
         give_up_s = time.monotonic() + _LOOK_S
         try:
-            return [_Hunt(consumer, each, give_up_s).landed() for each in wanted]
+            return [_Hunt(consumer, each, give_up_s, showing).landed() for each in wanted]
         except KafkaException as error:
             raise KafkaUnavailable(
                 f"the topics of forwarded messages cannot be read: {describe(error)}; try again"
@@ -64,10 +64,13 @@ class KafkaTargetLogs:
 class _Hunt:
     """For the messages of one transaction."""
 
-    def __init__(self, consumer: Consumer, wanted: Wanted, give_up_s: float) -> None:
+    def __init__(
+        self, consumer: Consumer, wanted: Wanted, give_up_s: float, showing: Showing
+    ) -> None:
         self._consumer = consumer
         self._wanted = wanted
         self._give_up_s = give_up_s
+        self._showing = showing
         self._found: dict[int, Landing] = {}
         self._seen_count = 0
         self._missing: list[str] = []  # topics
@@ -147,7 +150,23 @@ class _Hunt:
         wanted = self._wanted
         if found is None or found[:2] != (wanted.producer_group, wanted.transaction_id):
             return
-        self._found.setdefault(found.message_index, _landing(message, found))
+        if found.message_index not in self._found:
+            self._found[found.message_index] = self._landing(message, found.message_index)
+
+    def _landing(self, message: Any, index: int) -> Landing:
+        """Without the message, which may be large: what is shown of it is a copy of a part."""
+        content = None
+        if self._wanted.shows_content:
+            headers = producer_headers(message.headers())
+            content = self._showing.shown(message.key(), message.value(), headers)
+        return Landing(
+            topic=message.topic(),
+            partition=message.partition(),
+            log_offset=message.offset(),
+            stored_ms=message.timestamp()[1],
+            index=index,
+            content=content,
+        )
 
     def _trouble(self) -> str:
         found, count = len(self._found), self._wanted.message_count
@@ -156,21 +175,3 @@ class _Hunt:
             "and clocks that differ by minutes hide them"
         )
         return f"{found} of {count} found: {'; '.join(self._missing) or rest}"
-
-
-def _landing(message: Any, found: Forwarded) -> Landing:
-    key, value = message.key(), message.value()
-    return Landing(
-        topic=message.topic(),
-        partition=message.partition(),
-        log_offset=message.offset(),
-        stored_ms=message.timestamp()[1],
-        index=found.message_index,
-        content=Content(
-            key=key,
-            value=value,
-            headers=producer_headers(message.headers()),
-            key_bytes=len(key or b""),
-            value_bytes=len(value or b""),
-        ),
-    )

@@ -15,7 +15,7 @@ from halfhitch.doors.admin.console import CONSOLE, console_handlers
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.places import Places
 from halfhitch.doors.admin.routes import SCRAPED, SHOWN, Instruments, Scrapes, shown_handlers
-from halfhitch.doors.admin.stories import TOLD, Stories, telling_handlers
+from halfhitch.doors.admin.stories import STORIES, TOLD, Stories, telling_handlers
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.limits import Limits
@@ -56,6 +56,10 @@ ADMIN_LIMITS: Final = Limits(
 )
 #: Besides other requests at work.
 _SCRAPE_COUNT_MAX: Final = 16
+#: Searches for stories: the sidecar takes as many, and works on two at a time, for up to 20 s each.
+#: So a newcomer waits behind few of one identity.
+_STORY_COUNT_MAX: Final = 32
+_STORY_SHARE_MAX: Final = 6
 #: So few are taken in one round of the loop that a newcomer among them is heard before it is the
 #: oldest itself.
 _BACKLOG: Final = 64
@@ -107,6 +111,9 @@ class AdminDoor:
         self._tls = tls
         self._router = Router(routes, not_found=_NOT_FOUND, this_door=_THIS_DOOR)
         others, scrapes = Places(limits.in_flight_count_max), Places(_SCRAPE_COUNT_MAX)
+        if STORIES in handlers:
+            told = Places(_STORY_COUNT_MAX, _STORY_SHARE_MAX)
+            handlers[STORIES] = told.bounded(handlers[STORIES])
         probes = {route.name for route in routes if route.is_open}
         self._handlers = {
             name: handler

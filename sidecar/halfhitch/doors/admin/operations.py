@@ -168,14 +168,16 @@ class _Handlers:
         return await self._decide_many(request, Resolution.ROLLBACK)
 
     async def _decide_many(self, request: Request, resolution: Resolution) -> bytes:
-        order, identities = _order_for_many(request)
+        order, wanted = _order_for_many(request)
+        identities = _identities(wanted)
         outcomes = await self._operations.decide_many(
             identities, resolution, reason=order.reason, operator=order.operator
         )
-        return _answer({"results": _results(identities, outcomes)})
+        return _answer({"results": _results(wanted, identities, outcomes)})
 
     async def check_many(self, request: Request) -> bytes:
-        order, identities = _order_for_many(request)
+        order, wanted = _order_for_many(request)
+        identities = _identities(wanted)
         outcomes = await self._operations.check_many(identities)
         _log.info(
             "%s asked for a check of %d transactions at once",
@@ -183,7 +185,7 @@ class _Handlers:
             len(identities),
             extra={"action": "operator"},
         )
-        return _answer({"results": _results(identities, outcomes)})
+        return _answer({"results": _results(wanted, identities, outcomes)})
 
     async def parked(self, request: Request) -> bytes:
         wanted = _filter(request, limit_max=_PARKED_MAX)
@@ -258,19 +260,23 @@ def _order(request: Request) -> _Command:
     return _command(request, _decoded(request, _decode_order))
 
 
-def _order_for_many(request: Request) -> tuple[_Command, list[Identity]]:
-    """Who wants it, why, and of whom. Raises Forbidden for any group without the right."""
+def _order_for_many(request: Request) -> tuple[_Command, dict[str, list[str]]]:
+    """Who wants it, why, and ids by group. Raises Forbidden for any group without the right."""
     order = _decoded(request, _decode_order_for_many)
-    identities = [
-        (ProducerGroup(group), TransactionId(transaction_id))
-        for group, ids in order.transactions.items()
-        for transaction_id in dict.fromkeys(ids)
-    ]
     for group in order.transactions:
         request.caller.require(Right.OPERATE, group)
-    if not 1 <= len(identities) <= _MANY_MAX:
+    if not 1 <= sum(map(len, order.transactions.values())) <= _MANY_MAX:
         raise InvalidRequest(f"Name 1 to {_MANY_MAX} transactions in one request.")
-    return _command(request, order), identities
+    return _command(request, order), order.transactions
+
+
+def _identities(wanted: dict[str, list[str]]) -> list[Identity]:
+    """Each once, also one that is named twice."""
+    return [
+        (ProducerGroup(group), TransactionId(transaction_id))
+        for group, ids in wanted.items()
+        for transaction_id in dict.fromkeys(ids)
+    ]
 
 
 _AnyOrder = TypeVar("_AnyOrder", bound=_Order)
@@ -363,19 +369,20 @@ def _answer(content: object, status: int = 200) -> bytes:
 
 
 def _results(
-    identities: Sequence[Identity], outcomes: Sequence[ManyOutcome]
+    wanted: dict[str, list[str]], identities: Sequence[Identity], outcomes: Sequence[ManyOutcome]
 ) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {}
-    for (group, _), outcome in zip(identities, outcomes, strict=True):
-        shown: dict[str, Any] = {"state": outcome}
-        if isinstance(outcome, HalfHitchError):
-            shown = {
-                "error": {
-                    "code": outcome.code, "message": outcome.message, "status": status_of(outcome)
-                }
-            }  # fmt: skip
-        results.setdefault(group, []).append(shown)
-    return results
+    """One for each name, in the order of the request: one that comes twice gets it twice."""
+    known: dict[tuple[str, str], dict[str, Any]] = {
+        identity: _shown(outcome) for identity, outcome in zip(identities, outcomes, strict=True)
+    }
+    return {group: [known[group, each] for each in ids] for group, ids in wanted.items() if ids}
+
+
+def _shown(outcome: ManyOutcome) -> dict[str, Any]:
+    if not isinstance(outcome, HalfHitchError):
+        return {"state": outcome}
+    error = {"code": outcome.code, "message": outcome.message, "status": status_of(outcome)}
+    return {"error": error}
 
 
 def _message(message: ParkedMessage) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Owns `Places`. Looking into Kafka takes seconds, and a door works on so many requests at a time: one
 identity may have half of that, so that whoever may observe one group cannot keep other operators
-waiting. Scrapes have places of their own, of which one identity may have half as well.
+waiting. Scrapes have places of their own, of which one identity may have half as well. So have
+stories: few threads search for them, one after the other, so one identity may have fewer there.
 
 Without identities nobody is told apart, and only the bound of all counts.
 """
@@ -22,9 +23,10 @@ _RETRY_AFTER_S: Final = 1
 class Places:
     """Of some routes together."""
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, share_max: int | None = None) -> None:
+        """`share_max`: of one identity; None: half of all."""
         self._count_max = count_max
-        self._share_max = max(1, count_max // 2)
+        self._share_max = max(1, count_max // 2) if share_max is None else share_max
         self._taken: Counter[str | None] = Counter()
 
     def bounded(self, handler: Handler) -> Handler:

@@ -24,8 +24,10 @@ from halfhitch.doors.http.router import Route
 from halfhitch.errors import InvalidRequest
 from halfhitch.service.operators.stories import StoriesPage, StoryQuery
 
+#: The route has places of its own (places.py).
+STORIES: Final = "stories"
 TOLD: Final[tuple[Route, ...]] = (
-    Route(method="GET", pattern="/v1/stories", name="stories", may_wait=True, reads_query=True),
+    Route(method="GET", pattern="/v1/stories", name=STORIES, may_wait=True, reads_query=True),
 )
 _LIMIT_MAX: Final = 10_000
 _SECONDS_MAX: Final = 1e9
@@ -62,7 +64,7 @@ def telling_handlers(stories: Stories) -> dict[str, Handler]:
             query = replace(query, may_see=may_see)
         return json_reply(200, _encode(_shown(await stories.stories(query))))
 
-    return {"stories": told}
+    return {STORIES: told}
 
 
 def _shown(page: StoriesPage) -> Any:

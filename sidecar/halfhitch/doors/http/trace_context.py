@@ -1,7 +1,8 @@
 """W3C Trace Context of a request: it goes along with the messages that the request brings.
 
 The headers `traceparent` and `tracestate` become headers of each message that has none of the two,
-and so reach the target's record: whoever consumes it goes on with the caller's trace. What is not
+or one whose ids are all zeros (the standard's "none"), and so reach the target's record: whoever
+consumes it goes on with the caller's trace. What is not
 well-formed is left out and never refused, as the standard asks: tracing must not break what it
 looks at. A repeated prepare has another context and is the same prepare (see wire/digest.py).
 """
@@ -17,6 +18,7 @@ PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 
 _PARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[ -~]*)?")
+_NONE: Final = re.compile(rb"[0-9a-f]{2}-(?:0{32}-[0-9a-f]{16}|[0-9a-f]{32}-0{16})-.*")
 _STATE: Final = re.compile(rb"[ -~]+")
 #: Later versions may be longer; the standard asks to pass on a state of 512 characters.
 _PARENT_BYTES_MAX: Final = 256
@@ -35,9 +37,11 @@ def traced(
 
 def _with(message: OutgoingMessage, context: UserHeaders) -> OutgoingMessage:
     own = message.headers
-    if len(own) > _HEADERS_MAX or any(name.lower() in (PARENT, STATE) for name, _ in own):
-        return message
-    return replace(message, headers=[*own, *context])
+    if any(name.lower() in (PARENT, STATE) for name, _ in own):
+        if not any(name.lower() == PARENT and _NONE.fullmatch(value or b"") for name, value in own):
+            return message
+        own = [(name, value) for name, value in own if name.lower() not in (PARENT, STATE)]
+    return message if len(own) > _HEADERS_MAX else replace(message, headers=[*own, *context])
 
 
 def _context(given: Sequence[tuple[bytes, bytes]]) -> UserHeaders:

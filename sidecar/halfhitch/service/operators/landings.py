@@ -7,14 +7,16 @@ says of which transaction it is, and how many there are; what is not found is sa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 #: Transactions of one question that are looked for; a key may lead to more.
 LOOKED_FOR_MAX: Final = 20
-#: Of one value, key or header in an answer, and of all of them together.
+#: Of one value, key or header in an answer, and of all of them together, with headers' names.
 SHOWN_BYTES_MAX: Final = 16_384
 ANSWER_BYTES_MAX: Final = 1_048_576
+#: What a header takes in an answer besides its name and value.
+_HEADER_BYTES: Final = 8
 
 _NOT_LOOKED: Final = f"not looked for: of one question, {LOOKED_FOR_MAX} transactions are"
 
@@ -29,6 +31,8 @@ class Wanted:
     forwarded_ms: int
     #: Topics, with the partition where the producer chose it.
     places: frozenset[tuple[str, int | None]]
+    #: Whether what its messages say is kept too: for whoever may read it.
+    shows_content: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +70,18 @@ class Landed:
 class TargetLogs(Protocol):
     """The topics that messages go to."""
 
-    async def find(self, wanted: Sequence[Wanted]) -> list[Landed]:
-        """For each in its order, with the contents. Raises KafkaUnavailable."""
+    async def find(self, wanted: Sequence[Wanted], showing: "Showing") -> list[Landed]:
+        """For each in its order, with as much of contents as `showing` has room for.
+
+        No more than that is kept while it is looked for: messages are large, and there are many.
+        Raises KafkaUnavailable.
+        """
         ...
 
 
 async def landed(logs: TargetLogs, wanted: Sequence[Wanted]) -> list[Landed]:
     """For each in its order; the first ones are looked for."""
-    found = await logs.find(wanted[:LOOKED_FOR_MAX]) if wanted else []
+    found = await logs.find(wanted[:LOOKED_FOR_MAX], Showing()) if wanted else []
     return found + [Landed(trouble=_NOT_LOOKED) for _ in wanted[LOOKED_FOR_MAX:]]
 
 
@@ -83,25 +91,32 @@ class Showing:
     def __init__(self, room_bytes: int = ANSWER_BYTES_MAX) -> None:
         self._room_bytes = room_bytes
 
-    def hidden(self, message: Landing) -> Landing:
-        """Without what it says."""
-        return replace(message, content=None)
-
-    def shown(self, message: Landing) -> Landing:
-        """With as much of it as there is room for."""
-        content = message.content
-        if content is None:
-            return message
-        cut = replace(
-            content,
-            key=self._part(content.key),
-            value=self._part(content.value),
-            headers=[(name, self._part(raw)) for name, raw in content.headers],
+    def shown(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+    ) -> Content:
+        """As much of a message as there is room for; `headers` are the producer's."""
+        cut = self._part(key), self._part(value), self._headers(headers)
+        return Content(
+            key=cut[0],
+            value=cut[1],
+            headers=cut[2],
+            key_bytes=len(key or b""),
+            value_bytes=len(value or b""),
+            is_cut=cut != (key, value, list(headers)),
         )
-        is_cut = (cut.key, cut.value, cut.headers) != (
-            content.key, content.value, list(content.headers),
-        )  # fmt: skip
-        return replace(message, content=replace(cut, is_cut=is_cut))
+
+    def _headers(
+        self, headers: Sequence[tuple[str, bytes | None]]
+    ) -> list[tuple[str, bytes | None]]:
+        """Those that there is room for: names are as long as a producer likes, and as many."""
+        kept: list[tuple[str, bytes | None]] = []
+        for name, raw in headers:
+            if self._room_bytes < _HEADER_BYTES:
+                break
+            self._room_bytes -= _HEADER_BYTES
+            fitting = self._part(name.encode(errors="replace")) or b""
+            kept.append((fitting.decode(errors="replace"), self._part(raw)))
+        return kept
 
     def _part(self, raw: bytes | None) -> bytes | None:
         if raw is None:

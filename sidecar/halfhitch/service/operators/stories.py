@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from halfhitch.service.api import Filter, Operations, ParkedTransaction, Undecided
-from halfhitch.service.operators.landings import Landing, Showing, TargetLogs, Wanted, landed
+from halfhitch.service.operators.landings import Landing, TargetLogs, Wanted, landed
 from halfhitch.wire import story
 from halfhitch.wire.story import Ended, Entry, Event, Target
 
@@ -254,17 +254,13 @@ class StoriesService:
                 message_count=of.events[place].number or 0,
                 forwarded_ms=of.events[place].at_ms,
                 places=frozenset((t.topic, t.partition) for t in of.events[place].targets),
+                shows_content=may_read is not None and may_read(of.producer_group),
             )
             for of, place in lines
         ]
-        showing = Showing()
         for (of, place), found in zip(lines, await landed(self._targets, wanted), strict=True):
-            is_shown = may_read is not None and may_read(of.producer_group)
-            fit = showing.shown if is_shown else showing.hidden
             of.events[place] = replace(
-                of.events[place],
-                landed=[fit(message) for message in found.messages],
-                landed_trouble=found.trouble,
+                of.events[place], landed=found.messages, landed_trouble=found.trouble
             )
 
     def _page(self, found: Found, stories: list[TransactionStory]) -> StoriesPage:

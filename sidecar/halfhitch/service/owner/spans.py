@@ -68,6 +68,8 @@ def sampled_parent(headers: Headers | None) -> SpanContext | None:
             found = _PARENT.fullmatch(value or b"")
             if found is None or not int(found[3], 16) & _SAMPLED:
                 return None
+            if not found[1].strip(b"0") or not found[2].strip(b"0"):
+                return None  # the standard's word for "none"
             return SpanContext(bytes.fromhex(found[1].decode()), bytes.fromhex(found[2].decode()))
     return None
 

@@ -24,12 +24,19 @@ from halfhitch.wire.plain import WITHOUT_HIDDEN, hides
 
 #: User headers of one message; librdkafka has no limit, consumers' patience has.
 HEADERS_MAX: Final = 200
+#: Of W3C Trace Context: a parent (55 bytes) and a state (512), with their names.
+_TRACE: Final = frozenset({"traceparent", "tracestate"})
+_TRACE_BYTES_MAX: Final = 768
 #: Names of headers that are longer are taken, but not remembered: they would fill the memory.
 _REMEMBERED_CHARACTERS_MAX: Final = 255
 
 
 class Admission:
-    """`message_bytes_max` bounds key, value and user headers of one message together."""
+    """`message_bytes_max` bounds key, value and user headers of one message together.
+
+    The context of a trace (768 bytes of it) is not counted: a message that fits must not be refused
+    because somebody looks at it. Topics have room for it, as for the headers of our own.
+    """
 
     def __init__(
         self, *, policy: TopicPolicy, catalog: TopicCatalog, message_bytes_max: int
@@ -103,11 +110,19 @@ class Admission:
                 is_short = len(name) <= _REMEMBERED_CHARACTERS_MAX
                 name_bytes = _known_name_bytes(name) if is_short else _header_name_bytes(name)
                 size_bytes += name_bytes + len(value or b"")
-        if size_bytes > self._message_bytes_max:
+        if (
+            size_bytes > self._message_bytes_max
+            and size_bytes - _trace_bytes(message) > self._message_bytes_max
+        ):
             raise MessageTooLarge(
                 f"key, value and headers take {size_bytes} bytes; at most "
                 f"{self._message_bytes_max} are allowed: send a reference instead of the content"
             )
+
+
+def _trace_bytes(message: OutgoingMessage) -> int:
+    found = [h for h in message.headers or () if h[0].lower() in _TRACE]
+    return min(_TRACE_BYTES_MAX, sum(len(name) + len(value or b"") for name, value in found))
 
 
 def _header_name_bytes(name: str) -> int:

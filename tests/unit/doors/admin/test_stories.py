@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.admin import AdminDoor
+from halfhitch.doors.admin import AdminDoor, door
 from halfhitch.doors.admin.stories import read_query
 from halfhitch.errors import InvalidRequest
 from halfhitch.observability.metrics import Metrics
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(log: ToldLog) -> AsyncIterator[Any]:
-    door = AdminDoor(
+    opening = AdminDoor(
         QuietSystem(), Metrics(), (), "127.0.0.1", 0, access=access(),
         stories=stories_service(log, FakeOperations()),
     )  # fmt: skip
-    await door.start()
+    await opening.start()
 
     def ask(path: str, token: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", opening.port, timeout=10)
         try:
             connection.request("GET", path, headers={"Half-Token": token})
             response = connection.getresponse()
@@ -47,7 +47,7 @@ async def opened(log: ToldLog) -> AsyncIterator[Any]:
     try:
         yield asked
     finally:
-        await door.stop()
+        await opening.stop()
 
 
 async def test_a_story_is_answered_with_its_lines() -> None:
@@ -127,3 +127,30 @@ def test_what_is_asked_is_read() -> None:
 def test_what_makes_no_sense_is_refused_with_a_sentence(query: str) -> None:
     with pytest.raises(InvalidRequest):
         read_query(query)
+
+
+async def test_one_identity_filled_all_the_places_of_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert door._STORY_SHARE_MAX < door._STORY_COUNT_MAX / 2
+    monkeypatch.setattr(door, "_STORY_SHARE_MAX", 2)
+
+    class Slow(ToldLog):
+        async def find(self, search: Any) -> Any:
+            asked.append(search)
+            await may_answer.wait()
+            return await super().find(search)
+
+    asked: list[Any] = []
+    may_answer = asyncio.Event()
+    async with opened(Slow([ended()])) as ask:
+        held = [asyncio.create_task(ask("/v1/stories?id=E1", KEEPER)) for _ in range(2)]
+        while len(asked) < 2:
+            await asyncio.sleep(0.01)
+        status, answer = await ask("/v1/stories?id=E1", KEEPER)
+        assert (status, answer["error"]["code"]) == (429, "overloaded")
+        another = asyncio.create_task(ask("/v1/stories?id=E1", WATCHER))
+        while len(asked) < 3:
+            await asyncio.sleep(0.01)
+        may_answer.set()
+        assert [(await each)[0] for each in (*held, another)] == [200] * 3

@@ -86,3 +86,13 @@ def test_a_context_of_the_messages_own_stands_and_a_full_message_gets_none() -> 
         assert found((b"traceparent", PARENT), own=[(name, b"mine")]) == [(name, b"mine")]
     full: list[tuple[str, bytes | None]] = [("a", b"1")] * 199
     assert found((b"traceparent", PARENT), own=full) == full
+
+
+def test_ids_of_zeros_as_a_messages_own_passed_for_a_context() -> None:
+    """Libraries send them where there is no trace."""
+    for none in (b"00-" + b"0" * 32 + PARENT[35:], PARENT[:36] + b"0" * 16 + b"-00"):
+        own: list[tuple[str, bytes | None]] = [
+            ("a", b"1"), ("TraceParent", none), ("tracestate", b"old=1"),
+        ]  # fmt: skip
+        assert found((b"traceparent", PARENT), own=own) == [("a", b"1"), ("traceparent", PARENT)]
+        assert found(own=own) == own

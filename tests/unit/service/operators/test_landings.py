@@ -5,8 +5,6 @@ from __future__ import annotations
 from halfhitch.service.operators.landings import (
     LOOKED_FOR_MAX,
     SHOWN_BYTES_MAX,
-    Content,
-    Landing,
     Showing,
     Wanted,
     landed,
@@ -21,12 +19,7 @@ def wanted(name: str) -> Wanted:
     )  # fmt: skip
 
 
-def message(value: bytes | None, key: bytes | None = b"k") -> Landing:
-    content = Content(
-        key=key, value=value, headers=[("a", b"1"), ("b", None)],
-        key_bytes=len(key or b""), value_bytes=len(value or b""),
-    )  # fmt: skip
-    return Landing(topic="orders", partition=0, log_offset=1, stored_ms=1, index=0, content=content)
+HEADERS = [("a", b"1"), ("b", None)]
 
 
 async def test_a_key_of_many_transactions_does_not_read_for_ever() -> None:
@@ -39,37 +32,39 @@ async def test_a_key_of_many_transactions_does_not_read_for_ever() -> None:
 
 
 def test_a_large_value_is_cut_and_says_so() -> None:
-    shown = Showing().shown(message(b"x" * (SHOWN_BYTES_MAX + 1))).content
-    assert shown is not None
+    shown = Showing().shown(b"k", b"x" * (SHOWN_BYTES_MAX + 1), HEADERS)
     assert (len(shown.value or b""), shown.value_bytes) == (SHOWN_BYTES_MAX, SHOWN_BYTES_MAX + 1)
     assert shown.is_cut
-    whole = Showing().shown(message(None, None))
-    assert whole == message(None, None)
+    whole = Showing().shown(None, None, HEADERS)
+    assert (whole.key, whole.value, list(whole.headers), whole.is_cut) == (
+        None, None, HEADERS, False,
+    )  # fmt: skip
 
 
 def test_text_that_is_cut_stays_text() -> None:
     for letter in ("ä", "€", "🙂"):
         raw = (letter * SHOWN_BYTES_MAX).encode()
         for room in range(10, 15):
-            content = Showing(room + 1).shown(message(raw)).content
-            assert content is not None
+            content = Showing(room + 1).shown(b"k", raw, ())
             assert letter.startswith((content.value or b"").decode()[:1])
-    binary = Showing(6).shown(message(b"\x80" * 9)).content
-    assert binary is not None
-    assert binary.value == b"\x80" * 5
+    assert Showing(6).shown(b"k", b"\x80" * 9, ()).value == b"\x80" * 5
 
 
 def test_all_contents_of_an_answer_share_its_room() -> None:
-    showing = Showing(10)
-    first, second = showing.shown(message(b"12345678")), showing.shown(message(b"12345678"))
-    assert first.content is not None
-    assert second.content is not None
-    assert (first.content.value, first.content.headers) == (b"12345678", [("a", b"1"), ("b", None)])
-    assert (second.content.value, second.content.headers[0]) == (b"", ("a", b""))
-    assert second.content.is_cut
+    showing = Showing(28)
+    first, second = (showing.shown(b"k", b"12345678", HEADERS) for _ in range(2))
+    assert (first.value, first.headers, first.is_cut) == (b"12345678", HEADERS, False)
+    assert (second.value, second.headers, second.is_cut) == (b"", [], True)
 
 
-def test_without_contents_there_is_nothing_to_show() -> None:
-    hidden = Showing().hidden(message(b"v"))
-    assert hidden.content is None
-    assert Showing().shown(hidden) == hidden
+def test_names_of_headers_were_outside_the_bound_of_an_answer() -> None:
+    """A producer may give 200 of them to each message, of 5 KB each."""
+    showing = Showing(100_000)
+    shown = [showing.shown(b"k", b"v", [("n" * 5_000, b"")] * 200) for _ in range(20)]
+    told = sum(len(name) + len(raw or b"") for each in shown for name, raw in each.headers)
+    assert told <= 100_000
+    assert shown[0].is_cut
+    empty = [Showing(800).shown(b"", b"", [("", b"")] * 1_000)]
+    assert [len(each.headers) for each in empty] == [100]
+    (cut,) = Showing().shown(b"k", b"v", [("ä" * SHOWN_BYTES_MAX, b"1")]).headers
+    assert cut == ("ä" * (SHOWN_BYTES_MAX // 2), b"1")

@@ -140,6 +140,7 @@ async def test_forwarded_messages_are_looked_for_about_the_time_of_their_forward
     assert [(m.index, m.log_offset, m.content) for m in forwarded.landed or ()] == [
         (0, 17, None), (1, 18, None),
     ]  # fmt: skip
+    assert not wanted.shows_content, "what nobody may read is not kept either"
     assert forwarded.landed_trouble is None
     page = await told(log, transaction_id="E2", with_offsets=True)
     assert [event.landed for event in page.stories[0].events] == [None] * 3

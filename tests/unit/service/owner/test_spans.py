@@ -79,8 +79,12 @@ def test_each_ending_has_its_span_and_clocks_that_differ_make_none_negative() ->
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"x", PARENT[:-2] + b"00", PARENT[:-2] + b"02", PARENT.upper()]
-)
+    "value",
+    [
+        None, b"", b"x", PARENT[:-2] + b"00", PARENT[:-2] + b"02", PARENT.upper(),
+        b"00-" + b"0" * 32 + PARENT[35:], PARENT[:36] + b"0" * 16 + b"-01",
+    ],
+)  # fmt: skip
 def test_whose_caller_is_not_traced_is_told_nothing_of(value: bytes | None) -> None:
     assert sampled_parent([("a", b"1"), ("traceparent", value)]) is None
     assert sampled_parent([("TraceParent", PARENT)]) == CALLERS

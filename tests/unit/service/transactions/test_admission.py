@@ -160,6 +160,16 @@ async def test_key_value_and_headers_together_have_a_limit() -> None:
             await door.takes(larger)
 
 
+async def test_the_context_of_a_trace_pushed_a_message_over_its_limit() -> None:
+    door = Door()
+    parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    trace: list[tuple[str, bytes | None]] = [("traceparent", parent), ("TraceState", b"x" * 512)]
+    await door.takes(message(value=b"v" * BYTES_MAX, headers=trace))
+    for headers in ([*trace, ("n", None)], [("tracestate", b"x" * BYTES_MAX)]):
+        with pytest.raises(MessageTooLarge):
+            await door.takes(message(value=b"v" * BYTES_MAX, headers=headers))
+
+
 async def test_the_number_of_headers_has_a_limit() -> None:
     door = Door()
     await door.takes(message(headers=[("n", None)] * HEADERS_MAX))

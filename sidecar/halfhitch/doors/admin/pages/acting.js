@@ -39,7 +39,7 @@ export function openAction(dialog, name, { rows, query }, done) {
   const body = el("div", { class: "account", "aria-live": "polite" });
   const next = el("button", { type: "submit", class: "main" }, "Show what would be done");
   const close = el("button", { type: "button", onclick: () => leave() }, "Close");
-  const state = { agreed: null, isOver: false, isStopped: false };
+  const state = { agreed: null, isOver: false, isStopped: false, isWorking: false };
   const form = el(
     "form", { method: "dialog" },
     el("h2", {}, action.verb, rows ? ` ${plural(rows.length, "transaction")}` : " all that match"),
@@ -76,12 +76,14 @@ export function openAction(dialog, name, { rows, query }, done) {
     identity.setOperator(operator.value);
     const order = { reason: reason.value };
     if (!identity.me?.name) order.operator = operator.value;
-    const stop = el("button", { type: "button", onclick: () => (state.isStopped = true) }, "Stop");
+    const stop = el("button", { type: "button", onclick: () => halt() }, "Stop");
     const progress = el("p", {}, "");
     body.replaceChildren(progress, stop);
+    working(true);
     const account = await carryOut(action, state.agreed.names, order, state, (count) => {
       progress.textContent = `${number(count)} of ${number(state.agreed.names.length)}`;
     });
+    working(false);
     state.isOver = true;
     body.replaceChildren(...accounted(action, account));
   }
@@ -93,13 +95,35 @@ export function openAction(dialog, name, { rows, query }, done) {
     body.replaceChildren();
   }
 
-  function leave() {
+  /** Nobody leaves before the account: what was done to whom is told nowhere else at once. */
+  function working(isWorking) {
+    state.isWorking = close.hidden = isWorking;
+    if (isWorking) addEventListener("beforeunload", warn);
+    else removeEventListener("beforeunload", warn);
+  }
+
+  function warn(event) {
+    event.preventDefault();
+  }
+
+  function halt() {
     state.isStopped = true;
+  }
+
+  function leave() {
+    halt();
     dialog.close();
   }
+  dialog.oncancel = (event) => {
+    if (!state.isWorking) return;
+    event.preventDefault();
+    halt();
+  };
   dialog.onclose = () => {
-    state.isStopped = true;
-    done(state.isOver);
+    halt();
+    // A browser lets nobody keep a dialog open against a second Escape.
+    if (state.isWorking) dialog.showModal();
+    else done(state.isOver);
   };
   dialog.replaceChildren(form);
   dialog.showModal();
@@ -124,8 +148,10 @@ async function allMatching(action, query) {
     };
   }
   const page = await get("v1/names", { ...query, limit: NAMES_MAX });
-  const names = Object.entries(page.names).flatMap(([group, ids]) => ids.map((id) => [group, id]));
-  return { names, beyondCount: page.total_count - names.length, missing: page.missing_partitions };
+  const told = Object.entries(page.names).flatMap(([group, ids]) => ids.map((id) => [group, id]));
+  // An older sidecar may name one twice, which two half partitions have.
+  const names = Object.entries(page.names).flatMap(([group, ids]) => [...new Set(ids)].map((id) => [group, id]));
+  return { names, beyondCount: page.total_count - told.length, missing: page.missing_partitions };
 }
 
 /** Few are looked up; of many the door says at the end who had ended meanwhile. */

@@ -24,6 +24,7 @@ export const identity = {
   signOut: () => {
     sessionStorage.removeItem(TOKEN);
     operable.clear();
+    answered.clear();
     identity.me = null;
   },
   /** What an operator calls himself where the door does not know. */
@@ -56,6 +57,18 @@ export async function get(path, query = {}, signal = undefined) {
   const given = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
   const text = new URLSearchParams(given).toString();
   return ask("GET", `${path}${text ? `?${text}` : ""}`, undefined, signal);
+}
+
+const SELDOM_MS = 30_000;
+const answered = new Map();
+
+/** What costs the door much: as it was up to half a minute ago, if only time has passed. */
+export async function getSeldom(path, query, signal, isRepeat) {
+  const known = answered.get(path);
+  if (isRepeat && known && performance.now() < known.untilMs) return known.answer;
+  const answer = await get(path, query, signal);
+  answered.set(path, { answer, untilMs: performance.now() + SELDOM_MS });
+  return answer;
 }
 
 export async function post(path, body) {

@@ -43,7 +43,8 @@ function show() {
   look();
 }
 
-async function look() {
+/** isRepeat: nobody has asked for it, only time has passed. */
+async function look(isRepeat = false) {
   clearTimeout(now.timer);
   now.abort?.abort();
   const abort = (now.abort = new AbortController());
@@ -52,7 +53,7 @@ async function look() {
   let waitMs = PACE_MS;
   try {
     if (!identity.me) await know();
-    const data = await view.load(now.parameters, abort.signal);
+    const data = await view.load(now.parameters, abort.signal, isRepeat);
     if (abort.signal.aborted) return;
     draw(() => view.draw(data, now.parameters, tools));
     now.seenMs = Date.now();
@@ -76,7 +77,7 @@ async function look() {
 function again() {
   const isBusy = $("dialog").open || (String(getSelection()) && now.body.contains(getSelection().anchorNode));
   if (isBusy) now.timer = setTimeout(again, PACE_MS);
-  else look();
+  else look(true);
 }
 
 function draw(made) {

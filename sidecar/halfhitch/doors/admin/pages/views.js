@@ -3,7 +3,7 @@
 // A view has load(parameters, signal) and draw(data, parameters, tools), and a filter bar if it has
 // filters. Nothing is asked for twice: what a page shows is one or a few bounded requests.
 
-import { get, mayOperate, operableGroups } from "./asking.js";
+import { get, getSeldom, mayOperate, operableGroups } from "./asking.js";
 import { PAGE, filterBar, keyOf, pager, skipOf, table } from "./lists.js";
 import { age, el, moment, number, place, plural, seconds } from "./shown.js";
 
@@ -49,13 +49,13 @@ async function tried(asked) {
 
 const overview = {
   title: "Overview",
-  async load(_, signal) {
+  async load(_, signal, isRepeat) {
     const [status, pending, parked, producers, ended] = await Promise.all([
       get("v1/status", {}, signal),
       tried(get("v1/transactions", { limit: 5 }, signal)),
       tried(get("v1/parked", { limit: 1 }, signal)),
       tried(get("v1/producers", {}, signal)),
-      tried(get("v1/stories", { since_s: 3600, limit: 10 }, signal)),
+      tried(getSeldom("v1/stories", { since_s: 3600, limit: 10 }, signal, isRepeat)),
     ]);
     return { status, pending, parked, producers, ended };
   },
@@ -81,7 +81,7 @@ const overview = {
       el("h2", {}, "Oldest undecided"),
       table(pendingColumns, pending.transactions ?? [], { open: traceOf, empty: "Nothing is undecided." }),
       el("h2", {}, "Ended in the last hour"),
-      table(endedColumns, ended.stories ?? [], { open: traceOf, empty: ended.trouble ?? "Nothing that is kept." }),
+      table(endedColumns, ended.stories ?? [], { open: traceOf, empty: ended.trouble ?? (ended.is_cut ? "None among those that ended last: choose State: ended under Transactions." : "Nothing that is kept.") }),
       el("h2", {}, "This instance"),
       el("dl", {}, Object.entries(status.info).map(([name, value]) => [el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, String(value ?? ""))])),
     ];
