@@ -23,7 +23,12 @@ from halfhitch.client.conversation import (
     Conversation,
     Leaving,
 )
-from halfhitch.client.errors import ProducerClosed, TransactionDoomed, TransactionMisused
+from halfhitch.client.errors import (
+    ProducerClosed,
+    TransactionDoomed,
+    TransactionEnded,
+    TransactionMisused,
+)
 from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 
@@ -60,8 +65,8 @@ class AsyncTransaction:
         self._talk = conversation
         #| # Re-entrant only so that whoever enters it twice can be told.
         #| self._lock = threading.RLock()
-        #| #: Threads whose send waits for the lock, by identity; one step each.
-        #| self._in_line: dict[int, None] = {}
+        #| #: Sends that wait for the lock, and their threads; one step each.
+        #| self._in_line: dict[object, int] = {}
         # asyncio only
         self._turns = Turns(1)
         # asyncio only
@@ -163,18 +168,19 @@ class AsyncTransaction:
             note_failed_rollback(error, failed)
 
     async def _prepare(self, messages: Sequence[Message]) -> None:
+        #| mark: object = None
         try:
+            #| mark = object()
+            #| self._in_line[mark] = threading.get_ident()  # first: the end may be close behind
             self._require_usable()
             self._require_own_id("tx.send")
-            #| self._in_line[threading.get_ident()] = None
             with await self._turns.taken():
-                #| self._in_line.pop(threading.get_ident(), None)
+                #| self._in_line.pop(mark, None)
                 await self._perform(self._talk.next_send(messages))
-        except HalfHitchError:
-            raise
-        except BaseException as error:  # cancelled in line, or a signal's handler's
-            #| self._in_line.pop(threading.get_ident(), None)
-            self._talk.send_abandoned(messages, error)
+        except BaseException as error:
+            #| self._in_line.pop(mark, None)
+            if not isinstance(error, TransactionEnded):  # which is behind the end, and too late
+                self._talk.send_refused(messages, error)
             raise
 
     async def _perform(self, call: Call[Prepared]) -> None:
@@ -252,7 +258,9 @@ class AsyncTransaction:
     #|
     #|     That one will be refused in its thread, where perhaps nobody looks. So all is doomed.
     #|     """
-    #|     if set(self._in_line) - {threading.get_ident()} and self._talk.wants_end():
+    #|     here = threading.get_ident()
+    #|     others = [one for one in list(self._in_line.values()) if one != here]
+    #|     if others and self._talk.wants_end():
     #|         self._talk.send_failed(in_line(self.id))
     #|
     def _require_own_id(self, what: str) -> None:

@@ -68,7 +68,7 @@ class Conversation:
         self.group = calls.group
         self.transaction_id = given.transaction_id(transaction_id)
         self.handle: str | None = None
-        self.phase = Phase.OPEN
+        self._phase = Phase.OPEN
         self._calls = calls
         self._immunity_s = immunity_s
         self._on_error = on_error
@@ -82,17 +82,26 @@ class Conversation:
         self._is_sealed = False
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
+        self._refused: BaseException | None = None
         self._is_perhaps_stored = False
         #: What was called and never awaited (asyncio only), and how to be rid of it.
         self._unawaited: dict[object, tuple[str, Callable[[], None]]] = {}
 
+    @property
+    def phase(self) -> Phase:
+        """Where it is."""
+        if self._phase is Phase.OPEN and self._is_refused:
+            return Phase.DOOMED
+        return self._phase
+
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
         """Raises what is wrong with the messages; it dooms them all, for nobody may look at it."""
-        if self.phase is Phase.DOOMED:
+        phase = self.phase  # once: it may change just now
+        if phase is Phase.DOOMED:
             raise self._doomed()
-        if self.phase is not Phase.OPEN:
+        if phase is not Phase.OPEN:
             raise TransactionEnded(
-                f"a {self.phase.value.split()[0]} of this transaction was already sent:"
+                f"a {phase.value.split()[0]} of this transaction was already sent:"
                 " begin a new transaction for further messages"
             )
         if self._is_over:
@@ -115,7 +124,7 @@ class Conversation:
             return self._calls.add(self.handle, messages, self.transaction_id)
         except Exception as error:
             if messages:  # else none is missing
-                self.phase, self._failure = Phase.DOOMED, error
+                self._phase, self._failure = Phase.DOOMED, error
             raise
 
     def sent(self, prepared: Prepared) -> None:
@@ -130,28 +139,40 @@ class Conversation:
     def send_failed(self, error: BaseException) -> None:
         """Refused, unknown, or abandoned."""
         if self.wants_end():  # else it was ended by handle meanwhile
-            self.phase = Phase.DOOMED
+            self._phase = Phase.DOOMED
         self._failure = error
         if isinstance(error, OutcomeUnknown) or not isinstance(error, HalfHitchError):
             self._is_perhaps_stored = True
 
-    def send_abandoned(self, messages: Sequence[Message], error: BaseException) -> None:
-        """It has raised what is none of ours: cancelled in line, or by a signal's handler.
+    def send_refused(self, messages: Sequence[Message], error: BaseException) -> None:
+        """Before its turn: refused where it was called, cancelled in line, struck by a handler."""
+        if messages:  # else none is missing
+            self._refuse(error)
 
-        One that came behind the local commit would have been refused, and dooms nothing.
+    def _refuse(self, error: BaseException) -> None:
+        """It may be another thread's, or a signal's handler in the midst of what is below.
+
+        So no phase is changed, which may be changing just now: who ends the transaction looks. What
+        came behind the local commit dooms nothing: the rows stand.
         """
-        if messages and self.phase is Phase.OPEN and (self._is_over or not self._is_sealed):
-            self.phase, self._failure = Phase.DOOMED, error
+        self._refused = error
+        if self._is_sealed and not self._is_over:
+            self._refused = None
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._refused is not None and (self._is_over or not self._is_sealed)
 
     def assert_can_commit(self) -> None:
         """Raises TransactionDoomed, TransactionEnded."""
-        if self.phase is Phase.DOOMED:
+        phase = self.phase
+        if phase is Phase.DOOMED:
             raise self._doomed()
         if self._unawaited:
             raise self._forgotten()
-        if self.phase is not Phase.OPEN:
+        if phase is not Phase.OPEN:
             raise TransactionEnded(
-                f"a {self.phase.value.split()[0]} of transaction {self.transaction_id} was already"
+                f"a {phase.value.split()[0]} of transaction {self.transaction_id} was already"
                 " sent: roll the local transaction back and begin a new one. The local commit comes"
                 " before the end of the messages, never after it"
             )
@@ -160,6 +181,10 @@ class Conversation:
         """The local commit begins: `assert_can_commit`, and from now on nothing more is sent."""
         self.assert_can_commit()
         self._is_sealed = True
+        refused = self._refused
+        if refused is not None:  # just now: it may not have seen the seal
+            self._phase, self._failure = Phase.DOOMED, refused
+            raise self._doomed()
 
     def next_commit(self, *, wait_visible: bool) -> Call[Ended] | None:
         """None: nothing was ever sent, so there is nothing to commit."""
@@ -170,7 +195,11 @@ class Conversation:
         if self.phase is Phase.ROLLING_BACK:
             raise TransactionEnded("a rollback of this transaction was already sent")
         self._require_local_end()
-        self.phase = Phase.COMMITTING
+        is_first = self._phase is Phase.OPEN
+        self._phase = Phase.COMMITTING
+        if is_first and self._is_refused:  # just now; one that comes later is behind the commit
+            self._phase, self._failure = Phase.DOOMED, self._refused
+            raise self._doomed()
         if self.handle is None:
             return None
         return self._calls.end(
@@ -184,7 +213,7 @@ class Conversation:
                 "a commit of this transaction was already sent; it may stand even if its answer"
                 " did not come, so it is not rolled back. Commit again to learn how it ended"
             )
-        self.phase = Phase.ROLLING_BACK
+        self._phase = Phase.ROLLING_BACK
         if self.handle is None:
             return None
         return self._calls.end(Operation.ROLLBACK, self.handle, self.transaction_id)
@@ -201,7 +230,7 @@ class Conversation:
             self.require_uncommitted()
         if self.wants_end():
             is_commit = operation is Operation.COMMIT
-            self.phase = Phase.COMMITTING if is_commit else Phase.ROLLING_BACK
+            self._phase = Phase.COMMITTING if is_commit else Phase.ROLLING_BACK
 
     def nothing_to_end(self, operation: Operation) -> Ended:
         """The end of a transaction without messages, of which the coordinator never heard."""
@@ -243,8 +272,7 @@ class Conversation:
         """
         if self.is_held:
             if "rollback" in what and self.phase is Phase.OPEN:
-                self.phase = Phase.DOOMED
-                self._failure = self._unwanted(what)
+                self._refuse(self._unwanted(what))
             raise TransactionMisused(
                 f"{what} inside a barrier's block: it would end the messages of transaction"
                 f" {self.transaction_id} before its rows. Nothing was sent. Leave the block, and"
@@ -339,7 +367,7 @@ class Conversation:
         if not self._unawaited:
             return
         if self.phase is Phase.OPEN:
-            self.phase = Phase.DOOMED
+            self._phase = Phase.DOOMED
             self._failure = self._forgotten()
         for _, give_up in self._unawaited.values() if are_closed else ():
             give_up()
@@ -361,7 +389,7 @@ class Conversation:
         )
 
     def _doomed(self) -> TransactionDoomed:
-        failure = self._failure
+        failure = self._failure if self._phase is Phase.DOOMED else self._refused
         if isinstance(failure, TransactionDoomed):
             return failure
         told = first_line(failure)

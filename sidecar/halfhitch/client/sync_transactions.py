@@ -18,7 +18,11 @@ from halfhitch.client.conversation import (
     Leaving,
     in_line,
 )
-from halfhitch.client.errors import ProducerClosed, TransactionDoomed
+from halfhitch.client.errors import (
+    ProducerClosed,
+    TransactionDoomed,
+    TransactionEnded,
+)
 from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 from halfhitch.client.turns import is_held_here
@@ -43,8 +47,8 @@ class Transaction:
         self._talk = conversation
         # Re-entrant only so that whoever enters it twice can be told.
         self._lock = threading.RLock()
-        #: Threads whose send waits for the lock, by identity; one step each.
-        self._in_line: dict[int, None] = {}
+        #: Sends that wait for the lock, and their threads; one step each.
+        self._in_line: dict[object, int] = {}
 
     @property
     def id(self) -> str:
@@ -134,18 +138,19 @@ class Transaction:
             note_failed_rollback(error, failed)
 
     def _prepare(self, messages: Sequence[Message]) -> None:
+        mark: object = None
         try:
+            mark = object()
+            self._in_line[mark] = threading.get_ident()  # first: the end may be close behind
             self._require_usable()
             self._require_own_id("tx.send")
-            self._in_line[threading.get_ident()] = None
             with self._lock:
-                self._in_line.pop(threading.get_ident(), None)
+                self._in_line.pop(mark, None)
                 self._perform(self._talk.next_send(messages))
-        except HalfHitchError:
-            raise
-        except BaseException as error:  # cancelled in line, or a signal's handler's
-            self._in_line.pop(threading.get_ident(), None)
-            self._talk.send_abandoned(messages, error)
+        except BaseException as error:
+            self._in_line.pop(mark, None)
+            if not isinstance(error, TransactionEnded):  # which is behind the end, and too late
+                self._talk.send_refused(messages, error)
             raise
 
     def _perform(self, call: Call[Prepared]) -> None:
@@ -195,7 +200,9 @@ class Transaction:
 
         That one will be refused in its thread, where perhaps nobody looks. So all is doomed.
         """
-        if set(self._in_line) - {threading.get_ident()} and self._talk.wants_end():
+        here = threading.get_ident()
+        others = [one for one in list(self._in_line.values()) if one != here]
+        if others and self._talk.wants_end():
             self._talk.send_failed(in_line(self.id))
 
     def _require_own_id(self, what: str) -> None:

@@ -422,6 +422,25 @@ def test_another_loop_is_told_and_nothing_is_sent():
         assert len(server.targets()) == 1
 
 
+async def test_a_send_of_another_loop_was_refused_and_the_rest_was_committed():
+    """Where the refusal was swallowed, as by a worker thread that nobody looks at."""
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+
+            async def send(tx):
+                with pytest.raises(TransactionMisused, match="outside the event loop"):
+                    await tx.send("orders", b"two")
+
+            doomed = pytest.raises(TransactionDoomed, match="TransactionMisused")
+            with doomed:
+                async with producer.transaction() as tx:
+                    await tx.send("orders", b"one")
+                    await asyncio.to_thread(lambda: asyncio.run(send(tx)))
+                    with pytest.raises(TransactionDoomed, match="TransactionMisused"):
+                        tx.assert_can_commit()
+        assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
+
+
 async def test_an_async_generator_that_was_dropped_in_its_block_decides_nothing(caplog):
     with ScriptedServer() as server:
         async with AsyncTransactionProducer("orders", server.address) as producer:

@@ -1,6 +1,9 @@
+import sys
+
 import pytest
 
 from halfhitch import errors
+from halfhitch.client import conversation
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.conversation import (
@@ -8,7 +11,7 @@ from halfhitch.client.conversation import (
     Leaving,
     Phase,
 )
-from halfhitch.client.errors import TransactionDoomed, TransactionEnded
+from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.values import Message, Prepared
 
 MESSAGES = [Message("t", b"v")]
@@ -17,6 +20,12 @@ MESSAGES = [Message("t", b"v")]
 @pytest.fixture
 def talk():
     return Conversation(Calls(parse_address("http://h:1"), "g", None), "t1", 30)
+
+
+def talk_with(handle):
+    talk = Conversation(Calls(parse_address("http://h:1"), "g", None), "t1", 30)
+    talk.sent(Prepared("t1", handle))
+    return talk
 
 
 def test_the_first_messages_are_prepared_and_the_next_added_to_the_newest_handle(talk):
@@ -99,6 +108,89 @@ def test_the_rest_was_committed_without_a_message_that_was_in_line_at_the_block_
         talk.next_send(MESSAGES)
     with pytest.raises(TransactionDoomed, match="was left"):
         talk.next_commit(wait_visible=False)
+
+
+def test_the_rest_was_committed_without_a_message_that_was_refused_before_its_turn(talk):
+    """In another event loop, or in a signal's handler inside a call."""
+    talk.sent(Prepared("t1", "h1"))
+    talk.send_refused(MESSAGES, TransactionMisused("elsewhere"))
+    assert talk.phase is Phase.DOOMED
+    for use in (talk.assert_can_commit, talk.seal, lambda: talk.next_send(MESSAGES)):
+        with pytest.raises(TransactionDoomed, match="TransactionMisused: elsewhere"):
+            use()
+    with pytest.raises(TransactionDoomed):
+        talk.next_commit(wait_visible=False)
+    assert talk.next_rollback().handle == "h1"
+
+
+def test_a_message_that_is_refused_behind_the_local_commit_dooms_nothing(talk):
+    talk.sent(Prepared("t1", "h1"))
+    talk.seal()
+    talk.send_refused(MESSAGES, TransactionMisused("elsewhere"))
+    assert talk.phase is Phase.OPEN
+    assert talk.next_commit(wait_visible=False).handle == "h1"
+
+
+def refused_at_each_step(use):
+    """Another thread's send, or a signal's handler's, between any two steps of `use`."""
+    number = 0
+    while True:
+        number += 1
+        talk = talk_with("h1")
+        left = number
+
+        def step(_, event, __):
+            nonlocal left
+            left -= event == "opcode"
+            if event == "opcode" and not left:
+                talk.send_refused(MESSAGES, TransactionMisused("elsewhere"))  # noqa: B023
+            return step
+
+        def called(frame, *_):
+            frame.f_trace_opcodes = True
+            return step if frame.f_code.co_filename == conversation.__file__ else None
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(called)
+            call = use(talk)
+        except TransactionDoomed:
+            call = None
+        finally:
+            sys.settrace(before)
+        if left > 0:
+            return
+        yield talk, call
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_refusal_in_the_midst_of_a_commit_is_before_it_or_behind_it(is_left):
+    """Never both, which would be a rollback behind a commit."""
+
+    def commit(talk):
+        if is_left:
+            assert talk.leave(None) is Leaving.COMMIT
+        return talk.next_commit(wait_visible=False)
+
+    phases = []
+    for talk, call in refused_at_each_step(commit):
+        assert talk.phase is (Phase.DOOMED if call is None else Phase.COMMITTING)
+        phases.append(talk.phase)
+    assert phases == sorted(phases, key=[Phase.DOOMED, Phase.COMMITTING].index)
+    assert set(phases) == {Phase.DOOMED, Phase.COMMITTING}
+
+
+def test_a_refusal_as_the_local_commit_begins_is_before_it_or_behind_it():
+    """Rows never stood while their messages could only be rolled back."""
+    sealed_count = 0
+    steps = list(refused_at_each_step(lambda talk: talk.seal() or talk))
+    for talk, is_sealed in steps:
+        if is_sealed is None:
+            assert talk.phase is Phase.DOOMED
+        else:
+            sealed_count += 1
+            assert talk.next_commit(wait_visible=False).handle == "h1"
+    assert 0 < sealed_count < len(steps)
 
 
 def test_no_message_at_all_dooms_nothing(talk):

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +19,12 @@ from halfhitch.client import (
     TransactionProducer,
     calls,
     conversation,
+    in_use,
     sync_transactions,
 )
 from halfhitch.client.pacing import REAL_PACING
 from halfhitch.client.values import LocalTransactionState
-from harness.scripted_http import HANG, Answer, ScriptedServer
+from harness.scripted_http import HANG, Answer, ScriptedServer, like_the_door
 from harness.strikes import strikes
 
 COMMITTED = Answer(200, {"transaction_id": "t", "state": "committed"})
@@ -309,6 +311,43 @@ def test_a_handler_that_used_the_transaction_of_the_call_it_interrupts_hung(use)
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_a_send_of_a_handler_inside_a_call_was_refused_and_the_rest_was_committed():
+    """Where the handler itself swallowed the refusal."""
+    refused = []
+
+    def handler(*_):
+        try:
+            if not refused:
+                tx.send("orders", b"two")
+        except TransactionMisused as misused:
+            refused.append(misused)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+
+    def in_between(request):
+        if not refused:
+            signal.raise_signal(signal.SIGUSR1)  # is looked for by the main thread
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        return like_the_door(request)
+
+    try:
+        with (
+            ScriptedServer(otherwise=in_between) as server,
+            TransactionProducer("orders", server.address) as producer,
+        ):
+            doomed = pytest.raises(TransactionDoomed, match="TransactionMisused")
+            with doomed, producer.transaction() as tx:
+                tx.send("orders", b"one")
+                while not refused:
+                    time.sleep(0.001)
+            assert [target.rpartition("/")[2] for target in server.targets()] == [
+                "half",
+                "rollback",
+            ]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_no_signal_s_handler_that_raises_leaves_a_transaction_locked():
     def free(tx):
         with held_elsewhere(tx._lock):
@@ -394,6 +433,38 @@ def test_a_send_in_line_that_the_end_had_overtaken_was_refused_in_silence(is_ask
                 block()
         finally:
             unfair.over.set()
+            thread.join(20)
+        assert len(refused) == 1
+        assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
+
+
+def test_a_thread_s_send_that_had_only_begun_was_overtaken_by_the_end_in_silence(monkeypatch):
+    """It was noted in line behind some looks of its own, and the thread was held up in these."""
+    has_begun, over = threading.Event(), threading.Event()
+    refused = []
+
+    def look(*_):
+        if threading.current_thread() is thread:
+            has_begun.set()
+            assert over.wait(20)
+
+    def send():
+        try:
+            tx.send("orders", b"two")
+        except TransactionEnded as ended:
+            refused.append(ended)
+
+    monkeypatch.setattr(in_use, "require_unheld_id", look)
+    with ScriptedServer() as server, TransactionProducer("orders", server.address) as producer:
+        thread = threading.Thread(target=send)
+        try:
+            doomed = pytest.raises(TransactionDoomed, match="join the threads")
+            with doomed, producer.transaction() as tx:
+                tx.send("orders", b"one")
+                thread.start()
+                assert has_begun.wait(20)
+        finally:
+            over.set()
             thread.join(20)
         assert len(refused) == 1
         assert [target.rpartition("/")[2] for target in server.targets()] == ["half", "rollback"]
