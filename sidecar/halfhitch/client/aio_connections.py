@@ -6,6 +6,7 @@ takes its connection with it.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from halfhitch.client.address import Address
@@ -19,7 +20,7 @@ from halfhitch.client.retries import (
     no_connection,
     words_of,
 )
-from halfhitch.client.turns import LOOK_S
+from halfhitch.client.turns import LOOK_S, UnderWay
 
 if TYPE_CHECKING:
     from threading import Lock
@@ -163,8 +164,19 @@ class ConnectionPool:
         self._all: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._calls = UnderWay()
+        self._call_ended = asyncio.Event()
         #: An answer has come: it is no stranger who listens there.
         self.has_answered = False
+
+    def call(self) -> "Lock":
+        """A call with all its tries, for a `with` alone; `call_ended` behind it."""
+        return self._calls.begun()
+
+    def call_ended(self) -> None:
+        """Perhaps the one that `close` has waited for."""
+        if self._closed:
+            self._call_ended.set()
 
     async def exchange(self, request: bytes, limits: TryLimits) -> Response:
         """Raises TransportFailure. The limits are times of the loop.
@@ -222,9 +234,19 @@ class ConnectionPool:
         self._closed = True
 
     async def close(self) -> None:
-        """Idle connections now, the others when their answer has come; wait until all are gone."""
+        """Idle connections now, the others when their answer has come; wait until all are gone.
+
+        And until the calls are over that wait for a connection, or for another try: nothing is sent
+        behind this.
+        """
         self._closed = True
         self._drop_idle()
+        # Of a loop that was left with calls in it none goes on.
+        while not self._calls.is_over and self._loop is asyncio.get_running_loop():
+            self._call_ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._call_ended.wait()
         while self._all:
             # Not what `_idle` says: a handler's exception can come just behind its `pop`, and then
             # nobody has the connection. The wait for it lasted until the sidecar closed it.

@@ -236,12 +236,16 @@ class TransactionProducer:
 
     def perform(self, call: Call[T], at_most_s: float = inf) -> T:
         """Carry out one call with its retries. For this package; programs use the methods above."""
-        self._pool.check_open()
-        if self._answers is not None and self._answers.is_due:
-            self._answers.start()
-        if self._is_unanswered and call.operation is Operation.PREPARE:
-            self._warn_unanswered(call.transaction_id)
-        return self._caller.perform(call, at_most_s)
+        try:
+            with self._pool.call():
+                self._pool.check_open()
+                if self._answers is not None and self._answers.is_due:
+                    self._answers.start()
+                if self._is_unanswered and call.operation is Operation.PREPARE:
+                    self._warn_unanswered(call.transaction_id)
+                return self._caller.perform(call, at_most_s)
+        finally:
+            self._pool.call_ended()
 
     def check_open(self) -> None:
         """Raises ProducerClosed. For this package."""
@@ -293,6 +297,8 @@ class TransactionProducer:
     def close(self) -> None:
         """Close the connections; calls under way are finished first, new ones are refused.
 
+        Calls that wait for a connection, or for another try, are under way: it takes `deadline_s`
+        at most. Nothing is sent behind it; of a block that still runs nothing is committed.
         Checks that are running are waited for some seconds; what they say later is not sent.
         """
         note_closed(list(self._blocks))

@@ -22,7 +22,7 @@ from halfhitch.client.retries import (
     no_connection,
     words_of,
 )
-from halfhitch.client.turns import LOOK_S, Bell, Line
+from halfhitch.client.turns import LOOK_S, Bell, Line, UnderWay
 
 if TYPE_CHECKING:
     from ssl import SSLSocket
@@ -119,11 +119,23 @@ class ConnectionPool:
 
     def _reset(self) -> None:
         self._line: Line[Bell] = Line(self._connections_max)
+        self._calls = UnderWay()
+        #: Of threads that are in `close`.
+        self._call_ended: list[Bell] = []
         # Append and pop are atomic: no lock of our own.
         self._idle: list[Connection] = []  # last in, first out: the rest can grow old
         #: Weak: one that a signal's handler took out of somebody's hands ends with its socket. (A
         #: `__del__` of its own could be what the handler interrupts, and swallow the exception.)
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    def call(self) -> "Lock":
+        """A call with all its tries, for a `with` alone; `call_ended` behind it."""
+        return self._calls.begun()
+
+    def call_ended(self) -> None:
+        """Perhaps the one that `close` has waited for."""
+        for bell in list(self._call_ended):
+            bell.ring()
 
     def exchange(self, request: bytes, limits: TryLimits) -> Response:
         """Raises TransportFailure. Works after `close()` too: a call that runs may be finished."""
@@ -184,8 +196,18 @@ class ConnectionPool:
         self._drop_idle()
 
     def close(self) -> None:
-        """Idle connections now, the others when their answer has come."""
+        """Idle connections now, the others when their answer has come; wait until it has.
+
+        And until the calls are over that wait for a connection, or for another try: nothing is sent
+        behind this.
+        """
         self.refuse()
+        while not self._calls.is_over_elsewhere:
+            bell = Bell()
+            self._call_ended = [*self._call_ended, bell]
+            if not self._calls.is_over_elsewhere:
+                bell.wait(LOOK_S)
+            self._call_ended = [one for one in self._call_ended if one is not bell]
 
     def _take(self) -> Connection | None:
         while True:

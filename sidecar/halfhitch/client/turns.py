@@ -10,7 +10,7 @@ happens at its end is one step of C. Nothing that a handler interrupts can keep 
         ring it
 """
 
-from threading import Lock, RLock
+from threading import Lock, RLock, get_ident
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
@@ -54,6 +54,31 @@ class Line(Generic[B]):
     def is_free(self) -> bool:
         """There is a place for one more."""
         return len(self._bells) < self._place_count
+
+
+class UnderWay:
+    """What has begun and not ended. No I/O."""
+
+    def __init__(self) -> None:
+        self._threads: dict[ref[Lock], int] = {}  # one step each, so without a lock
+
+    def begun(self) -> "Lock":
+        """One more, as long as what is returned exists: leave it to a `with` alone."""
+        mark = Lock()
+        threads = self._threads
+        threads[ref(mark, threads.pop)] = get_ident()
+        return mark
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is."""
+        return not self._threads
+
+    @property
+    def is_over_elsewhere(self) -> bool:
+        """Nothing but this thread's own, which goes on when this returns: in a signal's handler."""
+        here = get_ident()
+        return all(thread == here for thread in list(self._threads.values()))
 
 
 class Bell:

@@ -20,7 +20,7 @@ from halfhitch.client import (
     TransactionEnded,
     TransactionProducer,
 )
-from harness.scripted_http import HANG, Answer, refusal
+from harness.scripted_http import HANG, Answer, like_the_door, refusal
 
 #: What the door says to a single prepare.
 STORED = Answer(201, headers={"Half-Handle": "h1", "Half-Transaction-Id": "t1"})
@@ -399,6 +399,37 @@ def test_a_message_was_taken_after_a_barrier_s_block_and_committed_by_the_check(
     assert world.server.targets() == ["/v1/topics/orders/half"]
     tx.commit()  # whoever knows that the rows are there
     assert world.ends() == ["commit"]
+
+
+@pytest.mark.parametrize("script", [[], [refusal(503, "unavailable", retry_after="1")]])
+def test_close_returned_before_the_calls_that_wait_for_a_connection_or_for_another_try(
+    given, script
+):
+    """They were sent behind it, and with asyncio were cut off where the loop ended with it."""
+    called_count = 1 if script else 3
+
+    def slowly(request):
+        time.sleep(0.2)
+        return like_the_door(request)
+
+    world = given(*script, otherwise=slowly, connections_max=1)
+    states = []
+    threads = [
+        threading.Thread(target=lambda: states.append(world.producer.commit("h").state))
+        for _ in range(called_count)
+    ]
+    for thread in threads:
+        thread.start()
+    pool = getattr(world.producer, "inner", world.producer)._pool
+    while not script and len(pool._line._bells) < called_count:
+        time.sleep(0.001)
+    world.server.until_received(1)
+    world.producer.close()
+    received_count = len(world.server.targets())
+    for thread in threads:
+        thread.join(20)
+    assert states == ["committed"] * called_count
+    assert received_count == len(world.server.targets()) == called_count + len(script)
 
 
 def run_block(world, *, topics=("orders",), end=None, leave_by=None):

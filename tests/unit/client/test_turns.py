@@ -3,7 +3,7 @@
 import threading
 
 from halfhitch.client import turns
-from halfhitch.client.turns import Bell, Line, is_held_here
+from halfhitch.client.turns import Bell, Line, UnderWay, is_held_here
 from harness.strikes import strikes
 
 
@@ -42,6 +42,32 @@ def test_no_step_of_joining_or_leaving_keeps_a_place():
         with strike:
             work()
         assert line.is_free, strike.place
+
+
+def test_what_is_under_way_is_over_when_its_block_is_left():
+    under_way = UnderWay()
+    with under_way.begun():
+        assert not under_way.is_over
+        assert under_way.is_over_elsewhere  # who waited for it would wait for itself
+        told = []
+        thread = threading.Thread(target=lambda: told.append(under_way.is_over_elsewhere))
+        thread.start()
+        thread.join(10)
+    assert told == [False]
+    assert under_way.is_over
+
+
+def test_nothing_is_under_way_for_good_wherever_a_handler_raises():
+    under_way = UnderWay()
+
+    def work():
+        with under_way.begun():
+            assert not under_way.is_over
+
+    for strike in strikes(turns):
+        with strike:
+            work()
+        assert under_way.is_over, strike.place
 
 
 def test_a_bell_is_heard_though_it_rang_before_and_twice():
