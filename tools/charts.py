@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
-from halfhitch.config.kafka_options import HIDDEN
+from halfhitch.config.kafka_options import HIDDEN, NAMES
 from halfhitch_cli.sidecar_pod import FILE_NAMES, PREFIX, REFUSED, file_name, file_setting
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ def setting_schema(setting: Setting) -> dict[str, Any]:
     kind = setting.plain_type
     schema: dict[str, Any]
     if setting.is_map:
-        schema = {"type": "object"}
+        names = "|".join(sorted(NAMES)).replace(".", "[.]")
+        value = {"type": ["string", "number", "boolean"]}
+        schema = {**_object({}), "patternProperties": {f"^({names})$": value}}
     elif setting.is_list:
         schema = {"type": "array", "items": {"type": "string"}}
     elif kind is bool:

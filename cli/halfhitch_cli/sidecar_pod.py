@@ -240,6 +240,7 @@ class Sidecar:
         except ConfigurationError as error:
             raise NotInjected(f"{where}: {error.message}") from None
         self._has_time(where, pod, settings)
+        _has_ports(where, pod, settings)
         has_socket = self._has_socket(where, annotations, pod)
         container = self.container(settings, given.references)
         if not self._is_probed_for_readiness(where, annotations):
@@ -409,6 +410,21 @@ def _with_an_address(pod: Mapping[str, Any]) -> Iterator[str]:
             is_other = _OF_SIDECAR.fullmatch(str(variable.get("value"))) is None
             if variable.get("name") == _ADDRESS and is_other:
                 yield str(one.get("name"))
+
+
+def _has_ports(where: str, pod: Mapping[str, Any], settings: Settings) -> None:
+    """All containers of a pod share its ports: whoever comes second cannot listen."""
+    doors = {settings.http.port: "http", settings.admin.port: "admin"}
+    if settings.rocketmq.enabled:
+        doors[settings.rocketmq.port] = "rocketmq"
+    for one in pod["containers"]:
+        for port in one.get("ports") or () if one.get("name") != NAME else ():
+            if door := doors.get(port.get("containerPort")):
+                raise NotInjected(
+                    f"{where}: its container {one.get('name')!r} has port {port['containerPort']}, "
+                    f"and so would the sidecar's door {door}: give --{door}-port another, or the "
+                    f"annotation {PREFIX}{door}.port."
+                )
 
 
 def _replace(owner: Template, place: str, identity: str, item: dict[str, Any]) -> None:

@@ -189,6 +189,7 @@ def test_application_and_sidecar_name_the_same_socket(parent: Path, tmp_path: Pa
 
 _TLS: dict[str, Any] = {"secretName": "tls"}
 _PORT_VARIABLE = {"name": "HALFHITCH_HTTP_PORT", "value": "1"}
+_SSL: Object = {"settings": {"kafka": {"options": {"security.protocol": "SSL"}}}}
 _NO_CPU = {"requests": {"cpu": None}}
 _IDENTITIES = {"authTokens": {"secretName": ""}, "identities": {"secretName": "ids"}}
 
@@ -247,8 +248,14 @@ _IDENTITIES = {"authTokens": {"secretName": ""}, "identities": {"secretName": "i
         ({"doors": {"bind": "127.0.0.1"}}, "set it to 0.0.0.0 or ::"),
         ({"doors": {"bind": "::1"}}, "set it to 0.0.0.0 or ::"),
         ({"doors": {"bind": "everywhere"}}, "/doors/bind"),
-        ({"secrets": {"kafkaCertificate": {"secretName": "c"}}}, "of both, or of neither"),
-        ({"secrets": {"kafkaKey": {"secretName": "c"}}}, "of both, or of neither"),
+        ({"settings": {"kafka": {"bootstrap": "kafka"}}}, 'has "kafka", which is not host:port'),
+        ({"settings": {"kafka": {"bootstrap": "a:1,,b:2"}}}, "which is not host:port"),
+        ({"settings": {"kafka": {"options": {"acks": "0"}}}}, "/settings/kafka/options"),
+        ({"settings": {"kafka": {"options": {"compresion.type": "lz4"}}}}, "compresion.type"),
+        (merged(_SSL, {"secrets": {"kafkaCertificate": _TLS}}), "of both, or of neither"),
+        (merged(_SSL, {"secrets": {"kafkaKey": _TLS}}), "of both, or of neither"),
+        ({"secrets": {"kafkaCa": _TLS}}, "secrets.kafkaCa is set, and would go unheard"),
+        (merged(_SSL, {"secrets": {"kafkaPassword": _TLS}}), "to SASL_SSL or SSL"),
         ({"secrets": {"redisUrl": {"secretName": "A b"}}}, "/secrets/redisUrl/secretName"),
         ({"secrets": {"redisUrl": {"key": ""}}}, "/secrets/redisUrl/key"),
         ({"extraEnv": [_PORT_VARIABLE]}, "extraEnv has HALFHITCH_HTTP_PORT"),

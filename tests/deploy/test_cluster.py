@@ -30,6 +30,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 FLAGS = ("--kafka-bootstrap", "kafka:9092", "--handle-key-file", "secret:halfhitch/handle-key")
 _NEW = {"kubeVersion": "1.36"}
+_ON_ITS_PORT = {"name": "app", "image": "a:1", "ports": [{"containerPort": 8340}]}
+_ELSEWHERE = {
+    "name": "app",
+    "image": "a:1",
+    "env": [{"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"}],
+}
 _TOKEN_PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -73,9 +79,10 @@ def taken(cluster: Cluster, objects: list[Object]) -> int:
     """How many it has taken. It has no kinds of Prometheus Operator; tests/deploy/test_charts.py
     judges those by schemas."""
     known = [one for one in objects if one["apiVersion"] != "monitoring.coreos.com/v1"]
-    for one in known:
+    # The pod of `helm test` runs as the account of the release, which must be there for that.
+    for one in sorted(known, key=lambda one: one["kind"] != "ServiceAccount"):
         assert cluster.knows(one), f"{one['apiVersion']} {one['kind']}"
-        cluster.apply(one, dry_run=True)
+        cluster.apply(one, dry_run=one["kind"] != "ServiceAccount")
     return len(known)
 
 
@@ -88,6 +95,30 @@ def test_it_takes_the_chart(change: str, cluster: Cluster) -> None:
 @pytest.mark.parametrize("name", CI)
 def test_it_takes_the_values_for_ci(name: str, cluster: Cluster) -> None:
     assert taken(cluster, rendered(CHART, {**values(name), **_NEW}))
+
+
+def test_helm_tells_which_secret_or_key_the_cluster_has_not(cluster: Cluster) -> None:
+    """Their pods would wait for them, and the Job of the topics with them, without a word."""
+    import helm_python
+
+    def refusal(place: str = "shop", **given: object) -> str:
+        with helm_python.Config(kubeconfig_path=cluster.kubeconfig, namespace=place) as helm:
+            try:
+                helm.install(CHART, "real", merged(values("mesh"), given), dry_run="server")
+            except helm_python.HelmError as error:
+                return str(error)
+        return ""
+
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "halfhitch"}}
+    assert "no secret halfhitch in namespace shop" in refusal()
+    cluster.apply({**secret, "stringData": {"handle-key": "k"}})
+    assert "has no key auth-tokens" in refusal()
+    for more in ({"checkSecrets": False}, {"topics": {"init": False}}):
+        assert refusal(**more) == ""
+    assert refusal("nowhere") == "", "a namespace that is made with the release has nothing yet"
+    cluster.apply({**secret, "stringData": {"handle-key": "k", "auth-tokens": "t"}})
+    assert refusal() == ""
+    cluster.delete(secret)
 
 
 @pytest.mark.parametrize("change", POLICY_CHANGES)
@@ -184,6 +215,8 @@ def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
         ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
         ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"containers": [_ON_ITS_PORT]}, "has a port of one of the sidecar's doors"),
+        ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
     ],
 )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.charts import Object
 
 CHART = CHARTS / "halfhitch"
+_ON_ITS_PORT = {"name": "app", "image": "a:1", "ports": [{"containerPort": 8340}]}
 _ELSEWHERE = {
     "name": "app",
     "image": "a:1",
@@ -142,6 +143,7 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"initContainers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"containers": [_ON_ITS_PORT]}, "has a port of one of the sidecar's doors"),
         ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
         (
             {},

@@ -117,11 +117,12 @@ class Cluster:
             "--service-cluster-ip-range=10.96.0.0/24",
         )
         self.await_true(self._is_ready, _START_S)
-        if self._has_controllers:
-            self._start_controllers(key)
-
-    def _start_controllers(self, key: Path) -> None:
         authority = self._folder / "certificates" / "apiserver.crt"
+        self._write_kubeconfig(authority)
+        if self._has_controllers:
+            self._start_controllers(key, authority)
+
+    def _write_kubeconfig(self, authority: Path) -> None:
         server = {
             "server": f"https://127.0.0.1:{self._port}",
             "certificate-authority": f"{authority}",
@@ -135,6 +136,8 @@ class Cluster:
             "current-context": "x",
         }
         self.kubeconfig.write_text(json.dumps(access))
+
+    def _start_controllers(self, key: Path, authority: Path) -> None:
         common = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
         manager, scheduler = program("kube-controller-manager"), program("kube-scheduler")
         keys = (f"--service-account-private-key-file={key}", f"--root-ca-file={authority}")
@@ -145,7 +148,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """What lets whoever has it do everything; with `controllers`."""
+        """What lets whoever has it do everything."""
         return self._folder / "kubeconfig"
 
     def _run(self, name: str, *command: str) -> None:

@@ -90,6 +90,8 @@ _FETCHES = (
     "it makes this process fetch an address or read a file that the option names; "
     "use SCRAM or a client certificate"
 )
+#: Options that may be given at all.
+NAMES: frozenset[str] = frozenset(_ALLOWED)
 #: Options that are passwords or keys.
 HIDDEN: frozenset[str] = frozenset(
     name for name, option in _ALLOWED.items() if option.kind is _Kind.HIDDEN

@@ -66,6 +66,22 @@ def test_an_ordinary_container_that_has_no_time_to_stop_is_told() -> None:
             stopping(*short)
 
 
+def test_a_port_that_the_application_has_is_not_the_sidecars() -> None:
+    def with_port(port: int, **flags: object) -> None:
+        found = template()
+        found["spec"]["containers"][0]["ports"] = [{"containerPort": 80}, {"containerPort": port}]
+        Sidecar(Given.of({**FLAGS, **flags}), IMAGE).inject("here", found)
+        Sidecar(Given.of({**FLAGS, **flags}), IMAGE).inject("here", found)
+
+    for port, door in ((8340, "http"), (8341, "admin")):
+        with pytest.raises(NotInjected, match=f"door {door}: give --{door}-port another"):
+            with_port(port)
+    with_port(8340, **{"http.port": "9000"})
+    with_port(9876)
+    with pytest.raises(NotInjected, match="door rocketmq"):
+        with_port(9876, **{"rocketmq.enabled": "true"})
+
+
 def test_readiness_may_be_left_to_the_application() -> None:
     def probes(annotations: dict[str, str], **given: Any) -> set[str]:
         found = {**template(), "metadata": {"annotations": annotations}}

@@ -70,6 +70,7 @@ ssl.key.location: secrets.kafkaKey
 {{- end -}}
 {{- end -}}
 {{- $kafka := .settings.kafka | default dict -}}
+{{- $secrets := .secrets -}}
 {{- range $name, $place := fromYaml (include "halfhitch.secretOptions" .) -}}
 {{- if hasKey ($kafka.options | default dict) $name -}}
 {{- fail (printf "settings.kafka.options has %s, which is a secret or a file: use %s." $name $place) -}}
@@ -77,6 +78,17 @@ ssl.key.location: secrets.kafkaKey
 {{- end -}}
 {{- if not $kafka.bootstrap -}}
 {{- fail "settings.kafka.bootstrap is not set: name the brokers, for example kafka-bootstrap.kafka.svc:9092." -}}
+{{- end -}}
+{{- range $broker := splitList "," $kafka.bootstrap -}}
+{{- if not (regexMatch "^([[][0-9A-Fa-f:.]+[]]|[A-Za-z0-9._-]+):[0-9]{1,5}$" (trim $broker)) -}}
+{{- fail (printf "settings.kafka.bootstrap has %q, which is not host:port: write for example kafka-1:9092,kafka-2:9092." (trim $broker)) -}}
+{{- end -}}
+{{- end -}}
+{{- $protocol := index ($kafka.options | default dict) "security.protocol" | default "plaintext" | lower -}}
+{{- range $name, $word := dict "kafkaPassword" "sasl" "kafkaOauthClientSecret" "sasl" "kafkaCa" "ssl" "kafkaCertificate" "ssl" "kafkaKey" "ssl" -}}
+{{- if and (index $secrets $name).secretName (not (contains $word $protocol)) -}}
+{{- fail (printf "secrets.%s is set, and would go unheard with security.protocol %s: set settings.kafka.options security.protocol to SASL_SSL or SSL." $name $protocol) -}}
+{{- end -}}
 {{- end -}}
 {{- if not .secrets.handleKey.secretName -}}
 {{- fail "secrets.handleKey.secretName is not set: every instance signs handles with the same key, in all namespaces. Make it once (halfhitch keygen > handle-key), and in each namespace a secret of that file: kubectl create secret generic halfhitch --from-file=handle-key" -}}
