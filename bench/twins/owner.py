@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.ports import ReadBatch, WriteOutcome, WriteResult
 from halfhitch.wire import half, op
+from harness.audit import AUDIT, stories_of
 from harness.twin import Twin
 
 _HALVES_A_TURN: Final = 200
@@ -115,7 +116,7 @@ class PlayedWriter:
 
     def write(self, targets: Any, ops: Any, half_watermark: int, op_watermark: int) -> WriteResult:
         """A Kafka transaction."""
-        self.written_count += len(targets)
+        self.written_count += sum(target.topic != AUDIT for target in targets)
         self._logs.own = list(ops)
         return WriteResult(WriteOutcome.OK)
 
@@ -159,12 +160,22 @@ def _message(
 
 def owner_us(count: int) -> dict[str, float]:
     """Of each transaction: what the owner's turns take, without its reader and its writer."""
+    return {
+        "owner: turn": _turns_us(count, tells=False),
+        "owner: turn that tells": _turns_us(count, tells=True),
+    }
 
+
+def _turns_us(count: int, *, tells: bool) -> float:
     twin = Twin()
     twin.observer = Silent()
     logs = PlayedLogs(count, halves=_HALVES_A_TURN, decisions=_DECISIONS_A_RECORD)
     writer = PlayedWriter(logs)
-    owner = twin.owner(reader=logs, writer=writer)
+    more: dict[str, Any] = {}
+    if tells:
+        twin.kafka.create_topic(AUDIT, 2)
+        more["stories"] = stories_of(twin.kafka, 0, observer=twin.observer, clock=twin.clock)
+    owner = twin.owner(reader=logs, writer=writer, **more)
     owner.take_over()
     logs.open()
     began = time.thread_time()
@@ -172,4 +183,4 @@ def owner_us(count: int) -> dict[str, float]:
         owner.turn(0.0)
     spent = time.thread_time() - began - logs.spent_s
     assert writer.written_count == count, writer.written_count
-    return {"owner: turn": spent / count * 1e6}
+    return spent / count * 1e6

@@ -11,6 +11,7 @@ from typing import Final
 from halfhitch.wire.half import INDEX_MAX
 
 _COUNT: Final = b";n="
+_ONE: Final = b";n=1"  # as nearly all are
 _DIGEST: Final = b";d="
 #: Of the digest with its sign.
 _DIGEST_BYTES: Final = 19
@@ -20,7 +21,8 @@ _DIGITS_MAX: Final = len(str(INDEX_MAX + 1))
 def with_count(marker: bytes, message_count: int) -> bytes:
     """The marker of a half as its forwarded record carries it."""
     at = _digest_at(marker)
-    return b"%b%b%d%b" % (marker[:at], _COUNT, message_count, marker[at:])
+    count = _ONE if message_count == 1 else b"%b%d" % (_COUNT, message_count)
+    return marker[:at] + count + marker[at:]
 
 
 def count_in(marker: bytes) -> int:

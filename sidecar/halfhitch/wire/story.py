@@ -26,10 +26,17 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import crc32
 
-import msgspec
-
 from halfhitch.wire import headers as names
 from halfhitch.wire.half import DIGITS_MAX, Garbage, Headers, unknown_version
+from halfhitch.wire.story_entries import (
+    Ended,
+    Entry,
+    Event,
+    Target,
+    decode_entry,
+    decode_record,
+    encode,
+)
 
 TAG_STORY: Final = b"s"
 TAG_INDEX: Final = b"i"
@@ -40,61 +47,7 @@ MARK_BYTES: Final = 4
 RECORD_BYTES_MAX: Final = 700_000
 _STORY_HEADERS: Final[Headers] = [(names.TAGS, TAG_STORY), (names.HALFHITCH, _VERSION)]
 
-
-class Target(msgspec.Struct, frozen=True, array_like=True):
-    """Where a message went, or was to go."""
-
-    topic: str
-    partition: int | None = None  # if it was fixed
-    key_hash: int = 0  # of topic and key; 0: it has no key
-
-
-class Ended(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """A transaction has ended; one for each life."""
-
-    producer_group: str
-    transaction_id: str
-    ending: int
-    life: int  # how often it had been parked and put back
-    marker: str  # empty where nothing was known of its messages any more
-    stored_ms: int  # broker time of its first half
-    decided_ms: int  # broker time of its decision
-    op_offset: int
-    source: str | None
-    reason: str | None
-    check_count: int
-    message_count: int
-    half_offset: int
-    targets: list[Target] = []
-    why: str | None = None  # it was parked
-
-    @property
-    def born_ms(self) -> int:
-        """When it was prepared, by the clock of who took it; -1: not known."""
-        parts = self.marker.split(";", 3)
-        known = len(parts) == 4 and parts[2].isdigit() and len(parts[2]) <= DIGITS_MAX
-        return int(parts[2]) if known else -1
-
-    @property
-    def taken_by(self) -> str:
-        """The instance that took the prepare; empty: not known."""
-        parts = self.marker.split(";", 3)
-        return parts[3].partition(";")[0] if len(parts) == 4 else ""
-
-
-class Event(msgspec.Struct, frozen=True, array_like=True, tag="v"):
-    """Something happened: see the constants. Times by the clock of whoever wrote it."""
-
-    producer_group: str
-    transaction_id: str
-    what: str
-    at_ms: int
-    number: int = 0
-    by: str | None = None
-    outcome: str | None = None
-    reason: str | None = None
-    took_ms: int | None = None
-
+__all__ = ["Ended", "Entry", "Event", "Index", "StoryRecord", "Target", "encode"]
 
 #: Check `number` is in the log: its producers are asked.
 ASKED: Final = "asked"
@@ -113,19 +66,6 @@ PUT_BACK: Final = "put_back"
 SKIPPED: Final = "skipped"
 #: `number` entries could not be written.
 LOST: Final = "lost"
-
-Entry = Ended | Event
-encode: Final = msgspec.json.Encoder().encode
-_decode_entry: Final = msgspec.json.Decoder(Ended | Event).decode
-
-
-class _Record(msgspec.Struct, array_like=True):
-    written_ms: int
-    instance: str
-    entries: list[msgspec.Raw]
-
-
-_decode_record: Final = msgspec.json.Decoder(_Record).decode
 
 
 class StoryRecord(NamedTuple):
@@ -164,13 +104,13 @@ def read(log_offset: int, value: bytes | None, headers: Headers | None) -> Story
     if version != _VERSION:
         return unknown_version(log_offset, version)
     try:
-        record = _decode_record(value or b"")
+        record = decode_record(value or b"")
     except (ValueError, RecursionError) as error:
         return Garbage(log_offset, f"does not parse: {str(error)[:120]}")
     entries: list[Entry] = []
     for raw in record.entries:
         try:
-            entries.append(_decode_entry(raw))
+            entries.append(decode_entry(raw))
         except (ValueError, RecursionError):
             continue
     unknown_count = len(record.entries) - len(entries)
@@ -191,7 +131,7 @@ def needle(text: str) -> bytes:
 
 def key_hash(topic: bytes, key: bytes) -> int:
     """Of a key and its topic, never 0."""
-    digest = blake2b(b"%b\0%b" % (topic, key), digest_size=8).digest()
+    digest = blake2b(topic + b"\0" + key, digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
 
 

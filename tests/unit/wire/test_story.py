@@ -31,18 +31,6 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert HEADERS == [("TAGS", b"s"), ("HALFHITCH", b"1")]
 
 
-def test_an_ending_knows_when_and_by_whom_it_was_taken() -> None:
-    assert (ENDED.born_ms, ENDED.taken_by) == (1_700_000_000_000, "pod-7")
-    older = msgspec.structs.replace(ENDED, marker="1;0;17;pod-7")
-    assert (older.born_ms, older.taken_by) == (17, "pod-7")
-
-
-@pytest.mark.parametrize("marker", ["", "1;0", "1;0;x;pod", "1;0;" + "9" * 30 + ";pod"])
-def test_of_a_strangers_marker_nothing_is_believed(marker: str) -> None:
-    assert msgspec.structs.replace(ENDED, marker=marker).born_ms == -1
-    assert msgspec.structs.replace(ENDED, marker=marker).taken_by in ("", "pod")
-
-
 def test_entries_of_later_releases_are_passed_over_and_counted() -> None:
     later = [b'["z",1]', b"7", story.encode(EVENT)[:-1] + b',"more"]']
     (value,) = story.write(5, "pod-1", [*later, story.encode(ENDED)])

@@ -282,12 +282,8 @@ class Stories:
         for transaction, mark in zip(step.transactions, step.done, strict=True):
             identity = transaction.identity
             if transaction.resolution is not None:
-                ended = self._ended(transaction, mark.ending, payload, payloads, whys)
-                marks = story.mark_of(identity[1])
-                for target in ended.targets:
-                    if target.key_hash:
-                        marks += story.mark_of_key(target.key_hash)
-                pieces.append((story.encode(ended), marks))
+                ended, marks = self._ended(transaction, mark.ending, payload, payloads, whys)
+                pieces.append((story.encode(ended), story.mark_of(identity[1]) + marks))
             elif transaction.parked:
                 late = Event(*identity, story.LATE_MESSAGE, self._clock.wall_ms())
                 pieces.append((story.encode(late), story.mark_of(identity[1])))
@@ -328,7 +324,8 @@ class Stories:
         payload: Mapping[int, Payload],
         payloads: PayloadCache,
         whys: Mapping[Identity, tuple[str, str]],
-    ) -> Ended:
+    ) -> tuple[Ended, bytes]:
+        """And the marks of its keys."""
         if transaction.further is None and transaction.first >= 0:
             halves = [transaction.first]
         else:
@@ -336,7 +333,7 @@ class Stories:
         known = payload
         if transaction.resolution is not _COMMIT:  # nothing is read back to be told of
             known = {**payloads.present(halves), **payload}
-        marker, targets = _targets(halves[:_TARGETS_MAX], known)
+        marker, targets, marks = _targets(halves[:_TARGETS_MAX], known)
         identity, source = transaction.identity, transaction.source
         ended = Ended(
             identity[0],
@@ -353,12 +350,12 @@ class Stories:
             ending if ending > 0 else len(halves),
             transaction.began_at,
             targets,
-            ": ".join(whys[identity]) if identity in whys else None,
+            ": ".join(whys[identity]) if whys and identity in whys else None,
         )
         if self._spans is not None:
             first = next((known[half] for half in halves if half in known), None)
             self._spans.ends(ended, None if first is None else first.headers)
-        return ended
+        return ended, marks
 
     def _finished_run(self) -> Index | None:
         """The index of a run that is long enough, once the topic has said where it ends.
@@ -409,8 +406,7 @@ class Stories:
             self._next_run(told.index.end)
         for _ in range(told.waited_count):
             self._marks += self._waiting.popleft()[1]
-        for _, marks in told.pieces:
-            self._marks += marks
+        self._marks += b"".join([marks for _, marks in told.pieces])
         self._waits_from_s = self._clock.monotonic_s()
         if self._pause_s:
             logger.info(
@@ -459,10 +455,11 @@ class Stories:
 
 def _targets(
     halves: Sequence[HalfOffset], known: Mapping[int, Payload]
-) -> tuple[str, list[Target]]:
-    """The first message's marker, and where all of them go, as far as they are known."""
+) -> tuple[str, list[Target], bytes]:
+    """The first message's marker; of all that are known, where they go, and the marks of keys."""
     marker = ""
     targets: list[Target] = []
+    marks = b""
     for half_offset in halves:
         found = known.get(half_offset)
         if found is None:
@@ -477,6 +474,9 @@ def _targets(
                 partition = int(value)
             elif not names.is_reserved(name):
                 break
-        hashed = 0 if found.key is None else story.key_hash(topic, found.key)
+        hashed = 0
+        if found.key is not None:
+            hashed = story.key_hash(topic, found.key)
+            marks += story.mark_of_key(hashed)
         targets.append(Target(topic.decode(errors="replace"), partition, hashed))
-    return marker, targets
+    return marker, targets, marks

@@ -240,6 +240,7 @@ def test_a_topic_without_a_leader_is_not_even_tried_again() -> None:
     assert [outcome for _, outcome, *_ in more] == ["ok"]
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_what_waits_too_long_is_lost_and_the_loss_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_WAITING_MAX", 3)
     twin = twin_with_audit()
@@ -270,6 +271,7 @@ def test_a_topic_that_is_not_there_yet_gets_what_has_waited() -> None:
     assert endings(twin) == [("T1", 1)]
 
 
+@pytest.mark.interpreted("replaces a function, which is called directly where it is compiled")
 def test_a_mistake_in_the_telling_does_not_stop_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
