@@ -1,6 +1,6 @@
 """What the service tells of itself; a port as those of ports.py, which has it too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
@@ -15,11 +15,19 @@ class Observer(Protocol):
     def prepared(self, message_count: int, elapsed_s: float) -> None:
         """A prepare was acknowledged."""
 
+    def all_prepared(self, elapsed_s: Sequence[float]) -> None:
+        """Prepares of one message each were acknowledged."""
+
     def prepare_refused(self, code: str) -> None:
         """A prepare was answered with this error code."""
 
     def ended(self, resolution: Resolution, source: ResolutionSource, elapsed_s: float) -> None:
         """A decision became durable."""
+
+    def all_ended(
+        self, resolution: Resolution, source: ResolutionSource, elapsed_s: Sequence[float]
+    ) -> None:
+        """Decisions of one kind became durable."""
 
     def end_refused(self, code: str) -> None:
         """An end was answered with this error code."""

@@ -6,7 +6,7 @@ told on one thread, or under a lock of the teller's; a reader on another thread 
 moment older than the rest.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -63,6 +63,17 @@ class Buckets:
         """Count one, or so many that are alike."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Count each of very many: in order, they are counted by bounds and not one by one."""
+        ordered = sorted(values)
+        before = 0
+        for place, bound in enumerate(self.bounds):
+            below = bisect_right(ordered, bound, before)
+            self.counts[place] += below - before
+            before = below
+        self.counts[-1] += len(ordered) - before
+        self.total += sum(ordered)
 
     def cumulated(self) -> list[tuple[str, float]]:
         """As the text format wants them."""

@@ -7,8 +7,8 @@ stands in a closed set has its series from the start, at 0: else its first count
 increase to whoever watches. Those of half partitions come as soon as it is known how many there
 are, or which are owned here. The names keep RocketMQ's stems where the meaning is the same.
 
-It measures nothing itself: it is told. All its methods may be called on any thread, but `prepared`
-and `ended`, which belong to the event loop's (see hot.py).
+It measures nothing itself: it is told. All its methods may be called on any thread, but what
+tells of prepares and ends: that belongs to the event loop's (see hot.py).
 """
 
 import itertools
@@ -243,6 +243,12 @@ class Metrics:
         self._prepared_messages.inc(message_count)
         self._prepare_s.observe(elapsed_s)
 
+    def all_prepared(self, elapsed_s: Sequence[float]) -> None:
+        """Prepares of one message each were acknowledged."""
+        self._prepared.inc(len(elapsed_s))
+        self._prepared_messages.inc(len(elapsed_s))
+        self._prepare_s.observe_all(elapsed_s)
+
     def prepare_refused(self, code: str) -> None:
         """A prepare was answered with this error code."""
         self._prepare_refused(code).inc()
@@ -252,6 +258,14 @@ class Metrics:
         lines = self._ended.get((resolution, source)) or self._ends(resolution, source)
         lines[0].inc()
         lines[1].observe(elapsed_s)
+
+    def all_ended(
+        self, resolution: Resolution, source: ResolutionSource, elapsed_s: Sequence[float]
+    ) -> None:
+        """Decisions of one kind became durable."""
+        lines = self._ended.get((resolution, source)) or self._ends(resolution, source)
+        lines[0].inc(len(elapsed_s))
+        lines[1].observe_all(elapsed_s)
 
     def _ends(self, resolution: Resolution, source: ResolutionSource) -> tuple[Count, Buckets]:
         label = resolution.name.lower()

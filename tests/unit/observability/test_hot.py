@@ -40,6 +40,15 @@ def test_many_that_are_alike_are_as_many_by_themselves() -> None:
     assert (one.cumulated(), one.total) == (other.cumulated(), other.total)
 
 
+@pytest.mark.parametrize("values", [[], [0.5, 3.0, 1.0, 2.0, 0.1, 1.5], [9.0, 9.0]])
+def test_very_many_at_once_count_as_one_by_one(values: list[float]) -> None:
+    one, other = Buckets((1.0, 2.0)), Buckets((1.0, 2.0))
+    one.observe_all(values)
+    for value in values:
+        other.observe(value)
+    assert (one.cumulated(), one.total) == (other.cumulated(), pytest.approx(other.total))
+
+
 def test_a_histogram_tells_its_sum_and_its_count() -> None:
     histogram = HotHistogram(HISTOGRAM)
     histogram.line("ok").observe(0.25)

@@ -97,6 +97,17 @@ def test_every_metric_of_the_table_is_fed_and_none_is_outside_of_it() -> None:
     assert not re.search(r"_created\b", text)
 
 
+def test_what_is_told_of_many_at_once_counts_for_each() -> None:
+    metrics = Metrics()
+    metrics.all_prepared([0.01, 0.02])
+    metrics.all_ended(Resolution.COMMIT, ResolutionSource.PRODUCER, [0.02, 0.03, 0.04])
+    found = samples(metrics)
+    assert found["halfhitch_prepared_transactions_total", ""] == 2
+    assert found["halfhitch_prepared_messages_total", ""] == 2
+    assert found["halfhitch_prepare_seconds_count", ""] == 2
+    assert found["halfhitch_decisions_total", "resolution=commit,source=producer"] == 3
+
+
 def test_what_is_told_is_counted() -> None:
     metrics = Metrics()
     exercise(metrics)

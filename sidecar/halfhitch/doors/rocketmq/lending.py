@@ -243,12 +243,12 @@ class Lending:
         stats.answered(codes.SEND_MESSAGE_V2, codes.SUCCESS, len(prepared))
         stats.answered(codes.END_TRANSACTION, codes.SUCCESS, len(committed) + len(rolled_back))
         stats.native_count += len(prepared) + len(committed) + len(rolled_back)
-        for elapsed_s in prepared:
-            observer.prepared(1, elapsed_s)
-        for elapsed_s in committed:
-            observer.ended(_COMMIT, _PRODUCER, elapsed_s)
-        for elapsed_s in rolled_back:
-            observer.ended(_ROLLBACK, _PRODUCER, elapsed_s)
+        if prepared:
+            observer.all_prepared(prepared)
+        if committed:
+            observer.all_ended(_COMMIT, _PRODUCER, committed)
+        if rolled_back:
+            observer.all_ended(_ROLLBACK, _PRODUCER, rolled_back)
 
 
 class Lender:

@@ -131,7 +131,7 @@ async def test_the_second_message_of_a_kind_goes_the_native_way_and_its_answer_a
     assert len(rig.stage.it.halves()) == 1
     assert door.snapshot().in_flight_count == 0
     assert door.snapshot().requests == {("send", 0): 2}
-    assert rig.stage.it.observer.of("prepared")[-1] == (1, 0.25)
+    assert rig.stage.it.observer.of("all_prepared")[-1] == ([0.25],)
 
 
 async def test_one_way_ends_are_counted_when_they_are_stored(rig: Rig) -> None:
@@ -142,7 +142,7 @@ async def test_one_way_ends_are_counted_when_they_are_stored(rig: Rig) -> None:
     rig.native.finish()
     await rig.stage.until(lambda: door.snapshot().in_flight_count == 0, "the ends")
     assert door.snapshot().requests["end_transaction", 0] == 2
-    told = [values[0] for values in rig.stage.it.observer.of("ended")]
+    told = [values[0] for values in rig.stage.it.observer.of("all_ended")]
     assert told == [Resolution.COMMIT, Resolution.ROLLBACK]
     assert rig.stage.it.decided() == []
 
