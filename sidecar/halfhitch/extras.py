@@ -13,6 +13,7 @@ SIDECAR: Final = "sidecar"
 EMBEDDED: Final = "embedded"
 ROCKETMQ: Final = "rocketmq"
 SPARK: Final = "spark"
+SPARK_SOURCE: Final = "spark-source"
 SPEED: Final = "speed"
 BARRIER: Final = "barrier"
 DEMO: Final = "demo"
@@ -41,6 +42,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "lz4": ROCKETMQ,
     "zstandard": ROCKETMQ,
     "pyspark": SPARK,
+    "pyarrow": SPARK_SOURCE,
     "sqlalchemy": BARRIER,
     "anyio": FASTAPI,
     "fastapi": FASTAPI,

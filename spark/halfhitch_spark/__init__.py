@@ -6,7 +6,8 @@
 
 The package builds on PySpark and on the form of the headers (`halfhitch.wire`), on nothing else of
 Half Hitch: it runs wherever Spark does, and needs no sidecar to be reachable. Everything is made of
-Spark's own SQL functions, so no Python worker runs beside the executors.
+Spark's own SQL functions, so no Python worker runs beside the executors. The exception is
+`halfhitch_spark.source`, for a Spark that has no Kafka connector.
 """
 
 try:
@@ -29,6 +30,7 @@ from halfhitch_spark.payloads import (
     with_payload,
 )
 from halfhitch_spark.progress import QueryMetrics
+from halfhitch_spark.protobuf import protobuf_package, protobuf_payload
 from halfhitch_spark.reader import (
     dangerously_read_uncommitted,
     read_batch,
@@ -67,6 +69,8 @@ __all__ = [
     "parquet_sink",
     "postgres_sink",
     "protobuf_body",
+    "protobuf_package",
+    "protobuf_payload",
     "read_batch",
     "read_committed",
     "read_parquet_sink",

@@ -4,13 +4,14 @@ Owns the small file with their ids in the checkpoint's folder. Spark's checkpoin
 no topic ids: of a topic that was deleted and made anew, a job that goes on would pass over as many
 messages as it had read of the old one, without a word.
 
-Kafka is asked from the driver, with the connector's own client and the source's own options.
+Kafka is asked from the driver, with the connector's own client and the source's own options. (The
+data source without the connector asks in its own way: source/brokers.py.)
 """
 
 import contextlib
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ def find_topics(
     jvm: Any = spark._jvm  # noqa: SLF001
     with kafka_admin(spark, bootstrap, options) as admin:
         there = sorted(str(name) for name in admin.listTopics().names().get())
-        wanted = _wanted(jvm, there, choice)
+        wanted = chosen(there, choice, jvm.java.util.regex.Pattern.matches)
         described = admin.describeTopics(wanted).allTopicNames().get()
         return {
             name: Topic(
@@ -101,14 +102,14 @@ def _admin(jvm: Any) -> Any:
     return found
 
 
-def _wanted(jvm: Any, there: list[str], choice: Choice) -> list[str]:
+def chosen(there: list[str], choice: Choice, matches: Callable[[str, str], bool]) -> list[str]:
+    """The names of these topics that are to be read. `matches` takes a pattern and a name."""
     if choice.pattern is None:
         missing = [name for name in choice.names if name not in there]
         if missing:
             raise ConfigurationError(_missing(missing[0], there))
         wanted = list(choice.names)
     else:
-        matches = jvm.java.util.regex.Pattern.matches
         wanted = [name for name in there if matches(choice.pattern, name)]
         if not wanted:
             raise ConfigurationError(

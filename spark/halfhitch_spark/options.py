@@ -56,16 +56,22 @@ _EARLIEST: Final = -2
 def safe_options(options: Mapping[str, OptionValue] | None) -> dict[str, OptionValue]:
     """These options, if none of them undoes what the reader promises. Else ConfigurationError."""
     given = dict(options or {})
-    for name, value in given.items():
+    for name in given:
         folded = name.lower()
         if folded in _ARGUMENTS:
             raise ConfigurationError(
                 f"option {name}: use the argument {_ARGUMENTS[folded]!r} instead"
             )
-        required, why = _FIXED.get(folded, (None, ""))
+    require_promised(given)
+    return given
+
+
+def require_promised(options: Mapping[str, OptionValue]) -> None:
+    """ConfigurationError for an option that would undo what every reader here promises."""
+    for name, value in options.items():
+        required, why = _FIXED.get(name.lower(), (None, ""))
         if required is not None and str(value).lower() != required:
             raise ConfigurationError(f"option {name}={value}: it must be {required}, because {why}")
-    return given
 
 
 def topic_names(topics: str | Iterable[str]) -> list[str]:

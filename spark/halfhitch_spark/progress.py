@@ -264,13 +264,14 @@ class QueryMetrics(StreamingQueryListener):
 
 
 def _positions(end_offset: str | None) -> dict[Place, int]:
-    """Of a Kafka source; of any other there are none."""
+    """Of a Kafka source, or of ours, which keeps topic ids too; of any other there are none."""
     try:
         found = json.loads(end_offset or "null")
         return {
             (str(topic), int(partition)): int(offset)
             for topic, partitions in found.items()
             for partition, offset in partitions.items()
+            if partition != "id"
         }
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -78,6 +78,8 @@ def store_undecided(bootstrap: str, topic: str, records: Sequence[Record]) -> Pr
             "transactional.id": fresh_name("forwards"),
             "linger.ms": 0,
             "log_level": 0,
+            # A slow machine is no reason for Kafka to abort what a test has open.
+            "transaction.timeout.ms": 600_000,
         }
     )
     problems: list[object] = []

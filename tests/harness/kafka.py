@@ -133,6 +133,19 @@ def bounds(bootstrap: str, topic: str, isolation: str) -> tuple[dict[int, int], 
     return ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
 
 
+def wait_for_markers(bootstrap: str, *topics: str) -> None:
+    """Until no Kafka transaction is open: one that was ended is so for readers a moment later."""
+
+    def is_settled() -> bool:
+        return all(
+            bounds(bootstrap, topic, "read_committed")
+            == bounds(bootstrap, topic, "read_uncommitted")
+            for topic in topics
+        )
+
+    wait_until(is_settled, _ADMIN_S, what="the end of all Kafka transactions")
+
+
 def _read_to(
     consumer: Consumer,
     topic: str,

@@ -52,6 +52,8 @@ def test_the_pages_snippets_run_and_do_what_they_say(
     spark.streams.removeListener(names["metrics"])
     names["metrics"].close()
     assert len(names["letters"]) == 3
+    assert names["now"].count() == 3
+    assert names["read_parquet_sink"](spark, f"{tmp_path.as_uri()}/jobs/sourced/rows").count() == 3
     avro = spark.read.parquet((tmp_path / "jobs" / "avro" / "out").as_uri())
     assert avro.where("dead_letter.reason like '%Confluent%'").count() == 3
     pairs = spark.read.parquet((tmp_path / "jobs" / "pairs" / "out").as_uri())

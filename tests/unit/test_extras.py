@@ -97,6 +97,12 @@ def test_every_package_comes_with_the_extra_that_the_table_says() -> None:
         assert brought_by(extra) == {name for name, its in EXTRA_OF.items() if its == extra}, extra
 
 
+def test_spark_s_source_brings_spark_and_both_clients_that_it_needs() -> None:
+    assert "halfhitch[spark]" in OFFERED["spark-source"]
+    assert brought_by("spark-source") == {"confluent_kafka", "pyarrow"}
+    assert EXTRA_OF["pyarrow"] == "spark-source"
+
+
 def test_the_extras_of_the_sidecar_bring_it() -> None:
     for extra in ("speed", "embedded", "rocketmq", "msk", "test"):
         assert any(re.match(r"halfhitch\[[a-z,]*sidecar", text) for text in OFFERED[extra]), extra
