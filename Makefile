@@ -27,7 +27,7 @@ IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/half
 
 .DEFAULT_GOAL := help
 .PHONY: help docs audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-rights bench-neighbour bench-idle bench-audit bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-neighbour bench-idle bench-spark bench-audit bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom image image-parts image-built image-release test-image lock clean
 
 help: ## what there is
@@ -163,6 +163,9 @@ previews: $(STAMP) ## pictures of the dashboards for docs/production.md, of a si
 
 bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
 	$(BIN)/python bench/idle.py $(ARGS)
+
+bench-spark: $(STAMP) ## rows a second by Spark's connector and by the source without it, and whole transactions (five minutes)
+	$(BIN)/python bench/spark_rows.py $(ARGS)
 
 bench-audit: $(STAMP) ## the audit on Spark beside verify, three sizes (ARGS="--records 200000")
 	$(BIN)/python bench/spark_audit.py $(ARGS)

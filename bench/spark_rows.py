@@ -1,0 +1,174 @@
+"""How fast Spark reads committed messages: `python bench/spark_rows.py` (make bench-spark).
+
+Forwarded messages of transactions of two, an order and its points, lie in an embedded Kafka. They
+are read by Spark's connector and by the source without it, in turns, in one session of two cores
+that has read them once before: as a batch, and as a stream that starts with nothing and ends when
+it has caught up. Then `complete_transactions` sorts all of them into transactions. What is read is
+thrown away behind the last operator (Spark's `noop`). Kafka runs on the same two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if not __package__:
+    root = Path(__file__).resolve().parents[1]
+    names = (".", "tests", "sidecar", "cli", "spark")
+    sys.path[:1] = [str(root / name) for name in names]
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from bench.spark_audit import TARGETS, Written, records
+from halfhitch.embedded import EmbeddedKafka, spark_connector_jars, spark_java_home
+from halfhitch_spark import complete_transactions, read_batch, read_stream
+from halfhitch_spark.session import local_settings
+from halfhitch_spark.source import register_source
+from harness.kafka import create_topics
+from harness.places import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+PARTITIONS: Final = 4
+_READERS: Final = ("connector", "source")
+
+
+def forwarded(transactions: int) -> Iterator[Written]:
+    """The messages of so many transactions on their targets."""
+    return (one for one in records(transactions, "") if one.topic in TARGETS)
+
+
+def store(bootstrap: str, transactions: int) -> int:
+    """Topics with these; how many messages they are."""
+    create_topics(bootstrap, dict.fromkeys(TARGETS, PARTITIONS))
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "acks": "all"})
+    produce: Any = producer.produce
+    count = 0
+    for count, one in enumerate(forwarded(transactions), 1):
+        while True:
+            try:
+                produce(one.topic, one.value, one.key, one.partition, headers=one.headers)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if not count % 10_000:
+            producer.poll(0)
+    assert producer.flush(600) == 0
+    return count
+
+
+def session() -> SparkSession:
+    """Two cores, and a JVM as a cluster has it: `local_session` has one for a first look."""
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    path = os.pathsep.join(str(ROOT / name) for name in ("sidecar", "spark"))
+    os.environ["PYTHONPATH"] = path
+    settings = local_settings(spark_connector_jars(), 2)
+    quiet = settings["spark.driver.extraJavaOptions"].split()[-1]
+    builder = SparkSession.builder.appName("rows")
+    for name, value in {**settings, "spark.driver.extraJavaOptions": quiet}.items():
+        builder = builder.config(name, value)
+    return builder.config("spark.driver.memory", "2g").getOrCreate()
+
+
+class Reads:
+    """What is timed. `folder` is for checkpoints."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._options = {
+            "kafka.bootstrap.servers": bootstrap, "subscribe": ",".join(TARGETS)
+        }  # fmt: skip
+
+    def batch(self, reader: str) -> DataFrame:
+        """All that there is."""
+        if reader == "connector":
+            return read_batch(self._spark, self._bootstrap, TARGETS)
+        return self._spark.read.format("halfhitch").options(**self._options).load()
+
+    def read_batch(self, reader: str) -> None:
+        """As a batch."""
+        self.batch(reader).write.format("noop").mode("overwrite").save()
+
+    def read_stream(self, reader: str) -> None:
+        """As a stream without a past, up to the end."""
+        checkpoint = tempfile.mkdtemp(dir=self._folder)
+        if reader == "connector":
+            messages = read_stream(self._spark, self._bootstrap, TARGETS, checkpoint=checkpoint)
+        else:
+            messages = self._spark.readStream.format("halfhitch").options(**self._options).load()
+        writer = messages.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        failure = query.exception()
+        if failure is not None:
+            raise failure
+
+    def assemble(self, reader: str) -> None:
+        """Into whole transactions."""
+        complete = complete_transactions(self.batch(reader))
+        complete.write.format("noop").mode("overwrite").save()
+
+
+def timed(work: Callable[[], None]) -> float:
+    """Seconds."""
+    began_s = time.monotonic()
+    work()
+    return time.monotonic() - began_s
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A line for each figure: the median, and the fastest and slowest."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--transactions", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="halfhitch-bench-"))
+    try:
+        with EmbeddedKafka() as kafka:
+            count = store(kafka.bootstrap, options.transactions)
+            spark = session()
+            register_source(spark)
+            reads = Reads(spark, kafka.bootstrap, folder)
+            for reader in _READERS:
+                assert reads.batch(reader).count() == count
+            for name, work in (("batch", reads.read_batch), ("stream", reads.read_stream)):
+                took: dict[str, list[float]] = {reader: [] for reader in _READERS}
+                for _ in range(options.rounds):
+                    for reader in _READERS:
+                        took[reader].append(timed(lambda: work(reader)))  # noqa: B023
+                for reader in _READERS:
+                    _tell(f"{name}, {reader}", count, took[reader])
+            assert complete_transactions(reads.batch("connector")).count() == count
+            whole = [timed(lambda: reads.assemble("connector")) for _ in range(options.rounds)]
+            _tell("complete_transactions, connector", count, whole)
+            spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _tell(what: str, rows: int, took_s: Sequence[float]) -> None:
+    middle = statistics.median(took_s)
+    sys.stdout.write(
+        f"{what:<33} {rows:>10,} rows  {middle:6.1f} s ({min(took_s):.1f} to {max(took_s):.1f})  "
+        f"{rows / middle:>9,.0f} rows/s\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
