@@ -129,7 +129,7 @@ class KafkaStoryLog:
             reading.collect(runs, search, found)
             read_count += sum(end - start for start, end in runs.values())
             tos = {log: start for log, (start, _) in runs.items()}
-            count = min(count * 4, -(-(enough - read_count) // len(tos)))
+            count = max(1, min(count * 4, -(-(enough - read_count) // len(tos))))
         found.told.sort(key=lambda told: -told.written_ms)
         found.is_cut = found.is_cut or len(found.told) > search.count_max
         del found.told[search.count_max :]

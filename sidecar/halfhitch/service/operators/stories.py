@@ -19,7 +19,8 @@ from halfhitch.wire.story import Ended, Entry, Event, Target
 #: Transactions that one key may lead to at once.
 _BY_KEY_MAX: Final = 100
 
-_STATES: Final = {0: "rolled_back", -1: "parked", -2: "parked"}
+_UNDELIVERABLE: Final = -1  # committed, and parked
+_STATES: Final = {0: "rolled_back", _UNDELIVERABLE: "parked", -2: "parked"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,9 +331,14 @@ def _event(entry: Event) -> StoryEvent:
 def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
     if found.ended_ms is None or found.ended_ms <= told.written_ms:
         found.state = _STATES.get(entry.ending, "committed")
-        found.ended_ms, found.decided_by, found.reason = told.written_ms, entry.source, entry.reason
+        found.ended_ms = told.written_ms
+        if entry.source is not None or entry.ending <= 0 or not _is_committed(found):
+            found.decided_by, found.reason = entry.source, entry.reason
         found.message_count, found.check_count = entry.message_count, entry.check_count
         found.topics = tuple(dict.fromkeys(target.topic for target in entry.targets))
+    if entry.ending == _UNDELIVERABLE and found.state == "committed" and found.decided_by is None:
+        # Put back, it was forwarded by the decision of its first life.
+        found.decided_by, found.reason = entry.source, entry.reason
     life = None if not entry.life else entry.life
     prepared_ms = entry.born_ms if entry.born_ms >= 0 and not entry.life else entry.stored_ms
     found.events += [
@@ -360,6 +366,11 @@ def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
             targets=entry.targets if entry.ending > 0 else (),
         ),
     ]
+
+
+def _is_committed(found: TransactionStory) -> bool:
+    """By a decision that was told, and that counts for a later life too."""
+    return any(e.outcome == "commit" and e.by == found.decided_by for e in found.events)
 
 
 def _one(

@@ -164,3 +164,18 @@ async def test_what_is_no_transactions_is_not_looked_for_among_the_pending() -> 
     (found,) = page.stories
     assert [(e.what, e.by, e.reason) for e in found.events] == [("skipped", "ann", "forged")]
     assert operations.calls == []
+
+
+async def test_whose_decision_a_put_back_one_was_forwarded_by_was_not_told() -> None:
+    """Its second life has no decision of its own; lists showed neither who nor why."""
+    first = ended(ending=-1, source="operator", reason="ann: paid", life=0)
+    second = ended(ending=1, source=None, reason=None, life=1)
+    queries: list[dict[str, Any]] = [{"transaction_id": "E1"}, {"since_s": 60.0}]
+    for query in queries:  # oldest first, and newest first
+        (found,) = (await told(ToldLog([first, second]), **query)).stories
+        assert (found.state, found.decided_by, found.reason) == (
+            "committed", "operator", "ann: paid",
+        )  # fmt: skip
+    given_up = ended(ending=-2, source="limits", reason="nobody answered")
+    (found,) = (await told(ToldLog([given_up, second]), transaction_id="E1")).stories
+    assert (found.decided_by, found.reason) == (None, None), "that was no decision for a commit"
