@@ -22,6 +22,8 @@ KUBERNETES: Final = "kubernetes"
 CONTAINERS: Final = "containers"
 FASTAPI: Final = "fastapi"
 DJANGO: Final = "django"
+PYDANTIC: Final = "pydantic"
+REGISTRY: Final = "registry"
 
 #: The name that is imported -> the extra that brings it.
 EXTRA_OF: Final[Mapping[str, str]] = {
@@ -47,6 +49,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "anyio": FASTAPI,
     "fastapi": FASTAPI,
     "django": DJANGO,
+    "pydantic": PYDANTIC,
     "docker": CONTAINERS,
     "testcontainers": CONTAINERS,
 }

@@ -1,4 +1,7 @@
-"""A schema registry of our own, as far as readers ask it: GET /schemas/ids/<number>."""
+"""A schema registry of our own, as far as readers and writers ask it.
+
+GET /schemas/ids/<number>, POST /subjects/<subject>/versions.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,16 +23,29 @@ class Registry:
         self.schemas: dict[int, dict[str, Any] | bytes] = {}
         self.statuses: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
+        #: What was registered: subject -> number.
+        self.subjects: dict[str, int] = {}
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 registry.asked.append((self.path, self.headers.get("Authorization")))
-                found = registry.schemas.get(int(self.path.rpartition("/")[2]))
+                number = self.path.partition("?")[0].rpartition("/")[2]
+                # Confluent's writers ask for associations too, which old registries have not.
+                found = registry.schemas.get(int(number)) if number.isdecimal() else None
                 status = 200 if found is not None else 404
                 if registry.statuses:
                     status = registry.statuses.pop(0)
-                answer = found if status == 200 else {"error_code": status}
+                self.say(status, found if status == 200 else {"error_code": status})
+
+            def do_POST(self) -> None:
+                given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                subject = self.path.split("/")[2]
+                number = registry.subjects.setdefault(subject, len(registry.subjects) + 1)
+                registry.schemas[number] = {"schema": given["schema"]}
+                self.say(200, {"id": number, "guid": str(UUID(int=number)), **given})
+
+            def say(self, status: int, answer: Any) -> None:
                 body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))

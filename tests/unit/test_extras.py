@@ -92,7 +92,7 @@ def brought_by(extra: str) -> set[str]:
 def test_every_package_comes_with_the_extra_that_the_table_says() -> None:
     assert PROJECT["dependencies"] == []
     own = ("sidecar", "speed", "embedded", "rocketmq", "msk", "spark", "barrier", "containers")
-    own += ("django", "fastapi")
+    own += ("django", "fastapi", "pydantic")
     for extra in own:
         assert brought_by(extra) == {name for name, its in EXTRA_OF.items() if its == extra}, extra
 
@@ -213,6 +213,8 @@ def test_help_and_version_need_nothing() -> None:
         ("from halfhitch.barrier import AsyncBarrier", "barrier"),
         ("import halfhitch.fastapi", "fastapi"),
         ("import halfhitch.django", "django"),
+        ("from halfhitch.serializers import of_model; of_model(dict)", "pydantic"),
+        ("from halfhitch.serializers import of_confluent; of_confluent(None)", "registry"),
         ("from halfhitch.embedded.jars import Repositories; Repositories()", "embedded"),
         ("from halfhitch.embedded.redis import redis_binary; redis_binary()", "embedded"),
         ("from halfhitch.embedded.java import find_java; find_java()", "embedded"),
