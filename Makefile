@@ -161,6 +161,10 @@ bench-neighbour: $(STAMP) ## how much slower is one application while another at
 previews: $(STAMP) ## pictures of the dashboards for docs/production.md, of a sidecar under load (two minutes)
 	PYTHONPATH=tests:. $(BIN)/python bench/dashboards.py $(ARGS)
 
+.PHONY: top-pictures
+top-pictures: $(STAMP) ## the pictures of docs/top.md anew
+	PYTHONPATH=tests:. $(BIN)/python tests/acceptance/top_pictures.py
+
 bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
 	$(BIN)/python bench/idle.py $(ARGS)
 

@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 #: These need more than the sidecar: an install that names it alone would not be the last one.
-_WANTED = {"dev": "embedded", "demo": "demo"}
+_WANTED = {"dev": "embedded", "demo": "demo", "top": "top"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

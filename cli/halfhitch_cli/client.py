@@ -111,11 +111,18 @@ class AdminClient:
         """Status and decoded body (None when empty). Raises BackendError, Refusal."""
         return self._ask("GET", path, None, wait_s)
 
-    def find(self, path: str, filters: Mapping[str, object]) -> Any:
+    def find(self, path: str, filters: Mapping[str, object], *, wait_s: float = SLOW_S) -> Any:
         """The decoded answer to a question with filters; those that are None are left out."""
         given = {name: value for name, value in filters.items() if value is not None}
-        query = f"?{urlencode(given)}" if given else ""
-        return self._ask("GET", path + query, None, SLOW_S)[1]
+        query = f"?{urlencode(given, doseq=True)}" if given else ""
+        return self._ask("GET", path + query, None, wait_s)[1]
+
+    def text(self, path: str, *, wait_s: float = _WAIT_S) -> str:
+        """An answer that is not JSON, of /metrics. Raises BackendError, Refusal."""
+        status, raw = self._raw("GET", path, None, wait_s)
+        if status >= http.client.BAD_REQUEST:
+            self._decoded(path, status, raw)
+        return raw.decode("utf-8", "replace")
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """The decoded answer. Raises OutcomeUnknown when none came."""
@@ -124,6 +131,12 @@ class AdminClient:
     def _ask(
         self, method: str, path: str, body: Mapping[str, object] | None, wait_s: float
     ) -> tuple[int, Any]:
+        status, raw = self._raw(method, path, body, wait_s)
+        return status, self._decoded(path, status, raw)
+
+    def _raw(
+        self, method: str, path: str, body: Mapping[str, object] | None, wait_s: float
+    ) -> tuple[int, bytes]:
         connection = self._connection(wait_s)
         try:
             self._connect(connection)
@@ -139,7 +152,7 @@ class AdminClient:
             raise self._no_answer(method, error) from error
         finally:
             connection.close()
-        return response.status, self._decoded(path, response.status, raw)
+        return response.status, raw
 
     def _connection(self, wait_s: float) -> http.client.HTTPConnection:
         if self._trust is None:

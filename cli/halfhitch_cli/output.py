@@ -114,8 +114,8 @@ def printable(text: str) -> str:
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
-def _fitting(table: Table, room: int) -> tuple[list[int], int]:
-    """The places of the columns that are shown, and the width that they need."""
+def fitting(table: Table, room: int) -> tuple[list[int], int]:
+    """The places of the columns that are shown in so much room, and the width that they need."""
     from rich.cells import cell_len
 
     widths = [
@@ -145,7 +145,7 @@ def _draw(tables: Sequence[Table], *, is_wide: bool = False) -> None:
         console = Console(width=None if is_terminal else _PIPED_WIDTH, highlight=False)
         places = list(range(len(table.columns)))
         if is_terminal and (table.whole or table.drop):
-            places, needed = _fitting(table, _PIPED_WIDTH if is_wide else console.width)
+            places, needed = fitting(table, _PIPED_WIDTH if is_wide else console.width)
             # A line that the terminal wraps can be copied; one that we fold cannot.
             console.width = max(console.width, _PIPED_WIDTH if is_wide else needed)
         drawn = RichTable(

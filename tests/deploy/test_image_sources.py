@@ -14,7 +14,17 @@ import yaml
 
 import halfhitch
 from halfhitch.config import SETTINGS
-from halfhitch.extras import CONTAINERS, EMBEDDED, EXTRA_OF, SPARK
+from halfhitch.extras import (
+    CONTAINERS,
+    DJANGO,
+    EMBEDDED,
+    EXTRA_OF,
+    FASTAPI,
+    PYDANTIC,
+    SPARK,
+    SPARK_SOURCE,
+    TOP,
+)
 from harness.charts import CHARTS
 from harness.places import ROOT
 
@@ -191,10 +201,14 @@ def test_what_is_in_the_image_is_what_is_tested() -> None:
     assert LOCK.count("--hash=sha256:") >= len(pinned)
 
 
+#: The servers of tests, what applications have, and a person's screen.
+NOT_IN_IT = {CONTAINERS, DJANGO, EMBEDDED, FASTAPI, PYDANTIC, SPARK, SPARK_SOURCE, TOP}
+
+
 def test_every_extra_that_a_setting_can_ask_for_is_in_the_image() -> None:
     names = {"ruamel": "ruamel-yaml", "aws_msk_iam_sasl_signer": "aws-msk-iam-sasl-signer-python"}
     for module, extra in EXTRA_OF.items():
-        if extra in {CONTAINERS, EMBEDDED, SPARK} or module in {"halfhitch_native", "sqlalchemy"}:
-            continue  # the servers of tests, and what applications have
+        if extra in NOT_IN_IT or module in {"halfhitch_native", "sqlalchemy"}:
+            continue
         package = names.get(module, module.replace("_", "-"))
         assert re.search(rf"^{package}==", LOCK, re.MULTILINE), module

@@ -91,6 +91,7 @@ def brought_by(extra: str) -> set[str]:
 
 def test_every_package_comes_with_the_extra_that_the_table_says() -> None:
     assert PROJECT["dependencies"] == []
+    assert brought_by("top") == {"textual"}
     own = ("sidecar", "speed", "embedded", "rocketmq", "msk", "spark", "barrier", "containers")
     own += ("django", "fastapi", "pydantic")
     for extra in own:
@@ -104,7 +105,7 @@ def test_spark_s_source_brings_spark_and_both_clients_that_it_needs() -> None:
 
 
 def test_the_extras_of_the_sidecar_bring_it() -> None:
-    for extra in ("speed", "embedded", "rocketmq", "msk", "test"):
+    for extra in ("speed", "embedded", "rocketmq", "msk", "top", "test"):
         assert any(re.match(r"halfhitch\[[a-z,]*sidecar", text) for text in OFFERED[extra]), extra
     assert "halfhitch[barrier,embedded,spark]" in OFFERED["demo"]
     assert f"pyspark=={SPARK_VERSION}" in OFFERED["demo"]
@@ -184,7 +185,7 @@ def test_a_command_without_its_extra_is_one_line_with_the_next_step() -> None:
     for arguments, answer in zip(lines, told, strict=True):
         command = " ".join(["halfhitch", *(name for name in arguments if name in names)])
         # One command that is enough, also for those that need more than a sidecar.
-        extra = {"dev": "embedded", "demo": "demo"}.get(
+        extra = {"dev": "embedded", "demo": "demo", "top": "top"}.get(
             arguments[0] if arguments else "", "sidecar"
         )
         needs = f"`{command}` needs halfhitch[{extra}]: pip install 'halfhitch[{extra}]'"

@@ -78,7 +78,7 @@ def list_(
         transaction_id=with_id,
     )  # fmt: skip
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-    emit(output, answer, [_table(answer["transactions"])])
+    emit(output, answer, [table(answer["transactions"])])
     shown_count = len(answer["transactions"])
     if not answer["total_count"] and output.is_for_people:
         say(f"{filters.none('is parked')} What nobody has decided yet: halfhitch tx list.")
@@ -105,7 +105,7 @@ def show(
         return OK
     lines = [shown(line) for line in explain.parked(answer["transaction"])]
     sys.stdout.write("\n".join(lines) + "\n\n")
-    emit(output, answer, [_message_table(answer["messages"])])
+    emit(output, answer, [message_table(answer["messages"])])
     return OK
 
 
@@ -245,7 +245,8 @@ def _content(client: AdminClient, row: dict[str, Any]) -> Any:
     return client.get(path, wait_s=SLOW_S)[1]
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """What is parked, as a list shows it."""
     now_ms = time.time_ns() // 1_000_000
     return Table(
         columns=(
@@ -279,7 +280,8 @@ def _decision(row: dict[str, Any]) -> str:
     return f"{decision} ({source})" if decision and source else decision
 
 
-def _message_table(messages: Sequence[dict[str, Any]]) -> Table:
+def message_table(messages: Sequence[dict[str, Any]]) -> Table:
+    """Messages with what they say, cut where they are long."""
     return Table(
         columns=("Topic", "key", "value", "headers"),
         rows=[

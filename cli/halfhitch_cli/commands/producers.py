@@ -36,7 +36,7 @@ def producers(given: Given, output: Output = OutputForm.TABLE, group: Group = No
             "producers: upgrade it, or see who waits for one with `halfhitch tx list`."
         ) from None
     found = [row for row in answer["groups"] if group in (None, row["producer_group"])]
-    emit(output, {"groups": found}, [_table(found)])
+    emit(output, {"groups": found}, [table(found)])
     if not found and output.is_for_people:
         say(
             "No producer that answers checks is connected, and none was asked lately."
@@ -46,7 +46,8 @@ def producers(given: Given, output: Output = OutputForm.TABLE, group: Group = No
     return OK
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def table(rows: list[dict[str, Any]]) -> Table:
+    """Producer groups, as a list shows them."""
     numbers = ("connected", "under way", "waiting", "undecided")
     return Table(
         columns=("Group", *numbers, "breaker", "who", "elsewhere"),

@@ -43,11 +43,12 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
     tables = [Table(columns=("Sidecar", ""), rows=rows, styles=_STYLES)]
     partitions = answer["partitions"]
     if partitions:
-        tables.append(_partition_table(partitions))
+        tables.append(partition_table(partitions))
     return tables
 
 
-def _partition_table(partitions: list[dict[str, Any]]) -> Table:
+def partition_table(partitions: list[dict[str, Any]]) -> Table:
+    """The half partitions of an instance."""
     numbers = (
         *("pending", "oldest", "due", "checking", "decided", "waiting", "early", "behind"),
         *("half to replay", "op to replay"),

@@ -76,7 +76,7 @@ def trace(
         return OK
     for story in answer["stories"]:
         sys.stdout.write("\n".join(printable(line) for line in lines_of(story)) + "\n")
-        emit(output, story, [_timeline(story)])
+        emit(output, story, [timeline(story)])
         if offsets or values:
             _tell_landed(story, values=values)
     _tell_rest(answer)
@@ -90,13 +90,13 @@ def _tell_landed(story: Mapping[str, Any], *, values: bool) -> None:
         say(f"{story['transaction_id']} was not forwarded: it lies on none of its topics.")
     for event in forwarded:
         for message in event["landed"]:
-            sys.stdout.write(f"{_landing(message, values=values)}\n")
+            sys.stdout.write(f"{landing(message, values=values)}\n")
         if event["landed_trouble"] is not None:
             say(f"Of {story['transaction_id']}, {event['landed_trouble']}.")
 
 
-def _landing(message: Mapping[str, Any], *, values: bool) -> str:
-    """One line, whatever the message says."""
+def landing(message: Mapping[str, Any], *, values: bool) -> str:
+    """Where one message lies, in one line, whatever it says."""
     place = f"{message['topic']}/{message['partition']}@{message['log_offset']}"
     words = [f"{shown(place)}  message {message['index'] + 1}, {moment(message['stored_ms'])}"]
     content = message["content"]
@@ -156,7 +156,8 @@ def lines_of(story: Mapping[str, Any]) -> list[str]:
     return [f"{told}.", f"It is {story['state'].replace('_', ' ')}{by}{reason}."]
 
 
-def _timeline(story: Mapping[str, Any]) -> Table:
+def timeline(story: Mapping[str, Any]) -> Table:
+    """Its events, line by line."""
     rows = []
     before_ms = None
     for event in story["events"]:

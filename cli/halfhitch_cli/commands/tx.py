@@ -94,7 +94,7 @@ def list_(
     if since is not None:
         raise typer.BadParameter("--since goes with --state ended.")
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-    emit(output, answer, [_table(answer["transactions"])])
+    emit(output, answer, [table(answer["transactions"])])
     if not answer["total_count"] and output.is_for_people:
         say(
             f"{filters.none('is undecided')} What was given up: halfhitch parked list. What has"
@@ -136,7 +136,7 @@ def watch(
                     sys.stdout.write("\x1b[H\x1b[2J")
                 found = f"{answer['total_count']} undecided  {time.strftime('%H:%M:%S')}"
                 sys.stdout.write(found + "\n\n")
-            emit_line(output, answer, [_table(answer["transactions"])])
+            emit_line(output, answer, [table(answer["transactions"])])
             looks += 1
             if looks == count:
                 return OK
@@ -306,7 +306,8 @@ def _find(
     raise RequestError(chosen.not_found(_KIND, transaction_id, group, missing_partitions))
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The undecided, as a list shows them."""
     return Table(
         columns=(
             *("Transaction", "group", "topics", "messages", "age", "checks", "next check"),
