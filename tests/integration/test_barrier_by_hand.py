@@ -227,7 +227,9 @@ REFUSED_AT_COMMIT = (
 )
 
 
-def swallows_its_commit(shop: Any, truth: Truth, producer: Any, local: Any) -> None:
+def swallows_its_commit(
+    shop: Any, truth: Truth, producer: Any, local: Any, then: str = "close"
+) -> None:
     with producer.transaction("a") as tx:
         tx.send("orders", b"a")
         if truth.dialect == "sqlite":  # it keeps no reference unless it is told to
@@ -237,7 +239,7 @@ def swallows_its_commit(shop: Any, truth: Truth, producer: Any, local: Any) -> N
         shop.barrier().record(local, tx.id)
         with pytest.raises(IntegrityError):
             local.commit()
-        local.close()
+        getattr(local, then)()
 
 
 @pytest.mark.parametrize("way", BY_ALCHEMY, ids=str)
@@ -252,6 +254,23 @@ def test_messages_followed_a_commit_that_the_database_had_refused(
         swallows_its_commit(shop, truth, producer, local)
     assert (ends_of(server), truth.orders()) == ([], set())
     assert shop.check("a") is ROLLBACK  # SQLite's pool has the very connection, still open
+
+
+@pytest.mark.parametrize("way", BY_ALCHEMY, ids=str)
+def test_messages_followed_a_refused_commit_of_a_connection_that_was_rolled_back(
+    shop: Any, truth: Truth, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whose table could not be read: the commit was taken for done."""
+
+    def refuses(*_: object) -> None:
+        raise ConnectionError("no connection left")
+
+    opened = connected(shop)
+    refusal = pytest.raises(TransactionMisused, match="not known")
+    with talking(shop, server) as producer, opened as local, refusal:
+        monkeypatch.setattr(Rows, "_look", refuses)
+        swallows_its_commit(shop, truth, producer, local, "rollback")
+    assert (ends_of(server), truth.orders()) == ([], set())
 
 
 @ON_BOTH

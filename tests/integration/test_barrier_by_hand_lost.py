@@ -178,11 +178,13 @@ def test_a_block_that_went_on_kept_a_plain_connection_open(
 # -- asyncio, which awaits its question ----------------------------------------------------------
 
 
-def commits_by_a_blocking_one(shop: Any, producer: TransactionProducer, local: Any) -> None:
+def ends_by_a_blocking_one(
+    shop: Any, producer: TransactionProducer, local: Any, end: str = "commit"
+) -> None:
     with producer.transaction("a") as tx:
         tx.send("orders", b"a")
         shop.barrier().record(local, tx.id)
-        local.commit()
+        getattr(local, end)()
 
 
 @pytest.mark.parametrize("way", [Way("sqlite", "aiosqlite", "asyncio")], ids=str)
@@ -192,12 +194,13 @@ def test_a_blocking_producer_believed_an_async_barrier_s_connection_unasked(
     refusal = pytest.raises(TransactionMisused, match="Use an AsyncTransactionProducer")
     with TransactionProducer(GROUP, server.address, answers_checks=False) as producer:
         with connected(shop) as local, refusal:
-            commits_by_a_blocking_one(shop, producer, local)
-        assert (ends_of(server), truth.rows()) == ([], {"a": "committed"})
-        truth.empty_tables()
-        with shop.session() as local:
-            commits_by_a_blocking_one(shop, producer, local)
-    assert ends_of(server) == ["commit"]
+            ends_by_a_blocking_one(shop, producer, local, "rollback")
+        assert (ends_of(server), truth.rows()) == ([], {})
+        for opened in (connected(shop), shop.session()):  # which tell of their commit
+            with opened as local:
+                ends_by_a_blocking_one(shop, producer, local)
+            truth.empty_tables()
+    assert ends_of(server) == ["commit", "commit"]
 
 
 @pytest.mark.parametrize("way", [Way("sqlite", "aiosqlite", "asyncio")], ids=str)

@@ -60,7 +60,7 @@ class _Course:
 
     #: Its commit was begun; the database may have refused it.
     is_tried: bool = False
-    #: A session has called its commit done.
+    #: Its session, or itself, has called its commit done.
     is_proven: bool = False
 
 
@@ -150,6 +150,29 @@ def watch_session(session: Session, connection: Connection) -> None:
         _HEARD_SESSIONS.add(session)
 
 
+class _Telling(RootTransaction):
+    """A connection's own, which tells when its commit is done: there is an event before it only.
+
+    It is made of one that exists (`_tells_of_commit`), and has no more to it.
+    """
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        super().commit()
+        course = _COURSES.get(self)
+        if course is not None and course.is_tried:
+            course.is_proven = True
+
+
+def _tells_of_commit(transaction: RootTransaction) -> bool:
+    """From now on; not one of two phases, whose commit is two."""
+    if type(transaction) is RootTransaction:
+        with suppress(TypeError):  # if SQLAlchemy ever makes them so that they cannot be changed
+            object.__setattr__(transaction, "__class__", _Telling)
+    return isinstance(transaction, _Telling)
+
+
 def _require_one_database(session: Session, *_: object) -> None:
     recorded_in = _RECORDED_IN.get(session)
     if recorded_in is not None and recorded_in() is session.get_transaction():
@@ -192,13 +215,16 @@ class ByHand:
     """
 
     def __init__(self, connection: Connection, *, will_be_proven: bool) -> None:
-        """Behind the record; `will_be_proven`: a session will tell that the commit is done."""
+        """Behind the record; `will_be_proven`: a session will tell that the commit is done.
+
+        Else the connection's transaction does, where the commit asks for the record.
+        """
         root = connection.get_transaction()
         assert root is not None
         self._root = ref(root)
         self._course = _COURSES.setdefault(root, _Course())
         self._is_heard = connection in _MARKS and not is_in_autocommit(connection)
-        self._will_be_proven = will_be_proven
+        self._will_be_proven = will_be_proven or (self._is_heard and _tells_of_commit(root))
 
     def seen(self) -> Local | None:
         """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
@@ -210,7 +236,7 @@ class ByHand:
         """With what the table says of the record, None if it cannot be read."""
         root, is_tried = self._root(), self._course.is_tried
         if stands is None:
-            # Else who gives no session, and has no connection left, could commit no messages.
+            # In two phases nobody tells, and who has no connection left could commit no messages.
             is_believed = is_tried and not self._will_be_proven and not _hangs(root)
             return Local.ENDED if is_believed or not self._is_heard else Local.UNKNOWN
         if stands:

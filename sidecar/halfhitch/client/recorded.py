@@ -123,10 +123,10 @@ class Recorded:
             )
         if state is Local.UNASKED:
             raise TransactionMisused(
-                f"the local transaction of {transaction_id} was recorded by an AsyncBarrier, which"
-                " awaits the question whether it was committed, and this producer cannot await."
-                " Nothing was sent: the check-back settles it. Use an AsyncTransactionProducer"
-                " with it, or give record an AsyncSession, which tells of its commit"
+                f"the local transaction of {transaction_id} was recorded by an AsyncBarrier, and"
+                " has not told of a commit. Whether it has committed the barrier would await, and"
+                " this producer cannot. Nothing was sent: the check-back settles it. Use"
+                " an AsyncTransactionProducer with it"
             )
         if state is Local.ROLLED_BACK:
             raise TransactionMisused(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from halfhitch.barrier import sql_recorded
+from halfhitch.client.recorded import Local
 from halfhitch.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -89,6 +90,45 @@ def test_what_the_database_says_otherwise_is_its_own_error(
     with pytest.raises(OperationalError, match="syntax error"):
         connection.commit()
     connection.rollback()
+
+
+def recorded_by_hand(connection: Connection) -> sql_recorded.ByHand:
+    record(connection)
+    return sql_recorded.ByHand(connection, will_be_proven=False)
+
+
+def test_a_connection_tells_of_its_commit_and_the_table_need_not_be_read(
+    connection: Connection,
+) -> None:
+    by_hand = recorded_by_hand(connection)
+    assert by_hand.seen() is Local.OPEN
+    connection.commit()
+    assert by_hand.seen() is Local.COMMITTED
+    again = recorded_by_hand(connection)
+    assert again.seen() is Local.OPEN
+    connection.rollback()
+    assert (again.seen(), again.judged(stands=None)) == (None, Local.UNKNOWN)
+
+
+def test_a_commit_that_was_refused_was_believed_once_it_was_rolled_back(
+    connection: Connection,
+) -> None:
+    """Where the table could not be read; the messages followed, without their rows."""
+    connection.rollback()
+    connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+    connection.execute(text("CREATE TABLE parents (id TEXT PRIMARY KEY)"))
+    connection.execute(
+        text(
+            "CREATE TABLE children (id TEXT REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+    )
+    connection.commit()
+    connection.execute(text("INSERT INTO children VALUES ('nobody')"))
+    by_hand = recorded_by_hand(connection)
+    with pytest.raises(IntegrityError):
+        connection.commit()
+    connection.rollback()
+    assert (by_hand.seen(), by_hand.judged(stands=None)) == (None, Local.UNKNOWN)
 
 
 class SoftTimeLimitError(Exception):
