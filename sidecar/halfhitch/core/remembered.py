@@ -26,8 +26,13 @@ def hash_of(identity: Identity, index: int = 0) -> int:
 
 
 def _check(identity: Identity) -> int:
-    # What a stranger has written into a log may hold half of a surrogate pair.
-    return crc32(identity[1].encode(errors="surrogatepass"))
+    transaction_id = identity[1]
+    try:
+        raw = transaction_id.encode()  # compiled, the quick way needs this very form
+    except UnicodeEncodeError:
+        # What a stranger has written into a log may hold half of a surrogate pair.
+        raw = transaction_id.encode(errors="surrogatepass")
+    return crc32(raw)
 
 
 class Remembered:
@@ -51,27 +56,30 @@ class Remembered:
 
         Gives the number that was there before.
         """
-        entry = self.find(hashed, identity)
-        if entry >= 0:
-            before = self._numbers[entry]
-            self._numbers[entry] = number
-            if digest:
-                self._digests[entry] = digest
-            return before
-        self._checks.append(_check(identity))
-        self._digests.append(digest)
-        self._numbers.append(number)
-        self._hashes.append(hashed)
-        count, table = len(self._hashes), self._table
-        if 2 * count > len(table):
-            self._grow()
-            return None
+        table, hashes, check = self._table, self._hashes, _check(identity)
         last = len(table) - 1
         slot = hashed & last
-        while table[slot]:
+        while count := table[slot]:
+            if hashes[count - 1] == hashed and self._checks[count - 1] == check:
+                return self._change(count - 1, number, digest)
             slot = (slot + 1) & last
-        table[slot] = count
+        self._checks.append(check)
+        self._digests.append(digest)
+        self._numbers.append(number)
+        hashes.append(hashed)
+        count = len(hashes)
+        if 2 * count > len(table):
+            self._grow()
+        else:
+            table[slot] = count
         return None
+
+    def _change(self, entry: int, number: int, digest: int) -> int:
+        before = self._numbers[entry]
+        self._numbers[entry] = number
+        if digest:
+            self._digests[entry] = digest
+        return before
 
     def find(self, hashed: int, identity: Identity) -> int:
         """The entry's number, from 0; -1: there is none. `hashed`: that of the identity."""
