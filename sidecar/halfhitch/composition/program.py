@@ -188,8 +188,9 @@ def run(
     except ConfigurationError as error:
         print(f"halfhitch: {error}", file=sys.stderr)  # noqa: T201 - the command's own answer
         return 1
-    # Hundreds of thousands of long-lived records: the default would walk them all the time.
-    gc.set_threshold(50_000, 20, 100)
+    # Hundreds of thousands of long-lived records: the default would walk them all the time. A step
+    # of an owner makes a hundred thousand objects, which are all in use at its end and then go.
+    gc.set_threshold(200_000, 20, 100)
     with _watchdog(settings), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             return runner.run(_serve(settings, create_topics=create_topics, on_ready=on_ready))
