@@ -65,9 +65,8 @@ class RecordingTransaction:
         assert self.ends == []
         assert not self.is_sealed
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        yield
+    def hold(self, mark: Any) -> None:
+        assert mark.is_held
 
     def follow(self) -> Any:
         self.ends.append("commit")

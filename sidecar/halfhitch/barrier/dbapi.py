@@ -4,10 +4,9 @@
 connections of their own by calling `connect`, and close them.
 """
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +20,7 @@ from halfhitch.barrier.plain_recorded import ByHand, refusals_noted
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.table import check_style
 from halfhitch.client import recorded
+from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
 
@@ -119,7 +119,7 @@ class DbapiBarrier:
         except Exception as error:
             self._rules.explain(error)
             # Not every database has given up the whole: MariaDB, after a wait, only the statement.
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 found.rollback()
             raise
         return found
@@ -159,7 +159,10 @@ class DbapiBarrier:
         if not is_new:
             self._require_first(tx.id)
         local = _ConnectionWork(self, tx.id)
-        with running.block(self.full_key(tx.id)), tx.held():
+        mark = Mark()
+        with mark.hold():
+            running.block(self.full_key(tx.id), mark)
+            tx.hold(mark)
             try:
                 yield tx, local.connection
             except BaseException as error:
@@ -208,7 +211,7 @@ class DbapiBarrier:
             finally:
                 watch.release()
                 if watch.is_cut:  # a pool must not give it to anybody
-                    with contextlib.suppress(Exception):
+                    with suppress(Exception):
                         connection.close()
 
     def _create(self) -> None:
@@ -404,10 +407,7 @@ class _DroppedError(Exception):
 
 
 class _ConnectionWork:
-    """A block's connection, as `block` wants it.
-
-    It is let go of as soon as the local transaction has ended: the sidecar may take its time.
-    """
+    """A block's connection, let go of before the messages end: the sidecar may take its time."""
 
     def __init__(self, barrier: DbapiBarrier, transaction_id: str) -> None:
         self._barrier = barrier
@@ -458,7 +458,7 @@ class _ConnectionWork:
 
     def _let_go(self) -> None:
         dropped = _DroppedError("the local transaction was rolled back")
-        with contextlib.suppress(_DroppedError):
+        with suppress(_DroppedError):
             self._lease.__exit__(_DroppedError, dropped, None)
 
 

@@ -23,6 +23,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client import recorded
+from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
 
@@ -154,10 +155,13 @@ class Barrier:
         key = self._rows.full_key(tx.id)
         watched = sql_guards.SessionInBlock(found, session, key)
         local = _SessionWork(self, found, tx.id, watched)
+        mark = Mark()
         try:
             if not is_new:
                 local.require_first()
-            with watched.entered(), tx.held():
+            with mark.hold():
+                watched.enter(mark)
+                tx.hold(mark)
                 try:
                     watched.begin(found)
                     yield tx, found
@@ -169,6 +173,7 @@ class Barrier:
             if given is None and not local.is_inherited:
                 found.close()
             watched.forget()
+            mark.forget()
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False

@@ -33,6 +33,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.client import recorded
+from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
@@ -202,10 +203,13 @@ class AsyncBarrier:
         key = self._rows.full_key(tx.id)
         watched = sql_guards.SessionInBlock(found.sync_session, session, key)
         local = _AsyncSessionWork(self, found, tx.id, watched)
+        mark = Mark()
         try:
             if not is_new:
                 await local.require_first()
-            with watched.entered(), tx.held():
+            with mark.hold():
+                watched.enter(mark)
+                tx.hold(mark)
                 try:
                     await found.run_sync(watched.begin)
                     yield tx, found
@@ -217,6 +221,7 @@ class AsyncBarrier:
             if given is None and not local.is_inherited:
                 await found.close()
             watched.forget()
+            mark.forget()
 
     async def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False

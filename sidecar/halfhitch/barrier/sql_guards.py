@@ -6,9 +6,7 @@ It runs no statement of the table's.
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock
 from typing import Any, Final
-from weakref import ref
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, NestedTransaction
@@ -24,6 +22,7 @@ from halfhitch.barrier.one_transaction import (
     registry_changed,
     two_databases,
 )
+from halfhitch.client.marks import Mark
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
 _IN_BLOCK: Final = "halfhitch.barrier.block"
@@ -136,15 +135,15 @@ class SessionInBlock:
     found out before the record (`one_transaction`).
 
     A signal's handler may raise as the block begins or ends, and what listens is left on the
-    session then. So it is the end of an object that ends all (`entered`), and no line of code.
+    session then. So it is a mark that tells when all is over (`enter`), and no line of code.
     """
 
     def __init__(self, session: Session, given: object, key: tuple[str, ...]) -> None:
         self._session = session
         self._given = given
         self._key = key
-        #: Gives None before the block and behind it.
-        self._entered: Callable[[], object] = _nothing
+        #: None before the block.
+        self._mark: Mark | None = None
         self._first: Connection | None = None
         self._one: OneTransaction | None = None
         self._is_ending = False
@@ -154,31 +153,26 @@ class SessionInBlock:
         #: On the session, and on the first connection.
         self._heard: list[tuple[object, str, Callable[..., None]]] = []
 
-    def entered(self) -> "Lock":
-        """No other block may take this session: it would end what this one has begun.
+    def enter(self, mark: Mark) -> None:
+        """As long as the mark is held no other block may take this session.
 
-        As long as what is returned exists: leave it to a `with` alone (`halfhitch.client.turns`).
+        It would end what this one has begun.
         """
-        mark = running.block(self._key)
-        try:
-            self._entered = ref(mark)
-            former = self._session.info.get(_IN_BLOCK)
-            if former is not None:
-                if former.is_running:  # it has begun while this one asked its database for its id
-                    raise in_another_block()
-                former.forget()  # it was interrupted at its end
-            self._session.info[_IN_BLOCK] = self
-            for name, listener in (
-                ("after_begin", self._after_begin),
-                ("before_commit", self._before_commit),
-                ("after_commit", self._after_commit),
-                ("after_transaction_end", self._after_end),
-            ):
-                self._hear(self._session, name, listener)
-            return mark
-        except BaseException:
-            del mark  # the exception's traceback has this frame, and who keeps it would keep that
-            raise
+        running.block(self._key, mark)
+        self._mark = mark
+        former = self._session.info.get(_IN_BLOCK)
+        if former is not None:
+            if former.is_running:  # it has begun while this one asked its database for its id
+                raise in_another_block()
+            former.forget()  # it was interrupted at its end
+        self._session.info[_IN_BLOCK] = self
+        for name, listener in (
+            ("after_begin", self._after_begin),
+            ("before_commit", self._before_commit),
+            ("after_commit", self._after_commit),
+            ("after_transaction_end", self._after_end),
+        ):
+            self._hear(self._session, name, listener)
 
     def forget(self) -> None:
         """Behind the block: nothing of it stays on the session."""
@@ -189,7 +183,7 @@ class SessionInBlock:
     @property
     def is_running(self) -> bool:
         """Its block is entered and not left."""
-        return self._entered() is not None
+        return self._mark is not None and self._mark.is_held
 
     @property
     def is_ending(self) -> bool:
@@ -200,7 +194,7 @@ class SessionInBlock:
         """The transaction of a session that was used before. Raises InvalidRequest."""
         connection = connection_of(session)
         if connection is not None:
-            self._mark(connection, is_used=True)
+            self._mark_used(connection, is_used=True)
 
     def require_one(self, session: Session) -> None:
         """Before the record: all that the block did is in one transaction, which is still open."""
@@ -246,7 +240,7 @@ class SessionInBlock:
         if self._first is not None or self._has_ended:
             raise begins_again()
         if not self._is_ending:
-            self._mark(connection, is_used=False)
+            self._mark_used(connection, is_used=False)
 
     def _before_commit(self, session: Session) -> None:
         if self.is_running and not self._is_ending and not session.in_nested_transaction():
@@ -270,7 +264,7 @@ class SessionInBlock:
         give_up(connection.connection)
         raise commits_inside()
 
-    def _mark(self, connection: Connection, *, is_used: bool) -> None:
+    def _mark_used(self, connection: Connection, *, is_used: bool) -> None:
         # A BEGIN of the program's own is no excuse: who would end that one?
         if _is_told_autocommit(connection) or _commits_at_once(connection):
             raise guards.block_commits_alone()
@@ -385,10 +379,6 @@ def _block_of(session: Session) -> SessionInBlock | None:
     """The one that is running on it."""
     found: SessionInBlock | None = session.info.get(_IN_BLOCK)
     return found if found is not None and found.is_running else None
-
-
-def _nothing() -> None:
-    """No block."""
 
 
 def proves_commit(session: object) -> bool:

@@ -22,6 +22,7 @@ from halfhitch.client.conversation import (
     Conversation,
     require_process,
 )
+from halfhitch.client.marks import Mark
 from halfhitch.client.notes import (
     failed_result,
     note_closed,
@@ -55,8 +56,6 @@ from halfhitch.client.values import (
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
-    from threading import Lock
-
     from halfhitch.client.aio_checks import CheckAnswers
     from halfhitch.client.tls import ClientTls
 
@@ -280,11 +279,11 @@ class AsyncTransactionProducer:
         else:
             self._blocks.pop(transaction_id, None)
 
-    def hold(self, talk: Conversation) -> "Lock":
-        """For this package: a barrier ends it, by no handle, while what is returned exists."""
+    def hold(self, talk: Conversation, mark: Mark) -> None:
+        """For this package: a barrier ends it, by no handle, as long as the mark is held."""
         if self._is_unanswered:
             note_unasked(self.group)
-        return in_use.hold(talk)
+        in_use.hold(talk, mark)
 
     def _warn_unanswered(self, transaction_id: str | None) -> None:
         if not in_use.is_held(self._calls.group, transaction_id):

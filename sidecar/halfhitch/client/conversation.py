@@ -20,12 +20,11 @@ Invariants:
 import os
 from collections.abc import Callable, Sequence
 from enum import Enum
-from threading import Lock
-from weakref import ref
 
 from halfhitch.client import given
 from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
+from halfhitch.client.marks import Mark
 from halfhitch.client.notes import note_undecided
 from halfhitch.client.recorded import expect
 from halfhitch.client.values import Ended, Message, OnError, Prepared
@@ -77,8 +76,8 @@ class Conversation:
         self._recorded = expect(self.group, self.transaction_id)
         self._is_entered = False
         self._is_left = False
-        #: Gives None when it is over; None itself: it was never held.
-        self._holder: Callable[[], object] | None = None
+        #: None: it was never held.
+        self._holder: Mark | None = None
         self._is_sealed = False
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
@@ -246,19 +245,14 @@ class Conversation:
         """A commit was begun, whatever became of it."""
         return self.phase is Phase.COMMITTING
 
-    def hold(self) -> "Lock":
-        """A barrier's block begins: while it runs, nobody else ends the transaction.
-
-        As long as what is returned exists: leave it to a `with` alone (see `turns`).
-        """
-        mark = Lock()
-        self._holder = ref(mark)
-        return mark
+    def hold(self, mark: Mark) -> None:
+        """A barrier's block begins: while the mark is held, nobody else ends the transaction."""
+        self._holder = mark
 
     @property
     def is_held(self) -> bool:
         """By a barrier's block that is running."""
-        return self._holder is not None and self._holder() is not None
+        return self._holder is not None and self._holder.is_held
 
     @property
     def _is_over(self) -> bool:

@@ -6,12 +6,12 @@ Each step is one step of a dictionary's, so there is no lock, which a fork could
 """
 
 from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Conversation, held_already
+from halfhitch.client.marks import Mark, held
 from halfhitch.client.recorded import expect
 
 if TYPE_CHECKING:
@@ -22,35 +22,23 @@ if TYPE_CHECKING:
 PREPARED_MAX: Final = 10_000
 
 #: Of blocks of barriers that are running.
-_HELD: Final[dict[ref[Lock], Conversation]] = {}
+_HELD: Final[dict[Mark, Conversation]] = {}
 #: By group and each handle that they were given; alive as long as the program holds them.
 _TALKS: Final[WeakValueDictionary[tuple[str, str], Conversation]] = WeakValueDictionary()
 #: By group and handle: what was prepared without a transaction object, the oldest first.
 _PREPARED: Final[OrderedDict[tuple[str, str], tuple[str, "Recorded"]]] = OrderedDict()
 
 
-def hold(talk: Conversation) -> "Lock":
-    """A barrier's block begins: it ends the transaction, by no handle. For a `with` alone.
-
-    A signal's handler may raise between any two steps of it (see `turns`).
-    """
-    mark = talk.hold()
-    try:
-        _HELD[ref(mark, _HELD.pop)] = talk
-        return mark
-    except BaseException:
-        del mark  # the exception's traceback has this frame, and who keeps it would keep that
-        raise
+def hold(talk: Conversation, mark: Mark) -> None:
+    """A barrier's block begins: it ends the transaction, by no handle, as long as this is held."""
+    talk.hold(mark)
+    mark.note(_HELD, talk)
 
 
 def is_held(group: str, transaction_id: str | None) -> bool:
     """By a barrier's block that is running."""
     wanted = group, transaction_id
-    return any((talk.group, talk.transaction_id) == wanted for talk in _held())
-
-
-def _held() -> list[Conversation]:
-    return list(_HELD.values())
+    return any((talk.group, talk.transaction_id) == wanted for talk in held(_HELD))
 
 
 def require_unheld_id(
@@ -98,9 +86,9 @@ async def look(group: str, handle: str) -> None:
 
 def require_end(operation: Operation, group: str, handle: str, what: str) -> None:
     """`what` sends a commit or a rollback by this handle next. Raises TransactionMisused."""
-    for held in _held():
-        if held.group == group and held.has_had(handle):
-            held.require_unheld(what)
+    for one in held(_HELD):
+        if one.group == group and one.has_had(handle):
+            one.require_unheld(what)
     talk = _TALKS.get((group, handle))
     if talk is not None:
         talk.ends_by_handle(operation)

@@ -23,6 +23,7 @@ from halfhitch.client.errors import (
     TransactionDoomed,
     TransactionEnded,
 )
+from halfhitch.client.marks import Mark
 from halfhitch.client.notes import note_failed_rollback
 from halfhitch.client.retries import without_inner_lines
 from halfhitch.client.turns import is_held_here
@@ -30,8 +31,6 @@ from halfhitch.client.values import Ended, Headers, Message, Prepared
 from halfhitch.errors import HalfHitchError
 
 if TYPE_CHECKING:
-    from threading import Lock
-
     from halfhitch.client.sync import TransactionProducer
 
 
@@ -112,13 +111,13 @@ class Transaction:
             self._require_nobody_in_line()
             require()
 
-    def held(self) -> "Lock":
+    def hold(self, mark: Mark) -> None:
         """For this package: a barrier's block, which alone ends the transaction (`follow`, `drop`).
 
-        As long as what is returned exists: leave it to a `with` alone (see `turns`). Afterwards the
-        program may: a commit that was not answered is repeated.
+        As long as the mark is held. Afterwards the program may: a commit that was not answered is
+        repeated.
         """
-        return self._producer.hold(self._talk)
+        self._producer.hold(self._talk, mark)
 
     def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""

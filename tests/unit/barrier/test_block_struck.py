@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from halfhitch import AsyncTransactionProducer, TransactionProducer
 from halfhitch.barrier import AsyncBarrier, Barrier, running, sql, sql_aio, sql_guards
-from halfhitch.client import aio_transactions, conversation, in_use, sync_transactions
+from halfhitch.client import aio_transactions, conversation, in_use, marks, sync_transactions
+from halfhitch.client.marks import held
 from halfhitch.errors import InvalidRequest
 from halfhitch.testing import MemoryCoordinator
 from harness.strikes import Struck, strikes
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSERT = text("INSERT INTO orders VALUES (:id)")
-SHARED = [(running, sql_guards), (conversation, in_use)]
+SHARED = [(running, sql_guards), (conversation, in_use, marks)]
 
 
 @pytest.fixture
@@ -52,8 +53,8 @@ def named(modules: tuple[Any, ...]) -> str:
 
 
 def nothing_is_held() -> None:
-    assert running._BLOCKS == {}
-    assert in_use._HELD == {}
+    assert held(running._BLOCKS) == []
+    assert held(in_use._HELD) == []
 
 
 @pytest.mark.parametrize("modules", [(sql, sync_transactions), *SHARED], ids=named)

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import pytest
 
-from halfhitch.client import conversation, in_use
+from halfhitch.client import conversation, in_use, marks
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.conversation import Conversation
 from halfhitch.client.errors import TransactionEnded, TransactionMisused
+from halfhitch.client.marks import Mark
 from halfhitch.client.recorded import Local, expect, note
 from halfhitch.client.values import Message, Prepared
 from harness.strikes import Struck, strikes
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def talk_of(transaction_id: str, group: str = "shop") -> Conversation:
     return Conversation(Calls(parse_address("http://h:1"), group, None), transaction_id, None)
+
+
+@contextmanager
+def holding(talk: Conversation) -> Iterator[None]:
+    mark = Mark()
+    with mark.hold():
+        in_use.hold(talk, mark)
+        yield
 
 
 def ends(handle: str, group: str = "shop", operation: Operation = Operation.COMMIT) -> None:
@@ -24,13 +39,13 @@ def ends(handle: str, group: str = "shop", operation: Operation = Operation.COMM
 
 def test_an_id_in_a_block_of_one_producer_was_used_beside_it_by_another_one() -> None:
     held, second = talk_of("a"), talk_of("a")
-    with in_use.hold(held):
+    with holding(held):
         with pytest.raises(TransactionMisused, match=r"producer\.prepare with the id a"):
             in_use.require_unheld_id("shop", "a", "producer.prepare")
         in_use.require_unheld_id("shop", "a", "tx.send", held)
         in_use.require_unheld_id("shop", "b", "tx.send")
         in_use.require_unheld_id("bank", "a", "tx.send")
-        with in_use.hold(second):  # another attempt, of another barrier's block
+        with holding(second):  # another attempt, of another barrier's block
             in_use.require_unheld_id("shop", "a", "tx.send", second)
     in_use.require_unheld_id("shop", "a", "producer.prepare")
     assert not in_use.is_held("shop", "a")
@@ -38,11 +53,11 @@ def test_an_id_in_a_block_of_one_producer_was_used_beside_it_by_another_one() ->
 
 def test_a_handler_that_raised_as_a_block_began_or_ended_left_its_id_held_for_good() -> None:
     kept = []  # a traceback has the variables of its frames
-    for strike in strikes(in_use, conversation, is_real=True):
+    for strike in strikes(in_use, conversation, marks, is_real=True):
         talk = talk_of("a")
         with strike:
             try:
-                with in_use.hold(talk):
+                with holding(talk):
                     assert in_use.is_held("shop", "a")
             except Struck as struck:
                 kept.append(struck)
@@ -50,13 +65,14 @@ def test_a_handler_that_raised_as_a_block_began_or_ended_left_its_id_held_for_go
         in_use.require_unheld_id("shop", "a", "producer.prepare")
         talk.require_unheld("tx.commit()")
     assert kept
+    assert not in_use.is_held("shop", "a")
     assert in_use._HELD == {}
 
 
 def test_a_handle_of_a_block_of_one_producer_was_ended_by_another_one() -> None:
     held = talk_of("a")
     held.sent(Prepared("a", "in-use-1"))
-    with in_use.hold(held):
+    with holding(held):
         with pytest.raises(TransactionMisused, match="inside a barrier's block"):
             ends("in-use-1")
         ends("in-use-1", "bank")  # another coordinator's, by chance the same

@@ -20,6 +20,7 @@ from halfhitch.client import (
     TransactionEnded,
     TransactionProducer,
 )
+from halfhitch.client.marks import Mark
 from harness.scripted_http import HANG, Answer, like_the_door, refusal
 
 #: What the door says to a single prepare.
@@ -388,7 +389,9 @@ def test_a_message_was_taken_after_a_barrier_s_block_and_committed_by_the_check(
 
     world = given()
     tx = world.producer.transaction()
-    with suppress(Exit), getattr(tx, "inner", tx).held():
+    mark = Mark()
+    with suppress(Exit), mark.hold():
+        getattr(tx, "inner", tx).hold(mark)
         tx.send("orders", b"one")
         raise Exit
     for send in (lambda: tx.send("orders", b"late"), lambda: tx.prepare([Message("orders", b"")])):

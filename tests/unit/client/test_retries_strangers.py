@@ -14,6 +14,7 @@ import pytest
 from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls
 from halfhitch.client.errors import DecisionUnknown, PrepareUnknown, SidecarUnavailable
+from halfhitch.client.marks import Mark
 from halfhitch.client.retries import STRANGER_S, Attempts, TransportFailure
 from halfhitch.client.values import Check, LocalTransactionState, Message
 from halfhitch.errors import RequestError
@@ -207,7 +208,9 @@ def test_a_barrier_s_block_is_no_forgotten_check(shell, caplog):
         driven(shell, group, server.address) as producer,
     ):
         tx = producer.transaction()
-        with getattr(tx, "inner", tx).held():
+        mark = Mark()
+        with mark.hold():
+            getattr(tx, "inner", tx).hold(mark)
             tx.send("orders", b"one")
         assert told(caplog) == []
         with producer.transaction() as tx:
@@ -225,7 +228,9 @@ def test_a_barrier_that_nobody_asks_was_not_told(shell, caplog, options):
         driven(shell, group, server.address, **options) as producer,
     ):
         for _ in range(2):
-            with producer.transaction() as tx, tx.held():
+            mark = Mark()
+            with producer.transaction() as tx, mark.hold():
+                getattr(tx, "inner", tx).hold(mark)
                 tx.send("orders", b"one")
     lines = [r.getMessage() for r in caplog.records if "no_check" in getattr(r, "action", "")]
     assert len(lines) == (0 if options else 1)
