@@ -63,6 +63,8 @@ class Strike:
         self._last.pop(id(frame), None)
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
+        if self._is_real and not self.place and _looks_as_it_begins(frame):
+            self._strike(frame)
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: object) -> Any:
@@ -70,11 +72,15 @@ class Strike:
             last = self._last.get(id(frame))
             self._last[id(frame)] = frame.f_lasti
             if self._is_point(frame, last):
-                self._left -= 1
-            if not self._left:
-                self.place = f"{frame.f_code.co_name}:{frame.f_lineno}+{frame.f_lasti}"
-                raise self._kind(self.place)
+                self._strike(frame)
         return self._step
+
+    def _strike(self, frame: FrameType) -> None:
+        """If it is this one's turn."""
+        self._left -= 1
+        if not self._left:
+            self.place = f"{frame.f_code.co_name}:{frame.f_lineno}+{frame.f_lasti}"
+            raise self._kind(self.place)
 
     def _is_point(self, frame: FrameType, last: int | None) -> bool:
         code = frame.f_code
@@ -87,6 +93,15 @@ class Strike:
         # A signal raises in the step that looked, and this in the next one: the same to the code
         # unless the end of a `with` or `try` is in between.
         return _handler(code, last) == _handler(code, frame.f_lasti)
+
+
+def _looks_as_it_begins(frame: FrameType) -> bool:
+    """RESUME itself has no opcode event, but the call's: there its exception comes out of it.
+
+    It looks for signals as a function begins and behind a `yield`, but not behind an `await`.
+    """
+    code, at = frame.f_code, frame.f_lasti
+    return _opcode(code, at) == "RESUME" and code.co_code[at + 1] & 3 < 2
 
 
 def _opcode(code: CodeType, at: int) -> str:

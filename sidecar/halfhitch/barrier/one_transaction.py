@@ -144,12 +144,17 @@ class OneTransaction:
             raise ended()
 
     def _require_trace(self) -> None:
-        """SQLite has one callback, and does not say whose it is."""
-        if self._is_traced:
-            self._is_heard = False
+        """SQLite has one callback, and does not say whose it is.
+
+        Twice: what a signal's handler raises before the callback's first line, sqlite3 swallows.
+        """
+        self._is_heard = not self._is_traced
+        for _ in range(2):
+            if self._is_heard:
+                return
             self._run(_PROBE)
-            if not self._is_heard:
-                raise untraced()
+        if not self._is_heard:
+            raise untraced()
 
     def _is_open(self) -> bool:
         return bool(getattr(self._driver, "in_transaction", True))
