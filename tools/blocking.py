@@ -47,6 +47,7 @@ WORDS: Final = (
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\b(_?)Async(?=[A-Z])", r"\1"),
     (r"\basync(?=contextmanager\b)", ""),
+    (r"\bAbstractAsync(?=ContextManager\b)", "Abstract"),
     (r"\baio_(?=\w)", "sync_"),
     (r"\bclient\.aio\b", "client.sync"),
     (r"(?<=\w)_aio\b", ""),

@@ -24,8 +24,10 @@ needed for `Barrier` and `AsyncBarrier`, not for `DbapiBarrier`.
     sql_same_database   the record is where checks look for it
     deadline            a check ends in time, whatever becomes of the database
     ends, block         a local transaction and its messages end together
+    statement           a block begins and ends with the program's `with`, whatever interrupts it
+    plain_work          what it does with a plain connection
     sql_rows            the table on SQLAlchemy's connections
-    sql, sql_aio, dbapi the shells; `sql` and `block` are made of `sql_aio` and `block_aio`
+    sql, sql_aio, dbapi the shells; what is made of another module says so in its first line
 """
 
 from typing import TYPE_CHECKING, Any

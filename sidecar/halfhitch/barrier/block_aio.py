@@ -12,6 +12,7 @@ from halfhitch.barrier.ends import (
     is_done,
     note_undropped,
 )
+from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 
 
@@ -44,6 +45,9 @@ class AsyncMessages(Protocol):
 
     async def follow(self) -> object:
         """The rows are committed: let the messages be seen."""
+
+    def hold(self, mark: Mark) -> None:
+        """As long as the mark is held nobody else ends them."""
 
     def assert_can_commit(self) -> None:
         """Raises when the messages could not follow the rows. Asks nobody."""

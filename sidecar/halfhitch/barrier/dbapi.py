@@ -6,21 +6,20 @@ connections of their own by calling `connect`, and close them.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from halfhitch.barrier import guards, mysql, running, table
-from halfhitch.barrier.block import fail, finish
 from halfhitch.barrier.deadline import Deadline, Watch
-from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.plain_recorded import ByHand, refusals_noted
+from halfhitch.barrier.plain_work import ConnectionWork
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
+from halfhitch.barrier.statement import Block
 from halfhitch.barrier.table import check_style
 from halfhitch.client import recorded
-from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
 
@@ -141,34 +140,24 @@ class DbapiBarrier:
             return LocalTransactionState.UNKNOWN
         return self._rules.told(self.ask(question))
 
-    @contextmanager
     def transaction(
         self,
         producer: "TransactionProducer",
         transaction_id: str | None = None,
         *,
         immunity_s: int | None = None,
-    ) -> Iterator[tuple["Transaction", Any]]:
+    ) -> AbstractContextManager[tuple["Transaction", Any]]:
         """Messages and rows that end together, on a connection of its own: `Barrier.transaction`.
 
         Do not commit or roll back inside.
         """
-        is_new = transaction_id is None
-        self._rules.require_producer(producer, is_awaited=False)
-        tx = producer.transaction(transaction_id, immunity_s=immunity_s)
-        if not is_new:
-            self._require_first(tx.id)
-        local = _ConnectionWork(self, tx.id)
-        mark = Mark()
-        with mark.hold():
-            running.block(self.full_key(tx.id), mark)
-            tx.hold(mark)
-            try:
-                yield tx, local.connection
-            except BaseException as error:
-                fail(local, tx, error, before_commit(error, is_new=is_new))
-                raise
-            finish(local, tx, is_new=is_new)
+
+        def work() -> ConnectionWork:
+            self._rules.require_producer(producer, is_awaited=False)
+            tx = producer.transaction(transaction_id, immunity_s=immunity_s)
+            return ConnectionWork(self, tx, is_new=transaction_id is None)
+
+        return Block(work)
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -191,8 +180,8 @@ class DbapiBarrier:
         except Exception as error:  # noqa: BLE001 - UNKNOWN is the answer to everything else
             return self._rules.failed(question, error)
 
-    def _require_first(self, transaction_id: str) -> None:
-        """`Rules.require_first`. The connection is given back before anything is sent."""
+    def require_first(self, transaction_id: str) -> None:
+        """For this package: `Rules.require_first`; the connection is given back behind it."""
         with self._rules.first_or_unread(transaction_id):
             self._look(lambda notes: self._rules.require_first(notes, transaction_id))
 
@@ -400,66 +389,6 @@ class _Notes:
         first = self._first(self._watch.patience_ms())
         if first is not None:
             self._driver.run(first, ())
-
-
-class _DroppedError(Exception):
-    """Tells a pool that what was done on its connection is not to be committed."""
-
-
-class _ConnectionWork:
-    """A block's connection, let go of before the messages end: the sidecar may take its time."""
-
-    def __init__(self, barrier: DbapiBarrier, transaction_id: str) -> None:
-        self._barrier = barrier
-        self._id = transaction_id
-        self._home = guards.Home()
-        self._lease = ExitStack()
-        self.connection = self._lease.enter_context(barrier.lease())
-        try:
-            guards.require_no_transaction(self.connection)
-            if guards.commits_at_once(self.connection):  # there is none to be marked
-                raise guards.block_commits_alone()
-            self._one = barrier.one_transaction(self.connection)
-        except BaseException:
-            self._let_go()
-            raise
-
-    @property
-    def is_inherited(self) -> bool:
-        """In a forked child."""
-        return self._home.is_left(self._lease)
-
-    def record(self) -> None:
-        """After all the work."""
-        self._barrier.require_transaction(self.connection)
-        self._one.require()
-        self._one.let_go()
-        self._barrier.note(self.connection, self._id)
-        recorded.note_block(self._barrier.group, self._id)
-
-    def commit(self, before: Callable[[], None]) -> None:
-        """Rows and record."""
-        before()
-        self.connection.commit()
-        guards.require_no_transaction(self.connection)
-        self._lease.close()
-
-    def drop(self) -> None:
-        """Roll back; the barrier may need the connection."""
-        try:
-            self._one.let_go()
-            self.connection.rollback()
-        finally:
-            self._let_go()
-
-    def ask(self) -> LocalTransactionState:
-        """Of the table."""
-        return self._barrier.ask(Question(self._id, is_own=True))
-
-    def _let_go(self) -> None:
-        dropped = _DroppedError("the local transaction was rolled back")
-        with suppress(_DroppedError):
-            self._lease.__exit__(_DroppedError, dropped, None)
 
 
 @contextmanager

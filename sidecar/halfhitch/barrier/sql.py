@@ -6,8 +6,8 @@ the creation of the table take connections of their own from the engine; in a fo
 are the child's own.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.engine import Connection, Engine
@@ -15,13 +15,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 
 from halfhitch.barrier import guards, sql_guards, sql_recorded, table
-from halfhitch.barrier.block import drop, fail, finish
+from halfhitch.barrier.block import drop
 from halfhitch.barrier.deadline import Deadline, Watch
-from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.errors import stands
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
+from halfhitch.barrier.statement import Block
 from halfhitch.client import recorded
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
@@ -125,7 +125,6 @@ class Barrier:
             return LocalTransactionState.UNKNOWN
         return self._rules.told(self.ask(question))
 
-    @contextmanager
     def transaction(
         self,
         producer: "TransactionProducer",
@@ -133,7 +132,7 @@ class Barrier:
         *,
         session: Given | None = None,
         immunity_s: int | None = None,
-    ) -> Iterator[tuple["Transaction", Session]]:
+    ) -> AbstractContextManager[tuple["Transaction", Session]]:
         """Messages and rows that end together: leaving commits both, an exception neither.
 
         The id is recorded and the session committed at the end of the block; who commits or rolls
@@ -145,7 +144,15 @@ class Barrier:
         not begun if there is a row (TransactionRecordedTwice, TransactionFenced), and when it
         raises.
         """
-        is_new = transaction_id is None
+        return Block(lambda: self._begun(producer, transaction_id, session, immunity_s))
+
+    def _begun(
+        self,
+        producer: "TransactionProducer",
+        transaction_id: str | None,
+        session: Given | None,
+        immunity_s: int | None,
+    ) -> "_SessionWork":
         self._rules.require_producer(producer, is_awaited=False)
         given = None if session is None else _session_of(session)
         if given is not None:
@@ -154,26 +161,9 @@ class Barrier:
         found = Session(self._engine) if given is None else given
         key = self._rows.full_key(tx.id)
         watched = sql_guards.SessionInBlock(found, session, key)
-        local = _SessionWork(self, found, tx.id, watched)
-        mark = Mark()
-        try:
-            if not is_new:
-                local.require_first()
-            with mark.hold():
-                watched.enter(mark)
-                tx.hold(mark)
-                try:
-                    watched.begin(found)
-                    yield tx, found
-                except BaseException as error:
-                    fail(local, tx, error, before_commit(error, is_new=is_new))
-                    raise
-                finish(local, tx, is_new=is_new)
-        finally:
-            if given is None and not local.is_inherited:
-                found.close()
-            watched.forget()
-            mark.forget()
+        return _SessionWork(
+            self, tx, found, watched, is_new=transaction_id is None, is_given=given is not None
+        )
 
     def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -236,39 +226,57 @@ class _SessionWork:
     def __init__(
         self,
         barrier: Barrier,
+        messages: "Transaction",
         session: Session,
-        transaction_id: str,
         watched: sql_guards.SessionInBlock,
+        *,
+        is_new: bool,
+        is_given: bool,
     ) -> None:
+        self.messages = messages
+        self.local = session
+        self.is_new = is_new
+        self._is_given = is_given
         self._barrier = barrier
-        self._session = session
-        self._id = transaction_id
+        self._id = messages.id
         self._watched = watched
         self._home = guards.Home()
 
     @property
     def is_inherited(self) -> bool:
         """In a forked child."""
-        return self._home.is_left(self._session)
+        return self._home.is_left(self.local)
 
-    def require_first(self) -> None:
-        """Before anything is sent; else nothing of this block's may be committed, either."""
-        try:
-            self._barrier.require_first(self._id)
-        except BaseException as error:
-            drop(self, error)
-            raise
+    @property
+    def is_open(self) -> bool:
+        """The session has not ended what this block is working in."""
+        return self._watched.is_open
+
+    def begin(self, mark: Mark) -> None:
+        """An earlier attempt first; then nothing of this block's may be committed, either."""
+        if not self.is_new:
+            try:
+                self._barrier.require_first(self._id)
+            except BaseException as error:
+                drop(self, error)
+                raise
+        self._watched.enter(mark)
+
+    def use(self) -> None:
+        """Marks the transaction of a session that was used before."""
+        session = self.local
+        self._watched.begin(session)
 
     def record(self) -> None:
         """All the work first: what the database refuses shows before the note is made."""
-        session = self._session
+        session = self.local
         session.flush()
         sql_recorded.require_one(session, self._watched)
         self._barrier.record(session, self._id)
 
     def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""
-        session = self._session
+        session = self.local
         sql_recorded.call_before_commit(session, before)
         self._watched.expect_commit()
         session.commit()
@@ -276,7 +284,7 @@ class _SessionWork:
 
     def drop(self) -> None:
         """Its connection goes back to the pool, where the barrier may need it."""
-        session = self._session
+        session = self.local
         try:
             self._watched.leave(session)
             sql_guards.give_up_failed(session)
@@ -284,6 +292,12 @@ class _SessionWork:
             session.close()
             if session.in_transaction():  # of a class whose close() does something else
                 session.rollback()
+
+    def close(self) -> None:
+        """A session that was given is left as it is."""
+        if not self._is_given and not self.is_inherited:
+            self.local.close()
+        self._watched.forget()
 
     def ask(self) -> LocalTransactionState:
         """Of the table."""

@@ -12,8 +12,8 @@ It decides nothing: statements, rules and guards are the blocking barrier's, run
 own way from tasks to blocking code (`run_sync`).
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
@@ -22,16 +22,16 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from halfhitch.barrier import guards, sql_guards, sql_recorded, table
-from halfhitch.barrier.block_aio import drop, fail, finish
+from halfhitch.barrier.block_aio import drop
 from halfhitch.barrier.deadline import Watch
 
 # asyncio only
 from halfhitch.barrier.deadline_aio import AsyncDeadline
-from halfhitch.barrier.ends import before_commit
 from halfhitch.barrier.errors import stands
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
+from halfhitch.barrier.statement_aio import AsyncBlock
 from halfhitch.client import recorded
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
@@ -171,15 +171,14 @@ class AsyncBarrier:
             return LocalTransactionState.UNKNOWN
         return self._rules.told(await self.ask(question))
 
-    @asynccontextmanager
-    async def transaction(
+    def transaction(
         self,
         producer: "AsyncTransactionProducer",
         transaction_id: str | None = None,
         *,
         session: Given | None = None,
         immunity_s: int | None = None,
-    ) -> AsyncIterator[tuple["AsyncTransaction", AsyncSession]]:
+    ) -> AbstractAsyncContextManager[tuple["AsyncTransaction", AsyncSession]]:
         """Messages and rows that end together: leaving commits both, an exception neither.
 
         The id is recorded and the session committed at the end of the block; who commits or rolls
@@ -191,7 +190,15 @@ class AsyncBarrier:
         not begun if there is a row (TransactionRecordedTwice, TransactionFenced), and when it
         raises.
         """
-        is_new = transaction_id is None
+        return AsyncBlock(lambda: self._begun(producer, transaction_id, session, immunity_s))
+
+    def _begun(
+        self,
+        producer: "AsyncTransactionProducer",
+        transaction_id: str | None,
+        session: Given | None,
+        immunity_s: int | None,
+    ) -> "_AsyncSessionWork":
         #| self._rules.require_producer(producer, is_awaited=False)
         # asyncio only
         self._rules.require_producer(producer, is_awaited=True)
@@ -202,26 +209,9 @@ class AsyncBarrier:
         found = AsyncSession(self._engine) if given is None else given
         key = self._rows.full_key(tx.id)
         watched = sql_guards.SessionInBlock(found.sync_session, session, key)
-        local = _AsyncSessionWork(self, found, tx.id, watched)
-        mark = Mark()
-        try:
-            if not is_new:
-                await local.require_first()
-            with mark.hold():
-                watched.enter(mark)
-                tx.hold(mark)
-                try:
-                    await found.run_sync(watched.begin)
-                    yield tx, found
-                except BaseException as error:
-                    await fail(local, tx, error, before_commit(error, is_new=is_new))
-                    raise
-                await finish(local, tx, is_new=is_new)
-        finally:
-            if given is None and not local.is_inherited:
-                await found.close()
-            watched.forget()
-            mark.forget()
+        return _AsyncSessionWork(
+            self, tx, found, watched, is_new=transaction_id is None, is_given=given is not None
+        )
 
     async def purge(
         self, older_than_s: float | None = None, *, batch_count: int = 1_000, force: bool = False
@@ -284,39 +274,57 @@ class _AsyncSessionWork:
     def __init__(
         self,
         barrier: AsyncBarrier,
+        messages: "AsyncTransaction",
         session: AsyncSession,
-        transaction_id: str,
         watched: sql_guards.SessionInBlock,
+        *,
+        is_new: bool,
+        is_given: bool,
     ) -> None:
+        self.messages = messages
+        self.local = session
+        self.is_new = is_new
+        self._is_given = is_given
         self._barrier = barrier
-        self._session = session
-        self._id = transaction_id
+        self._id = messages.id
         self._watched = watched
         self._home = guards.Home()
 
     @property
     def is_inherited(self) -> bool:
         """In a forked child."""
-        return self._home.is_left(self._session)
+        return self._home.is_left(self.local)
 
-    async def require_first(self) -> None:
-        """Before anything is sent; else nothing of this block's may be committed, either."""
-        try:
-            await self._barrier.require_first(self._id)
-        except BaseException as error:
-            await drop(self, error)
-            raise
+    @property
+    def is_open(self) -> bool:
+        """The session has not ended what this block is working in."""
+        return self._watched.is_open
+
+    async def begin(self, mark: Mark) -> None:
+        """An earlier attempt first; then nothing of this block's may be committed, either."""
+        if not self.is_new:
+            try:
+                await self._barrier.require_first(self._id)
+            except BaseException as error:
+                await drop(self, error)
+                raise
+        self._watched.enter(mark)
+
+    async def use(self) -> None:
+        """Marks the transaction of a session that was used before."""
+        session = self.local
+        await session.run_sync(self._watched.begin)
 
     async def record(self) -> None:
         """All the work first: what the database refuses shows before the note is made."""
-        session = self._session
+        session = self.local
         await session.flush()
         await session.run_sync(sql_recorded.require_one, self._watched)
         await self._barrier.record(session, self._id)
 
     async def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""
-        session = self._session
+        session = self.local
         await session.run_sync(sql_recorded.call_before_commit, before)
         self._watched.expect_commit()
         await session.commit()
@@ -324,7 +332,7 @@ class _AsyncSessionWork:
 
     async def drop(self) -> None:
         """Its connection goes back to the pool, where the barrier may need it."""
-        session = self._session
+        session = self.local
         try:
             await session.run_sync(self._watched.leave)
             await session.run_sync(sql_guards.give_up_failed)
@@ -332,6 +340,12 @@ class _AsyncSessionWork:
             await session.close()
             if session.in_transaction():  # of a class whose close() does something else
                 await session.rollback()
+
+    async def close(self) -> None:
+        """A session that was given is left as it is."""
+        if not self._is_given and not self.is_inherited:
+            await self.local.close()
+        self._watched.forget()
 
     async def ask(self) -> LocalTransactionState:
         """Of the table."""

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from weakref import ref
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, NestedTransaction
@@ -115,6 +116,15 @@ def in_another_block() -> InvalidRequest:
     )
 
 
+def interrupted() -> InvalidRequest:
+    """To be raised when what a block has left open would be committed."""
+    return InvalidRequest(
+        "this session has the work of a barrier's block in it that was interrupted (by a signal's"
+        " handler) before it was rolled back: committed now, it would have no messages. Call the"
+        " session's rollback() or close() first"
+    )
+
+
 def require_own_commit(session: Session) -> None:
     """Raises InvalidRequest for a session whose `commit` is not this block's alone."""
     if _block_of(session) is not None:
@@ -150,6 +160,8 @@ class SessionInBlock:
         self._has_ended = False
         #: The session's transaction whose commit is awaited; None once it was heard of.
         self._to_commit: SessionTransaction | None = None
+        #: The session's transaction that the block works in.
+        self._worked_in: Callable[[], SessionTransaction | None] = _nothing
         #: On the session, and on the first connection.
         self._heard: list[tuple[object, str, Callable[..., None]]] = []
 
@@ -164,9 +176,12 @@ class SessionInBlock:
         if former is not None:
             if former.is_running:  # it has begun while this one asked its database for its id
                 raise in_another_block()
+            if former.is_open:
+                raise interrupted()
             former.forget()  # it was interrupted at its end
         self._session.info[_IN_BLOCK] = self
         for name, listener in (
+            ("after_transaction_create", self._after_create),
             ("after_begin", self._after_begin),
             ("before_commit", self._before_commit),
             ("after_commit", self._after_commit),
@@ -186,12 +201,21 @@ class SessionInBlock:
         return self._mark is not None and self._mark.is_held
 
     @property
+    def is_open(self) -> bool:
+        """The session has not ended the transaction that the block works in."""
+        transaction = self._worked_in()
+        return transaction is not None and self._session.get_transaction() is transaction
+
+    @property
     def is_ending(self) -> bool:
         """All the work is done, and the block records by itself."""
         return self._is_ending and self.is_running
 
     def begin(self, session: Session) -> None:
         """The transaction of a session that was used before. Raises InvalidRequest."""
+        transaction = session.get_transaction()
+        if transaction is not None:
+            self._worked_in = ref(transaction)
         connection = connection_of(session)
         if connection is not None:
             self._mark_used(connection, is_used=True)
@@ -230,6 +254,10 @@ class SessionInBlock:
         if self._to_commit is not None:
             raise uncommitted()
 
+    def _after_create(self, _: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None and self.is_running:
+            self._worked_in = ref(transaction)
+
     def _after_begin(
         self, session: Session, transaction: SessionTransaction, connection: Connection
     ) -> None:
@@ -243,6 +271,8 @@ class SessionInBlock:
             self._mark_used(connection, is_used=False)
 
     def _before_commit(self, session: Session) -> None:
+        if not self.is_running and self.is_open:
+            raise interrupted()
         if self.is_running and not self._is_ending and not session.in_nested_transaction():
             raise commits_inside()
 
@@ -258,11 +288,11 @@ class SessionInBlock:
 
     def _before_connection_s(self, connection: Connection, *_: object) -> None:
         """A commit past the session's, as of the root while a savepoint is open."""
-        if not self.is_running:
+        if not self.is_running and not self.is_open:
             return
         self._has_ended = True
         give_up(connection.connection)
-        raise commits_inside()
+        raise commits_inside() if self.is_running else interrupted()
 
     def _mark_used(self, connection: Connection, *, is_used: bool) -> None:
         # A BEGIN of the program's own is no excuse: who would end that one?
@@ -379,6 +409,10 @@ def _block_of(session: Session) -> SessionInBlock | None:
     """The one that is running on it."""
     found: SessionInBlock | None = session.info.get(_IN_BLOCK)
     return found if found is not None and found.is_running else None
+
+
+def _nothing() -> None:
+    """No transaction."""
 
 
 def proves_commit(session: object) -> bool:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from halfhitch import AsyncTransactionProducer, TransactionProducer
-from halfhitch.barrier import AsyncBarrier, Barrier, running, sql, sql_aio, sql_guards
+from halfhitch.barrier import (
+    AsyncBarrier,
+    Barrier,
+    block,
+    block_aio,
+    ends,
+    one_transaction,
+    running,
+    sql,
+    sql_aio,
+    sql_guards,
+    sql_recorded,
+    sql_rows,
+    statement,
+    statement_aio,
+)
 from halfhitch.client import aio_transactions, conversation, in_use, marks, sync_transactions
 from halfhitch.client.marks import held
 from halfhitch.errors import InvalidRequest
@@ -20,11 +34,16 @@ from halfhitch.testing import MemoryCoordinator
 from harness.strikes import Struck, strikes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 INSERT = text("INSERT INTO orders VALUES (:id)")
-SHARED = [(running, sql_guards), (conversation, in_use, marks)]
+SHARED = [
+    (conversation, in_use, marks),
+    (running, sql_guards),
+    (sql_recorded, sql_rows, one_transaction),
+]
+BLOCKING = [(sql, sync_transactions), (block, ends, statement), *SHARED]
+ASYNCIO = [(sql_aio, aio_transactions), (block_aio, ends, statement_aio), *SHARED]
 
 
 @pytest.fixture
@@ -38,18 +57,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@contextmanager
-def keeping(kept: list[BaseException]) -> Iterator[None]:
-    """A traceback has the frames, and what is in their variables."""
-    try:
-        yield
-    except Struck as struck:
-        kept.append(struck)
-        raise
-
-
 def named(modules: tuple[Any, ...]) -> str:
     return "-".join(module.__name__.rpartition(".")[2] for module in modules)
+
+
+def hastily(connection: Any, _: object) -> None:
+    """Nobody pulls a plug here."""
+    connection.cursor().execute("PRAGMA synchronous = OFF")
 
 
 def nothing_is_held() -> None:
@@ -57,18 +71,37 @@ def nothing_is_held() -> None:
     assert held(in_use._HELD) == []
 
 
-@pytest.mark.parametrize("modules", [(sql, sync_transactions), *SHARED], ids=named)
-def test_a_session_was_in_a_block_for_good_once_a_handler_had_raised(
+def rows(file: Path) -> list[str]:
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT id FROM orders ORDER BY id")).scalars().all()
+    engine.dispose()
+    return list(found)
+
+
+def messages(coordinator: MemoryCoordinator) -> list[str]:
+    """When all was asked."""
+    for _ in range(3):
+        coordinator.advance(60)
+    return sorted(str(message.value, "utf-8") for message in coordinator.messages("orders"))
+
+
+@pytest.mark.parametrize("modules", BLOCKING, ids=named)
+def test_what_a_handler_ended_was_not_rolled_back_and_its_session_in_a_block_for_good(
     file: Path, modules: tuple[Any, ...]
 ) -> None:
+    """The next block, or commit, of the session committed its rows without their messages; or was
+    refused: while the exception was handled, or for good."""
     engine = create_engine(f"sqlite:///{file}", connect_args={"timeout": 1})
+    event.listen(engine, "connect", hastily)
+    barrier = Barrier(engine, "shop")
     kept: list[BaseException] = []
+    again = 0
     with (
         MemoryCoordinator(topics={"orders": 1}) as coordinator,
         Session(engine) as session,
-        TransactionProducer("shop", coordinator.address, check=lambda _: None) as producer,
+        TransactionProducer("shop", coordinator.address, check=barrier.check) as producer,
     ):
-        barrier = Barrier(engine, "shop")
 
         def block(name: str) -> None:
             with barrier.transaction(producer, name, session=session) as (tx, _):
@@ -76,31 +109,45 @@ def test_a_session_was_in_a_block_for_good_once_a_handler_had_raised(
                 session.execute(INSERT, {"id": name})
 
         for number, strike in enumerate(strikes(*modules, is_real=True)):
-            with strike, keeping(kept):
-                block(f"struck-{number}")
-            nothing_is_held()
-            assert not sql_guards.is_ending_block(session), strike.place
-            session.rollback()
-            session.execute(INSERT, {"id": f"plain-{number}"})
-            session.commit()
-            block(f"again-{number}")
+            with strike:
+                try:
+                    block(f"{number}-struck")
+                except Struck as struck:
+                    kept.append(struck)  # a traceback has the frames, and their variables
+                    nothing_is_held()
+                    assert not sql_guards.is_ending_block(session), strike.place
+                    block(f"{number}-again")
+                    again += 1
+                    raise
             kept.clear()
+            session.execute(INSERT, {"id": f"{number}-plain"})
+            session.commit()
+        sent, stored = messages(coordinator), rows(file)
+    assert [name for name in stored if not name.endswith("plain")] == sent
+    assert len(stored) - len(sent) == number + 1
+    assert again > 3
     engine.dispose()
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its await
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # SQLAlchemy's then
-@pytest.mark.parametrize("modules", [(sql_aio, aio_transactions), *SHARED], ids=named)
-def test_an_asyncio_session_was_in_a_block_for_good_once_a_handler_had_raised(
+@pytest.mark.parametrize("modules", ASYNCIO, ids=named)
+def test_what_a_handler_ended_was_not_rolled_back_with_asyncio(
     file: Path, modules: tuple[Any, ...]
 ) -> None:
-    async def main(address: str) -> None:
+    """Where nobody could roll back, for that would have to be awaited, the next one is refused."""
+    kept: list[BaseException] = []
+    #: The step that was struck -> the refusals behind it.
+    refused: dict[str, set[str]] = {}
+
+    async def main(coordinator: MemoryCoordinator) -> None:
         engine = create_async_engine(f"sqlite+aiosqlite:///{file}", connect_args={"timeout": 1})
+        event.listen(engine.sync_engine, "connect", hastily)
         barrier = AsyncBarrier(engine, "shop")
-        kept: list[BaseException] = []
+        again = 0
         async with (
+            AsyncTransactionProducer("shop", coordinator.address, check=barrier.check) as producer,
             AsyncSession(engine) as session,
-            AsyncTransactionProducer("shop", address, check=barrier.check) as producer,
         ):
 
             async def block(name: str) -> None:
@@ -108,20 +155,42 @@ def test_an_asyncio_session_was_in_a_block_for_good_once_a_handler_had_raised(
                     await tx.send("orders", name)
                     await session.execute(INSERT, {"id": name})
 
-            for number, strike in enumerate(strikes(*modules, is_real=True, every=4)):
-                with strike, keeping(kept):
-                    await block(f"struck-{number}")
-                nothing_is_held()
-                assert not sql_guards.is_ending_block(session.sync_session), strike.place
-                await session.rollback()
-                await session.execute(INSERT, {"id": f"plain-{number}"})
+            async def commit(name: str) -> None:
+                await session.execute(INSERT, {"id": name})
                 await session.commit()
-                await block(f"again-{number}")
+
+            for number, strike in enumerate(strikes(*modules, is_real=True, every=3)):
+                with strike:
+                    try:
+                        await block(f"{number}-struck")
+                    except Struck as struck:
+                        kept.append(struck)
+                        nothing_is_held()
+                        assert not sql_guards.is_ending_block(session.sync_session), strike.place
+                        for work in (commit, block):
+                            name = f"{number}-{work.__name__}"
+                            try:
+                                await work(name)
+                            except InvalidRequest as error:
+                                place = strike.place.partition(":")[0]
+                                refused.setdefault(place, set()).add(str(error).partition(" (")[0])
+                                await session.rollback()
+                                await work(name)
+                        again += 1
+                        raise
                 kept.clear()
+            sent = await asyncio.to_thread(messages, coordinator)
+        stored = await asyncio.to_thread(rows, file)
+        assert [name for name in stored if not name.endswith("commit")] == sent
+        assert len(stored) - len(sent) == again > 3
         await engine.dispose()
 
     with MemoryCoordinator(topics={"orders": 1}) as coordinator:
-        asyncio.run(main(coordinator.address))
+        asyncio.run(main(coordinator))
+    assert refused.keys() <= {"leave"}
+    assert all(
+        told.endswith("was interrupted") for refusals in refused.values() for told in refusals
+    )
 
 
 async def test_two_tasks_had_a_block_each_on_one_session(file: Path) -> None:
