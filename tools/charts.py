@@ -62,6 +62,8 @@ def _list(items: Mapping[str, Any]) -> dict[str, Any]:
 _OBJECT_NAME: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
 #: By the end of a value's path.
 _PATTERNS: Final[Mapping[str, str]] = {
+    "image.repository": r"^[^\s]+$",
+    "image.tag": r"^([A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?$",
     "image.digest": r"^(sha256:[0-9a-f]{64})?$",
     "kubeVersion": r"^(v?[0-9]+[.][0-9]+([.+-].*)?)?$",
     "nameOverride": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
@@ -76,7 +78,11 @@ _PATTERNS: Final[Mapping[str, str]] = {
 }
 _NULLABLE: Final = frozenset({"runAsUser", "runAsGroup"})
 _PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65_535}
-_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+# As an API server takes their names, and the values of labels.
+_KEY_NAME: Final = r"^([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_ANNOTATIONS: Final = {**_object({}), "patternProperties": {_KEY_NAME: {"type": "string"}}}
+_LABEL: Final = {"type": "string", "pattern": r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"}
+_LABELS: Final = {**_object({}), "patternProperties": {_KEY_NAME: _LABEL}}
 _NAMED: Final = {
     "type": "object",
     "required": ["name"],
@@ -85,7 +91,7 @@ _NAMED: Final = {
 _SELECTOR: Final = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {"matchLabels": _TEXTS, "matchExpressions": {"type": "array"}},
+    "properties": {"matchLabels": _LABELS, "matchExpressions": {"type": "array"}},
 }
 # Of an empty one Kubernetes makes: everybody, everywhere.
 _PEER: Final = {
@@ -110,15 +116,15 @@ _RULE: Final = {
 #: What a default does not tell, by the end of a value's path. Kubernetes would refuse the rest
 #: late, or take a misspelt name for none.
 _SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "commonLabels": _TEXTS,
-    "podLabels": _TEXTS,
-    "podAnnotations": _TEXTS,
-    "nodeSelector": _TEXTS,
-    "service.annotations": _TEXTS,
-    "serviceAccount.annotations": _TEXTS,
-    "metrics.labels": _TEXTS,
-    "dashboards.labels": _TEXTS,
-    "dashboards.annotations": _TEXTS,
+    "commonLabels": _LABELS,
+    "podLabels": _LABELS,
+    "podAnnotations": _ANNOTATIONS,
+    "nodeSelector": _LABELS,
+    "service.annotations": _ANNOTATIONS,
+    "serviceAccount.annotations": _ANNOTATIONS,
+    "metrics.labels": _LABELS,
+    "dashboards.labels": _LABELS,
+    "dashboards.annotations": _ANNOTATIONS,
     "namespaceSelector": _SELECTOR,
     "resources": _object({"requests": {"type": "object"}, "limits": {"type": "object"}}),
     "imagePullSecrets": _list(_NAMED),
@@ -232,12 +238,11 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if isinstance(default, dict):
         if not default:
             return {"type": "object"}
-        return _object(
-            {
-                name: value_schema(f"{path}.{name}".lstrip("."), value, comments)
-                for name, value in default.items()
-            }
-        )
+        members = {name: f"{path}.{name}".lstrip(".") for name in default}
+        schemas = {name: value_schema(at, default[name], comments) for name, at in members.items()}
+        # Helm takes null for "no default", and templates stumble over what is not there.
+        needed = [name for name, at in members.items() if _is_needed(at, default[name])]
+        return {**_object(schemas), "required": needed}
     if path.endswith(".port"):
         return dict(_PORT)
     if isinstance(default, bool):
@@ -248,6 +253,13 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
         return {"type": "array"}
     pattern = _by_end(_PATTERNS, path)
     return {"type": "string", "pattern": pattern} if pattern else {"type": "string"}
+
+
+def _is_needed(path: str, default: object) -> bool:
+    """Whether null is no way to say "none"."""
+    shape = _by_end(_SHAPES, path)
+    is_open = isinstance(default, list) or shape is not None or path in _NULLABLE
+    return path.endswith("settings") or not (is_open or default == {})
 
 
 def _by_end(table: Mapping[str, T], path: str) -> T | None:

@@ -270,6 +270,16 @@ _IDENTITIES = {"authTokens": {"secretName": ""}, "identities": {"secretName": "i
         ({"topics": {"podLabels": {"helm.sh/chart": "x"}}}, "topics.podLabels has helm.sh/chart"),
         ({"commonLabels": {"a": "1"}, "podLabels": {"a": "2"}}, "commonLabels has it too"),
         ({"commonLabels": {"rev": 1}}, "/commonLabels/rev"),
+        ({"commonLabels": {"a b": "c"}}, "'a b' not allowed"),
+        ({"podLabels": {"team": "the best"}}, "/podLabels/team"),
+        ({"serviceAccount": {"annotations": {"a b": "c"}}}, "'a b' not allowed"),
+        ({"image": {"repository": " "}}, "/image/repository"),
+        ({"image": {"tag": ""}}, "image.tag and image.digest are both empty"),
+        ({"doors": {"http": {"port": None}}}, "missing property 'port'"),
+        ({"doors": {"admin": {"tls": None}}}, "missing property 'tls'"),
+        ({"secrets": {"redisUrl": None}}, "missing property 'redisUrl'"),
+        ({"settings": None}, "missing property 'settings'"),
+        ({"coordinators": None}, "missing property 'coordinators'"),
         ({"podAnnotations": {"on": True}}, "/podAnnotations/on"),
         ({"resources": {"request": {}}}, "request"),
         ({"metrics": {"interval": "often"}}, "/metrics/interval"),
@@ -409,6 +419,23 @@ def test_what_is_wrong_with_the_librarys_values_is_told(
     change: Object, says: str, parent: Path
 ) -> None:
     assert says in told(parent, {"halfhitch-sidecar": change})
+
+
+def test_what_is_a_list_or_labels_may_be_null() -> None:
+    """So a parent's values take a default away."""
+    names = (
+        *("commonLabels", "imagePullSecrets", "extraEnv", "podLabels", "podAnnotations"),
+        *("nodeSelector", "tolerations", "affinity", "extraObjects", "resources"),
+    )
+    nothing = dict.fromkeys(names)
+    more: Object = {
+        "topics": {"podLabels": None, "podAnnotations": None},
+        "metrics": {"labels": None, "serviceMonitor": True},
+        "service": {"annotations": None},
+        "dashboards": {"enabled": True, "labels": None, "annotations": None},
+    }
+    objects = rendered(CHART, merged(values("mesh"), nothing, more))
+    assert wrong_objects(objects, "1.36") == []
 
 
 # -- the judges can be red -----------------------------------------------------------------------

@@ -96,6 +96,9 @@ ssl.key.location: secrets.kafkaKey
 {{- if ne (empty .secrets.kafkaCertificate.secretName) (empty .secrets.kafkaKey.secretName) -}}
 {{- fail "secrets.kafkaCertificate and secrets.kafkaKey belong together: set the secretName of both, or of neither." -}}
 {{- end -}}
+{{- if not (or .image.tag .image.digest) -}}
+{{- fail "image.tag and image.digest are both empty: set one of them." -}}
+{{- end -}}
 {{- range .extraEnv -}}
 {{- if and (hasPrefix "HALFHITCH_" .name) (not (has .name (list "HALFHITCH_CONFIG" "HALFHITCH_CACHE_DIR"))) -}}
 {{- fail (printf "extraEnv has %s, and what the chart gives would go unheard: put settings below settings and doors, and secrets below secrets." .name) -}}

@@ -96,7 +96,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- range list "name" "instance" "version" "managed-by" "component" -}}
 {{- $own = append $own (printf "app.kubernetes.io/%s" .) -}}
 {{- end -}}
-{{- $common := .commonLabels -}}
+{{- $common := .commonLabels | default dict -}}
 {{- range $place, $labels := dict "commonLabels" .commonLabels "podLabels" .podLabels "topics.podLabels" .topics.podLabels "metrics.labels" .metrics.labels "dashboards.labels" .dashboards.labels -}}
 {{- range $name, $_ := $labels -}}
 {{- if has $name $own -}}
@@ -196,13 +196,13 @@ seccompProfile:
 
 {{/* Labels and annotations of such a pod, those of the coordinators' pods among them. Context: the root. */}}
 {{- define "halfhitch.toolLabels" -}}
-{{- with merge (deepCopy .Values.topics.podLabels) .Values.podLabels -}}
+{{- with merge (deepCopy (.Values.topics.podLabels | default dict)) (.Values.podLabels | default dict) -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end }}
 
 {{- define "halfhitch.toolAnnotations" -}}
-{{- with merge (deepCopy .Values.topics.podAnnotations) .Values.podAnnotations -}}
+{{- with merge (deepCopy (.Values.topics.podAnnotations | default dict)) (.Values.podAnnotations | default dict) -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end }}
