@@ -164,7 +164,7 @@ class World:
         return self.first, False
 
     async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int]
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
     ) -> dict[Identity, LookedUp]:
         self.asked.append(("look_up_many", partition, len(half_offsets)))
         if isinstance(self.first, BackendError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -284,10 +285,27 @@ async def test_many_are_looked_up_by_one_reading_as_each_would_be_alone(world: K
     world.writer().delete_below(1, 0)
     half_offsets = {identity(name): place for place, name in enumerate(names)}
     half_offsets[identity("never")] = 99
-    told = await inquiry(world).look_up_many(0, half_offsets)
+    told = await inquiry(world).look_up_many(0, half_offsets, 2**50)
     assert {name: each for (_, name), each in told.items() if isinstance(each, tuple)} == {
         "pending": (None, False), "parked": (None, False), "committed": (C, False),
         "carried-out": (C, True), "contrary": (R, False),
     }  # fmt: skip
     for name in ("gone", "never"):
         assert isinstance(told[identity(name)], TransactionGone)
+
+
+async def test_a_decision_that_was_carried_out_and_trimmed_at_once_passed_for_none(
+    world: KafkaWorld,
+) -> None:
+    """While thousands are decided, the owner trims the first of them before their answer."""
+    seen_ms = time.time_ns() // 1_000_000
+    for name in ("mine", "theirs", "undone"):
+        half(world, name)
+        decided(world, name, R)
+    done(world, "mine", ending=0)
+    done(world, "theirs", ending=1)
+    world.writer().delete_below(3, 0)
+    names = {identity(name): place for place, name in enumerate(("mine", "theirs", "undone"))}
+    told = await inquiry(world).look_up_many(0, names, seen_ms)
+    assert (told[identity("mine")], told[identity("theirs")]) == ((R, True), (C, True))
+    assert isinstance(told[identity("undone")], TransactionGone)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from halfhitch.adapters.kafka import clients, parked_store
+from halfhitch.adapters.kafka import clients, half_search, parked_store
 from halfhitch.adapters.kafka.half_search import KafkaHalfSearch
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.parked_resume import Resumption
 from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
+from halfhitch.adapters.kafka.scan import LogTrimmed, records
 from halfhitch.adapters.kafka.topics import InternalTopics, ensure
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.errors import InvalidRequest, KafkaUnavailable, OutcomeUnknown, TransactionNotFound
@@ -429,7 +430,9 @@ async def test_a_kafka_transaction_left_open_hides_nothing_else_and_stops_a_resu
     assert [h.value for h in parks.halves()] == [b"a"]
 
 
-async def test_halves_of_a_transaction_are_found_in_a_half_log(parks: Parks) -> None:
+async def test_halves_of_a_transaction_are_found_in_a_half_log(
+    parks: Parks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer: Any = Producer({"bootstrap.servers": parks.bootstrap, "log_level": 0})
 
     def put(name: str, index: int) -> None:
@@ -470,3 +473,10 @@ async def test_halves_of_a_transaction_are_found_in_a_half_log(parks: Parks) -> 
         identity("T2"): FoundHalves(1, (3,), 1),
         identity("T3"): FoundHalves(1, (4, 5), 3),
     }
+
+    def trimmed_once(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(half_search, "records", records)
+        raise LogTrimmed("as its owner does with what is done")
+
+    monkeypatch.setattr(half_search, "records", trimmed_once)
+    assert await found(both, "T1", {}) == FoundHalves(1, (0, 2), 2)

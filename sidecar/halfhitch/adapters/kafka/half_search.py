@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import LogEnds, patiently
-from halfhitch.adapters.kafka.scan import NotInTime, records
+from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.operators.parts import FoundHalves, Searched
@@ -63,7 +63,7 @@ class KafkaHalfSearch:
             for partition, hint in [*hints.items(), *((partition, 0) for partition in partitions)]:
                 if not left:
                     break
-                found = self._in_partition(consumer, partition, left, hint, give_up_s)
+                found = self._patiently(consumer, partition, left, hint, give_up_s)
                 searched.found.update(found)
                 left -= found.keys()
         except KafkaException as error:
@@ -75,6 +75,22 @@ class KafkaHalfSearch:
         finally:
             consumer.close()
         return searched
+
+    def _patiently(
+        self,
+        consumer: Consumer,
+        partition: int,
+        wanted: Collection[Identity],
+        hint: int,
+        give_up_s: float,
+    ) -> dict[Identity, FoundHalves]:
+        """The owner trims what is done, and does so most while thousands are decided."""
+        while True:
+            try:
+                return self._in_partition(consumer, partition, wanted, hint, give_up_s)
+            except LogTrimmed:
+                if time.monotonic() > give_up_s:
+                    raise
 
     def _in_partition(
         self,

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
-from halfhitch.adapters.kafka.scan import records
+from halfhitch.adapters.kafka.scan import LogTrimmed, records
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
     COPIED,
@@ -200,33 +200,49 @@ class KafkaInquiry:
         return found
 
     async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int]
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
     ) -> dict[Identity, LookedUp]:
         """See service.operators.parts.ManyInquiry. The logs are read once for all of them."""
-        return await self._threads.call(self._look_up, partition, half_offsets)
+        return await self._threads.call(self._look_up, partition, half_offsets, seen_ms)
 
     def _look_up(
-        self, partition: int, half_offsets: Mapping[Identity, int]
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
     ) -> dict[Identity, LookedUp]:
+        looks = {identity: _Look(at) for identity, at in half_offsets.items()}
         try:
             with self._consumers.lent() as consumer:
-                stored_ms = self._stored_at(consumer, partition, half_offsets)
-                looks = {identity: _Look(half_offsets[identity]) for identity in stored_ms}
-                if looks:
+                stored_ms = self._stored_patiently(consumer, partition, half_offsets)
+                times_ms = list(stored_ms.values())
+                if seen_ms is not None and len(stored_ms) < len(looks):
+                    times_ms.append(seen_ms)
+                if times_ms:
                     # A decision may lie before its half, and clocks of two brokers need not agree.
-                    since_ms = max(0, min(stored_ms.values()) - EARLY_MS)
+                    since_ms = max(0, min(times_ms) - EARLY_MS)
                     asked = [TopicPartition(self._op_topic, partition, since_ms)]
                     start = consumer.offsets_for_times(asked, _ANSWER_S)[0].offset
                     if start >= 0:  # else nothing was written since
                         self._decided(consumer, start, partition, looks)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
+        # Of one whose messages are gone it counts only that it is done: how it was decided may lie
+        # before what was read.
         return {
-            identity: looks[identity].refusal or looks[identity].told
-            if identity in looks
+            identity: look.refusal or look.told
+            if identity in stored_ms or look.told[1]
             else _gone(identity)
-            for identity in half_offsets
+            for identity, look in looks.items()
         }
+
+    def _stored_patiently(
+        self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
+    ) -> dict[Identity, int]:
+        give_up_s = time.monotonic() + _LOOK_UP_S
+        while True:
+            try:
+                return self._stored_at(consumer, partition, half_offsets)
+            except LogTrimmed:  # by its owner: what is done needs no messages
+                if time.monotonic() > give_up_s:
+                    raise
 
     def _stored_at(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]

@@ -106,6 +106,7 @@ class ManyOperations(OperationsService):
                     left.append(identity)
             except HalfHitchError as error:
                 outcomes[identity] = error
+        seen_ms = self._parts.clock.wall_ms()
         try:
             searched = await self._search_elsewhere(left) if left else Searched({})
         except HalfHitchError as error:
@@ -125,7 +126,7 @@ class ManyOperations(OperationsService):
             for identity, halves in found.items()
             if not isinstance(appended[identity], HalfHitchError)
         }
-        return outcomes | await self._lost(durable, resolution)
+        return outcomes | await self._lost(durable, resolution, seen_ms)
 
     async def _why_missing(
         self, identities: Sequence[Identity], trouble: HalfHitchError | None
@@ -148,7 +149,7 @@ class ManyOperations(OperationsService):
         }
 
     async def _lost(
-        self, durable: Mapping[Identity, FoundHalves], resolution: Resolution
+        self, durable: Mapping[Identity, FoundHalves], resolution: Resolution, seen_ms: int
     ) -> Outcomes:
         """Other instances carry them out: where the logs say that ours was not the first."""
         by_partition: dict[int, dict[Identity, int]] = {}
@@ -157,7 +158,7 @@ class ManyOperations(OperationsService):
         lost: Outcomes = {}
         for partition, half_offsets in by_partition.items():
             try:
-                told = await self._parts.inquiry.look_up_many(partition, half_offsets)
+                told = await self._parts.inquiry.look_up_many(partition, half_offsets, seen_ms)
             except BackendError as error:
                 told = dict.fromkeys(half_offsets, error)
             for identity in half_offsets:

@@ -94,9 +94,12 @@ class ManyInquiry(Inquiry, Protocol):
     """Looks many up at once."""
 
     async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int]
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
     ) -> dict[Identity, LookedUp]:
-        """Each as `look_up` does. Raises KafkaUnavailable."""
+        """Each as `look_up` does; of those that are done since, also where no message is left.
+
+        `seen_ms`: all were in the half log then, by the clock here. Raises KafkaUnavailable.
+        """
         ...
 
 
