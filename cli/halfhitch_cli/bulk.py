@@ -10,7 +10,7 @@ import getpass
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
@@ -88,8 +88,8 @@ class Action:
 
 
 @dataclass(slots=True)
-class _Account:
-    """What became of each."""
+class Account:
+    """What became of each. Another thread may set `is_stopped`; `tell` gets lines on the way."""
 
     done: list[_Row] = field(default_factory=list)
     failed: list[_Row] = field(default_factory=list)
@@ -97,6 +97,7 @@ class _Account:
     is_stopped: bool = False
     is_given_up: bool = False
     left_count: int = 0
+    tell: Callable[[str], None] = say
 
     def note(self, row: _Row, outcome: _Outcome) -> None:
         self.seen.add(_key(row))
@@ -117,7 +118,7 @@ def carry_out(
 ) -> int:
     """Show, ask, do, account. The exit code."""
     check_texts(action.reason, action.operator or "x", needs_reason=action.needs_reason)
-    account = _Account()
+    account = Account()
     if not selected.rows:
         say("Nothing matches: nothing to do.")
     elif dry_run:
@@ -125,7 +126,7 @@ def carry_out(
     else:
         if action.asks and not yes:
             _confirm(action, selected)
-        _carry_out(client, selected, action, account)
+        do_all(client, selected, action, account)
     _tell(output, action, account, selected, dry_run=dry_run)
     if account.is_stopped:
         return STOPPED
@@ -133,8 +134,8 @@ def carry_out(
     return OK if is_whole else ERROR
 
 
-def _carry_out(client: AdminClient, selected: Selection, action: Action, account: _Account) -> None:
-    """As many as were agreed to: what came later is not among them."""
+def do_all(client: AdminClient, selected: Selection, action: Action, account: Account) -> None:
+    """Do it to as many as were agreed to: what came later is not among them."""
     order = {"reason": action.reason, "operator": action.operator or operator_here()}
     agreed_count, look, looks = selected.matching_count, selected, 0
     while True:
@@ -156,7 +157,7 @@ def _carry_out(client: AdminClient, selected: Selection, action: Action, account
         except KeyboardInterrupt:
             account.is_stopped = True
         except HalfHitchError as error:
-            say(error.message)
+            account.tell(error.message)
             account.is_given_up = True
         if len(look.rows) == look.matching_count and not any(
             _key(row) not in account.seen for row in look.rows
@@ -275,7 +276,7 @@ def _failure(error: HalfHitchError) -> _Outcome:
     return error.reason if isinstance(error, Refusal) else error.message, is_outage(error)
 
 
-def _each(rows: Sequence[_Row], doing: _Doing, account: _Account, total_count: int) -> None:
+def _each(rows: Sequence[_Row], doing: _Doing, account: Account, total_count: int) -> None:
     """All of them; what is not reached is noted as that."""
     parallel = doing.parallel
     told_s = time.monotonic()
@@ -300,12 +301,12 @@ def _each(rows: Sequence[_Row], doing: _Doing, account: _Account, total_count: i
                         account.note(row, (why, True))
                 return
             if rest and time.monotonic() - told_s > _PROGRESS_S:
-                say(f"{len(account.seen)} of {total_count}")
+                account.tell(f"{len(account.seen)} of {total_count}")
                 told_s = time.monotonic()
 
 
 def _settle(
-    under_way: Sequence[tuple[Sequence[_Row], Future[list[_Outcome]]]], account: _Account
+    under_way: Sequence[tuple[Sequence[_Row], Future[list[_Outcome]]]], account: Account
 ) -> list[_Outcome]:
     """Note what became of these. After Ctrl-C the last answers are waited for, not for long."""
     try:
@@ -336,7 +337,7 @@ def is_outage(error: HalfHitchError | None) -> bool:
 
 
 def _tell(
-    output: OutputForm, action: Action, account: _Account, selected: Selection, *, dry_run: bool
+    output: OutputForm, action: Action, account: Account, selected: Selection, *, dry_run: bool
 ) -> None:
     rows = selected.rows if dry_run else account.done
     data = {
@@ -368,7 +369,7 @@ def _tell(
     _tell_unreached(account, selected)
 
 
-def _tell_unreached(account: _Account, selected: Selection) -> None:
+def _tell_unreached(account: Account, selected: Selection) -> None:
     if account.left_count:
         say(
             f"{account.left_count} of {selected.matching_count} that match are not among these: "

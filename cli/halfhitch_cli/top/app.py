@@ -23,7 +23,9 @@ from halfhitch.wire.plain import shown
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.selection import Filters, age
 from halfhitch_cli.top import pages
-from halfhitch_cli.top.listing import Listing
+from halfhitch_cli.top.acting import ActionScreen
+from halfhitch_cli.top.doing import DEEDS
+from halfhitch_cli.top.listing import Key, Listing
 from halfhitch_cli.top.looking import PAGE_ROWS, SKIP_MAX, Door, Look, Looking, Wish
 from halfhitch_cli.top.numbers import Pace
 from halfhitch_cli.top.screens import FilterScreen, Heard, KeysScreen, TraceScreen
@@ -43,6 +45,7 @@ _PLAIN: Final = (
     *("footer-description-foreground", "footer-description-background"),
     *("input-cursor-foreground", "input-cursor-background"),
 )
+_DEED_KEYS: Final = {"c": "commit", "b": "rollback", "n": "check", "u": "resume"}
 _FILTERED: Final = ("transactions", "parked", "groups")
 _TRACED: Final = ("transactions", "parked")
 
@@ -53,6 +56,10 @@ KEYS: Final = (
     ("/", "Filter"),
     ("s S", "Sort by the next column; the other way round"),
     ("[ ]", "Earlier, next page of a long list"),
+    ("x  Esc", "Mark the row for an action, or not; mark none"),
+    ("c b n", "Commit, roll back, check now: the marked ones, or the row under the cursor"),
+    ("u", "Resume the marked parked ones, or the row under the cursor"),
+    ("C B N U", "The same to all that match the filter"),
     ("r", "Look again, now"),
     ("p", "Pause"),
     ("d", "The terminal's colours, dark, light"),
@@ -86,6 +93,16 @@ class TopApp(App[None]):
         Binding("S", "turn", "Turn", show=False),
         Binding("left_square_bracket", "turn_page(-1)", "Earlier", show=False),
         Binding("right_square_bracket", "turn_page(1)", "Next", show=False),
+        Binding("x", "mark", "Mark", show=False),
+        Binding("escape", "unmark", "Mark none", show=False),
+        *(
+            binding
+            for key, deed in _DEED_KEYS.items()
+            for binding in (
+                Binding(key, f"act('{deed}')", DEEDS[deed].verb),
+                Binding(key.upper(), f"act('{deed}', True)", show=False),
+            )
+        ),
         Binding("r", "look", "Look", show=False),
         Binding("p", "pause", "Pause"),
         Binding("d", "colours", "Colours", show=False),
@@ -112,6 +129,7 @@ class TopApp(App[None]):
         self._sorts = {page: pages.first_sort(page) for page in pages.SORTS}
         self._look: Look | None = None
         self._rows: list[pages.Row] = []
+        self._marked: dict[Key, pages.Row] = {}
         self._pace = Pace()
         self._trouble: HalfHitchError | None = None
         self._trouble_since = ""
@@ -208,8 +226,8 @@ class TopApp(App[None]):
         self._rows = pages.ordered(page, look.rows, self._sorts[page])
         found = pages.grid(page, self._rows, self.size.width - 5)
         keys = [pages.key_of(page, row) for row in self._rows]
-        self._listing.show(found, keys, ())
-        self._about.update(pages.about(look, self._sorts[page], 0))
+        self._listing.show(found, keys, self._marked)
+        self._about.update(pages.about(look, self._sorts[page], len(self._marked)))
 
     def _draw_head(self) -> None:
         self._head.update(pages.head(self._door.client.address, self._look, self._freshness()))
@@ -244,9 +262,12 @@ class TopApp(App[None]):
 
     def _wish_for(self, wish: Wish) -> None:
         is_other_page = wish.page != self._wish.page
+        is_same_list = wish.filters == self._wish.filters
         self._wish = wish
         if is_other_page:
             self._look = None
+        if is_other_page or not is_same_list:
+            self._marked.clear()
         self._draw()
         (self._overview if wish.page == "overview" else self._listing).focus()
         self._looking.wish(wish)
@@ -289,6 +310,51 @@ class TopApp(App[None]):
                 self._wish_for(Wish(page, found))
 
         self.push_screen(FilterScreen(filters, page), chosen)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what is possible here, to whom may do it, is offered."""
+        if action not in ("act", "mark", "unmark"):
+            return True
+        page = self._wish.page
+        if page not in _TRACED or self._look is None or not self._look.may_operate:
+            return False
+        return action != "act" or DEEDS[str(parameters[0])].kind == page
+
+    def action_mark(self) -> None:
+        """Choose the row, or not."""
+        row = self._row_here()
+        if row is not None and self._look is not None:
+            key = pages.key_of(self._wish.page, row)
+            if self._marked.pop(key, None) is None:
+                self._marked[key] = row
+            self._listing.action_cursor_down()
+            self._draw_list(self._look)
+
+    def action_unmark(self) -> None:
+        """Choose none."""
+        self._marked.clear()
+        if self._look is not None:
+            self._draw_list(self._look)
+
+    def action_act(self, name: str, is_all: bool = False) -> None:  # noqa: FBT001 - a key's
+        """Ask for a reason, and so on."""
+        here = self._row_here()
+        chosen = list(self._marked.values()) or ([here] if here is not None else [])
+        if self._look is None or not (is_all or chosen):
+            return
+        identity = self._look.me.get("name")
+
+        def over(is_done: bool | None) -> None:  # noqa: FBT001 - textual's form
+            if is_done:
+                self._marked.clear()
+            self._looking.again()
+
+        self.push_screen(
+            ActionScreen(
+                self._door, DEEDS[name], self._wish.filters if is_all else chosen, identity
+            ),
+            over,
+        )
 
     def action_sort(self) -> None:
         """By the next column."""
