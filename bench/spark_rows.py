@@ -4,7 +4,9 @@ Forwarded messages of transactions of two, an order and its points, lie in an em
 are read by Spark's connector and by the source without it, in turns, in one session of two cores
 that has read them once before: as a batch, and as a stream that starts with nothing and ends when
 it has caught up. Then `complete_transactions` sorts all of them into transactions. What is read is
-thrown away behind the last operator (Spark's `noop`). Kafka runs on the same two cores.
+thrown away behind the last operator (Spark's `noop`). Kafka runs on the same two cores. Beside the
+time stands what all of Spark's processes took of the processor, which says more where something
+else runs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if not __package__:
     root = Path(__file__).resolve().parents[1]
@@ -52,7 +54,7 @@ def forwarded(transactions: int) -> Iterator[Written]:
 def store(bootstrap: str, transactions: int) -> int:
     """Topics with these; how many messages they are."""
     create_topics(bootstrap, dict.fromkeys(TARGETS, PARTITIONS))
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "acks": "all"})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
     produce: Any = producer.produce
     count = 0
     for count, one in enumerate(forwarded(transactions), 1):
@@ -123,11 +125,46 @@ class Reads:
         complete.write.format("noop").mode("overwrite").save()
 
 
-def timed(work: Callable[[], None]) -> float:
-    """Seconds."""
-    began_s = time.monotonic()
+class Took(NamedTuple):
+    """Of one reading."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def timed(work: Callable[[], None], others: Sequence[int] = ()) -> Took:
+    """`others`: processes that are no part of it."""
+    began_s, ticks = time.monotonic(), _ticks(os.getpid(), others)
     work()
-    return time.monotonic() - began_s
+    taken = _ticks(os.getpid(), others) - ticks
+    return Took(time.monotonic() - began_s, taken / os.sysconf("SC_CLK_TCK"))
+
+
+def _ticks(parent: int, without: Sequence[int]) -> int:
+    """Of the processor, by a process and all below it, also those that have ended."""
+    below: dict[int, list[int]] = {}
+    taken: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(status.parent.name)
+        below.setdefault(int(after_name[1]), []).append(pid)
+        # The last two are of children that were waited for.
+        taken[pid] = sum(map(int, after_name[11:15]))
+    total, left = 0, [parent]
+    while left:
+        pid = left.pop()
+        if pid not in without:
+            total += taken.get(pid, 0)
+            left += below.get(pid, [])
+    return total
+
+
+def _children() -> list[int]:
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in path.read_text().split()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,20 +177,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with EmbeddedKafka() as kafka:
             count = store(kafka.bootstrap, options.transactions)
+            others = _children()
             spark = session()
             register_source(spark)
             reads = Reads(spark, kafka.bootstrap, folder)
             for reader in _READERS:
                 assert reads.batch(reader).count() == count
             for name, work in (("batch", reads.read_batch), ("stream", reads.read_stream)):
-                took: dict[str, list[float]] = {reader: [] for reader in _READERS}
+                took: dict[str, list[Took]] = {reader: [] for reader in _READERS}
                 for _ in range(options.rounds):
                     for reader in _READERS:
-                        took[reader].append(timed(lambda: work(reader)))  # noqa: B023
+                        took[reader].append(timed(lambda: work(reader), others))  # noqa: B023
                 for reader in _READERS:
                     _tell(f"{name}, {reader}", count, took[reader])
             assert complete_transactions(reads.batch("connector")).count() == count
-            whole = [timed(lambda: reads.assemble("connector")) for _ in range(options.rounds)]
+            whole = [
+                timed(lambda: reads.assemble("connector"), others) for _ in range(options.rounds)
+            ]
             _tell("complete_transactions, connector", count, whole)
             spark.stop()
     finally:
@@ -161,11 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _tell(what: str, rows: int, took_s: Sequence[float]) -> None:
-    middle = statistics.median(took_s)
+def _tell(what: str, rows: int, took: Sequence[Took]) -> None:
+    walls = [one.wall_s for one in took]
+    middle, cpu_s = statistics.median(walls), statistics.median(one.cpu_s for one in took)
     sys.stdout.write(
-        f"{what:<33} {rows:>10,} rows  {middle:6.1f} s ({min(took_s):.1f} to {max(took_s):.1f})  "
-        f"{rows / middle:>9,.0f} rows/s\n"
+        f"{what:<33} {rows:>10,} rows  {middle:6.1f} s ({min(walls):.1f} to {max(walls):.1f})  "
+        f"{rows / middle:>9,.0f} rows/s  processor {cpu_s:6.1f} s "
+        f"({cpu_s / rows * 1e6:.1f} us a row)\n"
     )
     sys.stdout.flush()
 

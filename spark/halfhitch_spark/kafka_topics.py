@@ -33,7 +33,7 @@ _INTERNAL: Final = (
     "TRANS_CHECK_MAX_TIME_TOPIC",
 )
 #: What a broker without topic ids answers.
-_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def require_same_topics(
         )
     for name, topic in sorted(found.items()):
         was = known.get(name, topic.topic_id)
-        if was != topic.topic_id and _NO_ID not in (was, topic.topic_id):
+        if was != topic.topic_id and NO_ID not in (was, topic.topic_id):
             raise ConfigurationError(
                 f"topic {name} was deleted and made anew since {checkpoint} was begun (its id was "
                 f"{was}, and is {topic.topic_id}): going on would pass over the first messages of "

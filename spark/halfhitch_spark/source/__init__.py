@@ -6,8 +6,8 @@
     messages = spark.readStream.format("halfhitch").options(**options).load()
 
 It is made of Spark 4's Python data sources, Arrow and librdkafka: Python runs on the executors and
-needs this package there. Its rows are those of `read_stream` and `read_batch`; the connector is
-faster. `HalfHitchSource` has the options.
+needs this package there. Its rows are those of `read_stream` and `read_batch`. `HalfHitchSource`
+has the options.
 """
 
 try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from halfhitch.errors import ConfigurationError, HalfHitchError
-from halfhitch_spark.kafka_topics import Topic
+from halfhitch_spark.kafka_topics import NO_ID, Topic
 from halfhitch_spark.source.wish import Place
 
 ID: Final = "id"
@@ -64,7 +64,7 @@ def require_same(kept: Offsets, found: Mapping[str, Topic], *, accept_gone: bool
                 "checkpoint is another query's, or the topic was deleted. failOnDataLoss=false "
                 "goes on without it"
             )
-        if told[ID] != found[name].topic_id:
+        if told[ID] != found[name].topic_id and NO_ID not in (told[ID], found[name].topic_id):
             raise ConfigurationError(
                 f"topic {name} was deleted and made anew since the checkpoint was begun (its id "
                 f"was {told[ID]}, and is {found[name].topic_id}): going on would pass over the "

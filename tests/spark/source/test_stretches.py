@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from halfhitch.errors import ConfigurationError
-from halfhitch_spark.kafka_topics import Topic
+from halfhitch_spark.kafka_topics import NO_ID, Topic
 from halfhitch_spark.source.stretches import (
     MessagesGone,
     Stretch,
@@ -34,6 +34,11 @@ def test_a_topic_that_was_made_anew_is_refused_whatever_is_accepted() -> None:
     anew = {**FOUND, "points": Topic("c", 1)}
     with pytest.raises(ConfigurationError, match="points was deleted and made anew"):
         require_same(kept, anew, accept_gone=True)
+
+
+def test_a_kafka_that_has_topic_ids_since_a_while_was_taken_for_another_topic() -> None:
+    before = as_offsets({"points": Topic(NO_ID, 1)}, AT)
+    require_same(before, {"points": Topic("b", 1)}, accept_gone=False)
 
 
 def test_a_topic_that_is_gone_is_refused_unless_that_is_accepted() -> None:
