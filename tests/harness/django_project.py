@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import django
+import pymysql
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connections, transaction
@@ -74,6 +75,19 @@ def postgresql(port: int) -> dict[str, Any]:
     }
 
 
+def mariadb(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Over PyMySQL, which Django takes under the name and version of mysqlclient."""
+    pymysql.version_info = (2, 2, 7, "final", 0)
+    pymysql.install_as_MySQLdb()
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": arguments["database"],
+        "USER": arguments["user"],
+        "HOST": arguments["host"],
+        "PORT": str(arguments["port"]),
+    }
+
+
 @dataclass
 class Project:
     """What is in its database, and on its topic."""
@@ -84,7 +98,8 @@ class Project:
         return [row[0] for row in self._select("SELECT item FROM items ORDER BY item")]
 
     def recorded(self) -> dict[str, str]:
-        return dict(self._select("SELECT transaction_id, outcome FROM halfhitch_barrier"))
+        rows = self._select("SELECT transaction_id, outcome FROM halfhitch_barrier")
+        return {key.decode() if isinstance(key, bytes) else key: outcome for key, outcome in rows}
 
     def messages(self) -> list[str]:
         return sorted(message.value.decode() for message in self.coordinator.messages(TOPIC))

@@ -1,4 +1,4 @@
-"""What PostgreSQL does of its own, behind Django: it waits, and it rolls back without a word."""
+"""What servers do of their own, behind Django: they wait, and one rolls back without a word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections, transaction
 from halfhitch.client import LocalTransactionState, TransactionMisused
 from halfhitch.django import process
 from harness.barriers import asked
-from harness.django_project import TOPIC, Project, order, postgresql, project, refused
+from harness.django_project import TOPIC, Project, mariadb, order, postgresql, project, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,20 @@ def shop(halfhitch_coordinator: MemoryCoordinator, postgres: EmbeddedPostgres) -
         yield made
 
 
-def test_messages_follow_rows_and_savepoints(shop: Project) -> None:
+@pytest.fixture(params=["postgresql", "mariadb"])
+def any_shop(
+    halfhitch_coordinator: MemoryCoordinator, request: pytest.FixtureRequest
+) -> Iterator[Project]:
+    halfhitch_coordinator.create_topic(TOPIC)
+    if request.param == "postgresql":
+        database = postgresql(request.getfixturevalue("postgres").port)
+    else:
+        database = mariadb(request.getfixturevalue("mariadb").arguments())
+    with project(halfhitch_coordinator, database) as made:
+        yield made
+
+
+def test_messages_follow_rows_and_savepoints(any_shop: Project) -> None:
     with transaction.atomic():
         order("book")
         with refused(ValueError):
@@ -38,9 +51,9 @@ def test_messages_follow_rows_and_savepoints(shop: Project) -> None:
     with refused(ValueError):
         order("mars")
         raise ValueError
-    shop.coordinator.advance(30)
-    shop.require("book", "pen")
-    assert sorted(shop.recorded().values()) == ["committed"] * 2 + ["fenced"] * 2
+    any_shop.coordinator.advance(30)
+    any_shop.require("book", "pen")
+    assert sorted(any_shop.recorded().values()) == ["committed"] * 2 + ["fenced"] * 2
 
 
 def swallow_a_failure() -> None:
