@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from halfhitch.observability.table import METRICS
 from harness.charts import CHARTS, rendered
 from harness.monitoring import grafana, panels, rules
 from harness.places import ROOT
+from harness.streams import KNOWN
 
 FOLDER = ROOT / "dashboards"
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
@@ -28,7 +28,7 @@ PANELS = [
 
 def test_there_is_a_file_for_each_dashboard() -> None:
     assert set(FILES) == {dashboard.name for dashboard in panels.DASHBOARDS}
-    assert {"overview", "checks", "partitions", "doors"} <= set(FILES)
+    assert {"overview", "checks", "partitions", "doors", "streams"} <= set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -70,12 +70,12 @@ def test_a_panel_says_what_it_shows_of_metrics_that_exist(panel: Any) -> None:
         assert names
         for name in names:
             plain = re.sub(r"_bucket$", "", name)
-            assert plain in METRICS, name
-            labels = {*METRICS[plain].labels, "instance", "namespace", "le"}
+            assert plain in KNOWN, name
+            labels = {*KNOWN[plain].labels, "instance", "namespace", "le"}
             by = ",".join(re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr))
             assert {part.strip() for part in by.split(",") if part.strip()} <= labels
             assert set(re.findall(r"\{\{(\w+)\}\}", query.legend)) <= labels
-            is_counter = METRICS[plain].kind == "counter" or name != plain
+            is_counter = KNOWN[plain].kind == "counter" or name != plain
             assert is_counter == bool(re.search(rf"(rate|increase)\({name}\b", query.expr))
         asked = re.findall(r"\b(?:halfhitch|process)_\w+", query.expr)
         expression = grafana.expression(query)

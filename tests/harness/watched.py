@@ -1,4 +1,4 @@
-"""A sidecar under load and the Prometheus that scrapes it: dashboards are tried and drawn on it."""
+"""A sidecar under load, a stream, and the Prometheus that scrapes them, for dashboards."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.places import ROOT
 from harness.prometheus import EmbeddedPrometheus
 from harness.remoting_client import RemotingClient
 from harness.sidecar import Sidecar
+from harness.streams import told_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,10 @@ def watched(
         found = re.search(r"rocketmq://127\.0\.0\.1:(\d+)", sidecar.log.read_text())
         assert found is not None
         rules_file = ROOT / "dashboards" / "rules.yaml"
-        with EmbeddedPrometheus([sidecar.admin_port], rules_file) as prometheus:
+        with (
+            told_stream() as stream_port,
+            EmbeddedPrometheus([sidecar.admin_port, stream_port], rules_file) as prometheus,
+        ):
             wait_until(lambda: prometheus.query("halfhitch_build_info"), 20, what="a scrape")
             leave(sidecar, topic)
             shopping = threading.Thread(target=shop, args=(sidecar, topic, load_s))

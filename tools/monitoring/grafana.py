@@ -58,6 +58,8 @@ class Dashboard:
     name: str
     title: str
     rows: Sequence[Row]
+    #: Whose series every namespace and instance has that it is about.
+    told_by: str = "halfhitch_build_info"
 
     def panels(self) -> Iterator[Panel]:
         """All of them."""
@@ -107,7 +109,7 @@ def dashboard_text(dashboard: Dashboard, others: Sequence[Dashboard]) -> str:
         "timezone": "",
         "annotations": {"list": [_restarts()]},
         "links": [_link(other) for other in others if other is not dashboard],
-        "templating": {"list": list(_variables())},
+        "templating": {"list": list(_variables(dashboard.told_by))},
         "panels": panels,
     }
     return json.dumps(found, indent=1) + "\n"
@@ -171,7 +173,7 @@ _LINES: Final = {
 }
 
 
-def _variables() -> Iterator[dict[str, Any]]:
+def _variables(told_by: str) -> Iterator[dict[str, Any]]:
     yield {
         "name": "datasource",
         "label": "Data source",
@@ -183,7 +185,7 @@ def _variables() -> Iterator[dict[str, Any]]:
         ("namespace", "Namespace", ""),
         ("instance", "Instance", '{namespace=~"$namespace"}'),
     ):
-        query = f"label_values(halfhitch_build_info{within}, {name})"
+        query = f"label_values({told_by}{within}, {name})"
         yield {
             "name": name,
             "label": label,

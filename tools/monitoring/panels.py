@@ -1,6 +1,6 @@
 """What the dashboards show: questions of somebody on call, each answered by a panel or two.
 
-A dashboard is added by a name in DASHBOARDS; one for Spark's streams has its place there.
+A dashboard is added by a name in DASHBOARDS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final
 from asking import per, quantiles, rate
 from grafana import Dashboard, Panel, Query, Row
 from inside import DOORS, PARTITIONS
+from streams import STREAMS
 
 _QUIET: Final = "nothing of the kind has happened"
 
@@ -261,4 +262,4 @@ _CHECKS: Final = Dashboard(
     ),
 )
 
-DASHBOARDS: Final = (_OVERVIEW, _CHECKS, PARTITIONS, DOORS)
+DASHBOARDS: Final = (_OVERVIEW, _CHECKS, PARTITIONS, DOORS, STREAMS)
