@@ -1,7 +1,6 @@
 """Who may use a connection, or a transaction, of asyncio's: `turns`, awaited."""
 
 import asyncio
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -26,17 +25,23 @@ class Turns(Line[asyncio.Event]):
 
     async def taken(self, ends_at_s: float = inf) -> "Lock":
         """A place: leave it to a `with` alone. Raises TimeoutError, by the loop's clock."""
+        loop = asyncio.get_running_loop()
         bell = asyncio.Event()
         place = self.join(bell)
         try:
             while not self.admits(bell):
-                now_s = asyncio.get_running_loop().time()
+                now_s = loop.time()
                 if now_s >= ends_at_s:
                     raise TimeoutError
                 bell.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(min(ends_at_s, now_s + LOOK_S)):
-                        await bell.wait()
+                # Not asyncio.timeout: it cancels, and where a handler's exception comes before its
+                # end has begun, Python 3.11.2 takes each later timeout of the task for a
+                # cancellation.
+                look = loop.call_at(min(ends_at_s, now_s + LOOK_S), bell.set)
+                try:
+                    await bell.wait()
+                finally:
+                    look.cancel()
             return place
         except BaseException:
             del place  # the exception's traceback has this frame, and who keeps it would keep that

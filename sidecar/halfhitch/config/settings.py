@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from msgspec import Meta
 
 from halfhitch.config.kafka_options import KafkaOptions
 from halfhitch.config.secret import MASK, Secret
+from halfhitch.urls import split_hosts
 
 _MEBIBYTE = 1_048_576
 Text = Annotated[str, Meta(min_length=1)]
@@ -748,14 +749,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.checks.url_token is not None:
             found.append(self.checks.url_token)
         texts = [secret.reveal() for secret in found]
-        texts.append(urlsplit(self.checks.url or "").query)
+        texts.append(split_hosts(self.checks.url or "").query)
         # An access key alone is no secret; what follows it is.
         for pair in self.rocketmq.access_keys:
             texts += [pair.reveal(), pair.reveal().partition(":")[2]]
         if self.redis.url is not None:
             # The library may repeat the password without the rest of the address.
             url = self.redis.url.reveal()
-            parts = urlsplit(url)
+            parts = split_hosts(url)
             given = parts.password or ""
             texts += [url, given, unquote(given)]
             texts += [value for name, value in parse_qsl(parts.query) if name.endswith("password")]

@@ -19,9 +19,10 @@ No sentence written here repeats a password, nor a URL that could not be read.
 import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from halfhitch.errors import ConfigurationError
+from halfhitch.urls import split_hosts
 
 Kind = Literal["server", "socket", "sentinel", "cluster"]
 
@@ -86,10 +87,7 @@ def parse(url: str) -> RedisAddress:
             f"redis.url does not begin with {', '.join(f'{name}://' for name in _KINDS)}: {_GOOD}."
         )
     kind, is_tls = known
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ConfigurationError(f"redis.url is no URL: {_GOOD}.") from None
+    parts = split_hosts(url)
     if parts.fragment:
         raise ConfigurationError(
             "redis.url has a '#', which ends a URL: write it as %23 in a password."

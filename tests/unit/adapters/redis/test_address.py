@@ -69,7 +69,7 @@ BAD = {
     "redis://h/-1": "database",
     "redis://h/0/1": "path",
     "redis://h/0#secret": "%23",
-    "redis://[h": "no URL",
+    "redis://[h": "no readable host",
     "redis://h?ssl_cert_reqs=none": "takes none",
     "rediss://h?ssl_cert_reqs=none": "possible are: ca, cert, key",
     "rediss://h?ca=/a&ca=/b": "possible are",
