@@ -63,6 +63,8 @@ def main(folder: Path, point: str) -> None:
         .start()
     )
     query.awaitTermination()
+    # The batches' own session has written; this one remembers the table as it was at the start.
+    spark.catalog.refreshTable(TABLE)
     tables = (spark.read.format("delta").load((folder / "delta").as_uri()), spark.table(TABLE))
     found = [sorted(row["offset"] for row in table.collect()) for table in tables]
     (folder / "found.json").write_text(json.dumps(found), "utf-8")
