@@ -26,13 +26,14 @@ from halfhitch.errors import BackendError, ConfigurationError
 try:
     from anyio import CancelScope
     from fastapi import Depends
+    from fastapi.requests import HTTPConnection
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from halfhitch.barrier import AsyncBarrier
 except ModuleNotFoundError as error:
     raise extras.missing("halfhitch.fastapi", error, wanted=extras.FASTAPI) or error from None
 
-from halfhitch.client import AsyncTransaction, AsyncTransactionProducer
+from halfhitch.client import AsyncTransaction, AsyncTransactionProducer, TransactionMisused
 
 __all__ = ["Block", "HalfHitch"]
 
@@ -44,6 +45,31 @@ class Block(NamedTuple):
 
     tx: AsyncTransaction
     session: AsyncSession
+
+
+class _Opened:
+    """The block of a request, for those of its dependencies that ask for one."""
+
+    def __init__(self, block: Block, *, is_new: bool) -> None:
+        self.block = block
+        self.error: BaseException | None = None
+        self._is_new = is_new
+
+    def require(self, transaction_id: str | None) -> None:
+        """Raises TransactionMisused; the request fails by it, and the block is rolled back."""
+        if transaction_id is None or transaction_id == self.block.tx.id:
+            return
+        told = (
+            "a block under a new id"
+            if self._is_new
+            else f"the block of transaction {self.block.tx.id}"
+        )
+        raise TransactionMisused(
+            f"this request works in {told} already, so there is none for transaction"
+            f" {transaction_id}: a request has one block. Let all its dependencies that say"
+            " block_of take the same id, and stand before those that say block: parameters are"
+            " served from left to right"
+        )
 
 
 class HalfHitch:
@@ -77,6 +103,8 @@ class HalfHitch:
         self._sessions = sessions
         self._options = options
         self._running: AsyncTransactionProducer | None = None
+        #: By the request, which is compared by identity: a copy of its scope is another request's.
+        self._opened: dict[HTTPConnection, _Opened] = {}
         self.producer: Any = Depends(self._producer, scope="function")
         self.block: Any = Depends(self._block, scope="function")
 
@@ -120,9 +148,9 @@ class HalfHitch:
         """
 
         async def opened(
-            transaction_id: Annotated[str | None, Depends(id_of)],
+            request: HTTPConnection, transaction_id: Annotated[str | None, Depends(id_of)]
         ) -> AsyncIterator[Block]:
-            async with self.transaction(transaction_id) as block:
+            async with self._shared(request, transaction_id) as block:
                 yield block
 
         return Depends(opened, scope="function")
@@ -175,9 +203,36 @@ class HalfHitch:
     async def _producer(self) -> AsyncTransactionProducer:
         return self.running
 
-    async def _block(self) -> AsyncIterator[Block]:
-        async with self.transaction() as block:
+    async def _block(self, request: HTTPConnection) -> AsyncIterator[Block]:
+        async with self._shared(request, None) as block:
             yield block
+
+    @asynccontextmanager
+    async def _shared(
+        self, request: HTTPConnection, transaction_id: str | None
+    ) -> AsyncIterator[Block]:
+        """The request's block, opened by the first who asks, who is the last to be left.
+
+        FastAPI's own cache is not enough: each `block_of` is a dependency of its own, and under
+        security scopes even the same one is called again.
+        """
+        opened = self._opened.get(request)
+        if opened is not None:
+            opened.require(transaction_id)
+            try:
+                yield opened.block
+            except BaseException as error:
+                opened.error = error
+                raise
+            return
+        async with self.transaction(transaction_id) as block:
+            opened = self._opened[request] = _Opened(block, is_new=transaction_id is None)
+            try:
+                yield block
+            finally:
+                del self._opened[request]
+            if opened.error is not None:  # somebody between the two has swallowed it
+                raise opened.error
 
 
 async def _to_the_end(leaving: Coroutine[Any, Any, bool | None]) -> None:

@@ -4,14 +4,15 @@ FastAPI reads annotations of endpoints when they are made, so here they are no t
 """
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated, Any
 
 import anyio
 import httpx2
 import pytest
-from fastapi import BackgroundTasks, Depends, FastAPI, Header, HTTPException
+from fastapi import BackgroundTasks, Depends, FastAPI, Header, HTTPException, Request, Security
 from fastapi.responses import JSONResponse
+from fastapi.security import SecurityScopes
 from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -23,8 +24,9 @@ from halfhitch.client import (
     SidecarUnavailable,
     TransactionDoomed,
     TransactionEnded,
+    TransactionMisused,
 )
-from halfhitch.errors import ConfigurationError
+from halfhitch.errors import ConfigurationError, UnknownTopic
 from halfhitch.fastapi import Block, HalfHitch
 
 pytestmark = pytest.mark.halfhitch(topics={"orders": 1})
@@ -395,6 +397,128 @@ async def test_a_request_that_is_repeated_under_its_key_does_its_work_once(shop)
     assert (first.json(), second.json()) == ({"done": False}, {"done": True})
     await shop.require_both()
     assert [(await shop.post()).json() for _ in range(2)] == [{"done": False}] * 2
+
+
+def key(idempotency_key: Annotated[str, Header()]) -> str:
+    return idempotency_key
+
+
+def other_key(idempotency_key: Annotated[str, Header()]) -> str:
+    return "other-" + idempotency_key
+
+
+def mentions_scopes(
+    scopes: SecurityScopes, idempotency_key: Annotated[str | None, Header()] = None
+) -> str | None:
+    """FastAPI calls it, and what depends on it, once for each list of scopes."""
+    return idempotency_key
+
+
+KEYED = {"headers": {"Idempotency-Key": "order-17"}}
+
+
+def endpoint_and_repository(shop: Shop, for_endpoint: Any, for_repository: Any) -> None:
+    """One sends, the other works on the rows; it is Security, which matters to few."""
+
+    async def repository(block: Annotated[Block, for_repository]) -> Any:
+        async def put() -> Block:
+            await block.session.execute(text("INSERT INTO items VALUES ('book')"))
+            return block
+
+        return put
+
+    @shop.app.post("/orders")
+    async def order(
+        block: Annotated[Block, for_endpoint],
+        put: Annotated[Any, Security(repository, scopes=["write"])],
+        topic: str = "orders",
+    ) -> None:
+        assert (await put()) is block
+        with suppress(UnknownTopic):
+            await block.tx.send(topic, "book")
+
+
+@pytest.mark.parametrize("kind", ["twice", "scopes", "beside"])
+async def test_a_request_had_two_blocks_of_which_one_was_committed_without_the_other(shop, kind):
+    made = shop.hitch.block_of(mentions_scopes)
+    by_endpoint, by_repository = {
+        "twice": (shop.hitch.block_of(key), shop.hitch.block_of(key)),
+        "scopes": (made, made),
+        "beside": (shop.hitch.block_of(key), shop.hitch.block),
+    }[kind]
+    endpoint_and_repository(shop, by_endpoint, by_repository)
+    doomed = {"headers": {"Idempotency-Key": "order-16"}, "params": {"topic": "none"}}
+    assert (await shop.post(**doomed)).status_code == 500
+    await shop.require_nothing()
+    assert (await shop.post(**KEYED)).status_code == 200
+    await shop.require_both()
+    (message,) = shop.coordinator.messages("orders")
+    assert message.transaction_id == "order-17"
+
+
+@pytest.mark.parametrize("first", ["block", "other"])
+async def test_a_second_id_in_one_request_is_refused_before_its_endpoint(shop, first):
+    caught: list[str] = []
+
+    @shop.app.exception_handler(TransactionMisused)
+    async def misused(request: Any, error: Exception) -> JSONResponse:
+        caught.append(str(error))
+        return JSONResponse({}, 500)
+
+    opener = shop.hitch.block if first == "block" else shop.hitch.block_of(other_key)
+    endpoint_and_repository(shop, opener, shop.hitch.block_of(key))
+    assert (await shop.post(**KEYED)).status_code == 500
+    (told,) = caught
+    works_in = "a block under a new id" if first == "block" else "transaction other-order-17"
+    assert works_in in told
+    assert "none for transaction order-17" in told
+    await shop.require_nothing()
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_an_exception_of_a_dependency_that_shares_the_block_reaches_who_opened_it(
+    shop, swallows
+):
+    async def opener(block: Annotated[Block, shop.hitch.block_of(key)]) -> Any:
+        try:
+            yield
+        except HTTPException:
+            if not swallows:
+                raise
+
+    @shop.app.post("/orders")
+    async def order(
+        _: Annotated[None, Depends(opener, scope="function")],
+        block: Annotated[Block, shop.hitch.block],
+    ) -> None:
+        await shop.order(block)
+        raise HTTPException(409, "sold out")
+
+    assert (await shop.post(**KEYED)).status_code == 409
+    await shop.require_nothing()
+
+
+async def test_requests_at_the_same_time_have_blocks_of_their_own(shop):
+    """One is made within the other, of a copy of its scope, as batches are."""
+
+    @shop.app.post("/orders")
+    async def order(block: Annotated[Block, shop.hitch.block]) -> str:
+        await shop.order(block)
+        return block.tx.id
+
+    @shop.app.post("/batch")
+    async def batch(request: Request, block: Annotated[Block, shop.hitch.block]) -> list[str]:
+        inner = httpx2.ASGITransport(
+            lambda scope, receive, send: shop.app(
+                {**request.scope, "path": "/orders"}, receive, send
+            )
+        )
+        async with httpx2.AsyncClient(transport=inner, base_url="http://shop") as client:
+            return [block.tx.id, (await client.post("/orders")).json()]
+
+    first, second = (await shop.post("/batch")).json()
+    assert first != second
+    await shop.require_both()
 
 
 # -- sessions, and what is made wrong --------------------------------------------------------------
