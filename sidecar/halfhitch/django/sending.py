@@ -5,16 +5,22 @@ block that has a savepoint of its own, and sends, has a transaction of its own, 
 savepoint. Django knows which blocks have come to nothing: it drops their `on_commit` functions.
 What is left of a transaction is such a function (`_Messages`), and it is looked for in Django's own
 list: there is no second book that could differ from the first.
+
+That list may have functions of blocks that are over: of one whose end a signal interrupted behind
+its COMMIT, and of a transaction without autocommit. So each is tied to one entry of Django's stack
+of atomic blocks. And Django does not know what a savepoint by hand has taken back, so the record is
+looked for before another message joins it.
 """
 
+import copy
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import DatabaseError, connections, transaction
+from django.db import Error, connections, transaction
 
 from halfhitch.barrier import table
-from halfhitch.client import Message, TransactionMisused
+from halfhitch.client import Message, ProducerClosed, TransactionDoomed, TransactionMisused
 from halfhitch.client.values import Headers
 from halfhitch.django.process import Running, running
 from halfhitch.errors import BackendError
@@ -66,10 +72,12 @@ def transaction_id() -> str:
 class _Messages:
     """Those of one atomic block. To be called when Django has committed."""
 
-    def __init__(self, here: Running, savepoints: tuple[str, ...]) -> None:
-        self.savepoints = savepoints
+    def __init__(self, here: Running, block: Any) -> None:
+        #: The entry of Django's stack that stands for the block, and for no other one.
+        self.block = block
         self.tx = here.producer.transaction()
         self.is_ended = False
+        self.is_taken_back = False
         self._here = here
 
     def record(self, connection: Any) -> None:
@@ -78,28 +86,49 @@ class _Messages:
         statement = table.insert(connection.vendor, chosen.table, table.COMMITTED)
         self._run(connection, statement, fetches=False)
 
+    def take_back(self) -> None:
+        """By a savepoint by hand, say: the rows that these messages followed are gone, too."""
+        self.is_taken_back = True
+        log.warning(
+            "transaction %s: its record has been taken back within its atomic block, and its"
+            " messages with it; those that follow have a transaction of their own",
+            self.tx.id,
+            extra={"action": "django_messages_taken_back"},
+        )
+
     def __call__(self) -> None:
-        """Raises TransactionMisused, ContraryDecision."""
+        """Raises TransactionMisused, TransactionDoomed, ContraryDecision."""
+        if self.is_taken_back:
+            return
         self.is_ended = True
         try:
-            is_recorded = self._is_recorded()
-        except DatabaseError as unread:
+            is_recorded = self.is_recorded()
+        except Error as unread:
             self._leave(unread)
             return
         if not is_recorded:
             raise TransactionMisused(
                 f"Django has said that transaction {self.tx.id} is committed, and its record is not"
                 " there: a savepoint by hand (transaction.savepoint) has taken it back, or a"
-                " statement failed and its exception was swallowed, and PostgreSQL has rolled all"
+                " statement failed and its exception was swallowed, and the database has rolled all"
                 " of it back without a word. Its messages were not committed: the check-back drops"
-                " them. Put what may fail, or is to be taken back, into an atomic block of its own"
+                " them. Rows that were not taken back stand. Put what may fail, or is to be taken"
+                " back, into an atomic block of its own"
             )
         try:
             self.tx.commit()
-        except BackendError as unanswered:
+        except (BackendError, ProducerClosed) as unanswered:
             self._leave(unanswered)
+        except TransactionDoomed as doomed:
+            raise TransactionDoomed(
+                f"Django has committed the rows of transaction {self.tx.id}, and a message of it"
+                f" was not sent ({type(doomed.__cause__).__name__}): set_rollback(False) has taken"
+                " back that its atomic block was to be rolled back. The messages before that one"
+                " follow the rows, through the check-back; that one is lost. Send what may fail in"
+                " an atomic block of its own"
+            ) from doomed.__cause__
 
-    def _is_recorded(self) -> bool:
+    def is_recorded(self) -> bool:
         connection = connections[self._here.settings.using]
         statement = table.select_outcome(connection.vendor, self._here.settings.table)
         row = self._run(connection, statement, fetches=True)
@@ -127,18 +156,50 @@ class _Messages:
 
 def _messages(connection: Any, here: Running) -> _Messages:
     """Of the innermost atomic block that can be rolled back by itself."""
-    savepoints = tuple(sid for sid in connection.savepoint_ids if sid is not None)
+    _require_transaction(connection)
+    at = _innermost(connection)
+    block = connection.atomic_blocks[at]
     for _, found, _ in reversed(connection.run_on_commit):
-        if isinstance(found, _Messages) and found.savepoints == savepoints and not found.is_ended:
+        if not isinstance(found, _Messages) or found.block is not block or found.is_ended:
+            continue
+        if found.is_recorded():
             return found
-    made = _Messages(here, savepoints)
+        found.take_back()
+        break
+    # A copy: a decorator's Atomic is the same object in each of its calls.
+    made = _Messages(here, copy.copy(block))
     made.record(connection)
+    connection.atomic_blocks[at] = made.block
     transaction.on_commit(made, using=connection.alias)
     return made
 
 
+def _innermost(connection: Any) -> int:
+    """Where its entry is. The outermost block has a savepoint without autocommit only."""
+    blocks, savepoints = connection.atomic_blocks, connection.savepoint_ids
+    for above, savepoint in enumerate(reversed(savepoints), start=1):
+        if savepoint is not None:
+            return max(len(blocks) - above, 0)
+    return 0
+
+
+def _require_transaction(connection: Any) -> None:
+    """SQLite: after a rollback of its own each statement would be committed by itself."""
+    if connection.vendor != "sqlite" or not connection.commit_on_exit:
+        return  # without autocommit the driver begins a transaction with the record
+    with connection.wrap_database_errors:
+        is_open = connection.connection.in_transaction
+    if not is_open:
+        raise TransactionMisused(
+            "SQLite has rolled back the transaction of this atomic block (INSERT OR ROLLBACK,"
+            " RAISE(ROLLBACK), a full disk), and the exception was swallowed: what the block does"
+            " from then on is committed statement by statement, and no message can follow it. Let"
+            " the exception leave the block"
+        )
+
+
 def _require_atomic(connection: Any) -> None:
-    if not connection.in_atomic_block:
+    if not (connection.in_atomic_block and connection.atomic_blocks):
         raise TransactionMisused(
             "halfhitch.django.send outside of an atomic block: there are no rows that the message"
             " could follow. Use it inside `with transaction.atomic():`, or with ATOMIC_REQUESTS"

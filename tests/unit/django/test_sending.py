@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import unittest
+from contextlib import ExitStack
 
 import pytest
 from django.core.signals import got_request_exception
-from django.db import connections, transaction
+from django.db import IntegrityError, InterfaceError, connections, transaction
 from django.test import Client, TestCase
 
 import halfhitch.django
-from halfhitch.client import TransactionMisused
+from halfhitch.client import TransactionDoomed, TransactionMisused
 from halfhitch.errors import RequestError
 from halfhitch.testing import SimulatedCrash
 from harness.django_project import TOPIC, add, atomic_order, order, refused
+
+
+class TimeLimit(Exception):
+    """Of a task's."""
 
 
 def test_messages_are_committed_when_django_has_committed(shop):
@@ -53,6 +58,64 @@ def test_a_function_that_is_atomic_and_failed_once_sent_into_its_old_transaction
             work(item)
         except ValueError:
             assert item == "moon"
+    shop.coordinator.advance(30)
+    shop.require("book", "pen")
+
+
+def test_a_block_sent_into_that_of_one_whose_end_was_interrupted_behind_its_commit(shop):
+    """Django leaves the functions of the first in its list; a signal's handler does this."""
+    connection = connections["default"]
+    commit = connection._commit
+
+    def interrupted():
+        commit()
+        connection._commit = commit
+        raise TimeLimit
+
+    connection._commit = interrupted
+    with refused(TimeLimit):
+        order("book")
+        first = halfhitch.django.transaction_id()
+    with refused(ValueError):
+        order("moon")
+        assert halfhitch.django.transaction_id() != first
+        raise ValueError("moon")
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
+def test_a_block_sent_into_that_of_a_transaction_that_was_committed_by_hand(shop):
+    """Without autocommit Django's functions wait until it is back."""
+    transaction.set_autocommit(False)
+    try:
+        with transaction.atomic(savepoint=False):
+            order("book")
+        transaction.commit()
+        with transaction.atomic(savepoint=False):
+            order("moon")
+        transaction.rollback()
+        with transaction.atomic():
+            order("pen")
+            with refused(ValueError):
+                order("mars")
+                raise ValueError("mars")
+            order("ink")
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+    shop.coordinator.advance(30)
+    shop.require("book", "ink", "pen")
+
+
+def test_a_savepoint_sent_into_an_earlier_one_of_the_same_name(shop):
+    with transaction.atomic():
+        with transaction.atomic():
+            order("book")
+        transaction.clean_savepoints()
+        with refused(ValueError):
+            order("moon")
+            raise ValueError("moon")
+        order("pen")
     shop.coordinator.advance(30)
     shop.require("book", "pen")
 
@@ -135,6 +198,80 @@ def test_messages_followed_rows_that_a_savepoint_by_hand_had_taken_back(shop):
     assert (shop.rows(), shop.messages()) == (["book"], [])
     shop.coordinator.advance(30)
     assert (shop.rows(), shop.messages(), shop.coordinator.pending()) == (["book"], [], [])
+
+
+def test_a_message_behind_a_savepoint_by_hand_followed_those_that_it_had_taken_back(shop, caplog):
+    with transaction.atomic():
+        savepoint = transaction.savepoint()
+        order("moon")
+        transaction.savepoint_rollback(savepoint)
+        order("book")
+        halfhitch.django.send(TOPIC, "book again")
+    assert caplog.records[-1].action == "django_messages_taken_back"
+    assert (shop.rows(), shop.messages()) == (["book"], ["book", "book again"])
+    shop.coordinator.advance(30)
+    assert (shop.messages(), shop.coordinator.pending()) == (["book", "book again"], [])
+
+
+@pytest.mark.parametrize("is_sent_before", [False, True])
+def test_messages_were_sent_in_a_block_that_sqlite_had_rolled_back(shop, is_sent_before):
+    """The record would have been committed by itself, and the message with it."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE UNIQUE INDEX once ON items (item)")
+    atomic_order("book")
+    with refused(TransactionMisused):
+        if is_sent_before:
+            order("moon")
+        with connections["default"].cursor() as cursor, pytest.raises(IntegrityError):
+            cursor.execute("INSERT OR ROLLBACK INTO items VALUES ('book')")
+        halfhitch.django.send(TOPIC, "mars")
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
+def test_rows_that_stood_without_their_message_were_to_be_rolled_back(shop):
+    """So said the exception; Django had committed them, for it was told to."""
+
+    @transaction.atomic
+    def work():
+        order("book")
+        savepoint = transaction.savepoint()
+        with pytest.raises(RequestError):
+            halfhitch.django.send("no such topic", "pen")
+        transaction.set_rollback(False)
+        transaction.savepoint_rollback(savepoint)
+
+    with pytest.raises(TransactionDoomed, match=r"Django has committed.*ForbiddenTopic"):
+        work()
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
+def test_a_producer_that_was_closed_before_the_commit_was_a_failure_of_the_block(shop, caplog):
+    with transaction.atomic():
+        order("book")
+        halfhitch.django.close()
+    assert caplog.records[-1].action == "django_commit_unanswered"
+    halfhitch.django.start_checks()
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
+def test_an_interface_error_behind_the_commit_was_a_failure_of_the_block(shop, caplog):
+    """Some drivers say so of a connection that is closed; it is no DatabaseError."""
+
+    def lose(*_):
+        raise InterfaceError("connection already closed")
+
+    connection = connections["default"]
+    with ExitStack() as lost, transaction.atomic():
+        order("book")
+        connection.run_on_commit.insert(
+            0, (set(), lambda: lost.enter_context(connection.execute_wrapper(lose)), False)
+        )
+    assert caplog.records[-1].action == "django_commit_unanswered"
+    shop.coordinator.advance(30)
+    shop.require("book")
 
 
 def test_a_connection_that_is_lost_behind_the_commit_leaves_it_to_the_check(shop, caplog):
