@@ -2,9 +2,11 @@
 
 Owns `Manifests`, the documents of one stream. A document without pods keeps its bytes; one that is
 changed keeps its comments, its order and the indentation of its lists, and has no aliases any more:
-a change of one place is none of another. What is no manifest is refused with its place.
+a change of one place is none of another. JSON stays JSON: kubectl takes what begins with a brace
+for that. What is no manifest is refused with its place.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from io import StringIO
@@ -24,6 +26,7 @@ _WAYS: Final[Mapping[str, tuple[tuple[str, ...], bool]]] = {
     "CronJob": (("spec", "jobTemplate", "spec", "template"), True),
 }
 _DIVIDER: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_INDENTED_JSON: Final = re.compile(r"^\s*[{\[]\r?\n([ \t]+)\"")
 _INDENTED: Final = re.compile(r"^( *)(?:- )?[\w.\"'/-]+:[ \t]*(?:#.*)?\n\1  - ", re.MULTILINE)
 
 
@@ -72,7 +75,9 @@ class Manifests:
         from halfhitch_cli.manifest_yaml import Tangled, written_out
 
         try:
-            document = written_out(self._yaml.load(part))
+            is_json, document = _json(part)
+            if not is_json:
+                document = written_out(self._yaml.load(part))
         except YAMLError as error:
             line = str(getattr(error, "problem", None) or error).splitlines()[0]
             raise NoManifest(f"{where}: it is not YAML ({line}).") from None
@@ -104,15 +109,54 @@ class Manifests:
         return "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts)
 
     def _written(self, document: Any, before: str) -> str:
+        divider = _DIVIDER.match(before)
+        if _json(before)[0]:
+            return ("---\n" if divider else "") + _dumped(document, _body(before))
         stream = StringIO()
         self._yaml.dump(document, stream)
         text = stream.getvalue()
-        divider = _DIVIDER.match(before)
         # ruamel writes a divider itself only where directives ask for one.
         if divider is not None and not text.startswith("---"):
             first = before.partition("\n")[0] if before.startswith("---\n") else "---"
             text = f"{first}\n{text}"
         return text
+
+
+def _body(part: str) -> str:
+    """What stands behind the divider."""
+    divider = _DIVIDER.match(part)
+    return part[divider.end() if divider else 0 :].removeprefix("\ufeff")
+
+
+def _json(part: str) -> tuple[bool, Any]:
+    """Whether it is JSON, and what it says. YAML that looks alike (unquoted keys) is none."""
+    body = _body(part)
+    if not body.lstrip().startswith("{"):
+        return False, None
+    try:
+        return True, json.loads(body, object_pairs_hook=_unique)
+    except ValueError:
+        return False, None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")  # what reads YAML says which
+    return found
+
+
+def _dumped(document: Any, before: str) -> str:
+    """In the form that it had."""
+    found = _INDENTED_JSON.match(before)
+    is_line = "\n" not in before.strip()
+    text = json.dumps(
+        document,
+        ensure_ascii=before.isascii(),
+        indent=None if is_line else found[1] if found else 4,
+        separators=(",", ":") if is_line and '":"' in before else None,
+    )
+    return text + "\n"
 
 
 def _objects(where: str, document: Any) -> list[tuple[str, MutableMapping[str, Any]]]:

@@ -7,13 +7,16 @@ them. Knows nothing of files and YAML: a template is a mapping.
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from halfhitch.config import SETTINGS, Purpose, Settings, load
+from halfhitch.config import SETTINGS, Purpose, Settings, load, rules
+from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES
 from halfhitch.config.secret import Secret
+from halfhitch.config.tracing_rules import traces_can_be_told
 from halfhitch.errors import ConfigurationError
 
 NAME: Final = "halfhitch"
@@ -56,6 +59,21 @@ FILE_NAMES: Final[Mapping[str, str]] = {
     "ssl.certificate.location": "kafka-certificate.pem",
     "ssl.key.location": "kafka-key.pem",
 }
+#: What stands for a secret in a file while the rules between settings are asked.
+_STAND_IN: Final = "stands:for-a-secret-in-a-file"
+#: Files with secrets are read as settings are loaded: what each becomes then.
+_READ: Final[Mapping[str, str]] = {
+    "auth.token_file": "auth.tokens",
+    "handle.key_file": "handle.key",
+    "rocketmq.access_key_file": "rocketmq.access_keys",
+    "redis.url_file": "",
+    "checks.url_token_file": "checks.url_token",
+    "kafka.sasl_password_file": "sasl.password",
+    "kafka.oauth_client_secret_file": "sasl.oauthbearer.client.secret",
+}
+_ANY_HOST: Final = ("ssl.endpoint.identification.algorithm", "none")
+#: Of those that a sidecar starts with, what needs no file's content.
+_RULES: Final = (traces_can_be_told, rules.open_doors_have_a_lock)
 
 Template = MutableMapping[str, Any]
 
@@ -118,13 +136,14 @@ class Given:
 
     def checked(self) -> Settings:
         """Raises ConfigurationError with the sentence that the sidecar would have."""
-        settings = load(self.texts, purpose=Purpose.CLIENT)
-        for key in settings.sources:
+        settings = load(self._with_stand_ins(), purpose=Purpose.CLIENT)
+        for key in self.texts:
             if _BY_KEY[key].is_secret or _has_secret(settings.value_of(key)):
                 raise ConfigurationError(
                     f"{key} has a secret, which would stand in the manifest: put it into a Secret, "
                     f"and give {_BY_KEY[file_setting(key)].flag} secret:NAME/KEY instead."
                 )
+        rules.check(settings, _RULES)
         if not settings.kafka.bootstrap:
             raise ConfigurationError(
                 "kafka.bootstrap is not set: give --kafka-bootstrap, for example kafka:9092, or "
@@ -138,10 +157,30 @@ class Given:
             )
         return settings
 
+    def _with_stand_ins(self) -> dict[str, object]:
+        """What `load` takes on this machine, which has none of the pod's files."""
+        flags: dict[str, object] = {}
+        options: list[str] = []
+        for key, reference in self.references.items():
+            read = _READ.get(key, key)
+            if key not in _BY_KEY:
+                options.append(f"{key}={os.devnull}")
+            elif read == key:
+                flags[key] = f"{_FILES}/{reference.file}"
+            elif read in _BY_KEY:
+                flags[read] = _STAND_IN
+            elif read:
+                options.append(f"{read}={_STAND_IN}")
+        flags |= self.texts
+        own = self.texts.get("kafka.options")
+        if options:
+            flags["kafka.options"] = [*options, *(own if isinstance(own, list) else ())]
+        return flags
+
 
 def _has_secret(value: object) -> bool:
     parts = value.values() if isinstance(value, Mapping) else ()
-    return any(isinstance(part, Secret) for part in parts)
+    return any(isinstance(part, Secret) and part.reveal() != _STAND_IN for part in parts)
 
 
 def file_setting(key: str) -> str:
@@ -167,16 +206,25 @@ def file_name(key: str) -> str:
 
 
 def _without_references(value: object, references: dict[str, Reference]) -> list[str]:
-    """Of `name=value` pairs those that refer to a file are taken out."""
+    """Those that name files are taken out. Others would have the path for a value: a password."""
     kept = []
     for text in value if isinstance(value, list | tuple) else [value]:
         for part in re.split(r",(?=[a-z][a-z0-9._]*=)", str(text)):
             name, _, rest = part.partition("=")
-            if _REFERENCE.fullmatch(rest):
+            if not _REFERENCE.fullmatch(rest) or name not in NAMES:
+                kept.append(part)
+            elif name in FILES:
                 references[name] = _reference(name, rest)
             else:
-                kept.append(part)
+                raise ConfigurationError(f"kafka.options: {name} names no file{_instead(name)}.")
     return kept
+
+
+def _instead(name: str) -> str:
+    flags = [_BY_KEY[key].flag for key, read in _READ.items() if read == name]
+    if flags:
+        return f": give {flags[0]} secret:NAME/KEY instead"
+    return ": give ssl.key.location, of a key without a password" if name in HIDDEN else ""
 
 
 def environment(settings: Settings, references: Mapping[str, Reference]) -> list[dict[str, Any]]:
@@ -186,8 +234,10 @@ def environment(settings: Settings, references: Mapping[str, Reference]) -> list
     for key in sorted(settings.sources):
         value = settings.value_of(key)
         if _BY_KEY[key].is_map:
-            options.update(value)
-        else:
+            # Passwords come as files; "none" follows from kafka.verify_host_names.
+            plain = (row for row in value.items() if not isinstance(row[1], Secret))
+            options.update(row for row in plain if row != _ANY_HOST)
+        elif key not in references and not _BY_KEY[key].is_secret:
             variables[_BY_KEY[key].env] = _text(value)
     for key, reference in references.items():
         path = f"{_FILES}/{reference.file}"

@@ -96,6 +96,10 @@ NAMES: frozenset[str] = frozenset(_ALLOWED)
 HIDDEN: frozenset[str] = frozenset(
     name for name, option in _ALLOWED.items() if option.kind is _Kind.HIDDEN
 )
+#: Options that name files.
+FILES: frozenset[str] = frozenset(
+    name for name, option in _ALLOWED.items() if option.kind is _Kind.PATH
+)
 #: Names (blank separated regular expressions) and why they are refused.
 _REFUSED_NAMES: dict[str, str] = {
     r"bootstrap\.servers metadata\.broker\.list": "the brokers are named by kafka.bootstrap; "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from halfhitch_cli.manifests import Manifests, NoManifest
@@ -50,3 +52,25 @@ def test_the_place_is_told() -> None:
 def test_a_key_that_is_there_twice_is_no_yaml() -> None:
     with pytest.raises(NoManifest, match="it is not YAML"):
         Manifests("x.yaml", POD + "kind: Pod\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"caf\\u00e9 \\ud83d\\ude00"}}\n',
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "caf\u00e9"}}\n',
+        '{\n\t"apiVersion": "v1",\n\t"kind": "Pod"\n}\n',
+        "---\n".join(['{\n  "apiVersion": "v1",\n  "kind": "Pod"\n}\n'] * 2),
+    ],
+)
+def test_json_came_out_with_keys_that_kubectl_cannot_read(text: str) -> None:
+    assert Manifests("x.json", text).text() == text
+    changed = Manifests("x.json", "\ufeff" + text.partition("---")[0])
+    for one in changed.workloads():
+        one.document["new"] = {"halfhitch/sidecar": "native"}
+    assert json.loads(changed.text())["new"] == {"halfhitch/sidecar": "native"}
+
+
+def test_a_key_that_is_there_twice_in_json_is_told() -> None:
+    with pytest.raises(NoManifest, match="it is not YAML"):
+        Manifests("x.json", '{"apiVersion": "v1", "kind": "Pod", "kind": "Pod"}')

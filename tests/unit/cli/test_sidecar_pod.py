@@ -225,3 +225,66 @@ def test_what_cannot_be_given_is_told(key: str, value: str, says: str) -> None:
 def test_what_must_not_stand_in_a_manifest_is_told(key: str, value: object, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         Given.of({**FLAGS, key: value}).checked()
+
+
+@pytest.mark.parametrize("door", ["http", "rocketmq"])
+def test_tls_whose_files_are_secrets_was_refused(door: str) -> None:
+    flags: dict[str, object] = {
+        f"{door}.tls_cert": "secret:a/c",
+        f"{door}.tls_client_ca": "secret:a/ca",
+        f"{door}.tls_clients": "required",
+    }
+    if door == "rocketmq":
+        flags |= {"rocketmq.enabled": "true", "rocketmq.tls_required": "true"}
+    name = f"HALFHITCH_{door}_TLS_CLIENT_CA".upper()
+    (sidecar,) = injected({**FLAGS, **flags})["initContainers"]
+    (path,) = [one["value"] for one in sidecar["env"] if one["name"] == name]
+    assert path == f"/etc/halfhitch/secrets/{door}-tls-client-ca"
+
+
+def test_a_password_that_is_a_file_stays_out_of_the_options() -> None:
+    given = {"kafka.options": [_SASL], "kafka.sasl_password_file": "secret:kafka/password"}
+    given |= {"kafka.verify_host_names": "false"}
+    (sidecar,) = injected({**FLAGS, **given})["initContainers"]
+    environment = {one["name"]: one.get("value") for one in sidecar["env"]}
+    assert json.loads(environment["HALFHITCH_KAFKA_OPTIONS"]) == dict(
+        pair.split("=") for pair in _SASL.split(",")
+    )
+    path = environment["HALFHITCH_KAFKA_SASL_PASSWORD_FILE"]
+    assert path == "/etc/halfhitch/secrets/kafka-password"
+    assert "stands:for" not in str(sidecar)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"http.tls_key": "secret:a/k"}, "http.tls_key is set without http.tls_cert"),
+        (
+            {"auth.token_file": "secret:a/t", "rocketmq.enabled": "true"},
+            "the RocketMQ door asks for no token",
+        ),
+        ({"kafka.sasl_password_file": "secret:a/p"}, "add security.protocol=SASL_SSL"),
+        (
+            {"checks.url": "http://shop:80/check", "checks.url_token_file": "secret:a/t"},
+            "checks.url leads to shop without TLS",
+        ),
+    ],
+)
+def test_files_that_do_not_fit_together_went_unnoticed(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**FLAGS, **flags}).checked()
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("sasl.password", "give --kafka-sasl-password-file secret:NAME/KEY"),
+        ("sasl.oauthbearer.client.secret", "give --kafka-oauth-client-secret-file"),
+        ("ssl.key.password", "a key without a password"),
+        ("sasl.username", "sasl.username names no file"),
+        ("sasl.pasword", "did you mean sasl.password"),
+    ],
+)
+def test_the_path_of_a_secret_was_the_password(option: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**FLAGS, "kafka.options": [f"{option}=secret:kafka/password"]}).checked()
