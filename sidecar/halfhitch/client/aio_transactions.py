@@ -95,11 +95,15 @@ class AsyncTransaction:
         partition: int | None = None,
     ) -> Coroutine[Any, Any, None]:
         """Store one message, invisible, on all in-sync replicas before this returns."""
+        # asyncio only: what is called here is perhaps never awaited
+        self._talk.require_unended()
         messages = [Message(topic, value, key, headers, partition)]
         return self._counted("tx.send", lambda: self._prepare(messages))
 
     def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
         """Store several messages in one request."""
+        # asyncio only: what is called here is perhaps never awaited
+        self._talk.require_unended()
         return self._counted("tx.prepare", lambda: self._prepare(messages))
 
     def commit(self, *, wait_visible: bool = False) -> Coroutine[Any, Any, Ended]:

@@ -95,14 +95,7 @@ class Conversation:
 
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
         """Raises what is wrong with the messages; it dooms them all, for nobody may look at it."""
-        phase = self.phase  # once: it may change just now
-        if phase is Phase.DOOMED:
-            raise self._doomed()
-        if phase is not Phase.OPEN:
-            raise TransactionEnded(
-                f"a {phase.value.split()[0]} of this transaction was already sent:"
-                " begin a new transaction for further messages"
-            )
+        self._require_open()
         if self._is_over:
             late = TransactionEnded(
                 "the block of this transaction was left: begin a new one for further messages"
@@ -125,6 +118,25 @@ class Conversation:
             if messages:  # else none is missing
                 self._phase, self._failure = Phase.DOOMED, error
             raise
+
+    def require_unended(self) -> None:
+        """As it is called, for what is called behind the end is perhaps never awaited.
+
+        Starlette's background tasks take a call of ours for a plain function: they call it in a
+        thread and drop what it returns.
+        """
+        if self._is_over:
+            self._require_open()
+
+    def _require_open(self) -> None:
+        phase = self.phase  # once: it may change just now
+        if phase is Phase.DOOMED:
+            raise self._doomed()
+        if phase is not Phase.OPEN:
+            raise TransactionEnded(
+                f"a {phase.value.split()[0]} of this transaction was already sent:"
+                " begin a new transaction for further messages"
+            )
 
     def sent(self, prepared: Prepared) -> None:
         """The messages are stored."""

@@ -13,7 +13,7 @@ from halfhitch.client import AsyncTransactionProducer, DecisionUnknown, Message
 from halfhitch.client.aio_connections import Connection
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Phase
-from halfhitch.client.errors import TransactionDoomed, TransactionMisused
+from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.recorded import Local, note
 from halfhitch.client.values import LocalTransactionState
 from harness.scripted_http import CUT_AFTER, HANG, Answer, Bytes, ScriptedServer
@@ -342,6 +342,19 @@ async def test_tasks_and_gathered_sends_are_awaited_ones():
             assert last.done()
         assert len(server.targets()) == 6
         assert server.targets()[-1] == "/v1/transactions/h5/commit"
+
+
+@pytest.mark.filterwarnings("error")  # a coroutine that nobody awaits is a warning alone
+async def test_a_call_behind_the_block_that_nobody_awaits_was_lost_without_a_word():
+    """As Starlette's background tasks call what is no coroutine function."""
+    with ScriptedServer() as server:
+        async with AsyncTransactionProducer("orders", server.address) as producer:
+            async with producer.transaction() as tx:
+                await tx.send("orders", b"one")
+            for late in (lambda: tx.send("orders", b"two"), lambda: tx.prepare([])):
+                with pytest.raises(TransactionEnded, match="already sent"):
+                    await asyncio.to_thread(late)
+        assert len(server.targets()) == 2
 
 
 async def test_a_task_that_begins_after_its_block_was_left_by_an_error_is_refused():
