@@ -131,7 +131,9 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
         "halfhitch/kafka.options": "security.protocol=SSL,ssl.cipher.suites=A,B,"
         "ssl.certificate.location=secret:me/tls.crt,ssl.crl.location=configmap:crl/crl.pem"
     },
-    "another authority": {"halfhitch/kafka.options": "ssl.ca.location=configmap:own/ca.crt"},
+    "another authority": {
+        "halfhitch/kafka.options": "security.protocol=SSL,ssl.ca.location=configmap:own/ca.crt"
+    },
     "TLS within": {
         "halfhitch/http.tls_cert": "secret:tls/tls.crt",
         "halfhitch/http.tls_key": "secret:tls/tls.key",
