@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -71,6 +71,23 @@ def test_where_it_is_missing_that_is_said_and_nothing_else_is_wrong(
     missing.look(2, creates=True, wait_s=WAIT_S)
     wait_until(lambda: looked(admin, names).index_partition == 2, WAIT_S)
     assert AuditTopic(admin, names, None).index_partition is None
+
+
+def test_a_topic_that_was_just_created_was_called_missing_until_the_next_look(
+    admin: AdminClient, names: InternalTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For half a minute, by /readyz and `halfhitch doctor`: a broker did not know it yet."""
+    real = audit_topic.topic_layouts
+    asked: list[tuple[str, ...]] = []
+
+    def late(admin: AdminClient, topics: tuple[str, ...], wait_s: float) -> Any:
+        asked.append(topics)
+        found = real(admin, topics, wait_s)
+        return dict.fromkeys(topics) if len(asked) < 4 else found
+
+    monkeypatch.setattr(audit_topic, "topic_layouts", late)
+    assert looked(admin, names, creates=True).trouble is None
+    assert looked(admin, names).index_partition == 2
 
 
 def test_another_number_of_partitions_is_not_told_to(

@@ -57,6 +57,7 @@ async def test_what_is_prepared_is_seen_and_a_sidecar_may_go_and_come(
                 await seen.press("escape", "5")
                 await seen.until("working")
                 await seen.press("2")
+                await seen.until("order-[red]7")
                 sidecar.kill()
                 await seen.until("No sidecar answers on")
                 assert "order-[red]7" in seen.text

@@ -134,6 +134,7 @@ class TopApp(App[None]):
         self._trouble: HalfHitchError | None = None
         self._trouble_since = ""
         self._seen = ""
+        self._has_answered = False
         self._is_paused = False
 
     def compose(self) -> ComposeResult:
@@ -179,12 +180,12 @@ class TopApp(App[None]):
             return
         if told.numbers is not None:
             self._pace.feed(told.numbers)
-        if self._trouble is not None and self._look is not None:
+        if self._trouble is not None and self._has_answered:
             self.notify(
                 f"The sidecar answers again. It did not since {self._trouble_since}.",
                 markup=False,
             )
-        self._trouble = None
+        self._trouble, self._has_answered = None, True
         if told.wish == self._wish:  # else it is of a page that was left
             self._look, self._seen = told, _clock()
         self._draw()
@@ -265,7 +266,7 @@ class TopApp(App[None]):
         is_same_list = wish.filters == self._wish.filters
         self._wish = wish
         if is_other_page:
-            self._look = None
+            self._look, self._seen = None, ""
         if is_other_page or not is_same_list:
             self._marked.clear()
         self._draw()

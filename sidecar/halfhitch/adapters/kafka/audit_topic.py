@@ -7,9 +7,10 @@ It has a partition for each half partition, and one more for the indexes (wire/s
 Everything blocks, and is called from threads.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -32,6 +33,7 @@ from halfhitch.errors import HalfHitchError
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _RECORD_BYTES_MAX = 1_048_588
+_AGAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,12 @@ class AuditTopic:
                 ensure_audit(
                     self._admin, self._names, options, half_count=half_count, wait_s=wait_s
                 )
-            layout = topic_layouts(self._admin, (self._names.audit,), wait_s)[self._names.audit]
+            layout = self._layout(wait_s)
+            # What was created a moment ago is not known to every broker yet (see topics.py).
+            settled_s = time.monotonic() + wait_s
+            while creates and layout is None and time.monotonic() < settled_s:
+                time.sleep(_AGAIN_S)
+                layout = self._layout(wait_s)
             closed = unwritable(self._admin, [self._names.audit], wait_s) if layout else {}
         except HalfHitchError as error:
             self.trouble = f"{self._names.audit} could not be looked at: {error.message}"
@@ -188,6 +195,9 @@ class AuditTopic:
         self.trouble = told[0] if told else None
         if not told:
             self.index_partition = half_count
+
+    def _layout(self, wait_s: float) -> Layout | None:
+        return topic_layouts(self._admin, (self._names.audit,), wait_s)[self._names.audit]
 
     def untold(self) -> str | None:
         """Why what becomes of transactions is not kept; None: it is."""

@@ -202,6 +202,21 @@ async def test_a_door_that_goes_and_comes_back_is_told_in_words(operations: Fake
             await seen.until(lambda: "No sidecar answers on" not in seen.text)
 
 
+async def test_an_empty_page_said_how_old_what_it_shows_is(operations: FakeOperations) -> None:
+    with admin_door(operations, {}, info={"instance": "shop-1"}) as port:
+        async with top(port, size=(100, 30)) as seen:
+            await on(seen, "transactions")
+            await seen.until("T1")
+            seen.app._door.client._port = 1
+            await seen.until("What is shown is of")
+            await seen.press("3")
+            await seen.until(lambda: "What is shown is of" not in seen.text)
+            assert "No sidecar answers on" in seen.text
+            seen.app._door.client._port = port
+            await seen.until("The sidecar answers again")
+            await seen.until("P1")
+
+
 async def test_nobody_at_the_beginning_is_no_end() -> None:
     async with top(1) as seen:
         await seen.until("No sidecar answers on")
