@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.lanes import FOLDER_VARIABLE, Spent, all_spent, over_budget
+from harness.lanes import FOLDER_VARIABLE, Spent, all_spent, by_layer, over_budget
 from harness.places import ROOT
 from harness.servers import KAFKA_VARIABLE, WISH_VARIABLE, kafka_server
 
@@ -85,6 +85,8 @@ ALL_LIVES: Final[Mapping[str, str]] = {
 _LIVES_RATIO: Final = 5
 #: With one more a test was late now and then on two processors.
 LANES: Final = 3
+#: So many of the files that took longest are told.
+LONGEST: Final = 12
 #: So many tests that failed may be tried again.
 AGAIN_MAX: Final = 8
 #: Where the tests take their seed from.
@@ -194,6 +196,12 @@ def layer_lines(spent: Mapping[str, Spent], allowed: Mapping[str, float]) -> lis
     ]
 
 
+def file_lines(spent: Mapping[str, Spent], count: int = LONGEST) -> list[str]:
+    """The files that took longest, whatever they waited for."""
+    rows = sorted(spent.items(), key=lambda row: -row[1].wall_s)[:count]
+    return [f"{one.wall_s:6.0f} s, processor {one.cpu_s:4.0f} s  {path}" for path, one in rows]
+
+
 def to_try_again(lanes: Sequence[Lane]) -> list[str]:
     """The names of the tests that failed, if they are few and nothing else went wrong."""
     names = [name_of(failure) for lane in lanes for failure in lane.failures]
@@ -228,7 +236,7 @@ def summed_up(
 
 
 def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spent]:
-    """All of them to their ends; what their layers took."""
+    """All of them to their ends; what their files took."""
     with (
         tempfile.TemporaryDirectory(prefix="halfhitch-lanes-") as folder,
         kafka_server(environment) as kafka,
@@ -284,8 +292,9 @@ def main() -> int:
     for lane in lanes:
         print(f"{lane.name} | {lane.seconds:.0f} s, ended with status {lane.status}")
     allowed = budgets(options.all)
-    print(*layer_lines(spent, allowed), sep="\n")
-    too_long = over_budget(spent.items(), allowed)
+    layers = by_layer(spent)
+    print(*file_lines(spent), *layer_lines(layers, allowed), sep="\n")
+    too_long = over_budget(layers.items(), allowed)
     print(*too_long, sep="\n", end="\n" if too_long else "")
     print(f"{time.monotonic() - began_s:.0f} s in all")
     line, is_well = summed_up(lanes, too_long, alone.counts["passed"] if alone.is_green else 0)

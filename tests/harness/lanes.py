@@ -28,7 +28,7 @@ from coverage import Coverage
 from harness.places import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
 #: Names the folder with the marks; whoever sets it reads there what each lane has spent.
 FOLDER_VARIABLE: Final = "HALFHITCH_TEST_LANES"
@@ -43,12 +43,18 @@ QUIET_WORK_S: Final = 0.0021
 
 @dataclass(slots=True)
 class Spent:
-    """What the tests of one layer have taken."""
+    """What the tests of one layer, or one file, have taken."""
 
     count: int = 0
     wall_s: float = 0.0
     #: As it would be on a quiet machine.
     cpu_s: float = 0.0
+
+    def add(self, more: Spent) -> None:
+        """That of others too."""
+        self.count += more.count
+        self.wall_s += more.wall_s
+        self.cpu_s += more.cpu_s
 
 
 def work() -> float:
@@ -159,10 +165,8 @@ class Lane:
         try:
             return (yield)
         finally:
-            spent = self.spent[layer_of(path)]
-            spent.count += 1
-            spent.wall_s += time.monotonic() - began_s
-            spent.cpu_s += (_cpu_s() - began_cpu_s) / self._slowness
+            cpu_s = (_cpu_s() - began_cpu_s) / self._slowness
+            self.spent[path].add(Spent(1, time.monotonic() - began_s, cpu_s))
 
     def _pace(self, path: str) -> None:
         """How slow is the machine now? Asked for each file."""
@@ -171,7 +175,7 @@ class Lane:
             self._path, self._slowness = path, work() / QUIET_WORK_S
 
     def pytest_sessionfinish(self) -> None:
-        spent = {layer: asdict(one) for layer, one in self.spent.items()}
+        spent = {path: asdict(one) for path, one in self.spent.items()}
         self._report.write_text(json.dumps(spent))
 
 
@@ -180,15 +184,20 @@ def path_of(item: pytest.Item) -> str:
 
 
 def all_spent(folder: Path) -> dict[str, Spent]:
-    """By layer, of all lanes."""
-    found: dict[str, Spent] = {}
+    """By file, of all lanes."""
+    found: defaultdict[str, Spent] = defaultdict(Spent)
     for report in sorted(folder.glob("*.spent.json")):
-        for layer, more in json.loads(report.read_text()).items():
-            one = found.setdefault(layer, Spent())
-            one.count += more["count"]
-            one.wall_s += more["wall_s"]
-            one.cpu_s += more["cpu_s"]
-    return found
+        for path, more in json.loads(report.read_text()).items():
+            found[path].add(Spent(**more))
+    return dict(found)
+
+
+def by_layer(spent: Mapping[str, Spent]) -> dict[str, Spent]:
+    """Of files, what their layers took."""
+    found: defaultdict[str, Spent] = defaultdict(Spent)
+    for path, one in spent.items():
+        found[layer_of(path)].add(one)
+    return dict(found)
 
 
 def over_budget(spent: Iterable[tuple[str, Spent]], budgets: dict[str, float]) -> list[str]:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from harness import lanes
-from harness.lanes import FOLDER_VARIABLE, Marks, Spent, all_spent, over_budget, taken, work
+from harness.lanes import (
+    FOLDER_VARIABLE,
+    Marks,
+    Spent,
+    all_spent,
+    by_layer,
+    over_budget,
+    taken,
+    work,
+)
 from harness.places import ROOT, python_path
 
 if TYPE_CHECKING:
@@ -127,7 +136,10 @@ def test_real_lanes_share_real_files(
     marks = {path.name for path in tmp_path.glob("*.taken")}
     assert marks == {file.replace("/", ".") + ".taken" for file in files}
     spent = all_spent(tmp_path)
-    assert set(spent) == {"tests/unit", "bench/tests"}
+    assert set(spent) == {*files}
+    layers = by_layer(spent)
+    assert layers["tests/unit"].count == spent[files[0]].count + spent[files[1]].count
+    assert set(layers) == {"tests/unit", "bench/tests"}
     assert all(one.count > 0 and one.cpu_s > 0 and one.wall_s > 0 for one in spent.values())
     passed = sum(int(text.rsplit(" passed", 1)[0].split()[-1]) for text in said if "passed" in text)
     assert passed == sum(one.count for one in spent.values())

@@ -80,6 +80,12 @@ def test_what_each_layer_took_is_told_the_longest_first() -> None:
     assert second.startswith("tests/tidy")
 
 
+def test_the_longest_files_are_told_so_that_one_sees_where_the_minutes_go() -> None:
+    spent = {"tests/a.py": Spent(1, 2.0, 1.0), "tests/b.py": Spent(1, 90.0, 4.0)}
+    (line,) = side_by_side.file_lines(spent, 1)
+    assert line.split() == ["90", "s,", "processor", "4", "s", "tests/b.py"]
+
+
 def test_green_lanes_are_summed_up() -> None:
     assert summed_up([ended(PASSED, 0), ended(PASSED, 0), ended(NOTHING_LEFT, 0)]) == (
         "24 passed, 0 failed, 2 skipped",
