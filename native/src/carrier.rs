@@ -2,7 +2,8 @@
 //!
 //! A thread holds one of the locks `producer`, `lanes`, `results` and the front's `known` at a
 //! time. The one exception is the gathering thread as it stops: it looks for the producer while it
-//! holds `lanes`, and nobody takes these two the other way round. None of the four is held while
+//! holds `lanes`, and nobody takes these two the other way round. `open_ones` comes before `results`
+//! and `lanes`, and nobody who holds one of these takes it. None of the five is held while
 //! records are handed to librdkafka, polled, flushed or purged, for its callbacks take `lanes` and
 //! `results`. Under `known` librdkafka makes the headers of a record, which waits for nothing and
 //! calls nobody.
@@ -13,15 +14,21 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::events::{Counts, Failed, Line, Told};
+use polling::Poller;
+
+use crate::events::{Counts, Failed, HttpFailed, Line, Told};
 use crate::frame::Form;
+use crate::handle::Place;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
-use crate::lanes::{EndBatch, EndItem, EndLane, HalfItem, HalfLane, Waiting, memory_key};
+use crate::lanes::{
+    EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, HalfLane, Waiting, memory_key,
+};
 use crate::memory::Known;
+use crate::open::OpenOnes;
 use crate::outbox::{Flushed, Outbox};
 use crate::read;
 use crate::write::{self, ReplyStart};
@@ -50,6 +57,12 @@ pub struct Results {
     /// Requests of connections whose sockets are lent.
     pub under_way: usize,
     pub failures: Vec<Failed>,
+    pub http_failures: Vec<HttpFailed>,
+    /// Transactions of the data door: stored, and ended.
+    pub prepared_ids: Vec<String>,
+    pub ended_ids: Vec<String>,
+    /// Connections whose next request has waited for the answer to the one before.
+    pub resume: Vec<u64>,
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
@@ -72,6 +85,8 @@ pub struct Config {
     pub wake: (c_int, c_int),
     /// Half messages in flight take at most so much.
     pub in_flight_bytes_max: usize,
+    /// So long may an end of what was prepared over HTTP come here.
+    pub open_for: Duration,
 }
 
 pub struct Carrier {
@@ -80,6 +95,9 @@ pub struct Carrier {
     lanes: Mutex<Lanes>,
     gathering: Condvar,
     pub results: Mutex<Results>,
+    pub open_ones: Mutex<OpenOnes>,
+    /// Of the thread that reads sockets: to be told of requests that need not wait any more.
+    pub reading: OnceLock<Arc<Poller>>,
     in_flight_bytes: AtomicUsize,
     is_signalled: AtomicBool,
     is_stopping: AtomicBool,
@@ -94,6 +112,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Carrier {
     pub fn start(config: Config) -> Result<Arc<Carrier>, String> {
         let carrier = Arc::new(Carrier {
+            open_ones: Mutex::new(OpenOnes::new(config.open_for, Instant::now())),
+            reading: OnceLock::new(),
             config,
             producer: Mutex::new(None),
             lanes: Mutex::new(Lanes::default()),
@@ -167,17 +187,20 @@ impl Carrier {
         halves: Vec<Waiting>,
         ends: Vec<(i32, EndItem)>,
     ) {
-        {
-            let mut lanes = lock(&self.lanes);
-            for waiting in halves {
-                let partition = waiting.item.partition;
-                lanes.halves[partition as usize].push(waiting);
-            }
-            for (partition, item) in ends {
-                lanes.ends[partition as usize].push(item);
-            }
-        }
+        self.queue(halves, ends);
         self.go_on(producer);
+    }
+
+    /// What `go_on` sends.
+    pub fn queue(&self, halves: Vec<Waiting>, ends: Vec<(i32, EndItem)>) {
+        let mut lanes = lock(&self.lanes);
+        for waiting in halves {
+            let partition = waiting.item.partition;
+            lanes.halves[partition as usize].push(waiting);
+        }
+        for (partition, item) in ends {
+            lanes.ends[partition as usize].push(item);
+        }
     }
 
     pub fn first_decision(
@@ -227,7 +250,7 @@ impl Carrier {
     }
 
     /// After requests and reports: what need not wait (any longer).
-    fn go_on(&self, producer: &Arc<Producer>) {
+    pub fn go_on(&self, producer: &Arc<Producer>) {
         let now = Instant::now();
         let mut due: Vec<Waiting> = Vec::new();
         let mut batches: Vec<EndBatch> = Vec::new();
@@ -315,7 +338,14 @@ impl Carrier {
 
     /// Write what can be written from here, and wake the loop for the rest.
     pub fn wake(&self) {
-        if !lock(&self.results).has_news(Instant::now()) {
+        let (has_news, resumes) = {
+            let mut results = lock(&self.results);
+            (results.has_news(Instant::now()), !results.resume.is_empty())
+        };
+        if resumes && let Some(poller) = self.reading.get() {
+            let _ = poller.notify();
+        }
+        if !has_news {
             return;
         }
         if !self.is_signalled.swap(true, Ordering::AcqRel) {
@@ -385,6 +415,36 @@ impl Carrier {
     }
 }
 
+impl Carrier {
+    /// Answer a half that lies there; false: it has no proof of that.
+    fn stored(&self, item: &HalfItem, offset: i64) -> bool {
+        let (partition, group, id) = (item.partition, &item.group, &item.transaction_id);
+        match &item.ask {
+            HalfAsk::Remoting { form, opaque, queue_id, seals } => {
+                let Some(seal) = seals.make(partition, offset, group, id) else {
+                    return false;
+                };
+                let ask = (*form, *opaque, *queue_id);
+                lock(&self.results).stored(item, ask, offset, seal, &self.config.reply_start);
+            }
+            HalfAsk::Http { topic, immunity_s, signer, .. } => {
+                let half_offset = offset as u64;
+                let handle = signer.encode(&Place {
+                    partition: partition as u16,
+                    half_offset,
+                    group,
+                    transaction_id: id,
+                    topic,
+                });
+                // Before its end can come.
+                lock(&self.open_ones).put(group, id, half_offset, item.began, *immunity_s);
+                lock(&self.results).stored_over_http(item, &handle);
+            }
+        }
+        true
+    }
+}
+
 impl Listener for Carrier {
     unsafe fn delivered(&self, private: Opaque, err: c_int, offset: i64) {
         let pending = unsafe { Box::from_raw(private as *mut Pending) };
@@ -395,22 +455,12 @@ impl Listener for Carrier {
             Pending::Half(item) => {
                 self.release(item.size_bytes);
                 lock(&self.lanes).halves[item.partition as usize].landed();
-                let seal =
-                    item.seals.make(item.partition, offset, &item.group, &item.transaction_id);
-                let mut results = lock(&self.results);
-                if let (Some(seal), true) = (seal, err == 0 && offset >= 0) {
-                    results.stored(&item, offset, seal, &self.config.reply_start);
-                } else {
-                    // An earlier try was stored, and the broker does not remember where.
-                    let err = if err == 0 { ERR_UNKNOWN } else { err };
-                    results.fail(Failed {
-                        connection: item.connection,
-                        request_code: read::SEND_V2,
-                        opaque: item.opaque,
-                        is_json: item.form == Form::Json,
-                        error_number: err,
-                    });
+                if err == 0 && offset >= 0 && self.stored(&item, offset) {
+                    return;
                 }
+                // An earlier try was stored, and the broker does not remember where.
+                let err = if err == 0 { ERR_UNKNOWN } else { err };
+                lock(&self.results).half_failed(*item, err);
             }
             Pending::Ends(batch) => {
                 let now = Instant::now();
@@ -431,7 +481,8 @@ impl Listener for Carrier {
 impl Results {
     /// Whether the loop must be woken. Of a lent socket it need not hear of every answer.
     fn has_news(&mut self, now: Instant) -> bool {
-        let mut is_urgent = !(self.failures.is_empty() && self.lines.is_empty());
+        let has_failed = !(self.failures.is_empty() && self.http_failures.is_empty());
+        let mut is_urgent = has_failed || !self.lines.is_empty();
         for connection in &self.ready {
             if let Some(outbox) = self.connections.get_mut(connection) {
                 match outbox.flush() {
@@ -484,6 +535,9 @@ impl Results {
         Told {
             progress,
             failures: std::mem::take(&mut self.failures),
+            http_failures: std::mem::take(&mut self.http_failures),
+            prepared_ids: std::mem::take(&mut self.prepared_ids),
+            ended_ids: std::mem::take(&mut self.ended_ids),
             prepared_s: std::mem::take(&mut self.prepared_s),
             committed_s: std::mem::take(&mut self.committed_s),
             rolled_back_s: std::mem::take(&mut self.rolled_back_s),
@@ -524,15 +578,71 @@ impl Results {
         self.failures.push(failure);
     }
 
-    fn stored(&mut self, item: &HalfItem, offset: i64, seal: i64, start: &ReplyStart) {
+    /// The loop answers it, and goes on with the connection.
+    fn fail_over_http(&mut self, failure: HttpFailed) {
+        if let Some(outbox) = self.landed(failure.connection) {
+            outbox.has_failed = true;
+            outbox.has_more = false;
+        }
+        self.due.push(failure.connection);
+        self.http_failures.push(failure);
+    }
+
+    fn half_failed(&mut self, item: HalfItem, error_number: c_int) {
+        let HalfItem { ask, connection, partition, group, transaction_id, .. } = item;
+        match ask {
+            HalfAsk::Remoting { form, opaque, .. } => self.fail(Failed {
+                connection,
+                request_code: read::SEND_V2,
+                opaque,
+                is_json: form == Form::Json,
+                error_number,
+            }),
+            HalfAsk::Http { names_itself, .. } => self.fail_over_http(HttpFailed {
+                connection,
+                route: "half",
+                error_number,
+                partition,
+                group: group.to_string(),
+                transaction_id,
+                names_itself,
+            }),
+        }
+    }
+
+    fn stored_over_http(&mut self, item: &HalfItem, handle: &str) {
+        self.prepared_s.push(item.began.elapsed().as_secs_f64());
+        self.prepared_ids.push(item.transaction_id.clone());
+        if let Some(outbox) = self.answered(item.connection) {
+            write::http_stored(&mut outbox.out, handle, &item.transaction_id);
+        }
+    }
+
+    /// Of a connection that has one request under way at a time.
+    fn answered(&mut self, connection: u64) -> Option<&mut Outbox> {
+        let outbox = self.finish(connection)?;
+        if std::mem::take(&mut outbox.has_more) {
+            self.resume.push(connection);
+        }
+        self.connections.get_mut(&connection)
+    }
+
+    fn stored(
+        &mut self,
+        item: &HalfItem,
+        (form, opaque, queue_id): (Form, i32, i32),
+        offset: i64,
+        seal: i64,
+        start: &ReplyStart,
+    ) {
         self.prepared_s.push(item.began.elapsed().as_secs_f64());
         if let Some(outbox) = self.finish(item.connection) {
             let Outbox { out, id_prefix, .. } = outbox;
             let reply = write::Reply {
-                form: item.form,
-                opaque: item.opaque,
+                form,
+                opaque,
                 id_prefix,
-                queue_id: item.queue_id,
+                queue_id,
                 position: write::position(item.partition, offset),
                 seal,
                 transaction_id: &item.transaction_id,
@@ -544,13 +654,7 @@ impl Results {
     fn ended(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
         for item in &batch.items {
             if err != 0 {
-                self.fail(Failed {
-                    connection: item.connection,
-                    request_code: read::END,
-                    opaque: item.opaque,
-                    is_json: item.form == Form::Json,
-                    error_number: err,
-                });
+                self.end_failed(item, batch.partition, err);
                 continue;
             }
             let passed_s = now.duration_since(item.began).as_secs_f64();
@@ -559,7 +663,35 @@ impl Results {
             } else {
                 self.rolled_back_s.push(passed_s);
             }
-            self.finish(item.connection);
+            if let EndAsk::Http = item.ask {
+                self.ended_ids.push(item.identity.1.clone());
+                if let Some(outbox) = self.answered(item.connection) {
+                    write::http_ended(&mut outbox.out, &item.identity.1, item.is_commit);
+                }
+            } else {
+                self.finish(item.connection);
+            }
+        }
+    }
+
+    fn end_failed(&mut self, item: &EndItem, partition: i32, error_number: c_int) {
+        match item.ask {
+            EndAsk::Remoting { form, opaque } => self.fail(Failed {
+                connection: item.connection,
+                request_code: read::END,
+                opaque,
+                is_json: form == Form::Json,
+                error_number,
+            }),
+            EndAsk::Http => self.fail_over_http(HttpFailed {
+                connection: item.connection,
+                route: if item.is_commit { "commit" } else { "rollback" },
+                error_number,
+                partition,
+                group: item.identity.0.to_string(),
+                transaction_id: item.identity.1.clone(),
+                names_itself: true,
+            }),
         }
     }
 }

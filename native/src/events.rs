@@ -3,6 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::http_front::Given;
+
 /// What has become of chunks of bytes that the loop has read.
 #[pyclass(frozen, get_all)]
 pub struct Fed {
@@ -34,6 +36,29 @@ impl TakenBack {
     }
 }
 
+/// The same of the data door.
+#[pyclass(frozen, get_all)]
+pub struct HttpTakenBack {
+    /// Still to be written.
+    unsent: Py<PyBytes>,
+    /// What came and is not carried out.
+    held: Py<PyBytes>,
+    begun_count: u32,
+    /// The answer to a request is still to come.
+    is_busy: bool,
+}
+
+impl HttpTakenBack {
+    pub fn new(py: Python<'_>, given: &Given) -> HttpTakenBack {
+        HttpTakenBack {
+            unsent: PyBytes::new(py, &given.unsent).unbind(),
+            held: PyBytes::new(py, &given.held).unbind(),
+            begun_count: given.begun_count,
+            is_busy: given.is_busy,
+        }
+    }
+}
+
 /// How far a connection's requests have come.
 #[pyclass(frozen, get_all)]
 pub struct Progress {
@@ -54,6 +79,21 @@ pub struct Failed {
     pub is_json: bool,
     /// librdkafka's.
     pub error_number: i32,
+}
+
+/// A request of the data door that could not be carried out.
+#[pyclass(frozen, get_all)]
+pub struct HttpFailed {
+    pub connection: u64,
+    /// As the door calls it.
+    pub route: &'static str,
+    /// librdkafka's.
+    pub error_number: i32,
+    pub partition: i32,
+    pub group: String,
+    pub transaction_id: String,
+    /// The caller has named the transaction, or knows its name.
+    pub names_itself: bool,
 }
 
 /// What came over a lent socket and is the loop's.
@@ -89,15 +129,11 @@ pub struct Events {
 impl Events {
     pub fn new(py: Python<'_>, told: Told) -> PyResult<Events> {
         let bytes = |content: Vec<u8>| PyBytes::new(py, &content).unbind();
-        let progress = told.progress.into_iter().map(|one| {
-            let Counts { connection, begun_count, done_count, answers } = one;
-            Py::new(py, Progress { connection, begun_count, done_count, answers: bytes(answers) })
-        });
         let unread = told.unread.into_iter();
         let unread =
             unread.map(|(connection, data)| Py::new(py, Unread { connection, data: bytes(data) }));
         Ok(Events {
-            progress: progress.collect::<PyResult<_>>()?,
+            progress: progress(py, told.progress)?,
             failures: told
                 .failures
                 .into_iter()
@@ -113,10 +149,56 @@ impl Events {
     }
 }
 
+/// All since the last time, of the data door.
+#[pyclass(frozen, get_all)]
+pub struct HttpEvents {
+    progress: Vec<Py<Progress>>,
+    failures: Vec<Py<HttpFailed>>,
+    /// Seconds that each prepare took, each commit, each roll back.
+    prepared_s: Vec<f64>,
+    committed_s: Vec<f64>,
+    rolled_back_s: Vec<f64>,
+    /// Transactions that were prepared, and that were ended.
+    prepared_ids: Vec<String>,
+    ended_ids: Vec<String>,
+    lines: Vec<Py<Line>>,
+    /// Connections whose sockets the loop should take back.
+    due: Vec<u64>,
+}
+
+impl HttpEvents {
+    pub fn new(py: Python<'_>, told: Told) -> PyResult<HttpEvents> {
+        let failures = told.http_failures.into_iter().map(|one| Py::new(py, one));
+        Ok(HttpEvents {
+            progress: progress(py, told.progress)?,
+            failures: failures.collect::<PyResult<_>>()?,
+            prepared_s: told.prepared_s,
+            committed_s: told.committed_s,
+            rolled_back_s: told.rolled_back_s,
+            prepared_ids: told.prepared_ids,
+            ended_ids: told.ended_ids,
+            lines: told.lines.into_iter().map(|one| Py::new(py, one)).collect::<PyResult<_>>()?,
+            due: told.due,
+        })
+    }
+}
+
+fn progress(py: Python<'_>, told: Vec<Counts>) -> PyResult<Vec<Py<Progress>>> {
+    let made = told.into_iter().map(|one| {
+        let Counts { connection, begun_count, done_count, answers } = one;
+        let answers = PyBytes::new(py, &answers).unbind();
+        Py::new(py, Progress { connection, begun_count, done_count, answers })
+    });
+    made.collect()
+}
+
 /// The same before there are objects of Python.
 pub struct Told {
     pub progress: Vec<Counts>,
     pub failures: Vec<Failed>,
+    pub http_failures: Vec<HttpFailed>,
+    pub prepared_ids: Vec<String>,
+    pub ended_ids: Vec<String>,
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,

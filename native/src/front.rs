@@ -8,9 +8,10 @@ use crate::carrier::{Carrier, lock};
 use crate::digest::digest_of;
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
-use crate::lanes::{EndItem, HalfItem, Waiting, memory_key};
+use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
 use crate::outbox::Outbox;
 use crate::seal::Seals;
+use crate::sockets::Reader;
 use crate::taken::Taken;
 use crate::{read, write};
 
@@ -190,8 +191,7 @@ impl Front {
         (found.rest, found.taken, held)
     }
 
-    /// From a lent socket. False: the loop is to take it back.
-    pub fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+    fn came(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
         let Some(producer) = self.carrier.taking() else {
             let rest = self.give_back(connection, data);
             lock(&self.carrier.results).unread.push((connection, rest));
@@ -365,15 +365,17 @@ impl Front {
         let headers = found.producer.headers(headers, count);
         found.halves.push(Waiting {
             item: Box::new(HalfItem {
-                form: frame.form,
+                ask: HalfAsk::Remoting {
+                    form: frame.form,
+                    opaque: frame.opaque,
+                    queue_id: send.queue_id,
+                    seals: seals.clone(),
+                },
                 connection,
-                opaque: frame.opaque,
-                queue_id: send.queue_id,
                 partition: partition as i32,
                 group: group.name.clone(),
                 transaction_id: send.transaction_id.to_owned(),
                 size_bytes: send.size_bytes,
-                seals: seals.clone(),
                 began: found.now,
             }),
             key: send.keys.map(<[u8]>::to_vec),
@@ -381,6 +383,16 @@ impl Front {
             headers,
         });
         Some(())
+    }
+}
+
+impl Reader for Front {
+    fn carrier(&self) -> &Arc<Carrier> {
+        &self.carrier
+    }
+
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+        self.came(connection, data, rooms, takes_ends)
     }
 }
 
@@ -407,9 +419,8 @@ fn end(
         rolled_back[0].insert(memory_key(&group.name, id));
     }
     let item = EndItem {
-        form: frame.form,
+        ask: EndAsk::Remoting { form: frame.form, opaque: frame.opaque },
         connection,
-        opaque: frame.opaque,
         identity: (group.name.clone(), id.to_owned()),
         half_offset: end.half_offset,
         is_commit: end.is_commit,

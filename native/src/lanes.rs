@@ -1,12 +1,13 @@
 //! What waits and what is on its way, for each partition of the half log and of the op log.
 //!
 //! Records of one partition gather while others of it are on their way. Decisions of one partition
-//! go into shared records, one at a time; as nobody awaits them, they gather for a moment first.
+//! go into shared records, one at a time; those that nobody awaits gather for a moment first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::frame::Form;
+use crate::handle::Signer;
 use crate::kafka::RecordHeaders;
 use crate::memory::Memory;
 use crate::seal::Seals;
@@ -17,18 +18,27 @@ const GATHERED_MAX: usize = 64;
 const MARKS_MAX: usize = 1_000;
 const ENTRIES_BYTES_MAX: usize = 500_000;
 
+/// In which words a half message was asked for, and so how it is answered.
+pub enum HalfAsk {
+    Remoting { form: Form, opaque: i32, queue_id: i32, seals: Arc<Seals> },
+    Http { topic: Arc<str>, immunity_s: Option<u32>, names_itself: bool, signer: Arc<Signer> },
+}
+
+/// The same of an end; over HTTP somebody waits for the answer.
+pub enum EndAsk {
+    Remoting { form: Form, opaque: i32 },
+    Http,
+}
+
 /// A half message and who asked for it.
 pub struct HalfItem {
-    pub form: Form,
+    pub ask: HalfAsk,
     pub connection: u64,
-    pub opaque: i32,
-    pub queue_id: i32,
     pub partition: i32,
     pub group: Arc<str>,
     pub transaction_id: String,
     /// Counted as in flight until its report.
     pub size_bytes: usize,
-    pub seals: Arc<Seals>,
     pub began: Instant,
 }
 
@@ -41,9 +51,8 @@ pub struct Waiting {
 }
 
 pub struct EndItem {
-    pub form: Form,
+    pub ask: EndAsk,
     pub connection: u64,
-    pub opaque: i32,
     pub identity: (Arc<str>, String),
     pub half_offset: i64,
     pub is_commit: bool,
@@ -54,6 +63,10 @@ pub struct EndItem {
 impl EndItem {
     pub fn key(&self) -> String {
         memory_key(&self.identity.0, &self.identity.1)
+    }
+
+    fn is_awaited(&self) -> bool {
+        matches!(self.ask, EndAsk::Http)
     }
 
     fn bytes_max(&self) -> usize {
@@ -100,6 +113,8 @@ impl HalfLane {
 
 pub struct EndLane {
     waiting: Vec<EndItem>,
+    /// One of those that wait.
+    is_awaited: bool,
     in_flight: usize,
     /// When those that wait have gathered enough.
     deadline: Option<Instant>,
@@ -114,11 +129,13 @@ pub struct EndBatch {
 
 impl EndLane {
     pub fn new(now: Instant) -> EndLane {
-        EndLane { waiting: Vec::new(), in_flight: 0, deadline: None, memory: Memory::new(now) }
+        let memory = Memory::new(now);
+        EndLane { waiting: Vec::new(), is_awaited: false, in_flight: 0, deadline: None, memory }
     }
 
     pub fn push(&mut self, mut item: EndItem) {
         item.is_first = self.memory.begin(item.key(), item.is_commit);
+        self.is_awaited |= item.is_awaited();
         self.waiting.push(item);
     }
 
@@ -127,7 +144,7 @@ impl EndLane {
         if self.in_flight > 0 || self.waiting.is_empty() {
             return Vec::new();
         }
-        if !all && self.waiting.len() < GATHERED_MAX {
+        if !all && !self.is_awaited && self.waiting.len() < GATHERED_MAX {
             match self.deadline {
                 None => {
                     self.deadline = Some(now + GATHER);
@@ -139,6 +156,7 @@ impl EndLane {
         }
         self.deadline = None;
         let rest = self.waiting.split_off(self.waiting.len().min(MARKS_MAX));
+        self.is_awaited = rest.iter().any(EndItem::is_awaited);
         let mut batches: Vec<EndBatch> = Vec::new();
         let mut bytes = 0;
         for item in std::mem::replace(&mut self.waiting, rest) {

@@ -1,4 +1,5 @@
-//! The two requests of a RocketMQ transaction, carried out without the interpreter.
+//! The requests of a transaction, carried out without the interpreter: those of RocketMQ's clients,
+//! and those of the data door.
 //!
 //! A door gives what its connections receive, or lends their sockets. Requests of the usual kind, of groups and topics that
 //! the interpreted door has taken a moment ago, are carried out here; everything else is given back.
@@ -8,10 +9,15 @@ mod digest;
 mod events;
 mod frame;
 mod front;
+mod handle;
+mod http;
+mod http_front;
+mod http_native;
 mod json;
 mod kafka;
 mod lanes;
 mod memory;
+mod open;
 mod outbox;
 mod read;
 mod seal;
@@ -28,10 +34,13 @@ use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
 
 use carrier::{Carrier, Config, lock};
-use events::{Events, Failed, Fed, FirstDecision, Line, Progress, TakenBack, Unread};
+use events::{
+    Events, Failed, Fed, FirstDecision, HttpEvents, HttpFailed, HttpTakenBack, Line, Progress,
+    TakenBack, Unread,
+};
 use frame::Form;
 use front::{Bounds, Front, Rooms, Topic};
-use lanes::EndItem;
+use lanes::{EndAsk, EndItem};
 use outbox::Flushed;
 use seal::Seals;
 use sockets::Sockets;
@@ -42,7 +51,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(86_400);
 #[pyclass(frozen)]
 struct Native {
     front: Arc<Front>,
-    sockets: Arc<Sockets>,
+    sockets: Arc<Sockets<Front>>,
 }
 
 #[pymethods]
@@ -75,6 +84,7 @@ impl Native {
             reply_start,
             wake,
             in_flight_bytes_max,
+            open_for: Duration::ZERO,
         };
         let carrier = Carrier::start(config).map_err(PyRuntimeError::new_err)?;
         let bounds = Bounds {
@@ -197,12 +207,16 @@ impl Native {
 
     /// Wait for what is in flight, at most so long, and end.
     fn stop(&self, py: Python<'_>, drain_s: f64) {
-        let drain = Duration::try_from_secs_f64(drain_s.max(0.0)).unwrap_or(DRAIN_MAX);
+        let drain = drained(drain_s);
         py.detach(|| {
             self.sockets.stop();
-            self.front.carrier.stop(drain.min(DRAIN_MAX));
+            self.front.carrier.stop(drain);
         });
     }
+}
+
+fn drained(drain_s: f64) -> Duration {
+    Duration::try_from_secs_f64(drain_s.max(0.0)).unwrap_or(DRAIN_MAX).min(DRAIN_MAX)
 }
 
 type ReadHalf = (Option<Vec<u8>>, Vec<u8>, Headers, i32, String, usize);
@@ -271,9 +285,8 @@ fn decisions(found: Vec<(String, String, i64)>) -> (Vec<u8>, Vec<u8>) {
     let items: Vec<EndItem> = found
         .into_iter()
         .map(|(group, id, half_offset)| EndItem {
-            form: Form::Binary,
+            ask: EndAsk::Remoting { form: Form::Binary, opaque: 0 },
             connection: 0,
-            opaque: 0,
             identity: (group.into(), id),
             half_offset,
             is_commit: true,
@@ -318,6 +331,15 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Line>()?;
     module.add_class::<Events>()?;
     module.add_class::<FirstDecision>()?;
+    module.add_class::<http_native::HttpNative>()?;
+    module.add_class::<HttpTakenBack>()?;
+    module.add_class::<HttpFailed>()?;
+    module.add_class::<HttpEvents>()?;
+    module.add_function(wrap_pyfunction!(http_native::http_half, module)?)?;
+    module.add_function(wrap_pyfunction!(http_native::http_end, module)?)?;
+    module.add_function(wrap_pyfunction!(http_native::http_replies, module)?)?;
+    module.add_function(wrap_pyfunction!(http_native::signed, module)?)?;
+    module.add_function(wrap_pyfunction!(http_native::verified, module)?)?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;
     module.add_function(wrap_pyfunction!(stored_reply, module)?)?;

@@ -19,6 +19,10 @@ pub struct Outbox {
     /// Among those with something to be told.
     pub is_ready: bool,
     pub socket: Option<Arc<TcpStream>>,
+    /// The next request has come already, and waits for the answer to this one.
+    pub has_more: bool,
+    /// The loop has still to answer one that failed.
+    pub has_failed: bool,
     is_stalled: bool,
 }
 
@@ -40,6 +44,8 @@ impl Outbox {
             under_way: 0,
             is_ready: false,
             socket: None,
+            has_more: false,
+            has_failed: false,
             is_stalled: false,
         }
     }
@@ -47,6 +53,13 @@ impl Outbox {
     pub fn lend(&mut self, socket: Arc<TcpStream>) {
         self.socket = Some(socket);
         self.is_stalled = false;
+        self.has_more = false;
+        self.has_failed = false;
+    }
+
+    /// Its reader does not read: nothing more is begun for it.
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
     }
 
     /// Write what waits, as far as the kernel takes it.

@@ -15,11 +15,19 @@ use std::thread::JoinHandle;
 
 use polling::{Event, Events, PollMode, Poller};
 
-use crate::carrier::lock;
-use crate::front::{Front, Rooms};
+use crate::carrier::{Carrier, lock};
+use crate::front::Rooms;
 
 const ROOM_BYTES: usize = 262_144;
 const EVENTS_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Who knows what the bytes mean.
+pub trait Reader: Send + Sync + 'static {
+    fn carrier(&self) -> &Arc<Carrier>;
+    /// From a lent socket; without bytes: the answer that those before have waited for is written.
+    /// False: the loop is to take it back.
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool;
+}
 
 struct Lent {
     socket: Arc<TcpStream>,
@@ -27,20 +35,22 @@ struct Lent {
     is_read: bool,
 }
 
-pub struct Sockets {
-    front: Arc<Front>,
-    poller: Poller,
+pub struct Sockets<R> {
+    front: Arc<R>,
+    poller: Arc<Poller>,
     lent: Mutex<HashMap<u64, Arc<Mutex<Lent>>>>,
     pub takes_ends: AtomicBool,
     is_stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Sockets {
-    pub fn start(front: Arc<Front>) -> std::io::Result<Arc<Sockets>> {
+impl<R: Reader> Sockets<R> {
+    pub fn start(front: Arc<R>) -> std::io::Result<Arc<Sockets<R>>> {
+        let poller = Arc::new(Poller::new()?);
+        let _ = front.carrier().reading.set(poller.clone());
         let sockets = Arc::new(Sockets {
             front,
-            poller: Poller::new()?,
+            poller,
             lent: Mutex::new(HashMap::new()),
             takes_ends: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
@@ -61,7 +71,10 @@ impl Sockets {
             return false;
         };
         let socket = Arc::new(TcpStream::from(socket));
-        let is_connected = lock(&self.front.carrier.results).connections.contains_key(&connection);
+        let is_connected = {
+            let results = lock(&self.front.carrier().results);
+            results.connections.contains_key(&connection)
+        };
         if !is_connected || self.is_stopping.load(Ordering::Relaxed) {
             return false;
         }
@@ -74,7 +87,8 @@ impl Sockets {
             lock(&self.lent).remove(&connection);
             return false;
         }
-        if let Some(outbox) = lock(&self.front.carrier.results).connections.get_mut(&connection) {
+        let mut results = lock(&self.front.carrier().results);
+        if let Some(outbox) = results.connections.get_mut(&connection) {
             outbox.lend(socket);
         }
         true
@@ -91,7 +105,7 @@ impl Sockets {
                 let _ = self.poller.delete(&*lent.socket);
             }
         }
-        let mut results = lock(&self.front.carrier.results);
+        let mut results = lock(&self.front.carrier().results);
         let Some(outbox) = results.connections.get_mut(&connection) else {
             return (Vec::new(), 0);
         };
@@ -108,21 +122,33 @@ impl Sockets {
                 continue; // interrupted
             }
             for event in events.iter() {
-                self.look(event.key as u64, &mut room);
+                self.look(event.key as u64, Some(&mut room));
+            }
+            let resumed = std::mem::take(&mut lock(&self.front.carrier().results).resume);
+            for connection in resumed {
+                self.look(connection, None);
             }
         }
     }
 
-    fn look(&self, connection: u64, room: &mut [u8]) {
+    /// Without room: what has come is looked at, and nothing more is read.
+    fn look(&self, connection: u64, room: Option<&mut Vec<u8>>) {
         let Some(lent) = lock(&self.lent).get(&connection).cloned() else {
             return; // taken back meanwhile
         };
         let mut lent = lock(&lent);
-        if lent.is_read && !self.receive(connection, &lent, room) {
+        if !lent.is_read {
+            return;
+        }
+        let goes_on = match room {
+            Some(room) => self.receive(connection, &lent, room),
+            None => self.arrived(connection, &[], &lent),
+        };
+        if !goes_on {
             lent.is_read = false;
             let _ = self.poller.delete(&*lent.socket);
-            lock(&self.front.carrier.results).due.push(connection);
-            self.front.carrier.wake();
+            lock(&self.front.carrier().results).due.push(connection);
+            self.front.carrier().wake();
         }
     }
 
@@ -130,12 +156,14 @@ impl Sockets {
     fn receive(&self, connection: u64, lent: &Lent, room: &mut [u8]) -> bool {
         match (&*lent.socket).read(room) {
             Ok(0) => false,
-            Ok(count) => {
-                let takes_ends = self.takes_ends.load(Ordering::Relaxed);
-                self.front.arrived(connection, &room[..count], lent.rooms, takes_ends)
-            }
+            Ok(count) => self.arrived(connection, &room[..count], lent),
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
+    }
+
+    fn arrived(&self, connection: u64, data: &[u8], lent: &Lent) -> bool {
+        let takes_ends = self.takes_ends.load(Ordering::Relaxed);
+        self.front.arrived(connection, data, lent.rooms, takes_ends)
     }
 
     pub fn stop(&self) {

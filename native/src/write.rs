@@ -23,6 +23,7 @@ pub fn position(partition: i32, half_offset: i64) -> i64 {
 }
 
 /// Code, language and version of every answer, and the two as JSON has them.
+#[derive(Default)]
 pub struct ReplyStart {
     pub binary: [u8; 5],
     pub language: String,
@@ -83,6 +84,32 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(value); // a Vec takes everything
     let size = (out.len() - size_at - 4) as u32;
     out[size_at..size_at + 4].copy_from_slice(&size.to_be_bytes());
+}
+
+/// The answer to a raw half over HTTP.
+pub fn http_stored(out: &mut Vec<u8>, handle: &str, transaction_id: &str) {
+    let _ = write!(
+        out,
+        concat!(
+            "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nHalf-Handle: {}\r\n",
+            "Half-Transaction-Id: {}\r\n\r\n"
+        ),
+        handle, transaction_id
+    );
+}
+
+/// The answer to a commit or a roll back over HTTP; the id is one of `plain_name`.
+pub fn http_ended(out: &mut Vec<u8>, transaction_id: &str, is_commit: bool) {
+    let state = if is_commit { "committed" } else { "rolled_back" };
+    let size = r#"{"transaction_id":"","state":""}"#.len() + transaction_id.len() + state.len();
+    let _ = write!(
+        out,
+        concat!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            r#"{{"transaction_id":"{}","state":"{}"}}"#
+        ),
+        size, transaction_id, state
+    );
 }
 
 /// The HALFHITCH header of a half record: version, index, birth, instance, digest.

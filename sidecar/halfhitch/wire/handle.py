@@ -75,6 +75,11 @@ class HandleCodec:
             raise _unbound()
         return self._seals
 
+    @property
+    def signer(self) -> tuple[bytes, bytes]:
+        """The key that signs, and what binds it to the installation; needs `bind` too."""
+        return self._signing, self._known_person()
+
     def _known_person(self) -> bytes:
         if self._person is None:
             raise _unbound()

@@ -94,6 +94,16 @@ def test_before_the_cluster_is_known_no_handle_is_called_invalid() -> None:
     assert starting.encode(ONE) == text
 
 
+def test_what_signs_is_the_first_key_and_the_installation() -> None:
+    made = HandleCodec([KEY, OTHER_KEY], "a cluster")
+    key, person = made.signer
+    raw = raw_of(made.encode(ONE))
+    assert key == KEY
+    assert raw[-16:] == blake2b(raw[:-16], key=key, person=person, digest_size=16).digest()
+    with pytest.raises(KafkaUnavailable):
+        _ = HandleCodec([KEY], None).signer
+
+
 def test_a_key_is_rotated_without_refusing_a_handle_at_any_moment() -> None:
     """A; A,B; B,A; B: while one step is rolled out, instances of two steps stand side by side."""
     a, b = KEY, OTHER_KEY

@@ -1,0 +1,450 @@
+//! What connections of the data door send: one request of each at a time is carried out here, and
+//! whatever has anything unusual about it ends the loan.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::carrier::{Carrier, lock};
+use crate::digest::digest_of;
+use crate::front::Rooms;
+use crate::handle::Signer;
+use crate::http::{self, Cut, Request};
+use crate::kafka::Producer;
+use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting};
+use crate::memory;
+use crate::outbox::Outbox;
+use crate::read::plain_name;
+use crate::sockets::Reader;
+use crate::taken::Taken;
+use crate::write;
+
+/// Of what a lent socket has brought and nobody has carried out.
+const HELD_MAX: usize = 65_536;
+/// So long may a request be unfinished before the loop looks after it.
+const LINGERING: Duration = Duration::from_secs(1);
+/// Ids that are made at a time.
+const IDS_AT_ONCE: usize = 16;
+
+#[derive(Default)]
+struct Incoming {
+    held: Vec<u8>,
+    held_since: Option<Instant>,
+    needed: usize,
+    /// The only name that it may call this door.
+    host: Vec<u8>,
+}
+
+/// By group and topic; the names as they are shared.
+type Allowed = HashMap<String, (Arc<str>, HashMap<String, Arc<str>>)>;
+
+struct Known {
+    connections: HashMap<u64, Incoming>,
+    allowed: Allowed,
+    partition_count: u32,
+    /// Where a transaction goes that may go anywhere.
+    preferred: u32,
+    signer: Option<Arc<Signer>>,
+    taken: Taken,
+    ids: Vec<String>,
+}
+
+pub struct Bounds {
+    pub head_bytes: usize,
+    pub message_bytes: usize,
+}
+
+pub struct HttpFront {
+    pub carrier: Arc<Carrier>,
+    known: Mutex<Known>,
+    instance: String,
+    bounds: Bounds,
+}
+
+/// What the bytes that are held begin with; the number says how many of them it is.
+enum Found {
+    Nothing,
+    Half(Waiting, usize),
+    End(EndItem, i32, usize),
+    Odd,
+}
+
+/// What the loop gets back with a socket.
+pub struct Given {
+    pub unsent: Vec<u8>,
+    pub held: Vec<u8>,
+    pub begun_count: u32,
+    /// The answer to a request is still to come.
+    pub is_busy: bool,
+}
+
+impl HttpFront {
+    pub fn new(carrier: Arc<Carrier>, instance: String, bounds: Bounds) -> HttpFront {
+        let known = Known {
+            connections: HashMap::new(),
+            allowed: HashMap::new(),
+            partition_count: 0,
+            preferred: 0,
+            signer: None,
+            taken: Taken::new(Instant::now()),
+            ids: Vec::new(),
+        };
+        HttpFront { carrier, known: Mutex::new(known), instance, bounds }
+    }
+
+    /// So many half partitions; no key: nothing is carried out here.
+    pub fn open(&self, partition_count: u32, preferred: u32, signer: Option<Signer>) {
+        self.carrier.open(partition_count as usize);
+        let mut known = lock(&self.known);
+        known.partition_count = partition_count;
+        known.preferred = preferred;
+        if known.signer.as_deref() != signer.as_ref() {
+            known.signer = signer.map(Arc::new);
+        }
+    }
+
+    /// Halves of these groups for these topics are taken, and of no others.
+    pub fn allow(&self, pairs: Vec<(String, String)>) {
+        let mut allowed: Allowed = HashMap::new();
+        for (group, topic) in pairs {
+            if plain_name(group.as_bytes()).is_none() {
+                continue; // op records have it inside JSON
+            }
+            let name: Arc<str> = group.as_str().into();
+            let (_, topics) = allowed.entry(group).or_insert_with(|| (name, HashMap::new()));
+            let shared: Arc<str> = topic.as_str().into();
+            topics.insert(topic, shared);
+        }
+        lock(&self.known).allowed = allowed;
+    }
+
+    pub fn connect(&self, connection: u64, host: Vec<u8>) {
+        let incoming = Incoming { host, ..Incoming::default() };
+        lock(&self.known).connections.insert(connection, incoming);
+        lock(&self.carrier.results).connections.insert(connection, Outbox::new(String::new()));
+    }
+
+    pub fn disconnect(&self, connection: u64) {
+        lock(&self.known).connections.remove(&connection);
+        let mut results = lock(&self.carrier.results);
+        if let Some(outbox) = results.connections.remove(&connection) {
+            results.under_way -= outbox.under_way;
+        }
+    }
+
+    /// After its socket is the loop's again.
+    pub fn give_back(&self, connection: u64, unsent: Vec<u8>, begun_count: u32) -> Given {
+        let held =
+            lock(&self.known).connections.get_mut(&connection).map_or_else(Vec::new, |one| {
+                one.held_since = None;
+                one.needed = 0;
+                std::mem::take(&mut one.held)
+            });
+        let mut results = lock(&self.carrier.results);
+        let is_busy = results.connections.get_mut(&connection).is_some_and(|outbox| {
+            outbox.has_more = false;
+            std::mem::take(&mut outbox.has_failed) | (outbox.under_way > 0)
+        });
+        Given { unsent, held, begun_count, is_busy }
+    }
+
+    /// The loop is about to store this message: 0: another stands under its id; 1: it is the
+    /// first; 2: it is the same again.
+    pub fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> u8 {
+        let (mut known, now) = (lock(&self.known), Instant::now());
+        if !known.taken.is_known(group, transaction_id, now) {
+            known.taken.claim(group, transaction_id, digest, now);
+            return 1;
+        }
+        if known.taken.claim(group, transaction_id, digest, now) { 2 } else { 0 }
+    }
+
+    /// It was surely not stored.
+    pub fn release(&self, group: &str, transaction_id: &str) {
+        lock(&self.known).taken.release(group, transaction_id);
+    }
+
+    /// The loop has stored the only message of this transaction, for the first time.
+    pub fn opened(&self, group: &str, id: &str, half_offset: u64, immunity_s: Option<u32>) {
+        lock(&self.carrier.open_ones).put(group, id, half_offset, Instant::now(), immunity_s);
+    }
+
+    /// The first decision of the last moments. The loop asks before it does something with the
+    /// transaction, so its end is the loop's from now on.
+    pub fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<memory::Known> {
+        let mut open = lock(&self.carrier.open_ones);
+        open.close(group, id);
+        self.carrier.first_decision(partition, group, id)
+    }
+
+    /// Connections with a request that has been unfinished for a while.
+    pub fn lingering(&self) -> Vec<u64> {
+        let is_old =
+            |one: &Incoming| one.held_since.is_some_and(|since| since.elapsed() > LINGERING);
+        let known = lock(&self.known);
+        let found = known.connections.iter().filter(|(_, incoming)| is_old(incoming));
+        found.map(|(connection, _)| *connection).collect()
+    }
+
+    /// None: the loop is to take the connection back; else how many bytes are held.
+    fn hold(&self, connection: u64, data: &[u8]) -> Option<usize> {
+        let mut known = lock(&self.known);
+        let incoming = known.connections.get_mut(&connection)?;
+        incoming.held.extend_from_slice(data);
+        Some(incoming.held.len())
+    }
+
+    fn half_began(&self, connection: u64, waiting: Waiting, has_more: bool) {
+        self.began(connection, has_more);
+        self.carrier.queue(vec![waiting], Vec::new());
+    }
+
+    /// False: it is not for here.
+    fn end_began(&self, connection: u64, item: EndItem, partition: i32, has_more: bool) -> bool {
+        let mut open = lock(&self.carrier.open_ones);
+        let (group, id) = &item.identity;
+        if !open.take(group, id, item.half_offset as u64, item.began) {
+            return false;
+        }
+        self.began(connection, has_more);
+        // While `open` is locked: whoever finds it closed finds the decision.
+        self.carrier.queue(Vec::new(), vec![(partition, item)]);
+        true
+    }
+
+    /// Before it can end.
+    fn began(&self, connection: u64, has_more: bool) {
+        let mut results = lock(&self.carrier.results);
+        if let Some(outbox) = results.tell(connection) {
+            outbox.begun += 1;
+            outbox.under_way += 1;
+            outbox.has_more = has_more;
+            results.under_way += 1;
+        }
+    }
+
+    fn find(&self, connection: u64, takes_ends: bool, producer: &Producer) -> Found {
+        let now = Instant::now();
+        let mut guard = lock(&self.known);
+        let Known { connections, allowed, partition_count, preferred, signer, taken, ids } =
+            &mut *guard;
+        let Some(incoming) = connections.get_mut(&connection) else {
+            return Found::Odd;
+        };
+        if incoming.held.is_empty() {
+            return Found::Nothing;
+        }
+        let (0, Some(signer)) = (u32::from(*partition_count == 0), signer.as_ref()) else {
+            return Found::Odd;
+        };
+        if incoming.held.len() < incoming.needed {
+            return Found::Nothing;
+        }
+        let (request, size) = match http::cut(&incoming.held, self.bounds.head_bytes) {
+            Cut::Odd => return Found::Odd,
+            Cut::Partial(needed) => {
+                incoming.needed = needed;
+                incoming.held_since.get_or_insert(now);
+                return if needed > HELD_MAX { Found::Odd } else { Found::Nothing };
+            }
+            Cut::Whole(request, size) => (request, size),
+        };
+        let end = match request {
+            Request::End(end) => end,
+            Request::Half(half) => {
+                let places = (*partition_count, *preferred, signer);
+                let made = (half.host == incoming.host)
+                    .then(|| self.half(connection, &half, allowed, places, (taken, ids), now))
+                    .flatten();
+                let Some((item, marker)) = made else {
+                    return Found::Odd;
+                };
+                let waiting = waiting(item, &marker, &half, producer);
+                return Found::Half(waiting, size);
+            }
+        };
+        let item = (takes_ends && end.host == incoming.host)
+            .then(|| end_item(connection, &end, signer, *partition_count, now))
+            .flatten();
+        match item {
+            Some((item, partition)) => Found::End(item, partition, size),
+            None => Found::Odd,
+        }
+    }
+
+    fn half(
+        &self,
+        connection: u64,
+        half: &http::Half<'_>,
+        allowed: &Allowed,
+        (partition_count, preferred, signer): (u32, u32, &Arc<Signer>),
+        (taken, ids): (&mut Taken, &mut Vec<String>),
+        now: Instant,
+    ) -> Option<(HalfItem, String)> {
+        let (group, topics) = allowed.get(half.group)?;
+        let topic = topics.get(half.topic)?;
+        let size_bytes = half.size_bytes();
+        if size_bytes > self.bounds.message_bytes {
+            return None;
+        }
+        let named = half.transaction_id;
+        if named.is_some_and(|id| taken.is_known(group, id, now)) {
+            return None; // of a repeat the loop may know more
+        }
+        let transaction_id = named.map_or_else(|| new_id(ids), |id| Some(id.to_owned()))?;
+        let partition = match (half.key, named) {
+            (Some(key), _) => crc32fast::hash(key) % partition_count,
+            (None, Some(id)) => crc32fast::hash(id.as_bytes()) % partition_count,
+            (None, None) => preferred,
+        };
+        if partition >= partition_count || !self.carrier.reserve(size_bytes) {
+            return None;
+        }
+        let digest = digest_of(topic.as_bytes(), half.key, half.value, &half.headers);
+        if named.is_some() {
+            taken.claim(group, &transaction_id, digest, now);
+        }
+        let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let marker = write::marker(born.as_millis(), &self.instance, digest);
+        let item = HalfItem {
+            ask: HalfAsk::Http {
+                topic: topic.clone(),
+                immunity_s: half.immunity_s,
+                names_itself: named.is_some(),
+                signer: signer.clone(),
+            },
+            connection,
+            partition: partition as i32,
+            group: group.clone(),
+            transaction_id,
+            size_bytes,
+            began: now,
+        };
+        Some((item, marker))
+    }
+}
+
+impl Reader for HttpFront {
+    fn carrier(&self) -> &Arc<Carrier> {
+        &self.carrier
+    }
+
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+        let Some(held) = self.hold(connection, data) else {
+            return false;
+        };
+        let Some(producer) = self.carrier.taking() else {
+            return false;
+        };
+        {
+            let mut results = lock(&self.carrier.results);
+            let is_full = results.under_way >= rooms.all;
+            let Some(outbox) = results.connections.get_mut(&connection) else {
+                return false;
+            };
+            if outbox.is_stalled() || outbox.has_failed {
+                return false;
+            }
+            if outbox.under_way > 0 {
+                outbox.has_more = held > 0;
+                return held <= HELD_MAX;
+            }
+            if is_full && held > 0 {
+                return false;
+            }
+        }
+        let size = match self.find(connection, takes_ends, &producer) {
+            Found::Odd => return false,
+            Found::Nothing => return held <= HELD_MAX,
+            Found::Half(waiting, size) => {
+                self.half_began(connection, waiting, held > size);
+                size
+            }
+            Found::End(item, partition, size) => {
+                if !self.end_began(connection, item, partition, held > size) {
+                    return false;
+                }
+                size
+            }
+        };
+        if let Some(incoming) = lock(&self.known).connections.get_mut(&connection) {
+            incoming.held.drain(..size);
+            incoming.held_since = None;
+            incoming.needed = 0;
+        }
+        self.carrier.go_on(&producer);
+        held - size <= HELD_MAX
+    }
+}
+
+/// A record with the headers that `wire/half.py` gives it.
+fn waiting(item: HalfItem, marker: &str, half: &http::Half<'_>, producer: &Producer) -> Waiting {
+    let immunity = half.immunity_s.map(|seconds| seconds.to_string());
+    let headers = half_headers(&item.transaction_id, marker, half, immunity.as_deref());
+    let count = headers.len();
+    let headers = producer.headers(headers, count);
+    let key = half.key.map(<[u8]>::to_vec);
+    Waiting { item: Box::new(item), key, value: half.value.to_vec(), headers }
+}
+
+pub fn half_headers<'a>(
+    transaction_id: &'a str,
+    marker: &'a str,
+    half: &http::Half<'a>,
+    immunity: Option<&'a str>,
+) -> Vec<(&'a [u8], &'a [u8])> {
+    let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(6 + half.headers.len());
+    headers.extend_from_slice(&[
+        (b"HALFHITCH", marker.as_bytes()),
+        (b"UNIQ_KEY", transaction_id.as_bytes()),
+        (b"PGROUP", half.group.as_bytes()),
+        (b"REAL_TOPIC", half.topic.as_bytes()),
+        (b"TRAN_MSG", b"true"),
+    ]);
+    if let Some(seconds) = immunity {
+        headers.push((b"CHECK_IMMUNITY_TIME_IN_SECONDS", seconds.as_bytes()));
+    }
+    headers.extend_from_slice(&half.headers);
+    headers
+}
+
+fn end_item(
+    connection: u64,
+    end: &http::End<'_>,
+    signer: &Signer,
+    partition_count: u32,
+    now: Instant,
+) -> Option<(EndItem, i32)> {
+    let read = signer.decode(end.handle)?;
+    let place = read.place()?;
+    let group = plain_name(place.group.as_bytes())?;
+    let transaction_id = plain_name(place.transaction_id.as_bytes())?;
+    if u32::from(place.partition) >= partition_count
+        || end.group.is_some_and(|named| named != group.as_bytes())
+    {
+        return None;
+    }
+    let item = EndItem {
+        ask: EndAsk::Http,
+        connection,
+        identity: (group.into(), transaction_id.to_owned()),
+        half_offset: i64::try_from(place.half_offset).ok()?,
+        is_commit: end.is_commit,
+        is_first: false,
+        began: now,
+    };
+    Some((item, place.partition.into()))
+}
+
+/// 128 random bits as 32 hexadecimal digits.
+fn new_id(ids: &mut Vec<String>) -> Option<String> {
+    if ids.is_empty() {
+        let mut bits = [0u8; 16 * IDS_AT_ONCE];
+        if unsafe { libc::getentropy(bits.as_mut_ptr().cast(), bits.len()) } != 0 {
+            return None;
+        }
+        let hex = |piece: &[u8]| piece.iter().map(|byte| format!("{byte:02x}")).collect();
+        ids.extend(bits.chunks(16).map(hex));
+    }
+    ids.pop()
+}

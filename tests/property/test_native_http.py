@@ -1,0 +1,316 @@
+"""Requests of the data door that are carried out natively are read, stored and answered as its own
+reader, handlers and wire formats do it, byte by byte."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halfhitch.core.model import Resolution
+from halfhitch.doors.http.handlers import EndedAnswer
+from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.messages import raw_message_of
+from halfhitch.doors.http.reader import RequestReader
+from halfhitch.doors.http.replies import json_reply, stored_reply
+from halfhitch.doors.http.router import Router
+from halfhitch.service.api import STATE_AFTER
+from halfhitch.service.transactions.admission import (
+    HEADERS_MAX,
+    _check_name,
+    _header_name_bytes,
+)
+from halfhitch.service.transactions.prepare import digest
+from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.wire.handle import Handle, HandleCodec
+from harness.defaults import http_limits
+from harness.native import native, needs_native
+
+if TYPE_CHECKING:
+    from halfhitch.doors.http.requests import Request
+
+pytestmark = needs_native
+
+BORN_MS, INSTANCE, NEW_ID = 1_700_000_000_123, "shop-7", "f" * 32
+HEAD_MAX = 8_192
+UUIDS = st.sampled_from(
+    ["0123456789ab4abc9000000000000000", "0f8fad5b-d9cb-469f-a165-70867728950e",
+     "0F8FAD5BD9CB469FA16570867728950E"]
+)  # fmt: skip
+#: Most of what is drawn should be taken, or nothing would be compared.
+SELDOM = st.sampled_from([False] * 6 + [True])
+TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='"\\'),
+               min_size=1, max_size=20)  # fmt: skip
+ODD_TEXT = st.sampled_from(
+    ["", " ", "a b", "\t", "é", '"', "\\", "x\ry", "order-17", "-1", "007", "604801", "g" * 256]
+) | st.text(max_size=6)
+ODD_LINES = st.sampled_from(
+    ["Half-Key: again", "Half-Key-Base64: aw==", "Half-Partition: 2", "Half-Token: t",
+     "Half-Reason: r", "Half-Nonsense: x", "Half-Header-: x", "Half-Header-UNIQ_KEY: x",
+     "half-header-HALFHITCH_x: y", "Transfer-Encoding: chunked", "Content-Length: 3",
+     "Content-Length: +3", "Expect: 100-continue", "Connection: close", "Connection: Upgrade",
+     "Upgrade: h2c", "Origin: http://x", "Sec-Fetch-Site: cross-site", "Content-Encoding: gzip",
+     "Host: other", "traceparent: 00-" + "a" * 32 + "-" + "b" * 16 + "-01", "tracestate: a=b",
+     " folded", "no colon", "Bad Name: x", ": x", "Authorization: Bearer x", "Trailer: x",
+     "Half-Immunity-Seconds: 1", "Proxy-Connection: close", "TE: trailers", "X-A: \x00",
+     "Keep-Alive: 5", "Half-Producer-Group: again", "Content-Type: again"]
+)  # fmt: skip
+PLAIN_LINES = st.sampled_from(
+    ["User-Agent: x/1 (y)", "Accept: */*", "Connection: keep-alive", "Accept-Encoding: gzip, br",
+     "X-Request-Id: 1", "connection: Keep-Alive", "Content-Type: application/octet-stream"]
+)  # fmt: skip
+TARGETS = st.sampled_from(["/v1/topics/orders/half", "/v1/topics/a.b_c-1/half"])
+ODD_TARGETS = st.sampled_from(
+    ["/v1/topics/or%64ers/half", "/v1/topics//half", "/v1/topics/a/b/half", "/v1/topics/a/half/",
+     "/v1/topics/a/half?x=1", "/v1/topics/a/half?", "http://localhost/v1/topics/a/half", "*",
+     "/v1/transactions", "/v1/transactions/h/unknown", "/v1/transactions/h/commit?wait=visible",
+     "/v1//topics/a/half", "/v1/topics/a/half#f", "//v1/topics/a/half", "/v1/topics/" + "t" * 250
+     + "/half"]
+)  # fmt: skip
+
+
+def shuffled(draw: st.DrawFn, lines: list[str], odd: bool) -> list[str]:
+    lines += draw(st.lists(PLAIN_LINES, max_size=3, unique_by=lambda line: line.lower()))
+    if odd:
+        lines += draw(st.lists(ODD_LINES, min_size=1, max_size=2))
+    return draw(st.permutations(lines))
+
+
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    bad = bytearray(content)
+    for _ in range(draw(st.integers(1, 2)) if draw(SELDOM) else 0):
+        bad[draw(st.integers(0, len(bad) - 1))] = draw(st.integers(0, 255))
+    return bytes(bad)
+
+
+def spelled(draw: st.DrawFn, line: str) -> str:
+    name, _, value = line.partition(":")
+    if draw(SELDOM) and not name.lower().startswith("half-header-"):
+        name = draw(st.sampled_from([name.upper(), name.lower()]))
+    value = value.strip(" ")
+    return (
+        f"{name}:{draw(st.sampled_from(['', ' ', '  ']))}{value}{draw(st.sampled_from(['', ' ']))}"
+    )
+
+
+@st.composite
+def halves(draw: st.DrawFn) -> bytes:
+    body = draw(st.binary(max_size=40))
+    lines = ["Host: localhost:8340", f"Content-Length: {len(body)}"]
+    texts = ODD_TEXT if draw(SELDOM) else TEXT
+    lines.append(f"Half-Producer-Group: {draw(texts)}")
+    if draw(st.booleans()):
+        lines.append(f"Half-Key: {draw(texts)}")
+    if draw(st.booleans()):
+        lines.append(f"Half-Transaction-Id: {draw(ODD_TEXT if draw(SELDOM) else UUIDS)}")
+    if draw(SELDOM):
+        numbers = st.integers(0, 700_000).map(str) | ODD_TEXT
+        lines.append(f"Half-Immunity-Seconds: {draw(numbers)}")
+    names = st.sampled_from(["a", "Trace-Id", "x_y", "traceparent", "SW8", "b3"])
+    named = draw(st.lists(st.tuples(names, texts | st.just("")), max_size=3))
+    lines += [f"Half-Header-{name}: {value}" for name, value in named]
+    target = draw(ODD_TARGETS if draw(SELDOM) else TARGETS)
+    version = draw(st.sampled_from(["1.0", "1.1", "2.0"])) if draw(SELDOM) else "1.1"
+    method = draw(st.sampled_from(["GET", "PUT", "post"])) if draw(SELDOM) else "POST"
+    lines = [spelled(draw, line) for line in shuffled(draw, lines, draw(SELDOM))]
+    head = "\r\n".join([f"{method} {target} HTTP/{version}", *lines, "", ""])
+    return damaged(draw, head.encode(errors="replace") + body)
+
+
+@st.composite
+def ends(draw: st.DrawFn) -> bytes:
+    handle = draw(st.sampled_from(["AgAB-_x", "h.0", "a%2Fb", "", "x" * 1_000, "ä", "a=b"]))
+    what = draw(st.sampled_from(["commit", "rollback", "commit?wait=visible", "unknown"]))
+    lines = ["Host: localhost"]
+    if draw(st.booleans()):
+        lines.append(f"Half-Producer-Group: {draw(ODD_TEXT if draw(SELDOM) else TEXT)}")
+    if draw(st.booleans()):
+        lines.append(f"Content-Length: {draw(st.sampled_from(['0', '00', '2', '-0', '']))}")
+    lines = [spelled(draw, line) for line in shuffled(draw, lines, draw(SELDOM))]
+    head = "\r\n".join([f"POST /v1/transactions/{handle}/{what} HTTP/1.1", *lines, "", ""])
+    return damaged(draw, head.encode(errors="replace"))
+
+
+class Sink:
+    """Takes what the door's reader reads."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def request_received(self, request: Request) -> None:
+        self.requests.append(request)
+
+    def body_announced(self, request: Request) -> bytes | None:
+        return None
+
+    def body_wanted(self, request: Request) -> bytes | None:
+        raise AssertionError("what waits to be asked for its body is the twin's")
+
+
+def twin(data: bytes) -> tuple[Request, str, str]:
+    """The one request that the door reads, with its route and the path's parameter."""
+    sink = Sink()
+    reader = RequestReader(sink, limits=http_limits(), load=Load())
+    reader.feed(data)
+    (request,) = sink.requests
+    assert request.ready is None
+    assert request.head_error is None
+    assert request.keep_alive
+    assert request.is_http_11
+    assert not reader.is_ended
+    path, _, query = request.target.partition(b"?")
+    assert not query
+    assert b"?" not in request.target
+    endpoint = Router().find(path)
+    route = endpoint.routes[request.method]
+    request.check_allowed(route)
+    request.arguments = endpoint.arguments
+    return request, route.name, endpoint.arguments[0]
+
+
+@given(halves(), st.sampled_from([b"", b"POST /", b"\r\n", b"GET / HTTP/1.1\r\n\r\n"]))
+def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes) -> None:
+    kind, taken = native.http_half(data + after, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
+    if kind != 1:
+        return
+    host, size, group, topic, (key, value, headers, named, size_bytes) = taken
+    request, route, argument = twin(data[:size])
+    assert (route, argument) == ("half", topic)
+    assert request.fields[b"host"] == host
+    assert not {b"origin", b"sec-fetch-site", b"half-token"} & request.fields.keys()
+    assert request.trace == ()
+    message = raw_message_of(request)
+    assert request.text(b"half-producer-group") == group
+    assert request.text(b"half-transaction-id") == named
+    immunity_s = request.number(b"half-immunity-seconds")
+    assert immunity_s is None or immunity_s <= 604_800
+    _check_name("the group", group)
+    _check_name("the id", named or NEW_ID)
+    assert message.partition is None
+    assert len(message.headers) <= HEADERS_MAX
+    sizes = [_header_name_bytes(name) + len(text or b"") for name, text in message.headers]
+    assert size_bytes == len(message.key or b"") + len(message.value or b"") + sum(sizes)
+    record = HalfRecord(
+        named or NEW_ID, group, 0, BORN_MS, INSTANCE, topic, None, immunity_s,
+        digest=digest(message),
+    )  # fmt: skip
+    expected = [(name.encode(), text) for name, text in system_headers(record) + message.headers]
+    assert (key, value, headers) == (message.key, message.value, expected)
+
+
+@given(ends())
+def test_an_end_that_is_taken_means_the_same(data: bytes) -> None:
+    taken = native.http_end(data, HEAD_MAX)
+    if taken is None:
+        return
+    host, size, handle, group, is_commit = taken
+    request, route, argument = twin(data[:size])
+    assert route == ("commit" if is_commit else "rollback")
+    assert argument == handle.decode()
+    assert request.fields[b"host"] == host
+    assert not request.body
+    assert request.half.keys() <= {b"half-producer-group"}
+    assert request.half.get(b"half-producer-group") == group
+
+
+@given(halves(), st.integers(0, 10_000))
+def test_a_part_of_a_request_waits_for_the_rest_or_is_the_twins(data: bytes, cut: int) -> None:
+    kind, taken = native.http_half(data, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
+    if kind != 1:
+        return
+    part, _ = native.http_half(data[: min(cut, taken[1] - 1)], HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
+    assert part == 0
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_request_are_the_twins(data: bytes) -> None:
+    assert native.http_half(data, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[1] is None
+    assert native.http_end(data, HEAD_MAX) is None
+
+
+def usual(*lines: str, body: bytes = b"v", target: str = "/v1/topics/orders/half") -> bytes:
+    head = [f"POST {target} HTTP/1.1", "Host: x", *lines, f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+def test_what_the_python_client_sends_is_taken() -> None:
+    half = usual(
+        "Half-Producer-Group: g", "Half-Transaction-Id: 0123456789ab4def8123456789abcdef",
+        "Content-Type: application/octet-stream", "Half-Key: k", "Half-Header-a: 1",
+    )  # fmt: skip
+    assert native.http_half(half, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[0] == 1
+    end = usual("Half-Producer-Group: g", body=b"", target="/v1/transactions/AgAB_-x/commit")
+    assert native.http_end(end, HEAD_MAX)[3:] == (b"g", True)
+
+
+def test_a_name_that_may_have_been_used_before_is_the_twins() -> None:
+    for name in (
+        "order-17",
+        "0123456789ab1def8123456789abcdef",
+        "0123456789ab4def0123456789abcdef",
+    ):
+        half = usual("Half-Producer-Group: g", f"Half-Transaction-Id: {name}")
+        assert native.http_half(half, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[0] == -1
+
+
+def test_a_head_that_is_too_long_is_the_twins_before_it_ends() -> None:
+    begun = b"POST /v1/topics/orders/half HTTP/1.1\r\nX-A: " + b"a" * HEAD_MAX
+    assert native.http_half(begun, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[0] == -1
+
+
+TEXTS = st.text(min_size=1, max_size=60)
+KEYS = st.binary(min_size=16, max_size=64)
+
+
+@given(KEYS, st.integers(0, 65_535), st.integers(0, 2**62), TEXTS, TEXTS,
+       st.sampled_from(["t", "orders", "t" * 249]), st.integers(0, 500),
+       st.integers(0, 63))  # fmt: skip
+def test_a_handle_is_the_same_and_no_altered_one_is_taken(
+    key: bytes,
+    partition: int,
+    offset: int,
+    group: str,
+    unique: str,
+    topic: str,
+    at: int,
+    other: int,
+) -> None:
+    codec = HandleCodec([key], "a cluster")
+    expected = codec.encode(Handle(partition, group, unique, (offset,), (topic,)))
+    signing, person = codec.signer
+    place = (partition, offset, group, unique, topic)
+    assert native.signed(signing, person, place) == expected
+    assert native.verified(signing, person, expected.encode()) == place
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    at %= len(expected)
+    altered = expected[:at] + letters[other] + expected[at + 1 :]
+    if altered != expected:
+        assert native.verified(signing, person, altered.encode()) is None
+    assert native.verified(signing, person, expected.encode()[:-1]) is None
+    assert native.verified(b"another key that signs", person, expected.encode()) is None
+
+
+def test_a_handle_of_several_messages_or_of_another_form_is_the_twins() -> None:
+    codec = HandleCodec([b"a key that signs"], "a cluster")
+    signing, person = codec.signer
+    for handle in (
+        Handle(1, "g", "i", (1, 2), ("t",)),
+        Handle(1, "g", "i", (1,), ()),
+        Handle(1, "g", "i", (1,), ("t", "u")),
+    ):
+        text = codec.encode(handle).encode()
+        assert native.verified(signing, person, text) is None
+    assert native.verified(signing, person, b"") is None
+    assert native.verified(signing, person, b"A") is None
+
+
+@given(TEXT, UUIDS | TEXT, st.sampled_from([Resolution.COMMIT, Resolution.ROLLBACK]))
+def test_an_answer_is_the_same(handle: str, unique: str, decided: Resolution) -> None:
+    stored, ended = native.http_replies(handle, unique, decided is Resolution.COMMIT)
+    assert stored == stored_reply(handle, unique)
+    answer = msgspec.json.encode(EndedAnswer(unique, STATE_AFTER[decided]))
+    assert ended == json_reply(200, answer)
+    assert json.loads(answer)["transaction_id"] == unique
