@@ -22,7 +22,7 @@ import yaml
 
 from halfhitch.config import SETTINGS, Setting
 from halfhitch.config.kafka_options import HIDDEN, NAMES
-from halfhitch_cli.sidecar_pod import FILE_NAMES, PREFIX, REFUSED, file_name, file_setting
+from halfhitch_cli.pod_settings import FILE_NAMES, PREFIX, REFUSED, file_name, file_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,53 +3,22 @@
 Owns `Manifests`, the documents of one stream. A document without pods keeps its bytes; one that is
 changed keeps its comments, its order and the indentation of its lists, and has no aliases any more:
 a change of one place is none of another. JSON stays JSON: kubectl takes what begins with a brace
-for that. What is no manifest is refused with its place.
+for that. Lines end as they did. What is no manifest is refused with its place. What makes pods is
+in workloads.py.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from io import StringIO
 from typing import Any, Final
 
-from halfhitch.errors import RequestError
+from halfhitch_cli.workloads import NoManifest, Workload, is_known, left_alone
 
-#: Kind -> the way to its pods' template, and whether they are there to end.
-_WAYS: Final[Mapping[str, tuple[tuple[str, ...], bool]]] = {
-    "Pod": ((), False),
-    "Deployment": (("spec", "template"), False),
-    "StatefulSet": (("spec", "template"), False),
-    "DaemonSet": (("spec", "template"), False),
-    "ReplicaSet": (("spec", "template"), False),
-    "ReplicationController": (("spec", "template"), False),
-    "Job": (("spec", "template"), True),
-    "CronJob": (("spec", "jobTemplate", "spec", "template"), True),
-}
 _DIVIDER: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _INDENTED_JSON: Final = re.compile(r"^\s*[{\[]\r?\n([ \t]+)\"")
 _INDENTED: Final = re.compile(r"^( *)(?:- )?[\w.\"'/-]+:[ \t]*(?:#.*)?\n\1  - ", re.MULTILINE)
-
-
-class NoManifest(RequestError):
-    """A document that Kubernetes would not know; the text says which."""
-
-
-class Workload:
-    """What makes pods."""
-
-    def __init__(self, where: str, document: MutableMapping[str, Any]) -> None:
-        self.document = document
-        kind = str(document["kind"])
-        way, self.ends = _WAYS[kind]
-        self.where = f"{where}, {kind}/{(document.get('metadata') or {}).get('name', '?')}"
-        found: Any = document
-        for name in way:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        if not isinstance(found, MutableMapping):
-            raise NoManifest(f"{self.where}: it has no {'.'.join(way)}.")
-        if kind == "Pod":
-            self.ends = (found.get("spec") or {}).get("restartPolicy") in ("Never", "OnFailure")
-        self.template = found
 
 
 class Manifests:
@@ -59,15 +28,13 @@ class Manifests:
         self._parts: list[str] = []
         self._documents: dict[int, Any] = {}
         self._all: list[tuple[str, MutableMapping[str, Any]]] = []
-        self._yaml = _yaml(text)
+        self._yaml = _yaml(text.replace("\r\n", "\n"))
         begins = [0, *(found.start() for found in _DIVIDER.finditer(text) if found.start())]
-        for number, (begin, end) in enumerate(
-            zip(begins, [*begins[1:], len(text)], strict=True), 1
-        ):
-            part = text[begin:end]
-            self._parts.append(part)
-            where = f"{name}, document {number}" if len(begins) > 1 else name
-            self._read(number - 1, where, part)
+        for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+            self._parts += _separate(text[begin:end])
+        for number, part in enumerate(self._parts, 1):
+            where = f"{name}, document {number}" if len(self._parts) > 1 else name
+            self._read(number - 1, where, part.replace("\r\n", "\n"))
 
     def _read(self, at: int, where: str, part: str) -> None:
         from ruamel.yaml.error import YAMLError
@@ -97,16 +64,26 @@ class Manifests:
     def workloads(self) -> Iterator[Workload]:
         """Those that make pods."""
         for where, one in self._all:
-            if one["kind"] in _WAYS:
+            if is_known(one):
                 yield Workload(where, one)
+
+    def left_alone(self) -> Iterator[str]:
+        """A sentence for each of the others that looks as if it made pods as well."""
+        for where, one in self._all:
+            if said := left_alone(where, one):
+                yield said
 
     def text(self, *, everything: bool = False) -> str:
         """All of it. Documents without pods keep their bytes, unless `everything` was changed."""
         parts = list(self._parts)
         for at, document in self._documents.items():
-            if everything or any(one["kind"] in _WAYS for _, one in _objects("", document)):
-                parts[at] = self._written(document, self._parts[at])
-        return "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts)
+            if everything or any(is_known(one) for _, one in _objects("", document)):
+                before = self._parts[at]
+                end = _line_end(before)
+                parts[at] = self._written(document, before.replace("\r\n", "\n"))
+                parts[at] = parts[at].replace("\n", end)
+        last = _line_end(self._parts[0])
+        return "".join(part if part.endswith("\n") or not part else part + last for part in parts)
 
     def _written(self, document: Any, before: str) -> str:
         divider = _DIVIDER.match(before)
@@ -120,6 +97,28 @@ class Manifests:
             first = before.partition("\n")[0] if before.startswith("---\n") else "---"
             text = f"{first}\n{text}"
         return text
+
+
+def _line_end(text: str) -> str:
+    """Of its first line."""
+    return "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+
+
+def _separate(part: str) -> list[str]:
+    """JSON objects that follow one another, as kubectl takes them, without a divider."""
+    body = _body(part)
+    if not body.lstrip().startswith("{"):
+        return [part]
+    decoder, begins, at = json.JSONDecoder(), [], 0
+    try:
+        while rest := body[at:].lstrip():
+            begins.append(len(body) - len(rest))
+            at = decoder.raw_decode(body, begins[-1])[1]
+    except (ValueError, RecursionError):
+        return [part]  # YAML, or what reads it says what is wrong
+    ahead = len(part) - len(body)
+    cuts = [0, *(ahead + begin for begin in begins[1:]), len(part)]
+    return [part[begin:end] for begin, end in itertools.pairwise(cuts)]
 
 
 def _body(part: str) -> str:
@@ -167,7 +166,7 @@ def _objects(where: str, document: Any) -> list[tuple[str, MutableMapping[str, A
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name), str):
             raise NoManifest(f"{where}: it is no manifest, for it has no {name}.")
-    if not document["kind"].endswith("List") or "items" not in document:
+    if not document["kind"].endswith("List") or not _is_list(document):
         return [(where, document)]
     items = document["items"] or []
     return [
@@ -175,6 +174,16 @@ def _objects(where: str, document: Any) -> list[tuple[str, MutableMapping[str, A
         for number, item in enumerate(items, 1)
         for found in _objects(f"{where}, item {number}", item)
     ]
+
+
+def _is_list(document: MutableMapping[str, Any]) -> bool:
+    """Others may call themselves so, and have items that are no objects."""
+    items = document.get("items", "")
+    if document["kind"] == "List" or not items:
+        return items is None or isinstance(items, list)
+    return isinstance(items, list) and all(
+        isinstance(one, MutableMapping) and "kind" in one for one in items
+    )
 
 
 def _yaml(text: str) -> Any:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import halfhitch
-from halfhitch_cli.sidecar_pod import Given, Sidecar
+from halfhitch_cli.pod_settings import Given
+from halfhitch_cli.sidecar_pod import Sidecar
 from harness.charts import CHARTS, merged, rendered
 from harness.cluster import Cluster, Rejected, namespace
 from harness.injected import LABEL

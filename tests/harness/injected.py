@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halfhitch import __version__
 from halfhitch.config import SETTINGS, Purpose, load
-from halfhitch_cli.sidecar_pod import Given, Sidecar
+from halfhitch_cli.pod_settings import Given
+from halfhitch_cli.sidecar_pod import Sidecar
 from harness.charts import CHARTS, merged, rendered
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ FLAGS: Final[Mapping[str, object]] = {
     "checks.interval_s": "30.5",
     "topics.allow": ["orders,points.*"],
 }
+
+#: The least that inject must be given.
+LEAST: Final[Mapping[str, object]] = {
+    "kafka.bootstrap": "kafka:9092",
+    "handle.key_file": "secret:halfhitch/handle-key",
+}
+IMAGE: Final = f"halfhitch:{__version__}"
 
 #: On top of `VALUES`.
 CHANGES: dict[str, Object] = {
@@ -141,6 +149,11 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
 }
 
 
+def template(**pod: Any) -> Object:
+    """The smallest template of a pod."""
+    return {"spec": {"containers": [{"name": "app", "image": "a:1"}], **pod}}
+
+
 def chart(*changes: Mapping[str, Any]) -> list[Object]:
     """The chart's objects that put sidecars into pods."""
     return rendered(CHARTS / "halfhitch", merged(VALUES, *changes))
@@ -160,8 +173,7 @@ def asking(
 def inject(pod: Object) -> Object:
     """What `halfhitch inject` makes of it."""
     found = copy.deepcopy(pod)
-    image = f"halfhitch:{__version__}"
-    Sidecar(Given.of(FLAGS), image).inject("here", found, ends=True)
+    Sidecar(Given.of(FLAGS), IMAGE).inject("here", found, ends=True)
     return found
 
 

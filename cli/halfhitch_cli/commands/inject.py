@@ -15,7 +15,9 @@ from halfhitch_cli.manifests import Manifests
 from halfhitch_cli.options import Given as Flags
 from halfhitch_cli.options import settings_command
 from halfhitch_cli.output import say
-from halfhitch_cli.sidecar_pod import PREFIX, Given, Sidecar
+from halfhitch_cli.pod_settings import PREFIX, Given
+from halfhitch_cli.sidecar_pod import Sidecar
+from halfhitch_cli.workloads import KINDS
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -76,6 +78,8 @@ def inject(
     extras.require("`halfhitch inject`", extras.KUBERNETES)
     if given.config_path is not None:
         raise RequestError("inject takes no --config: give flags, or annotations of the pods.")
+    if not image or image.split() != [image]:
+        raise RequestError(f"--image must name an image, such as halfhitch:{__version__}.")
     sidecar = Sidecar(Given.of(given.flags), image, mode.value, transport.value, readiness)
     labels, annotations = _pairs("--label", label), _pairs("--annotation", annotation)
     texts, count = [], 0
@@ -92,11 +96,13 @@ def inject(
                 continue
             sidecar.inject(workload.where, workload.template, ends=workload.ends)
             count += 1
+        for sentence in manifests.left_alone():
+            say(f"halfhitch: {sentence}")
         texts.append(manifests.text(everything=namespace is not None))
     if not count:
         raise RequestError(
-            "Nothing was injected: there is no Deployment, StatefulSet, DaemonSet, Job, CronJob or "
-            f"Pod, or all of them have {PREFIX}inject: 'false'."
+            f"Nothing was injected: there is no {KINDS}, or all of them have {PREFIX}inject: "
+            "'false'."
         )
     sys.stdout.write(_joined(texts))
     say(f"halfhitch: {count} injected.")
@@ -117,8 +123,13 @@ def _joined(texts: list[str]) -> str:
 
 
 def _read(name: str) -> str:
+    """To the letter: Python would change how lines end."""
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text()
+        if name != "-":
+            return Path(name).read_bytes().decode()
+        source = getattr(sys.stdin, "buffer", sys.stdin)
+        read = source.read()
+        return read.decode() if isinstance(read, bytes) else str(read)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise RequestError(f"{name} cannot be read: {reason}.") from None

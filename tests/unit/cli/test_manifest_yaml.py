@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from halfhitch_cli.manifest_yaml import reader
-from halfhitch_cli.manifests import Manifests, NoManifest
+from halfhitch_cli.manifests import Manifests
+from halfhitch_cli.workloads import NoManifest
 
 #: Each is something else than a text to a reader of YAML 1.1 or 1.2, to PyYAML or to Go's.
 NO_TEXTS = (

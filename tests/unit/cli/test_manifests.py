@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from halfhitch_cli.manifests import Manifests, NoManifest
+from halfhitch_cli.manifests import Manifests
+from halfhitch_cli.workloads import NoManifest
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - name: a\n"
 
@@ -74,3 +75,48 @@ def test_json_came_out_with_keys_that_kubectl_cannot_read(text: str) -> None:
 def test_a_key_that_is_there_twice_in_json_is_told() -> None:
     with pytest.raises(NoManifest, match="it is not YAML"):
         Manifests("x.json", '{"apiVersion": "v1", "kind": "Pod", "kind": "Pod"}')
+
+
+CRLF = POD.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [CRLF, f"---\r\n{CRLF}", f"# a\r\n---\r\n{CRLF}---\r\n{CRLF}", '{\r\n  "kind": "Pod"\r\n}\r\n'],
+)
+def test_lines_lost_their_ends(text: str) -> None:
+    text = text.replace('"kind"', '"apiVersion": "v1",\r\n  "kind"')
+    assert Manifests("x.yaml", text).text() == text
+    changed = Manifests("x.yaml", text)
+    for one in changed.workloads():
+        one.document["metadata"] = {"name": "new"}
+    written = changed.text()
+    assert written.count("\n") == written.count("\r\n") > 0
+    assert "new" in written
+
+
+def test_a_text_of_several_lines_is_the_same_with_other_ends() -> None:
+    text = f"{POD}    args:\n    - |\n      one\n      two\n".replace("\n", "\r\n")
+    found = Manifests("x.yaml", text)
+    (one,) = found.objects()
+    assert one["spec"]["containers"][0]["args"] == ["one\ntwo\n"]
+    assert found.text() == text
+
+
+@pytest.mark.parametrize("between", ["\n", "", "\n\n  ", "\r\n"])
+def test_several_objects_of_json_without_a_divider_were_refused(between: str) -> None:
+    one, other = (f'{{"apiVersion":"v1","kind":"{kind}"}}' for kind in ("Pod", "Service"))
+    found = Manifests("x.json", f"{one}{between}{other}\n")
+    assert [each["kind"] for each in found.objects()] == ["Pod", "Service"]
+    assert [each.where for each in found.workloads()] == ["x.json, document 1, Pod/?"]
+    (workload,) = found.workloads()
+    workload.document["new"] = 1
+    first, second = found.text().splitlines()
+    assert json.loads(first) == {"apiVersion": "v1", "kind": "Pod", "new": 1}
+    assert second.strip() == other
+
+
+def test_what_calls_itself_a_list_and_has_other_items_was_refused() -> None:
+    text = "apiVersion: example.org/v1\nkind: AllowList\nitems:\n- 10.0.0.0/8\n"
+    assert Manifests("x.yaml", text).text() == text
+    assert Manifests("x.yaml", text.replace("items:\n- 10.0.0.0/8", "items: 3")).text()

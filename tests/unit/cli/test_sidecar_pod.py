@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from halfhitch import __version__
-from halfhitch.errors import ConfigurationError
-from halfhitch_cli.sidecar_pod import Given, NotInjected, Sidecar
+from halfhitch_cli.pod_rules import NotInjected
+from halfhitch_cli.pod_settings import Given
+from halfhitch_cli.sidecar_pod import Sidecar
 from harness.charts import parent_chart, rendered
+from harness.injected import IMAGE, LEAST, template
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SASL = "security.protocol=SASL_SSL,sasl.mechanism=PLAIN,sasl.username=u"
-IMAGE = f"halfhitch:{__version__}"
-FLAGS: dict[str, object] = {
-    "kafka.bootstrap": "kafka:9092",
-    "handle.key_file": "secret:halfhitch/handle-key",
-}
-
-
-def template(**pod: Any) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "app", "image": "a:1"}], **pod}}
+_SASL: Final = "security.protocol=SASL_SSL,sasl.mechanism=PLAIN,sasl.username=u"
 
 
 def injected(flags: dict[str, object], **given: Any) -> dict[str, Any]:
@@ -34,58 +26,10 @@ def injected(flags: dict[str, object], **given: Any) -> dict[str, Any]:
     return pod
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        {"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"},
-        {"name": "HALFHITCH_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
-    ],
-)
-def test_an_address_that_the_application_has_of_its_own_is_not_replaced(
-    variable: dict[str, Any],
-) -> None:
-    for place in ("containers", "initContainers"):
-        found = template()
-        own = [{"name": "own", "image": "a:1", "env": [{"name": "A", "value": "b"}, variable]}]
-        found["spec"][place] = [*found["spec"].get(place, []), *own]
-        with pytest.raises(NotInjected, match="'own' has a HALFHITCH_ADDRESS of its own"):
-            Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
-
-
-def test_an_ordinary_container_that_has_no_time_to_stop_is_told() -> None:
-    def stopping(given_s: int | None, drain_s: str = "10", mode: str = "container") -> None:
-        found = template()
-        if given_s is not None:
-            found["spec"]["terminationGracePeriodSeconds"] = given_s
-        Sidecar(Given.of({**FLAGS, "drain.s_max": drain_s}), IMAGE, mode).inject("here", found)
-
-    for fits in ((None,), (25,), (5, "10", "native")):
-        stopping(*fits)
-    for short, least in (((24,), 25), ((None, "15.5"), 31)):
-        with pytest.raises(NotInjected, match=f"terminationGracePeriodSeconds to {least}"):
-            stopping(*short)
-
-
-def test_a_port_that_the_application_has_is_not_the_sidecars() -> None:
-    def with_port(port: int, **flags: object) -> None:
-        found = template()
-        found["spec"]["containers"][0]["ports"] = [{"containerPort": 80}, {"containerPort": port}]
-        Sidecar(Given.of({**FLAGS, **flags}), IMAGE).inject("here", found)
-        Sidecar(Given.of({**FLAGS, **flags}), IMAGE).inject("here", found)
-
-    for port, door in ((8340, "http"), (8341, "admin")):
-        with pytest.raises(NotInjected, match=f"door {door}: give --{door}-port another"):
-            with_port(port)
-    with_port(8340, **{"http.port": "9000"})
-    with_port(9876)
-    with pytest.raises(NotInjected, match="door rocketmq"):
-        with_port(9876, **{"rocketmq.enabled": "true"})
-
-
 def test_readiness_may_be_left_to_the_application() -> None:
     def probes(annotations: dict[str, str], **given: Any) -> set[str]:
         found = {**template(), "metadata": {"annotations": annotations}}
-        Sidecar(Given.of(FLAGS), IMAGE, **given).inject("here", found)
+        Sidecar(Given.of(LEAST), IMAGE, **given).inject("here", found)
         return {name for name in found["spec"]["initContainers"][0] if name.endswith("Probe")}
 
     all_of_them = {"startupProbe", "livenessProbe", "readinessProbe"}
@@ -113,7 +57,7 @@ def test_it_is_the_charts_sidecar(mode: str, is_rich: bool, tmp_path: Path) -> N
         "settings": {"kafka": {"bootstrap": "kafka:9092"}},
         "secrets": {"handleKey": {"secretName": "halfhitch"}},
     }
-    flags = dict(FLAGS)
+    flags = dict(LEAST)
     if is_rich:
         values["settings"] |= {
             "checks": {"interval_s": 30.5},
@@ -149,7 +93,7 @@ def test_it_is_the_charts_sidecar(mode: str, is_rich: bool, tmp_path: Path) -> N
 
 def test_a_second_time_changes_nothing() -> None:
     found = template()
-    sidecar = Sidecar(Given.of(FLAGS), IMAGE)
+    sidecar = Sidecar(Given.of(LEAST), IMAGE)
     sidecar.inject("here", found)
     once = json.dumps(found)
     sidecar.inject("here", found)
@@ -159,7 +103,7 @@ def test_a_second_time_changes_nothing() -> None:
 def test_a_newer_image_takes_the_place_of_the_old() -> None:
     found = template()
     for image in ("halfhitch:1", "halfhitch:2"):
-        Sidecar(Given.of(FLAGS), image).inject("here", found)
+        Sidecar(Given.of(LEAST), image).inject("here", found)
     assert [one["image"] for one in found["spec"]["initContainers"]] == ["halfhitch:2"]
 
 
@@ -167,7 +111,7 @@ def test_what_the_application_says_of_its_own_stays() -> None:
     own = [{"name": "COLOUR", "value": "red"}]
     found = template(volumes=[{"name": "data", "emptyDir": {}}])
     found["spec"]["containers"][0]["env"] = own
-    Sidecar(Given.of(FLAGS), IMAGE, transport="socket").inject("here", found)
+    Sidecar(Given.of(LEAST), IMAGE, transport="socket").inject("here", found)
     assert found["spec"]["containers"][0]["env"][0] == own[0]
     assert found["spec"]["volumes"][0]["name"] == "data"
 
@@ -176,12 +120,12 @@ def test_an_annotation_says_the_transport() -> None:
     found = template()
     found["metadata"] = {"annotations": {"halfhitch/transport": "pigeon"}}
     with pytest.raises(NotInjected, match="must be auto, socket or tcp"):
-        Sidecar(Given.of(FLAGS), IMAGE).inject("here", found)
+        Sidecar(Given.of(LEAST), IMAGE).inject("here", found)
 
 
 def test_the_pods_token_was_mounted_into_the_sidecar() -> None:
     """Kubernetes leaves a container alone where something is mounted in that place."""
-    (sidecar,) = injected(FLAGS)["initContainers"]
+    (sidecar,) = injected(LEAST)["initContainers"]
     (mount,) = [m for m in sidecar["volumeMounts"] if m["name"] == "halfhitch-no-token"]
     assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -189,42 +133,9 @@ def test_the_pods_token_was_mounted_into_the_sidecar() -> None:
 def test_an_address_was_http_although_the_door_spoke_tls() -> None:
     found = template()
     tls = {"http.tls_cert": "secret:tls/tls.crt", "http.tls_key": "secret:tls/tls.key"}
-    Sidecar(Given.of({**FLAGS, **tls}), IMAGE, transport="tcp").inject("here", found)
+    Sidecar(Given.of({**LEAST, **tls}), IMAGE, transport="tcp").inject("here", found)
     (address,) = found["spec"]["containers"][0]["env"]
     assert address["value"] == "https://127.0.0.1:8340"
-
-
-def test_what_has_no_containers_is_told() -> None:
-    with pytest.raises(NotInjected, match=r"here: its pods have no containers"):
-        Sidecar(Given.of(FLAGS), IMAGE).inject("here", {"spec": {}})
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("kafka.bootstrp", "k:9092", "kafka.bootstrap"),
-        ("instance.id", "a", "the name of the pod"),
-        ("handle.key_file", "/etc/key", "none of the pod's"),
-        ("handle.key_file", "secret:Halfhitch", "secret:NAME/KEY"),
-    ],
-)
-def test_what_cannot_be_given_is_told(key: str, value: str, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        Given.of({**FLAGS, key: value})
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("kafka.options", [_SASL + ",sasl.password=x"], "--kafka-sasl-password-file"),
-        ("redis.url", "redis://r:6379", "--redis-url-file"),
-        ("handle.key", "a-key-of-sixteen-bytes-and-more", "--handle-key-file"),
-        ("checks.interval_s", "0", "checks.interval_s"),
-    ],
-)
-def test_what_must_not_stand_in_a_manifest_is_told(key: str, value: object, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        Given.of({**FLAGS, key: value}).checked()
 
 
 @pytest.mark.parametrize("door", ["http", "rocketmq"])
@@ -237,7 +148,7 @@ def test_tls_whose_files_are_secrets_was_refused(door: str) -> None:
     if door == "rocketmq":
         flags |= {"rocketmq.enabled": "true", "rocketmq.tls_required": "true"}
     name = f"HALFHITCH_{door}_TLS_CLIENT_CA".upper()
-    (sidecar,) = injected({**FLAGS, **flags})["initContainers"]
+    (sidecar,) = injected({**LEAST, **flags})["initContainers"]
     (path,) = [one["value"] for one in sidecar["env"] if one["name"] == name]
     assert path == f"/etc/halfhitch/secrets/{door}-tls-client-ca"
 
@@ -245,7 +156,7 @@ def test_tls_whose_files_are_secrets_was_refused(door: str) -> None:
 def test_a_password_that_is_a_file_stays_out_of_the_options() -> None:
     given = {"kafka.options": [_SASL], "kafka.sasl_password_file": "secret:kafka/password"}
     given |= {"kafka.verify_host_names": "false"}
-    (sidecar,) = injected({**FLAGS, **given})["initContainers"]
+    (sidecar,) = injected({**LEAST, **given})["initContainers"]
     environment = {one["name"]: one.get("value") for one in sidecar["env"]}
     assert json.loads(environment["HALFHITCH_KAFKA_OPTIONS"]) == dict(
         pair.split("=") for pair in _SASL.split(",")
@@ -255,36 +166,22 @@ def test_a_password_that_is_a_file_stays_out_of_the_options() -> None:
     assert "stands:for" not in str(sidecar)
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        ({"http.tls_key": "secret:a/k"}, "http.tls_key is set without http.tls_cert"),
-        (
-            {"auth.token_file": "secret:a/t", "rocketmq.enabled": "true"},
-            "the RocketMQ door asks for no token",
-        ),
-        ({"kafka.sasl_password_file": "secret:a/p"}, "add security.protocol=SASL_SSL"),
-        (
-            {"checks.url": "http://shop:80/check", "checks.url_token_file": "secret:a/t"},
-            "checks.url leads to shop without TLS",
-        ),
-    ],
-)
-def test_files_that_do_not_fit_together_went_unnoticed(flags: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        Given.of({**FLAGS, **flags}).checked()
-
-
-@pytest.mark.parametrize(
-    ("option", "says"),
-    [
-        ("sasl.password", "give --kafka-sasl-password-file secret:NAME/KEY"),
-        ("sasl.oauthbearer.client.secret", "give --kafka-oauth-client-secret-file"),
-        ("ssl.key.password", "a key without a password"),
-        ("sasl.username", "sasl.username names no file"),
-        ("sasl.pasword", "did you mean sasl.password"),
-    ],
-)
-def test_the_path_of_a_secret_was_the_password(option: str, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        Given.of({**FLAGS, "kafka.options": [f"{option}=secret:kafka/password"]}).checked()
+def test_files_of_a_door_that_was_off_were_mounted() -> None:
+    """A secret that is not there holds the pod up, and nothing would read it."""
+    flags: dict[str, object] = {
+        **LEAST,
+        "rocketmq.tls_cert": "secret:tls/tls.crt",
+        "rocketmq.tls_key": "secret:tls/tls.key",
+        "rocketmq.tls_required": "true",
+        "rocketmq.access_key_file": "secret:keys/keys",
+        "rocketmq.broker_name": "b",
+    }
+    off, on = (injected({**flags, "rocketmq.enabled": each}) for each in ("false", "true"))
+    for pod, there in ((off, set()), (on, {"tls", "keys"})):
+        (sidecar,) = pod["initContainers"]
+        (sources,) = [one["projected"]["sources"] for one in pod["volumes"] if "projected" in one]
+        assert {one["secret"]["name"] for one in sources} == {"halfhitch", *there}
+        told = {one["name"].removeprefix("HALFHITCH_ROCKETMQ_") for one in sidecar["env"]}
+        own = {"TLS_CERT", "TLS_KEY", "TLS_REQUIRED", "ACCESS_KEY_FILE"}
+        assert told & own == (own if there else set())
+        assert "BROKER_NAME" in told

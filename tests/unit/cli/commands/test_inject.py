@@ -214,6 +214,33 @@ def test_several_files_become_one_stream(tmp_path: Path, inject: Any) -> None:
     assert [one["kind"] for one in objects(out)] == ["Deployment", "Job"]
 
 
+def test_kinds_of_other_groups_passed_in_silence_or_were_refused(inject: Any) -> None:
+    """Argo's Rollout has a template like a Deployment; Volcano's Job has none like Kubernetes'."""
+    rollout = DEPLOYMENT.replace("apps/v1", "argoproj.io/v1alpha1").replace(
+        "kind: Deployment", "kind: Rollout"
+    )
+    volcano = (
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: v}\nspec:\n"
+        "  tasks: [{template: {spec: {containers: [{name: a, image: b}]}}}]\n"
+    )
+    code, out, err = inject(f"{rollout}---\n{volcano}")
+    assert (code, err.splitlines()[-1]) == (OK, "halfhitch: 1 injected.")
+    assert "document 2, Job/v of batch.volcano.sh/v1alpha1 is left alone" in err
+    assert out.endswith(f"---\n{volcano}")
+    spec = objects(out)[0]["spec"]["template"]["spec"]
+    assert spec["initContainers"][0]["name"] == "halfhitch"
+    assert inject(volcano)[0] == ERROR
+
+
+def test_a_file_lost_the_ends_of_its_lines(tmp_path: Path, inject: Any) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_bytes(f"{SERVICE}---\n{DEPLOYMENT}".replace("\n", "\r\n").encode())
+    code, out, _ = inject("", "-f", str(file))
+    assert code == OK
+    assert out.count("\n") == out.count("\r\n")
+    assert objects(out) == objects(inject(f"{SERVICE}---\n{DEPLOYMENT}")[1])
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "code", "says"),
     [
@@ -234,6 +261,9 @@ def test_several_files_become_one_stream(tmp_path: Path, inject: Any) -> None:
         (POD, ("--http-host", "0.0.0.0"), USAGE, "loopback"),
         (POD, ("--log-level", "loud"), USAGE, "log.level"),
         (POD, ("--label", "team"), ERROR, "--label must be NAME=VALUE"),
+        (POD, ("--image", ""), ERROR, "--image must name an image, such as halfhitch:"),
+        (POD, ("--image", "a b"), ERROR, "--image must name an image"),
+        (POD, ("--http-port", "0"), USAGE, "http.port is 0"),
         (POD, ("-f", "/nowhere/x.yaml"), ERROR, "/nowhere/x.yaml cannot be read"),
     ],
 )

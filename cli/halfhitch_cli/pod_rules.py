@@ -1,0 +1,186 @@
+"""Which pods cannot have a sidecar, each with its sentence.
+
+Owns the rules that `Sidecar` asks before it changes anything, and the names that are the sidecar's
+in a pod. tools/charts.py hands names and numbers on to the chart's policies, which refuse the same
+pods. Knows nothing of the container itself.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+from halfhitch.config import Settings
+from halfhitch.errors import ConfigurationError
+from halfhitch_cli.pod_settings import PREFIX
+
+NAME: Final = "halfhitch"
+#: The label of pods that have it.
+INJECTED: Final = PREFIX + "sidecar"
+ADDRESS: Final = "HALFHITCH_ADDRESS"
+SOCKET_VOLUME: Final = "halfhitch-socket"
+SECRETS_VOLUME: Final = "halfhitch-secrets"
+EMPTY_VOLUME: Final = "halfhitch-no-token"
+VOLUMES: Final = (SOCKET_VOLUME, SECRETS_VOLUME, EMPTY_VOLUME)
+SOCKET_FOLDER: Final = "/run/halfhitch"
+#: As a mount may spell it; in most images /var/run is a link.
+SOCKET_FOLDERS: Final = "^/+(var/+)?run/+halfhitch/*$"
+#: What only a sidecar of the same pod can be.
+_OF_SIDECAR: Final = re.compile(r"unix:/run/halfhitch/.*|https?://(127\.0\.0\.1|localhost):.*")
+#: What Kubernetes gives a pod that says nothing, and what handing over takes.
+_GRACE_S: Final = 30
+_HAND_OVER_S: Final = 5
+#: A native sidecar stops behind the application: nobody is connected, and it waits two seconds.
+NATIVE_GRACE_S: Final = 2 + _HAND_OVER_S
+#: Unquoted, each is true to kubectl.
+_ON: Final = frozenset({"true", "yes", "on", "y"})
+
+Template = MutableMapping[str, Any]
+
+
+class NotInjected(ConfigurationError):
+    """This pod cannot have the sidecar; the text says why, and what to do."""
+
+
+def containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
+    """Each with its place."""
+    for place in ("initContainers", "containers"):
+        for one in pod.get(place) or ():
+            yield place, one
+
+
+def others(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
+    """Those of the application."""
+    return (row for row in containers(pod) if row[1].get("name") != NAME)
+
+
+def suitable(where: str, metadata: Mapping[str, Any], pod: Any, *, ends: bool, mode: str) -> Any:
+    """The pod, or what keeps the sidecar out of it whatever its settings are."""
+    if not isinstance(pod, MutableMapping) or not isinstance(pod.get("containers"), list):
+        raise NotInjected(f"{where}: its pods have no containers.")
+    _has_lists(where, pod)
+    if str(pod.get("hostNetwork")).lower() in _ON:
+        raise NotInjected(
+            f"{where}: its pods use the host's network, where the sidecar's doors would be open to "
+            "all of the host: remove hostNetwork, or use a shared coordinator."
+        )
+    if _is_windows(pod):
+        raise NotInjected(
+            f"{where}: its pods run on Windows, and the sidecar's image is for Linux: use a shared "
+            f"coordinator, or annotate the pods with {PREFIX}inject: 'false'."
+        )
+    if ends and mode == "container":
+        raise NotInjected(
+            f"{where}: with --mode container the sidecar goes on when the work is done, and the "
+            "pod never ends: use --mode native (Kubernetes 1.29)."
+        )
+    if INJECTED not in (metadata.get("labels") or {}):
+        _has_free_names(where, pod)
+    for name in _with_an_address(pod):
+        raise NotInjected(
+            f"{where}: its container {name!r} has a {ADDRESS} of its own, which the sidecar's "
+            f"would replace: remove it, or annotate the pods with {PREFIX}inject: 'false'."
+        )
+    return pod
+
+
+def _has_lists(where: str, pod: Mapping[str, Any]) -> None:
+    """What Kubernetes would refuse later, and what is done here cannot be done with."""
+    places = [("", pod, name) for name in ("initContainers", "containers", "volumes")]
+    for place, owner, name in places:
+        found = owner.get(name)
+        is_list = found is None or isinstance(found, list)
+        if not is_list or not all(isinstance(one, MutableMapping) for one in found or ()):
+            raise NotInjected(f"{where}: its {place}{name} must be a list of mappings.")
+        if "ontainers" in name:
+            for one in found or ():
+                inner = f"container {one.get('name')!r} is wrong, for its "
+                places += [(inner, one, each) for each in ("env", "ports", "volumeMounts")]
+
+
+def _is_windows(pod: Mapping[str, Any]) -> bool:
+    for place, name in (("os", "name"), ("nodeSelector", "kubernetes.io/os")):
+        said = pod.get(place)
+        if isinstance(said, Mapping) and said.get(name) == "windows":
+            return True
+    return False
+
+
+def _has_free_names(where: str, pod: Mapping[str, Any]) -> None:
+    if any(one.get("name") == NAME for _, one in containers(pod)):
+        raise NotInjected(
+            f"{where}: it has a container named {NAME!r} that was not injected: rename it, or "
+            "leave that pod to whoever put it there."
+        )
+    for one in pod.get("volumes") or ():
+        if one.get("name") in VOLUMES:
+            raise NotInjected(
+                f"{where}: it has a volume named {one['name']!r} that was not injected, and the "
+                "sidecar's would replace it: rename it."
+            )
+
+
+def _with_an_address(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Containers that are told of another sidecar or coordinator."""
+    for _, one in others(pod):
+        for variable in one.get("env") or ():
+            is_other = _OF_SIDECAR.fullmatch(str(variable.get("value"))) is None
+            if variable.get("name") == ADDRESS and is_other:
+                yield str(one.get("name"))
+
+
+def has_time(
+    where: str, pod: Mapping[str, Any], settings: Settings, *, mode: str, stop_after_s: int
+) -> None:
+    """A native sidecar stops behind the application; another one when the pod is told to."""
+    grace_s = pod.get("terminationGracePeriodSeconds")
+    grace_s = _GRACE_S if grace_s is None else grace_s
+    if not isinstance(grace_s, int):
+        return  # Kubernetes says so
+    if mode == "native" and grace_s < NATIVE_GRACE_S:
+        raise NotInjected(
+            f"{where}: its pods have {grace_s} s to stop, and the sidecar, which stops behind the "
+            f"application, may take {NATIVE_GRACE_S} of them: set terminationGracePeriodSeconds "
+            f"to {NATIVE_GRACE_S} and what the application takes."
+        )
+    least_s = stop_after_s + math.ceil(settings.drain.s_max) + _HAND_OVER_S
+    if mode == "container" and grace_s < least_s:
+        raise NotInjected(
+            f"{where}: its pods have {grace_s} s to stop, and with --mode container the "
+            f"sidecar may take {least_s}: it goes on for {stop_after_s}, waits for "
+            f"drain.s_max and hands over. Set terminationGracePeriodSeconds to {least_s}."
+        )
+
+
+def has_ports(where: str, pod: Mapping[str, Any], settings: Settings, *, mode: str) -> None:
+    """Containers of a pod share its ports: whoever comes second cannot listen.
+
+    A native sidecar runs beside all init containers, another one beside those that are native.
+    """
+    doors = {settings.http.port: "http", settings.admin.port: "admin"}
+    if settings.rocketmq.enabled:
+        doors[settings.rocketmq.port] = "rocketmq"
+    for place, one in others(pod):
+        if place == "initContainers" and mode != "native" and one.get("restartPolicy") != "Always":
+            continue
+        for port in one.get("ports") or ():
+            door = doors.get(port.get("containerPort"))
+            if door is not None and port.get("protocol") in (None, "", "TCP"):
+                raise NotInjected(
+                    f"{where}: its container {one.get('name')!r} has port {port['containerPort']}, "
+                    f"and so would the sidecar's door {door}: give --{door}-port another, or the "
+                    f"annotation {PREFIX}{door}.port."
+                )
+
+
+def has_room_for_the_socket(where: str, pod: Mapping[str, Any]) -> None:
+    """What is mounted there already would be away, or hide the socket."""
+    for _, one in others(pod):
+        for mount in one.get("volumeMounts") or ():
+            is_there = re.match(SOCKET_FOLDERS, str(mount.get("mountPath")))
+            if is_there and mount.get("name") != SOCKET_VOLUME:
+                raise NotInjected(
+                    f"{where}: its container {one.get('name')!r} has volume {mount.get('name')!r} "
+                    f"at {mount['mountPath']}, where the sidecar's socket is to be: mount it "
+                    f"elsewhere, or annotate the pods with {PREFIX}transport: tcp."
+                )

@@ -1,0 +1,156 @@
+"""Pods that cannot have the sidecar are refused with a sentence, and changed by nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from halfhitch_cli.pod_rules import NotInjected
+from halfhitch_cli.pod_settings import Given
+from halfhitch_cli.sidecar_pod import Sidecar
+from harness.injected import IMAGE, LEAST, template
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"},
+        {"name": "HALFHITCH_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+    ],
+)
+def test_an_address_that_the_application_has_of_its_own_is_not_replaced(
+    variable: dict[str, Any],
+) -> None:
+    for place in ("containers", "initContainers"):
+        found = template()
+        own = [{"name": "own", "image": "a:1", "env": [{"name": "A", "value": "b"}, variable]}]
+        found["spec"][place] = [*found["spec"].get(place, []), *own]
+        with pytest.raises(NotInjected, match="'own' has a HALFHITCH_ADDRESS of its own"):
+            Sidecar(Given.of(LEAST), IMAGE).inject("here", found)
+
+
+def test_an_ordinary_container_that_has_no_time_to_stop_is_told() -> None:
+    def stopping(given_s: int | None, drain_s: str = "10", mode: str = "container") -> None:
+        found = template()
+        if given_s is not None:
+            found["spec"]["terminationGracePeriodSeconds"] = given_s
+        Sidecar(Given.of({**LEAST, "drain.s_max": drain_s}), IMAGE, mode).inject("here", found)
+
+    for fits in ((None,), (25,), (7, "10", "native")):
+        stopping(*fits)
+    for short, least in (((24,), 25), ((None, "15.5"), 31)):
+        with pytest.raises(NotInjected, match=f"terminationGracePeriodSeconds to {least}"):
+            stopping(*short)
+
+
+def test_a_port_that_the_application_has_is_not_the_sidecars() -> None:
+    def with_port(port: int, **flags: object) -> None:
+        found = template()
+        found["spec"]["containers"][0]["ports"] = [{"containerPort": 80}, {"containerPort": port}]
+        Sidecar(Given.of({**LEAST, **flags}), IMAGE).inject("here", found)
+        Sidecar(Given.of({**LEAST, **flags}), IMAGE).inject("here", found)
+
+    for port, door in ((8340, "http"), (8341, "admin")):
+        with pytest.raises(NotInjected, match=f"door {door}: give --{door}-port another"):
+            with_port(port)
+    with_port(8340, **{"http.port": "9000"})
+    with_port(9876)
+    with pytest.raises(NotInjected, match="door rocketmq"):
+        with_port(9876, **{"rocketmq.enabled": "true"})
+
+
+def test_what_has_no_containers_is_told() -> None:
+    with pytest.raises(NotInjected, match=r"here: its pods have no containers"):
+        Sidecar(Given.of(LEAST), IMAGE).inject("here", {"spec": {}})
+
+
+def refused(pod: dict[str, Any], mode: str = "native", **flags: object) -> str:
+    """The sentence, or nothing; a pod that is refused stays as it was."""
+    found = {"spec": copy.deepcopy(pod)}
+    try:
+        Sidecar(Given.of({**LEAST, **flags}), IMAGE, mode).inject("here", found)
+    except NotInjected as error:
+        assert found["spec"] == pod
+        return error.message
+    return ""
+
+
+def test_a_native_sidecar_had_no_time_to_stop() -> None:
+    for short_s in (0, 1, 6):
+        pod = template(terminationGracePeriodSeconds=short_s)["spec"]
+        assert "set terminationGracePeriodSeconds to 7 and what the" in refused(pod)
+    for enough_s in (None, 7, 300, "6"):
+        assert refused(template(terminationGracePeriodSeconds=enough_s)["spec"]) == ""
+
+
+@pytest.mark.parametrize("name", ["halfhitch-secrets", "halfhitch-socket", "halfhitch-no-token"])
+def test_a_volume_of_the_users_was_replaced_in_silence(name: str) -> None:
+    pod = template(volumes=[{"name": "a"}, {"name": name, "secret": {"secretName": "mine"}}])
+    assert f"a volume named '{name}' that was not injected" in refused(pod["spec"])
+
+
+@pytest.mark.parametrize("path", ["/run/halfhitch", "/run/halfhitch/", "//var/run/halfhitch"])
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+def test_a_mount_of_the_users_was_replaced_in_silence(place: str, path: str) -> None:
+    own = {"name": "own", "image": "a", "volumeMounts": [{"name": "d", "mountPath": path}]}
+    pod = template(securityContext={"fsGroup": 1}, volumes=[{"name": "d", "emptyDir": {}}])["spec"]
+    pod[place] = [*pod.get(place, []), own]
+    assert f"'own' has volume 'd' at {path}, where the sidecar's socket is to be" in refused(pod)
+    del pod["securityContext"]
+    assert refused(pod) == "", "there is no socket"
+
+
+@pytest.mark.parametrize("beside", ["/run", "/run/halfhitch2", "/srv/run/halfhitch", "/run/half"])
+def test_a_mount_beside_the_sockets_folder_is_none_of_it(beside: str) -> None:
+    pod = template(securityContext={"fsGroup": 1})["spec"]
+    pod["containers"][0]["volumeMounts"] = [{"name": "d", "mountPath": beside}]
+    assert refused(pod) == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "container", "modes"),
+    [
+        ("containers", {"ports": [{"containerPort": 8340, "protocol": "UDP"}]}, ""),
+        ("containers", {"ports": [{"containerPort": 8340, "protocol": "SCTP"}]}, ""),
+        ("containers", {"ports": [{"containerPort": 8340, "protocol": "TCP"}]}, "native container"),
+        ("initContainers", {"ports": [{"containerPort": 8341}]}, "native"),
+        (
+            "initContainers",
+            {"ports": [{"containerPort": 8341}], "restartPolicy": "Always"},
+            "native container",
+        ),
+    ],
+)
+def test_ports_of_other_protocols_and_places_were_mistaken(
+    place: str, container: dict[str, Any], modes: str
+) -> None:
+    for mode in ("native", "container"):
+        pod = template()["spec"]
+        pod[place] = [*pod.get(place, []), {"name": "own", "image": "a", **container}]
+        assert bool(refused(pod, mode)) == (mode in modes.split())
+        assert refused(pod, mode, **{"http.port": "1", "admin.port": "2"}) == ""
+
+
+@pytest.mark.parametrize(("place", "name"), [("os", "name"), ("nodeSelector", "kubernetes.io/os")])
+def test_pods_on_windows_got_a_container_for_linux(place: str, name: str) -> None:
+    assert "its pods run on Windows" in refused(template(**{place: {name: "windows"}})["spec"])
+    assert refused(template(**{place: {name: "linux"}})["spec"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        ({"volumes": {"a": {}}}, "its volumes must be a list of mappings"),
+        ({"initContainers": ["a"]}, "its initContainers must be a list of mappings"),
+        (
+            {"containers": [{"name": "a", "env": {"A": "b"}}]},
+            "container 'a' is wrong, for its env must be a list of mappings",
+        ),
+        ({"containers": [{"name": "a", "ports": [80]}]}, "its ports must be a list of mappings"),
+        ({"containers": [None]}, "its containers must be a list of mappings"),
+    ],
+)
+def test_what_has_the_wrong_form_broke_inject(pod: dict[str, Any], says: str) -> None:
+    assert says in refused(template(**pod)["spec"])

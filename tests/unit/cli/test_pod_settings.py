@@ -1,0 +1,80 @@
+"""Settings that cannot stand in a manifest, or do not fit together, are told; files are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfhitch.errors import ConfigurationError
+from halfhitch_cli.pod_settings import Given
+from harness.injected import LEAST
+
+_SASL = "security.protocol=SASL_SSL,sasl.mechanism=PLAIN,sasl.username=u"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kafka.bootstrp", "k:9092", "kafka.bootstrap"),
+        ("instance.id", "a", "the name of the pod"),
+        ("handle.key_file", "/etc/key", "none of the pod's"),
+        ("handle.key_file", "secret:Halfhitch", "secret:NAME/KEY"),
+    ],
+)
+def test_what_cannot_be_given_is_told(key: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**LEAST, key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kafka.options", [_SASL + ",sasl.password=x"], "--kafka-sasl-password-file"),
+        ("redis.url", "redis://r:6379", "--redis-url-file"),
+        ("handle.key", "a-key-of-sixteen-bytes-and-more", "--handle-key-file"),
+        ("checks.interval_s", "0", "checks.interval_s"),
+    ],
+)
+def test_what_must_not_stand_in_a_manifest_is_told(key: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**LEAST, key: value}).checked()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"http.tls_key": "secret:a/k"}, "http.tls_key is set without http.tls_cert"),
+        (
+            {"auth.token_file": "secret:a/t", "rocketmq.enabled": "true"},
+            "the RocketMQ door asks for no token",
+        ),
+        ({"kafka.sasl_password_file": "secret:a/p"}, "add security.protocol=SASL_SSL"),
+        (
+            {"checks.url": "http://shop:80/check", "checks.url_token_file": "secret:a/t"},
+            "checks.url leads to shop without TLS",
+        ),
+    ],
+)
+def test_files_that_do_not_fit_together_went_unnoticed(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**LEAST, **flags}).checked()
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("sasl.password", "give --kafka-sasl-password-file secret:NAME/KEY"),
+        ("sasl.oauthbearer.client.secret", "give --kafka-oauth-client-secret-file"),
+        ("ssl.key.password", "a key without a password"),
+        ("sasl.username", "sasl.username names no file"),
+        ("sasl.pasword", "did you mean sasl.password"),
+    ],
+)
+def test_the_path_of_a_secret_was_the_password(option: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Given.of({**LEAST, "kafka.options": [f"{option}=secret:kafka/password"]}).checked()
+
+
+@pytest.mark.parametrize("door", ["http", "admin", "rocketmq"])
+def test_a_port_that_nobody_knows_was_taken(door: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{door}\.port is 0, .* from 1 to 65535"):
+        Given.of({**LEAST, f"{door}.port": "0"}).checked()
