@@ -271,7 +271,7 @@ def _positions(end_offset: str | None) -> dict[Place, int]:
             (str(topic), int(partition)): int(offset)
             for topic, partitions in found.items()
             for partition, offset in partitions.items()
-            if partition != "id"
+            if partition not in ("id", "from")
         }
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -9,24 +9,45 @@ import re
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.half import INDEX_MAX
 from halfhitch.wire.headers import HALFHITCH, PGROUP, RECORD_VERSION, UNIQ_KEY
-from halfhitch_spark.columns import HEADERS_TYPE
 
-#: What Spark calls them.
-SCHEMA: Final = (
-    "key binary, value binary, transaction_id string, producer_group string, message_index int, "
-    "message_count int, born timestamp, topic string, partition int, offset bigint, "
-    f"timestamp timestamp, headers {HEADERS_TYPE}"
+_HEADER_TYPE: Final = StructType(
+    [StructField("key", StringType()), StructField("value", BinaryType())]
+)
+#: What Spark calls them, to the letter as `message_columns` has them. Of types and not of words: a
+#: session may be set to read `timestamp` as a time without a zone.
+SCHEMA: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("transaction_id", StringType()),
+        StructField("producer_group", StringType()),
+        StructField("message_index", IntegerType()),
+        StructField("message_count", IntegerType()),
+        StructField("born", TimestampType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", ArrayType(_HEADER_TYPE), nullable=False),
+    ]
 )
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-_NAMES: Final = (
-    *("key", "value", "transaction_id", "producer_group", "message_index", "message_count"),
-    *("born", "topic", "partition", "offset", "timestamp", "headers"),
-)
+_NAMES: Final = tuple(SCHEMA.names)
 
 _MARKER: Final = re.compile(rf"{RECORD_VERSION};([0-9]{{1,9}});([0-9]{{1,19}});")
 _COUNT: Final = re.compile(r";n=([0-9]{1,4})(?:;d=[^;]{16})?\Z")
@@ -34,6 +55,8 @@ _COUNT: Final = re.compile(r";n=([0-9]{1,4})(?:;d=[^;]{16})?\Z")
 _BORN_DIGITS_MAX: Final = 14
 _OURS: Final = frozenset({UNIQ_KEY, PGROUP, HALFHITCH})
 _US: Final = 1_000
+#: A producer may write any time; a later one has no microseconds in 64 bits.
+_TIME_MS_MAX: Final = (2**63 - 1) // _US
 
 
 class Understood(NamedTuple):
@@ -96,7 +119,7 @@ class Rows:
         self._counts: list[int | None] = []
         self._born: list[int | None] = []
         self._offsets: list[int] = []
-        self._times: list[int] = []
+        self._times: list[int | None] = []
         self._header_ends: list[int] = [0]
         self._header_names: list[str] = []
         self._header_values: list[bytes | None] = []
@@ -111,7 +134,8 @@ class Rows:
         self._keys.append(message.key())
         self._values.append(message.value())
         self._offsets.append(message.offset())
-        self._times.append(message.timestamp()[1] * _US)
+        stored_ms = message.timestamp()[1]
+        self._times.append(stored_ms * _US if abs(stored_ms) <= _TIME_MS_MAX else None)
         if known is None:
             for column in (self._ids, self._groups, self._indexes, self._counts, self._born):
                 column.append(None)

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.types import StructType
 
 from halfhitch.errors import ConfigurationError
 from halfhitch_spark.kafka_topics import Topic
@@ -26,6 +27,8 @@ from halfhitch_spark.source.stretches import (
     Offsets,
     Stretch,
     as_offsets,
+    begin_of,
+    is_there,
     positions,
     require_same,
     stretches,
@@ -59,7 +62,7 @@ class HalfHitchSource(DataSource):
         """As it is called in `format(...)`."""
         return NAME
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """The columns of `message_columns`."""
         return SCHEMA
 
@@ -86,8 +89,6 @@ class HalfHitchReader(DataSourceReader):
         stable = brokers.stable_ends(places(found))
         starts = _resolved(brokers, self._wish.starting, found, earliest, stable)
         ends = _resolved(brokers, self._wish.ending, found, earliest, stable)
-        for wanted in (starts, ends):
-            _require_readable(wanted, stable)
         return stretches(
             starts,
             {place: max(end, starts[place]) for place, end in ends.items()},
@@ -101,43 +102,60 @@ class HalfHitchReader(DataSourceReader):
 
 
 class HalfHitchStreamReader(DataSourceStreamReader):
-    """Spark calls the upper four in a process of the driver that lives as long as the query."""
+    """Spark calls the upper four in a process of the driver that lives as long as the query.
+
+    A query that begins asks for the end of its first batch, puts that into the checkpoint, and only
+    then asks where the batch begins; and asks again when it died in it. An answer made then would
+    be another one (`latest` moves on), and pass over messages. So the first end says where the
+    first batch begins, and `initialOffset` nothing. A query that goes on calls `partitions` first,
+    from its last end to that end.
+    """
 
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
         self._brokers: Brokers | None = None
         self._found: dict[str, Topic] = {}
         self._looked_s = float("-inf")
+        #: The last end that Spark was given, or has given.
+        self._told: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For the executors, who ask nobody."""
-        return {**self.__dict__, "_brokers": None, "_found": {}, "_looked_s": float("-inf")}
+        asked: dict[str, Any] = {
+            "_brokers": None,
+            "_found": {},
+            "_looked_s": float("-inf"),
+            "_told": None,
+        }
+        return self.__dict__ | asked
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        """Where a query begins that has no checkpoint."""
-        found, brokers = self._look(), self._asked()
-        earliest = brokers.earliest(places(found))
-        stable = brokers.stable_ends(places(found))
-        starts = _resolved(brokers, self._wish.starting, found, earliest, stable)
-        _require_readable(starts, stable)
-        return as_offsets(found, starts)
+        """Nothing: see the class."""
+        return {}
 
     def latestOffset(self) -> Offsets:  # noqa: N802
         """The last stable offsets."""
         found = self._found
         if time.monotonic() > self._looked_s + _TOPICS_EVERY_S:
             found = self._look()
-        return as_offsets(found, self._asked().stable_ends(places(found)))
+        begun = self._begin() if self._told is None else None
+        now = as_offsets(found, self._asked().stable_ends(places(found)), begun)
+        if self._told is None or not is_there(self._told, now):
+            self._told = now
+        return self._told
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[Stretch]:
         """Of one micro-batch. The topics must be those that the offsets are of."""
+        self._told = end
         found = self._look()
         accept = self._wish.accept_data_loss
         for kept in (start, end):
             require_same(kept, found, accept_gone=accept)
         ends = {place: at for place, at in positions(end).items() if place[0] in found}
         earliest = self._asked().earliest(ends)
-        return stretches(positions(start), ends, earliest, accept_data_loss=accept)
+        # An earlier release's first end does not say it.
+        starts = positions(start) if start else begin_of(end) or self._begin()
+        return stretches(starts, ends, earliest, accept_data_loss=accept)
 
     def commit(self, end: Offsets) -> None:
         """Nothing is to be done: positions live in the checkpoint."""
@@ -150,6 +168,13 @@ class HalfHitchStreamReader(DataSourceStreamReader):
         if self._brokers is None:
             self._brokers = Brokers(self._wish.client)
         return self._brokers
+
+    def _begin(self) -> dict[Place, int]:
+        """By the options; before the ends are asked for, which then lie behind it."""
+        brokers, found = self._asked(), self._found
+        earliest = brokers.earliest(places(found))
+        stable = brokers.stable_ends(places(found))
+        return _resolved(brokers, self._wish.starting, found, earliest, stable)
 
     def _look(self) -> dict[str, Topic]:
         self._found = self._asked().topics(self._wish.choice)
@@ -172,17 +197,16 @@ def _resolved(
 ) -> dict[Place, int]:
     """An edge as offsets. At a moment, a partition without anything later has its end."""
     if edge.at_ms is not None:
-        at = brokers.at_time(places(found), edge.at_ms)
-        return {place: at[place] if at[place] >= 0 else stable[place] for place in stable}
+        # What was committed since the ends were asked for may be the first that is as young.
+        young = brokers.at_time(places(found), edge.at_ms)
+        return {place: young[place] if young[place] >= 0 else stable[place] for place in stable}
     named = {EARLIEST: earliest, LATEST: stable}
     wanted = edge.offsets(found)
-    return {place: named[at][place] if at in named else at for place, at in wanted.items()}
-
-
-def _require_readable(wanted: dict[Place, int], stable: dict[Place, int]) -> None:
-    for place, at in sorted(wanted.items()):
-        if not 0 <= at <= stable[place]:
+    resolved = {place: named[at][place] if at in named else at for place, at in wanted.items()}
+    for place, wanted_at in sorted(resolved.items()):
+        if not 0 <= wanted_at <= stable[place]:
             raise ConfigurationError(
-                f"{place[0]}-{place[1]} cannot be read at {at}: it can be read up to "
+                f"{place[0]}-{place[1]} cannot be read at {wanted_at}: it can be read up to "
                 f"{stable[place]} now"
             )
+    return resolved

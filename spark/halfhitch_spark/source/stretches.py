@@ -1,7 +1,9 @@
 """Which stretch of each partition is read, and what a stream's offsets keep.
 
 Offsets are `{topic: {"id": ..., "0": 17, ...}}`: with the topic's id, for of a topic that was
-deleted and made anew a stream would pass over as many messages as it had read of the old one. Pure.
+deleted and made anew a stream would pass over as many messages as it had read of the old one. The
+end of a query's first batch has, under `from`, where this begins: Spark's checkpoint keeps ends
+only. Pure.
 """
 
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from halfhitch_spark.kafka_topics import NO_ID, Topic
 from halfhitch_spark.source.wish import Place
 
 ID: Final = "id"
+BEGIN: Final = "from"
 
 Offsets = dict[str, dict[str, Any]]
 
@@ -33,13 +36,18 @@ class Stretch(InputPartition):
     end: int
 
 
-def as_offsets(found: Mapping[str, Topic], at: Mapping[Place, int]) -> Offsets:
+def as_offsets(
+    found: Mapping[str, Topic], at: Mapping[Place, int], begun: Mapping[Place, int] | None = None
+) -> Offsets:
     """What Spark keeps in the checkpoint. The same for the same, to the letter."""
     kept: Offsets = {}
     for name in sorted(found):
         kept[name] = {ID: found[name].topic_id}
-        for partition in range(found[name].partition_count):
+        numbers = range(found[name].partition_count)
+        for partition in numbers:
             kept[name][str(partition)] = at[name, partition]
+        if begun is not None:
+            kept[name][BEGIN] = {str(partition): begun[name, partition] for partition in numbers}
     return kept
 
 
@@ -49,8 +57,23 @@ def positions(kept: Offsets) -> dict[Place, int]:
         (name, int(partition)): int(at)
         for name, told in kept.items()
         for partition, at in told.items()
-        if partition != ID
+        if partition not in (ID, BEGIN)
     }
+
+
+def begin_of(end: Offsets) -> dict[Place, int]:
+    """Where the batch with this end begins; of a query's first one only."""
+    return {
+        (name, int(partition)): int(at)
+        for name, told in end.items()
+        for partition, at in told.get(BEGIN, {}).items()
+    }
+
+
+def is_there(told: Offsets, now: Offsets) -> bool:
+    """Whether nothing has come since, whatever it says of its begin."""
+    ids = [{name: of[ID] for name, of in kept.items()} for kept in (told, now)]
+    return ids[0] == ids[1] and positions(told) == positions(now)
 
 
 def require_same(kept: Offsets, found: Mapping[str, Topic], *, accept_gone: bool) -> None:

@@ -115,7 +115,7 @@ def test_the_rows_are_those_of_spark_s_own_expressions(spark: SparkSession) -> N
 @pytest.mark.spark
 def test_the_columns_are_those_of_the_reader_and_in_its_order(spark: SparkSession) -> None:
     theirs = message_columns(spark.createDataFrame([], _KAFKA_SCHEMA))
-    assert spark.createDataFrame([], SCHEMA).dtypes == theirs.dtypes
+    assert theirs.schema.json() == SCHEMA.json()
     assert Rows("t", 0).taken().schema.names == theirs.columns
 
 
@@ -127,6 +127,17 @@ def test_what_was_taken_is_not_given_again() -> None:
     rows.add(Message(2, None))
     (row,) = rows.taken().to_pylist()
     assert (row["offset"], row["headers"], row["transaction_id"]) == (2, [], None)
+
+
+def test_a_time_that_no_microseconds_have_ended_the_job_at_that_place_for_ever() -> None:
+    class Late(Message):
+        def timestamp(self) -> tuple[int, int]:
+            return 1, 2**63 - 1
+
+    rows = Rows("points", 0)
+    rows.add(Late(1, None))
+    (row,) = rows.taken().to_pylist()
+    assert (row["offset"], row["timestamp"]) == (1, None)
 
 
 def test_of_several_system_headers_the_last_counts() -> None:

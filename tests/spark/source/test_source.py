@@ -13,6 +13,9 @@ from confluent_kafka.admin import NewPartitions
 
 from halfhitch_spark import QueryMetrics, read_batch, read_stream
 from halfhitch_spark.source import register_source
+from halfhitch_spark.source.source import HalfHitchStreamReader
+from halfhitch_spark.source.stretches import Stretch
+from halfhitch_spark.source.wish import wish_of
 from harness.forwards import (
     ANSWER_S,
     Record,
@@ -283,3 +286,69 @@ def test_its_streams_are_seen_by_the_metrics(
         wait_until(is_known, 60, what="where the stream is")
     finally:
         spark.streams.removeListener(metrics)
+
+
+def test_its_schema_was_not_the_connector_s_where_one_has_no_nulls(
+    spark_with_source: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    spark, topic = spark_with_source, fresh_name("schema")
+    create_topics(kafka.bootstrap, {topic: 1})
+    given = options(kafka, topic)
+    connector = read_batch(spark, kafka.bootstrap, topic).schema
+    streamed = read_stream(spark, kafka.bootstrap, topic, checkpoint=None).schema
+    assert streamed == connector
+    assert batch(spark, given).schema.json() == connector.json()
+    assert stream(spark, given).schema.json() == connector.json()
+
+
+def test_a_stream_from_the_end_that_died_in_its_first_batch_went_on_behind_it(
+    kafka: EmbeddedKafka,
+) -> None:
+    """As Spark calls the reader: by hand, since the first batch is empty but for a moment."""
+    topic = fresh_name("latest")
+    create_topics(kafka.bootstrap, {topic: 1})
+    commit(kafka, topic, records("old", 3))
+    wish = wish_of(options(kafka, topic, startingOffsets="latest"), streaming=True)
+    first = HalfHitchStreamReader(wish)
+    looked = first._begin
+
+    def begin_and_commit() -> dict[tuple[str, int], int]:
+        begun = looked()
+        commit(kafka, topic, records("new", 2))
+        return begun
+
+    first._looked_s = float("-inf")
+    first._begin = begin_and_commit  # type: ignore[method-assign]
+    end = json.loads(json.dumps(first.latestOffset()))
+    commit(kafka, topic, records("later", 4))
+    planned = [Stretch(topic, 0, 4, 7)]
+    assert first.partitions(first.initialOffset(), end) == planned
+
+    second = HalfHitchStreamReader(wish)  # the driver has died and is there again
+    assert second.partitions(end, end) == []
+    assert second.partitions(second.initialOffset(), end) == planned
+    later = second.latestOffset()
+    assert second.partitions(end, later) == [Stretch(topic, 0, 7, 12)]
+    assert json.dumps(second.latestOffset()) == json.dumps(later)
+
+
+def test_a_stream_from_the_end_of_a_busy_topic_was_told_of_lost_messages(
+    spark_with_source: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    spark, topic, checkpoint = spark_with_source, fresh_name("busy"), tmp_path / "checkpoint"
+    create_topics(kafka.bootstrap, {topic: 1})
+    commit(kafka, topic, records("old", 3))
+    messages = stream(spark, options(kafka, topic, startingOffsets="latest"))
+
+    def die(*_: object) -> None:
+        raise RuntimeError("struck down")
+
+    with pytest.raises(Exception, match="struck down"):
+        run_stream(messages, checkpoint, die)
+    commit(kafka, topic, records("new", 2))
+    seen: list[str] = []
+    for _ in range(2):
+        run_stream(messages, checkpoint, lambda rows, _: seen.extend(values_of(rows.collect())))
+    assert seen == ["new-0", "new-1"]
+    run_stream(messages, checkpoint, lambda *_: seen.append("a batch without a message"))
+    assert seen == ["new-0", "new-1"]

@@ -13,6 +13,8 @@ from halfhitch_spark.source.stretches import (
     MessagesGone,
     Stretch,
     as_offsets,
+    begin_of,
+    is_there,
     positions,
     require_same,
     stretches,
@@ -27,6 +29,18 @@ def test_offsets_are_the_same_text_for_the_same_place_and_can_be_read_again() ->
     assert json.dumps(kept) == json.dumps(as_offsets(dict(reversed(FOUND.items())), AT))
     assert positions(json.loads(json.dumps(kept))) == AT
     require_same(kept, FOUND, accept_gone=False)
+
+
+def test_the_end_of_the_first_batch_says_where_it_begins() -> None:
+    begun = {place: at - 3 if at else 0 for place, at in AT.items()}
+    end = json.loads(json.dumps(as_offsets(FOUND, AT, begun)))
+    assert positions(end) == AT
+    assert begin_of(end) == begun
+    assert begin_of(as_offsets(FOUND, AT)) == {}
+    assert is_there(end, as_offsets(FOUND, AT))
+    assert not is_there(end, as_offsets(FOUND, {**AT, ("points", 0): 18}))
+    assert not is_there(end, as_offsets({**FOUND, "points": Topic("c", 1)}, AT))
+    require_same(end, FOUND, accept_gone=False)
 
 
 def test_a_topic_that_was_made_anew_is_refused_whatever_is_accepted() -> None:
