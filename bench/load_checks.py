@@ -42,8 +42,8 @@ class Tally(Metrics):
         self.lag_s = array("d")
         self.outcomes: Counter[str] = Counter()
 
-    def check_sent(self, producer_group: str, lag_s: float) -> None:
-        super().check_sent(producer_group, lag_s)
+    def check_sent(self, producer_group: str, lag_s: float, trace_id: str | None = None) -> None:
+        super().check_sent(producer_group, lag_s, trace_id)
         self.lag_s.append(lag_s)
 
     def check_settled(self, producer_group: str, outcome: str) -> None:

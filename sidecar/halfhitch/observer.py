@@ -1,9 +1,12 @@
 """What the service tells of itself; a port as those of ports.py, which has it too."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
+
+#: What a caller waits for: that a prepare is stored, an end durable, a commit visible.
+Latency = Literal["prepare", "commit", "rollback", "visible"]
 
 
 class Observer(Protocol):
@@ -75,6 +78,10 @@ class Observer(Protocol):
     def parked_open(self, transaction_count: int | None) -> None:
         """So many are parked now and were not put back; None: others tell."""
 
+    def traced(self, latency: Latency, elapsed_s: float, trace_id: str, wall_ms: int) -> None:
+        """One of those told of belongs to this trace, which its caller records; it is now
+        `wall_ms`."""
+
     def appended(self, elapsed_s: float) -> None:
         """Kafka has answered records of one partition that were handed over together."""
 
@@ -84,8 +91,8 @@ class Observer(Protocol):
     def old_watermarks(self, partition: int) -> None:
         """Kafka gave a takeover watermarks below the logs; the newest proven pair was taken."""
 
-    def check_sent(self, producer_group: str, lag_s: float) -> None:
-        """A check was handed to a producer, this long after it was due."""
+    def check_sent(self, producer_group: str, lag_s: float, trace_id: str | None = None) -> None:
+        """A check was handed to a producer, this long after it was due; of such a trace, if any."""
 
     def check_settled(self, producer_group: str, outcome: str) -> None:
         """What became of a check: a value of service.checking.api.CheckOutcome."""

@@ -87,7 +87,7 @@ async def tried(browser: str) -> tuple[int, Mapping[tuple[str, int], int], int, 
         port=0,
         access=access_with(),
         limits=http_limits(),
-        on_request=lambda route, status, _: answers.update([(route, status)]),
+        on_request=lambda route, status, *_: answers.update([(route, status)]),
     )
     await door.start()
     origin = await asyncio.start_server(site.serve, "127.0.0.1", 0)

@@ -64,6 +64,7 @@ class FakeTransactions:
     #: Names of the methods called, in order.
     calls: list[str] = field(default_factory=list)
     reasons: list[str | None] = field(default_factory=list)  # of ends
+    traces: list[str | None] = field(default_factory=list)  # of ends
     fail_with: BaseException | None = None
     waiting_count: int = 0
     _gate: asyncio.Event | None = None
@@ -140,9 +141,11 @@ class FakeTransactions:
         source: ResolutionSource = ResolutionSource.PRODUCER,
         wait_visible: bool = False,
         reason: str | None = None,
+        trace_id: str | None = None,
     ) -> Ended:
         await self._enter("end")
         self.reasons.append(reason)
+        self.traces.append(trace_id)
         transaction = self._find(handle)
         if producer_group not in (None, transaction.producer_group):
             raise WrongGroup("Another group prepared this transaction.")

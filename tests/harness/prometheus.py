@@ -51,6 +51,7 @@ class EmbeddedPrometheus(PrivateServer):
                     f"--config.file={path}",
                     f"--storage.tsdb.path={self._folder / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self.port}",
+                    "--enable-feature=exemplar-storage",
                 ],
                 log=self._folder / "prometheus.log",
                 sweep=self._folder,

@@ -16,6 +16,7 @@ from harness.prometheus import EmbeddedPrometheus
 from harness.remoting_client import RemotingClient
 from harness.sidecar import Sidecar
 from harness.streams import told_stream
+from harness.tracing import traced_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +26,14 @@ _COMMIT = 8  # MessageSysFlag's
 
 
 def shop(sidecar: Sidecar, topic: str, load_s: float) -> None:
-    """Commits, rollbacks, and what a check has to settle."""
-    with TransactionProducer(
-        "shop", sidecar.address, check=lambda _: LocalTransactionState.COMMIT
-    ) as producer:
+    """Commits, rollbacks, and what a check has to settle; all of it traced."""
+    with (
+        TransactionProducer(
+            "shop", sidecar.address, check=lambda _: LocalTransactionState.COMMIT
+        ) as producer,
+        traced_program() as tracing,
+    ):
+        tracing.span = "b7ad6b7169203331"
         end_s = time.monotonic() + load_s
         while time.monotonic() < end_s:
             with producer.transaction() as tx:

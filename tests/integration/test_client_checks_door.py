@@ -286,9 +286,7 @@ def test_a_wrong_token_is_told_and_the_stream_opens_once_it_is_right(
 ):
     monkeypatch.setattr(checks, "REFUSED_PAUSE_S", 1.0)
     refused = threading.Event()
-    door = RunningDoor(
-        tmp_path, access=access_with("another"), on_request=lambda name, status, _: refused.set()
-    )
+    door = RunningDoor(tmp_path, access=access_with("another"), on_request=lambda *_: refused.set())
     application = Application()
     function = application.check if shell == "sync" else application.check_async
     try:

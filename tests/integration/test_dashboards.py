@@ -12,6 +12,7 @@ import pytest
 
 from harness.monitoring import grafana, panels, rules
 from harness.prometheus import NAMESPACE, EmbeddedPrometheus
+from harness.tracing import TRACE
 from harness.watched import filled_in, watched
 
 if TYPE_CHECKING:
@@ -77,3 +78,19 @@ def test_what_was_left_is_seen_and_its_alert_is_on_its_way(prometheus: EmbeddedP
     alerts = prometheus.ask("alerts")["alerts"]
     waiting = [one for one in alerts if one["labels"]["alertname"] == "HalfHitchNobodyToAsk"]
     assert "gone" in [one["labels"]["group"] for one in waiting]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [query for _, query in (param.values for param in QUERIES) if grafana.has_examples(query)],
+    ids=lambda query: query.legend or query.expr[:60],
+)
+def test_the_traces_of_a_latency_are_found(query: Any, prometheus: EmbeddedPrometheus) -> None:
+    now_s = float(prometheus.ask("query", query="time()")["result"][1])
+    found = prometheus.ask(
+        "query_exemplars",
+        query=filled_in(grafana.expression(query)),
+        start=now_s - 600,
+        end=now_s,
+    )
+    assert {e["labels"]["trace_id"] for one in found for e in one["exemplars"]} == {TRACE}

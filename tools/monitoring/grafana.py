@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 SELECTION: Final = 'namespace=~"$namespace", instance=~"$instance"'
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS: Final = 24
+#: Histograms that carry the traces of some that they count.
+_TRACED: Final = (
+    "halfhitch_http_request_seconds",
+    "halfhitch_prepare_seconds",
+    "halfhitch_decide_seconds",
+    "halfhitch_visible_latency_seconds",
+    "halfhitch_check_lag_seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
             "legendFormat": query.legend or "__auto",
             "instant": is_stat,
             "range": not is_stat,
+            **({"exemplar": True} if not is_stat and has_examples(query) else {}),
         }
         for index, query in enumerate(panel.queries)
     ]
@@ -160,6 +169,11 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "options": _STAT if is_stat else _LINES,
         "targets": targets,
     }
+
+
+def has_examples(query: Query) -> bool:
+    """Whether its points shall have traces: one of a panel's shares of a histogram asks for all."""
+    return "quantile(0.99," in query.expr and any(name in query.expr for name in _TRACED)
 
 
 _STAT: Final = {

@@ -19,7 +19,7 @@ from halfhitch.client.address import Address
 from halfhitch.client.errors import BadAnswer
 from halfhitch.client.given import PlainMessage, is_text
 from halfhitch.client.protocol import Response
-from halfhitch.client.trace_context import traced
+from halfhitch.client.trace_context import end_line, traced
 from halfhitch.client.values import (
     Ended,
     LocalTransactionState,
@@ -175,7 +175,8 @@ class Calls:
     ) -> bytes:
         path = f"/v1/transactions/{_in_path(handle)}/{operation.value}{query}"
         told = f"\r\nHalf-Reason: {reason}" if reason else ""
-        return f"POST {path}{self._head}{told}\r\nContent-Length: 0\r\n\r\n".encode()
+        head = f"{self._head}{told}{end_line()}"
+        return f"POST {path}{head}\r\nContent-Length: 0\r\n\r\n".encode()
 
     def checks(self, producer_name: str, heartbeat_s: int, at_once: int) -> bytes:
         """Open the stream of checks. Its answer has no end, so it is no `Call`."""

@@ -3,7 +3,7 @@
 Nothing is imported for it: a program that traces has imported `opentelemetry` itself, and one that
 does not pays one look into `sys.modules`. Each message that has no `traceparent` of its own, or
 one whose ids are all zeros, gets that of the span in which it is sent (W3C Trace Context), so
-whoever consumes it goes on with the trace.
+whoever consumes it goes on with the trace. An end tells its own, as requests do.
 """
 
 import re
@@ -31,6 +31,18 @@ def traced(messages: Sequence[PlainMessage]) -> Sequence[PlainMessage]:
     except Exception:  # noqa: BLE001 - whatever a tracing library does: the message is what counts
         return messages
     return [_with(message, context) for message in messages] if context else messages
+
+
+def end_line() -> str:
+    """A line for the head of an end's request, behind another one; empty without a span."""
+    tracing = sys.modules.get(_TRACING)
+    if tracing is None:
+        return ""
+    try:
+        context = _current(tracing)
+    except Exception:  # noqa: BLE001 - the same
+        return ""
+    return f"\r\n{_NAMES[0]}: {(context[0][1] or b'').decode()}" if context else ""
 
 
 def _current(tracing: Any) -> list[tuple[str, bytes | None]]:

@@ -9,7 +9,7 @@ moment older than the rest.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, Exemplar, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -50,14 +50,23 @@ class HotCounter(Collector):
 
 
 class Buckets:
-    """One line of a histogram: counts by upper bound, the last one without."""
+    """One line of a histogram: counts by upper bound, the last one without.
 
-    __slots__ = ("bounds", "counts", "total")
+    Each has the last one that belonged to a trace, as an example to look at.
+    """
+
+    __slots__ = ("bounds", "counts", "examples", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
+        self.examples: dict[int, Exemplar] = {}
+
+    def example(self, value: float, trace_id: str, at_s: float) -> None:
+        """One that is counted belongs to this trace; on any thread."""
+        place = bisect_left(self.bounds, value)
+        self.examples[place] = Exemplar({"trace_id": trace_id}, value, at_s)
 
     def observe(self, value: float, count: int = 1) -> None:
         """Count one, or so many that are alike."""
@@ -75,12 +84,17 @@ class Buckets:
         self.counts[-1] += len(ordered) - before
         self.total += sum(ordered)
 
-    def cumulated(self) -> list[tuple[str, float]]:
-        """As the text format wants them."""
-        found, count = [], 0
-        for bound, here in zip((*self.bounds, float("inf")), self.counts, strict=True):
+    def cumulated(self) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+        """As the text formats want them."""
+        found: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        count = 0
+        bounds = (*self.bounds, float("inf"))
+        for place, (bound, here) in enumerate(zip(bounds, self.counts, strict=True)):
             count += here
-            found.append((floatToGoString(bound), float(count)))  # type: ignore[no-untyped-call]
+            text = floatToGoString(bound)  # type: ignore[no-untyped-call]
+            example = self.examples.get(place)
+            line = text, float(count)
+            found.append(line if example is None else (*line, example))
         return found
 
 

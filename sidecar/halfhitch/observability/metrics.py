@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from halfhitch import __version__
 from halfhitch.access import Numbers
@@ -32,8 +33,10 @@ from halfhitch.observability.owned import OTHER, OwnedCollector
 from halfhitch.observability.rocketmq import Numbers as RocketmqNumbers
 from halfhitch.observability.rocketmq import RocketmqCollector
 from halfhitch.observability.table import METRICS
+from halfhitch.observer import Latency
 from halfhitch.service.api import MembershipState, PartitionState, Reach
 from halfhitch.service.checking.api import CheckOutcome
+from halfhitch.wire.trace_parent import sampled_request
 
 # One `_created` line beside each counter would double the output and tell nothing.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -129,6 +132,7 @@ class Metrics:
     """ports.Observer that counts; one for a process, with a registry of its own."""
 
     content_type = CONTENT_TYPE_LATEST
+    content_type_with_examples = openmetrics.CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -213,6 +217,12 @@ class Metrics:
                 self._requests(route, status)
         for resolution, source in itertools.product(Resolution, ResolutionSource):
             self._ends(resolution, source)
+        self._latencies: dict[Latency, Buckets] = {
+            "prepare": self._prepare_s,
+            "commit": self._decide_s.line("commit"),
+            "rollback": self._decide_s.line("rollback"),
+            "visible": self._visible_s,
+        }
         self._begun_count = 0  # of half partitions
 
     def _counter(self, name: str) -> Counter:
@@ -335,6 +345,10 @@ class Metrics:
         with self._visible_lock:
             self._visible_s.observe(max(0.0, elapsed_s), transaction_count)
 
+    def traced(self, latency: Latency, elapsed_s: float, trace_id: str, wall_ms: int) -> None:
+        """An example of a latency. Nothing of it is on the way of those without a trace."""
+        self._latencies[latency].example(max(0.0, elapsed_s), trace_id, wall_ms / 1000)
+
     def forwarded(self, counts: Mapping[str, int]) -> None:
         """So many messages became visible, by topic."""
         for topic, count in counts.items():
@@ -359,10 +373,10 @@ class Metrics:
         """Kafka had forgotten what was committed; the op log had not."""
         self._old_watermarks(str(partition)).inc()
 
-    def check_sent(self, producer_group: str, lag_s: float) -> None:  # noqa: ARG002 - the port's form
+    def check_sent(self, producer_group: str, lag_s: float, trace_id: str | None = None) -> None:  # noqa: ARG002 - the port's form
         """A check was handed to a producer. Not by group: there may be any number of them."""
         self._checks_sent.inc()
-        self._check_lag_s.observe(max(0.0, lag_s))
+        self._check_lag_s.observe(max(0.0, lag_s), _example(trace_id))
 
     def check_settled(self, producer_group: str, outcome: str) -> None:  # noqa: ARG002 - the same
         """What became of a check."""
@@ -406,10 +420,14 @@ class Metrics:
         """A connection or a check stream was turned away."""
         self._refused_connections(door, reason).inc()
 
-    def http_request(self, route: str, status: int, elapsed_s: float) -> None:
-        """The data door has answered a request; `route` is the route's name, never a path."""
+    def http_request(
+        self, route: str, status: int, elapsed_s: float, trace: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        """The data door has answered a request; `route` is the route's name, never a path, and
+        `trace` its headers of that kind."""
         self._requests(route, str(status)).inc()
-        self._request_s(route).observe(elapsed_s)
+        example = _example(sampled_request(trace)) if trace else None
+        self._request_s(route).observe(elapsed_s, example)
 
     def rocketmq(self, source: Callable[[], RocketmqNumbers]) -> None:
         """There is a RocketMQ door; `source` gives its numbers, on any thread."""
@@ -447,13 +465,23 @@ class Metrics:
         """The event loop was this late."""
         self._loop_lag.set(elapsed_s)
 
-    def render(self, partitions: Sequence[PartitionState] = ()) -> bytes:
+    def render(
+        self, partitions: Sequence[PartitionState] = (), *, with_examples: bool = False
+    ) -> bytes:
         """Everything in the text format. Takes milliseconds: call it in a thread, not on a loop.
 
         `partitions` is a snapshot taken beforehand, on the thread that may ask for it.
+        `with_examples`: as OpenMetrics, which has the traces beside the buckets of histograms.
         """
         self._owned.states = partitions
         for state in partitions:
             self._kafka_transactions.begin(str(state.partition))
             self._recycled.begin(str(state.partition))
+        if with_examples:
+            found: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return found
         return generate_latest(self.registry)
+
+
+def _example(trace_id: str | None) -> dict[str, str] | None:
+    return None if trace_id is None else {"trace_id": trace_id}

@@ -127,11 +127,12 @@ class Transactions(Protocol):
         source: ResolutionSource = ResolutionSource.PRODUCER,
         wait_visible: bool = False,
         reason: str | None = None,
+        trace_id: str | None = None,
     ) -> Ended:
         """Make the decision durable; with `wait_visible` also wait until it has been carried out.
 
         `producer_group`, when given, must be the group that prepared. `reason` is kept with the
-        decision, for people: in one line, and cut if it is long.
+        decision, for people: in one line, and cut if it is long. `trace_id`: the caller's trace.
         Raises InvalidHandle, WrongGroup, ContraryDecision, TransactionGone, VisibilityUnknown;
         TransactionReused where it is known that the handle's messages are not those of its id: by
         the owner, and with `wait_visible` by all, unless the first ones became visible just then.

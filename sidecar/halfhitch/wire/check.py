@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from halfhitch.core.model import Identity
+from halfhitch.wire.trace_parent import sampled_trace
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -54,6 +55,11 @@ class Check:
     half_offsets: tuple[int, ...] = ()
     #: When the first message was stored, as far as any clock says: never later than it was.
     born_ms: int | None = None
+
+    @property
+    def trace_id(self) -> str | None:
+        """Of the trace that its caller records, if he does."""
+        return sampled_trace(self.messages[0].headers) if self.messages else None
 
 
 class _Bytes(msgspec.Struct):

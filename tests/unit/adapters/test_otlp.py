@@ -9,7 +9,8 @@ import pytest
 
 from halfhitch.adapters import otlp
 from halfhitch.adapters.otlp import OtlpExporter
-from halfhitch.service.owner.spans import Span, SpanContext
+from halfhitch.service.owner.spans import Span
+from halfhitch.wire.trace_parent import SpanContext
 from harness.kafka import wait_until
 from harness.spans import Collector, collecting
 

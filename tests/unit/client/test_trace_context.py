@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from halfhitch.client import given
+from halfhitch.client.address import parse_address
+from halfhitch.client.calls import Calls, Operation
 from halfhitch.client.trace_context import traced
 from halfhitch.client.values import Message
 from halfhitch.testing import MemoryCoordinator
@@ -84,3 +86,19 @@ def test_a_retry_in_another_span_is_the_same_prepare_and_the_trace_reaches_the_t
     first, second = (f"00-0af7651916cd43dd8448eb211c80319c-{s}-01".encode() for s in (SPAN, OTHER))
     assert order.headers == (("a", b"1"), ("traceparent", first))
     assert parents == [first, second]
+
+
+def test_an_end_tells_the_span_in_which_it_is_called():
+    calls = Calls(parse_address("http://127.0.0.1:8340"), "shop", None)
+    plain = calls.end(Operation.COMMIT, "h.0").request
+    with traced_program() as tracing:
+        assert calls.end(Operation.COMMIT, "h.0").request == plain, "outside of any span"
+        tracing.span = SPAN
+        line = b"\r\ntraceparent: " + tracing.parent
+        head, blank = plain.split(b"\r\nContent-Length: 0")
+        for operation in (Operation.COMMIT, Operation.ROLLBACK):
+            request = calls.end(operation, "h.0").request
+            assert request.endswith(line + b"\r\nContent-Length: 0" + blank)
+        assert calls.end(Operation.COMMIT, "h.0").request.startswith(head + line)
+        tracing.failure = RuntimeError("not set up")
+        assert calls.end(Operation.COMMIT, "h.0").request == plain

@@ -28,8 +28,8 @@ def test_lines_of_a_counter_are_kept_apart_and_asked_for_once() -> None:
 def test_a_value_counts_for_its_bound_and_all_above(value: float, counts: list[int]) -> None:
     buckets = Buckets((1.0, 2.0))
     buckets.observe(value)
-    assert [count for _, count in buckets.cumulated()] == counts
-    assert [bound for bound, _ in buckets.cumulated()] == ["1.0", "2.0", "+Inf"]
+    assert [line[1] for line in buckets.cumulated()] == counts
+    assert [line[0] for line in buckets.cumulated()] == ["1.0", "2.0", "+Inf"]
 
 
 def test_many_that_are_alike_are_as_many_by_themselves() -> None:
@@ -56,3 +56,14 @@ def test_a_histogram_tells_its_sum_and_its_count() -> None:
     (family,) = histogram.collect()
     values = {s.name: s.value for s in family.samples if "bucket" not in s.name}
     assert values == {f"{HISTOGRAM}_sum": 0.75, f"{HISTOGRAM}_count": 2.0}
+
+
+def test_a_bucket_has_the_last_trace_that_fell_into_it() -> None:
+    buckets = Buckets((1.0, 2.0))
+    buckets.observe_all([0.5, 0.7, 9.0])
+    for value, trace_id in ((0.5, "a"), (0.7, "b"), (9.0, "c")):
+        buckets.example(value, trace_id, 1_000.5)
+    first, second, last = (line[2:] for line in buckets.cumulated())
+    assert [(e.labels, e.value, e.timestamp) for e in first] == [({"trace_id": "b"}, 0.7, 1_000.5)]
+    assert second == ()
+    assert last[0].labels == {"trace_id": "c"}

@@ -1,9 +1,11 @@
 """The table of metrics is the only source of names, and no caller can grow the output."""
 
+import io
 import re
 import threading
 
 import pytest
+from prometheus_client.openmetrics.parser import text_fd_to_metric_families
 
 from halfhitch import __version__
 from halfhitch.access import Numbers
@@ -17,6 +19,7 @@ from halfhitch.observability.metrics import (
     Metrics,
     error_codes,
 )
+from halfhitch.observer import Latency
 from halfhitch.ports import Observer
 from halfhitch.service.api import MembershipState
 from halfhitch.service.checking.api import CheckOutcome
@@ -290,3 +293,42 @@ def test_the_first_conflict_was_no_increase_because_its_series_began_with_it() -
     ):
         assert found[name, labels] == 0, name
     assert ("halfhitch_producers_recycled_total", "partition=0") not in found, "not owned here"
+
+
+def test_traces_stand_beside_the_buckets_they_fell_into_for_whoever_reads_openmetrics() -> None:
+    metrics = Metrics()
+    exercise(metrics)
+    given: list[Latency] = ["prepare", "commit", "rollback", "visible"]
+    for latency in given:
+        metrics.traced(latency, 0.02, latency, 1_700_000_000_500)
+    metrics.traced("visible", -3.0, "clocks", 1_700_000_000_500)
+    metrics.check_sent("orders", 0.75, "check")
+    parent = (b"traceparent", f"00-{'ab' * 16}-{'cd' * 8}-01".encode())
+    metrics.http_request("prepare", 201, 0.001, (parent,))
+    text = metrics.render([owned(0)], with_examples=True).decode()
+    found = {
+        (family.name, sample.labels["le"], sample.exemplar.labels["trace_id"])
+        for family in text_fd_to_metric_families(io.StringIO(text))
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    assert found == {
+        ("halfhitch_prepare_seconds", "0.025", "prepare"),
+        ("halfhitch_decide_seconds", "0.025", "commit"),
+        ("halfhitch_decide_seconds", "0.025", "rollback"),
+        ("halfhitch_visible_latency_seconds", "0.025", "visible"),
+        ("halfhitch_visible_latency_seconds", "0.0025", "clocks"),
+        ("halfhitch_check_lag_seconds", "1.0", "check"),
+        ("halfhitch_http_request_seconds", "0.001", "ab" * 16),
+    }
+    assert " 1700000000.5\n" in text
+    assert "trace_id" not in metrics.render([owned(0)]).decode()
+
+
+def test_openmetrics_has_the_same_numbers() -> None:
+    metrics = Metrics()
+    exercise(metrics)
+    plain, other = metrics.render([owned(0)]), metrics.render([owned(0)], with_examples=True)
+    ours = [line for line in plain.decode().splitlines() if line.startswith("halfhitch_")]
+    theirs = [line for line in other.decode().splitlines() if line.startswith("halfhitch_")]
+    assert sorted(ours) == sorted(theirs)

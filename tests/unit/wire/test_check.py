@@ -7,6 +7,7 @@ import pytest
 
 from halfhitch.wire.check import HEARTBEAT_LINE, Check, CheckMessage, encode
 from harness.ledger_script import identity_of
+from harness.spans import PARENT, TRACE
 
 MESSAGE = CheckMessage("invoices", b"k", b"v", [("trace", b"1")])
 
@@ -62,3 +63,9 @@ def test_binary_is_base64_and_text_is_not() -> None:
         "value_base64": "/g==",
         "headers": [["b", {"base64": "/Q=="}], ["n", None]],
     }
+
+
+def test_its_trace_is_that_of_the_first_message() -> None:
+    traced = replace(MESSAGE, headers=[("traceparent", PARENT)])
+    found = [check(*messages).trace_id for messages in ((traced,), (MESSAGE, traced), ())]
+    assert found == [TRACE, None, None]

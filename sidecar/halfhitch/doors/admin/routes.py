@@ -53,9 +53,12 @@ class Instruments(Protocol):
     """What the door needs of the metrics."""
 
     content_type: str
+    content_type_with_examples: str
 
-    def render(self, partitions: Sequence[PartitionState] = ()) -> bytes:
-        """All metrics as text; blocks for milliseconds."""
+    def render(
+        self, partitions: Sequence[PartitionState] = (), *, with_examples: bool = False
+    ) -> bytes:
+        """All metrics as text, or as OpenMetrics with traces; blocks for milliseconds."""
         ...
 
 
@@ -63,22 +66,42 @@ class Scrapes:
     """Renders one scrape after another, in a thread that does nothing else."""
 
     def __init__(self, metrics: Instruments) -> None:
-        self.content_type = metrics.content_type
         self._metrics = metrics
         self._thread: ThreadPoolExecutor | None = None  # with the first one
 
-    async def render(self, partitions: Sequence[PartitionState]) -> bytes:
-        """See Instruments."""
+    async def reply(self, partitions: Sequence[PartitionState], *, with_examples: bool) -> bytes:
+        """The answer to a scrape: see Instruments."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._metrics.render, partitions)
+        metrics = self._metrics
+        render = partial(metrics.render, partitions, with_examples=with_examples)
+        text = await loop.run_in_executor(self._thread, render)
+        kind = metrics.content_type_with_examples if with_examples else metrics.content_type
+        return text_reply(kind, text)
 
     def stop(self) -> None:
         """What is being rendered ends soon; nobody waits for it."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
+
+
+def wants_openmetrics(accept: bytes) -> bool:
+    """Whether a scraper takes OpenMetrics 1.0, and likes plain text no better."""
+    weights = {b"application/openmetrics-text": 0.0, b"text/plain": 0.0}
+    for one in accept.lower().split(b","):
+        kind, *rest = [part.strip() for part in one.split(b";")]
+        if kind not in weights or b"version=0.0.1" in rest:  # a draft, of years ago
+            continue
+        asked = [part[2:] for part in rest if part.startswith(b"q=")]
+        try:
+            weight = float(asked[0]) if asked else 1.0
+        except ValueError:
+            weight = 0.0
+        weights[kind] = max(weights[kind], weight)
+    wanted, plain = weights.values()
+    return wanted > 0 and wanted >= plain
 
 
 def shown_handlers(
@@ -113,8 +136,8 @@ def shown_handlers(
 
     async def show_metrics(request: Request) -> bytes:
         request.caller.require_all()
-        text = await scrapes.render(system.partitions())
-        return text_reply(scrapes.content_type, text)
+        with_examples = wants_openmetrics(request.fields.get(b"accept", b""))
+        return await scrapes.reply(system.partitions(), with_examples=with_examples)
 
     async def status(request: Request) -> bytes:
         request.caller.require_somewhere(Right.OBSERVE)

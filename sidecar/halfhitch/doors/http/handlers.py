@@ -29,6 +29,7 @@ from halfhitch.errors import InvalidRequest, WrongGroup
 from halfhitch.service.api import OutgoingMessage, Transactions, TransactionState
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.reasons import kept_reason
+from halfhitch.wire.trace_parent import sampled_request
 
 #: Carries a route out: by work that gives the answer, or the answer itself, or a stream.
 Handler = Callable[[Request], Awaitable[bytes] | bytes | Opening]
@@ -183,6 +184,7 @@ class Handlers:
             source=ResolutionSource.CHECK if "source" in options else ResolutionSource.PRODUCER,
             wait_visible="wait" in options,
             reason=request.half.get(b"half-reason", b"").decode(errors="replace"),
+            trace_id=sampled_request(request.trace) if request.trace else None,
         )
         self._unended.ended(ended.transaction_id)
         visible = ended.visible and "wait" in options

@@ -52,15 +52,15 @@ from halfhitch.doors.http.replies import (
     staying_open,
     without_body,
 )
-from halfhitch.doors.http.requests import Request
+from halfhitch.doors.http.requests import Request, Trace
 from halfhitch.doors.http.stream import Opening, out_of_step
 from halfhitch.doors.tls import ClientCertificate, ServerTls
 from halfhitch.errors import HalfHitchError, ShuttingDown
 
 _log = logging.getLogger(__name__)
 
-#: Told of every answer: route name, status, seconds from the complete request to its answer.
-OnRequest = Callable[[str, int, float], None]
+#: Told of every answer: route, status, seconds since the request was complete, its trace's context.
+OnRequest = Callable[[str, int, float, Trace], None]
 
 #: More than one read can bring (256 KiB of the shortest requests); reading stops long before.
 _QUEUED_COUNT_MAX = 1 << 16
@@ -429,7 +429,7 @@ class Connection(asyncio.Protocol):
         if self._on_request is not None:
             elapsed_s = perf_counter() - request.started_s
             try:
-                self._on_request(request.route_name, status, elapsed_s)
+                self._on_request(request.route_name, status, elapsed_s, request.trace)
             except Exception:  # noqa: BLE001 (who counts must not stop what is counted)
                 _log.exception(
                     "counting a request failed", extra={"action": "http_on_request_failed"}

@@ -14,9 +14,10 @@ from halfhitch.doors.http.router import HALF_HEADERS, Route, decode_percent
 from halfhitch.errors import HalfHitchError, InvalidRequest
 from halfhitch.service.api import UserHeaders
 
-#: Headers the door acts upon; each may be sent once. All others are passed over.
+#: Headers the door acts upon; each may be sent once, but for lists. All others are passed over.
 _FIELDS = frozenset(
     {
+        b"accept",
         b"authorization",
         b"connection",
         b"content-encoding",
@@ -31,10 +32,14 @@ _FIELDS = frozenset(
         b"upgrade",
     }
 )
+#: May be in several lines; the last one counts.
+_LISTS = frozenset({b"accept", b"connection"})
 _USER_HEADER = b"half-header-"
 #: What tracing adds; see trace_context.py.
 _TRACE_NAMES = frozenset({b"traceparent", b"tracestate"})
-_NO_TRACE: tuple[tuple[bytes, bytes], ...] = ()
+#: Those of a request, by lower-case name, as they came.
+Trace = tuple[tuple[bytes, bytes], ...]
+_NO_TRACE: Trace = ()
 #: Enough for any partition and any immunity; more digits are a mistake, not a number.
 _DIGITS_MAX = 9
 _NO_OPTIONS: frozenset[str] = frozenset()
@@ -126,7 +131,7 @@ class Request:
         for name, value in headers:
             kind, key, user_name = _seen.get(name) or _sort_name(name)
             if kind == _FIELD:
-                if key in self.fields and key != b"connection":  # a list, in one line or several
+                if key in self.fields and key not in _LISTS:
                     self.head_error = _sent_twice(name)
                 self.fields[key] = value.strip()
             elif kind == _HALF:

@@ -228,7 +228,7 @@ class Delivery:
         if not question.asker:  # else the instance that asks has counted it
             check = question.check
             lag_s = check.lag_ms / 1000 + now_s - question.accepted_s
-            self._observer.check_sent(check.identity[0], max(0.0, lag_s))
+            self._observer.check_sent(check.identity[0], max(0.0, lag_s), check.trace_id)
         return now_s
 
     # -- waiting for room ------------------------------------------------------------------------

@@ -87,6 +87,11 @@ def dropped_count(step: Step) -> int:
     return count
 
 
+def first_commit(step: Step) -> Transaction | None:
+    """Of those that the next one counts, the one that was decided first: it has waited longest."""
+    return next((t for t in step.transactions if t.resolution is _COMMIT and not t.parked), None)
+
+
 def commits_by_time(step: Step) -> Mapping[int, int]:
     """How many transactions were forwarded, by the broker time of their decision, milliseconds.
 

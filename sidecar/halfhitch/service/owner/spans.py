@@ -12,7 +12,6 @@ of its predecessor's, the headers of a message that was dropped unread) is left 
 Used by the owner's thread. Not here: how spans are sent (adapters/otlp.py).
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,21 +22,12 @@ from halfhitch.core.model import Identity
 from halfhitch.service.checking.api import CheckReport
 from halfhitch.wire.half import Headers
 from halfhitch.wire.story import Ended
+from halfhitch.wire.trace_parent import SpanContext, sampled_parent
 
 #: What is known of checks waits for the end; of so many transactions, and of so many checks each.
 _CHECKED_MAX: Final = 10_000
 _CHECKS_MAX: Final = 20
-_PARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
-_SAMPLED: Final = 1
 _LAST_WORDS: Final = {0: "drop", -1: "park", -2: "park"}
-
-
-@dataclass(frozen=True, slots=True)
-class SpanContext:
-    """Which span of which trace."""
-
-    trace_id: bytes  # 16
-    span_id: bytes  # 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +49,6 @@ class SpanSink(Protocol):
     def put(self, spans: Sequence[Span]) -> None:
         """Take them; never waits, and may lose some."""
         ...
-
-
-def sampled_parent(headers: Headers | None) -> SpanContext | None:
-    """The caller's span, if a message has it and it is recorded."""
-    for name, value in headers or ():
-        if name.lower() == "traceparent":
-            found = _PARENT.fullmatch(value or b"")
-            if found is None or not int(found[3], 16) & _SAMPLED:
-                return None
-            if not found[1].strip(b"0") or not found[2].strip(b"0"):
-                return None  # the standard's word for "none"
-            return SpanContext(bytes.fromhex(found[1].decode()), bytes.fromhex(found[2].decode()))
-    return None
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ Used by one thread. Not here: threads, retries of a whole takeover (worker.py), 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from halfhitch.core.check_rules import CheckRules
@@ -31,9 +31,14 @@ from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.feeding import Feed, SkipReason
 from halfhitch.service.owner.forwarding import Forwarder
 from halfhitch.service.owner.lag import Lag
-from halfhitch.service.owner.numbers import OwnerNumbers, commits_by_time, dropped_count
+from halfhitch.service.owner.numbers import (
+    OwnerNumbers,
+    commits_by_time,
+    dropped_count,
+    first_commit,
+)
 from halfhitch.service.owner.pace import Pace
-from halfhitch.service.owner.payloads import PayloadCache
+from halfhitch.service.owner.payloads import Payload, PayloadCache
 from halfhitch.service.owner.proven_pair import begin_reading
 from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.takeover import replay
@@ -41,6 +46,7 @@ from halfhitch.service.owner.trimming import Trimmer
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.proof import write_proof
+from halfhitch.wire.trace_parent import sampled_trace
 
 logger = logging.getLogger(__name__)
 
@@ -316,7 +322,7 @@ class PartitionOwner:
         self._forwarder.succeeded(step, self._observer.parked)
         self._observer.forwarded(self._forwarder.forwarded_by_topic)
         self._stored = (step.half_watermark, step.op_watermark, result.stamp)
-        self._after(step, is_proven=bool(ops))
+        self._after(step, payload, is_proven=bool(ops))
         if result.is_suspect:
             self._recycle()
 
@@ -347,7 +353,7 @@ class PartitionOwner:
                 "somebody else, or by a step that was taken for aborted"
             )
 
-    def _after(self, step: Step, *, is_proven: bool) -> None:
+    def _after(self, step: Step, payload: Mapping[int, Payload], *, is_proven: bool) -> None:
         self.lag.wrote(len(step.transactions))
         self._payloads.let_go([o for mark in step.all_done for o in mark.half_offsets])
         for conflict in step.conflicts:
@@ -358,6 +364,13 @@ class PartitionOwner:
         for decided_ms, count in commits_by_time(step).items():
             # The broker's clock against ours: good enough for a dashboard, used for nothing else.
             self._observer.forwarded_after((wall_ms - decided_ms) / 1000, count)
+        first = first_commit(step)
+        if first is not None and (found := payload.get(next(first.covered(), -1))) is not None:
+            # Of one in a step: a look at each one's headers would be a price for all.
+            trace_id = sampled_trace(found.headers)
+            if trace_id is not None:
+                took_s = (wall_ms - first.decided_ms) / 1000
+                self._observer.traced("visible", took_s, trace_id, wall_ms)
         self._trimmer.committed(step.half_watermark, step.op_watermark, is_proven=is_proven)
 
     # -- what is known ---------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from halfhitch.errors import (
     VisibilityUnknown,
     WrongGroup,
 )
+from halfhitch.observer import Latency
 from halfhitch.service.api import (
     STATE_AFTER,
     Ended,
@@ -51,6 +52,7 @@ from halfhitch.service.transactions.prepare import Preparing, digest
 from halfhitch.service.transactions.single_sends import SingleSends
 from halfhitch.wire.handle import TOPICS_MAX, Handle
 from halfhitch.wire.seal import Seals
+from halfhitch.wire.trace_parent import sampled_trace
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
@@ -130,7 +132,7 @@ class TransactionService:
         except HalfHitchError as error:
             parts.observer.prepare_refused(error.code)
             raise
-        parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
+        self._tell_prepared(messages, parts.clock.monotonic_s() - began_s)
         parts.on_group(producer_group)
         handle = Handle(partition, *identity, half_offsets, _topics(messages))
         return Prepared(identity[1], parts.handles.encode(handle), state, partition, half_offsets)
@@ -171,7 +173,7 @@ class TransactionService:
         except HalfHitchError as error:
             parts.observer.prepare_refused(error.code)
             raise
-        parts.observer.prepared(len(messages), parts.clock.monotonic_s() - began_s)
+        self._tell_prepared(messages, parts.clock.monotonic_s() - began_s)
         topics = _topics(messages, known.topics)
         grown = Handle(known.partition, *identity, known.half_offsets + stored, topics)
         return Prepared(
@@ -180,6 +182,14 @@ class TransactionService:
             partition=known.partition,
             half_offsets=grown.half_offsets,
         )
+
+    def _tell_prepared(self, messages: Sequence[OutgoingMessage], elapsed_s: float) -> None:
+        parts = self._parts
+        parts.observer.prepared(len(messages), elapsed_s)
+        if messages[0].headers:
+            trace_id = sampled_trace(messages[0].headers)
+            if trace_id is not None:
+                parts.observer.traced("prepare", elapsed_s, trace_id, parts.clock.wall_ms())
 
     async def _store(
         self,
@@ -236,6 +246,7 @@ class TransactionService:
         source: ResolutionSource = ResolutionSource.PRODUCER,
         wait_visible: bool = False,
         reason: str | None = None,
+        trace_id: str | None = None,
     ) -> Ended:
         """See service.api.Transactions."""
         parts = self._parts
@@ -256,7 +267,11 @@ class TransactionService:
         except HalfHitchError as error:
             self._deciding.refused(identity, source, error)
             raise
-        parts.observer.ended(resolution, source, parts.clock.monotonic_s() - began_s)
+        elapsed_s = parts.clock.monotonic_s() - began_s
+        parts.observer.ended(resolution, source, elapsed_s)
+        if trace_id is not None:
+            word: Latency = "commit" if resolution is _COMMIT else "rollback"
+            parts.observer.traced(word, elapsed_s, trace_id, parts.clock.wall_ms())
         return Ended(identity[1], STATE_AFTER[resolution], visible)
 
     async def end_named(

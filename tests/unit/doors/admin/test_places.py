@@ -46,9 +46,9 @@ class SlowMetrics(Metrics):
         super().__init__()
         self.may_render = threading.Event()
 
-    def render(self, partitions: Sequence[Any] = ()) -> bytes:
+    def render(self, partitions: Sequence[Any] = (), *, with_examples: bool = False) -> bytes:
         self.may_render.wait(60)
-        return super().render(partitions)
+        return super().render(partitions, with_examples=with_examples)
 
 
 class Stage:

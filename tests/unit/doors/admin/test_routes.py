@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from halfhitch.service.api import ProducersState
 from harness.admin_doors import SETTINGS, FakeSystem, opened
+
+NEW, OLD = "application/openmetrics-text", "text/plain;version=0.0.4"
 
 
 async def test_probes_answer_204_or_503_with_the_reasons() -> None:
@@ -69,3 +73,33 @@ async def test_producers_are_listed_by_group() -> None:
             }
         ]
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/plain", False),
+        (NEW, True),
+        # Prometheus 2.42, and 3.
+        (f"{NEW};version=1.0.0,{NEW};version=0.0.1;q=0.75,{OLD};q=0.5,*/*;q=0.1", True),
+        (f"{NEW};version=1.0.0;escaping=allow-utf-8;q=0.5,{OLD};q=0.4,*/*;q=0.1", True),
+        # `scrape_protocols` in another order.
+        (f"{OLD};q=0.6, {NEW};version=1.0.0;q=0.5", False),
+        (f"{NEW}; version=0.0.1", False),
+        (f"{NEW};q=0", False),
+        (f"{NEW};q=much", False),
+        (";;,,q=", False),
+    ],
+)
+async def test_a_scraper_gets_openmetrics_where_it_likes_it_no_less(
+    accept: str, wanted: bool
+) -> None:
+    async with opened(FakeSystem()) as ask:
+        status, headers, body = await ask("/metrics", Accept=accept)
+    assert status == 200
+    kind = "application/openmetrics-text; version=1.0.0" if wanted else "text/plain; version="
+    assert headers["content-type"].startswith(kind)
+    assert body.endswith(b"# EOF\n") is wanted
+    assert b'halfhitch_half_messages{partition="2"} 1.0' in body

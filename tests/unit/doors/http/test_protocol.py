@@ -430,13 +430,14 @@ async def test_backend_trouble_says_when_to_come_back(doors: OpenDoors, client: 
 async def test_every_answer_is_told_to_who_counts(doors: OpenDoors) -> None:
     told: list[tuple[str, int]] = []
 
-    def count(route_name: str, status: int, elapsed_s: float) -> None:
+    def count(route_name: str, status: int, elapsed_s: float, trace: object) -> None:
         assert 0 <= elapsed_s < 60
+        assert trace == (((b"traceparent", b"x"),) if route_name == "commit" else ())
         told.append((route_name, status))
 
     client = await doors.client(await doors.open(on_request=count))
     await client.ask(raw_half())
-    await client.ask(request("POST", "/v1/transactions/h.0/commit"))
+    await client.ask(request("POST", "/v1/transactions/h.0/commit", [("traceparent", "x")]))
     await client.ask(request("GET", "/nowhere"))
     await client.ask(b"\x00\r\n")
     assert told == [("half", 201), ("commit", 200), ("unmatched", 404), ("unmatched", 400)]

@@ -416,7 +416,7 @@ async def test_streams_that_ask_at_the_same_moment_are_bounded_too(group: Group)
 async def test_a_stream_is_counted_once_when_it_opens(doors: OpenDoors) -> None:
     counted: list[tuple[str, int]] = []
 
-    def on_request(route: str, status: int, _: float) -> None:
+    def on_request(route: str, status: int, *_: object) -> None:
         counted.append((route, status))
 
     door = await doors.open(checks=(desk := FakeDesk()), on_request=on_request)

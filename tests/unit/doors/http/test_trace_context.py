@@ -96,3 +96,10 @@ def test_ids_of_zeros_as_a_messages_own_passed_for_a_context() -> None:
         ]  # fmt: skip
         assert found((b"traceparent", PARENT), own=own) == [("a", b"1"), ("traceparent", PARENT)]
         assert found(own=own) == own
+
+
+async def test_an_end_tells_the_trace_of_its_request(doors: OpenDoors, client: Client) -> None:
+    for handle, given in (("h.0", GIVEN), ("h.1", ("a", "b"))):
+        await client.ask(raw_half())
+        await client.ask(json_post(f"/v1/transactions/{handle}/commit", b"", given))
+    assert doors.service.traces == [PARENT.decode().split("-")[1], None]

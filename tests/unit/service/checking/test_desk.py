@@ -14,6 +14,7 @@ from halfhitch.service.checking.breaker import BreakerLimits
 from halfhitch.wire import op as op_wire
 from harness.defaults import desk_limits
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
+from harness.spans import PARENT, TRACE
 
 COMMIT, ROLLBACK, UNKNOWN = CheckOutcome.COMMIT, CheckOutcome.ROLLBACK, CheckOutcome.UNKNOWN
 SILENT, NO_ANSWER = CheckOutcome.SILENT, CheckOutcome.NO_ANSWER
@@ -466,7 +467,7 @@ async def test_the_observer_hears_of_every_hand_over_with_its_lag_and_of_every_e
     one.desk.settle(identity("T1"), COMMIT)
     await turn()
     one.desk.settle(identity("T2"), NO_ANSWER)
-    assert one.observer.of("check_sent") == [(GROUP, 1.5), (GROUP, 2.0)]
+    assert one.observer.of("check_sent") == [(GROUP, 1.5, None), (GROUP, 2.0, None)]
     assert one.observer.of("check_settled") == [(GROUP, "commit"), (GROUP, "no_answer")]
 
 
@@ -594,3 +595,13 @@ async def test_a_send_after_the_loop_has_gone_frees_its_permits() -> None:
     one.desk._arrivals._loop = loop
     one.desk.send([check("T1"), check("T2")])
     assert one.permits() == (0, 0)
+
+
+async def test_a_check_of_a_traced_transaction_is_an_example_of_how_late_checks_are() -> None:
+    one = lone()
+    one.link()
+    traced = check("T1")
+    traced.messages[0].headers.append(("traceparent", PARENT))
+    for asked in (traced, check("T2")):
+        await one.ask(asked)
+    assert [told[2] for told in one.observer.of("check_sent")] == [TRACE, None]

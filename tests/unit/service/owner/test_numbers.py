@@ -9,6 +9,7 @@ from halfhitch.core.model import ProducerGroup, TimestampMs, TransactionId
 from halfhitch.core.states import State
 from halfhitch.core.transaction import Transaction
 from halfhitch.service.owner.numbers import LOOKED_MAX, oldest_by_group
+from harness.spans import PARENT, TRACE
 from harness.twin import GROUP, Twin, turn_until_idle
 
 if TYPE_CHECKING:
@@ -167,3 +168,20 @@ def test_the_ages_of_groups_are_told() -> None:
     numbers = owner.checkback.numbers
     assert numbers.oldest_age_by_group == {GROUP: numbers.oldest_age_s}
     assert numbers.oldest_age_s > 60
+
+
+def test_of_each_step_the_commit_that_waited_longest_is_an_example_if_it_is_traced() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    unsampled = PARENT[:-2] + b"00"
+    for transaction_id, parent in (("T1", PARENT), ("T2", b""), ("T3", unsampled)):
+        twin.half(transaction_id, headers=[("traceparent", parent)] if parent else [])
+    for transaction_id in ("T1", "T2"):
+        twin.commit(transaction_id)
+        twin.clock.advance(1)
+    now_ms = twin.clock.wall_ms()
+    turn_until_idle(owner)
+    assert twin.observer.of("traced") == [("visible", 2.0, TRACE, now_ms)]
+    twin.commit("T3")
+    turn_until_idle(owner)
+    assert len(twin.observer.of("traced")) == 1, "its caller does not record it"

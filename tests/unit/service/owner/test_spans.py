@@ -10,8 +10,9 @@ from halfhitch.adapters.memory import WriteFault
 from halfhitch.core.model import Resolution
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.owner import spans as under_test
-from halfhitch.service.owner.spans import Span, SpanContext, Spans, sampled_parent
+from halfhitch.service.owner.spans import Span, Spans
 from halfhitch.service.owner.turn import StepFailedError
+from halfhitch.wire.trace_parent import SpanContext
 from harness.audit import AUDIT, stories_of
 from harness.spans import CALLER, PARENT, TRACE, SpanList
 from harness.told import BEGAN_MS, ended
@@ -76,19 +77,6 @@ def test_each_ending_has_its_span_and_clocks_that_differ_make_none_negative() ->
     assert all(span.began_ms <= span.ended_ms for span in odd.values())
     assert "prepare" not in told(life=1), "that was told in its first life"
     assert told(life=1)["waiting"].context != told()["waiting"].context
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, b"", b"x", PARENT[:-2] + b"00", PARENT[:-2] + b"02", PARENT.upper(),
-        b"00-" + b"0" * 32 + PARENT[35:], PARENT[:36] + b"0" * 16 + b"-01",
-    ],
-)  # fmt: skip
-def test_whose_caller_is_not_traced_is_told_nothing_of(value: bytes | None) -> None:
-    assert sampled_parent([("a", b"1"), ("traceparent", value)]) is None
-    assert sampled_parent([("TraceParent", PARENT)]) == CALLERS
-    assert sampled_parent(None) is None
 
 
 def test_what_is_known_of_checks_is_bounded_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
