@@ -62,7 +62,6 @@ def _list(items: Mapping[str, Any]) -> dict[str, Any]:
 _OBJECT_NAME: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
 #: By the end of a value's path.
 _PATTERNS: Final[Mapping[str, str]] = {
-    "image.repository": r"^[^\s]+$",
     "image.tag": r"^([A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?$",
     "image.digest": r"^(sha256:[0-9a-f]{64})?$",
     "kubeVersion": r"^(v?[0-9]+[.][0-9]+([.+-].*)?)?$",
@@ -87,6 +86,17 @@ _NAMED: Final = {
     "type": "object",
     "required": ["name"],
     "properties": {"name": {"type": "string", "minLength": 1}},
+}
+# What is no text is refused by a template, with the cure.
+_VARIABLE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "pattern": r"^[^=\s]+$"},
+        "value": {},
+        "valueFrom": {"type": "object"},
+    },
 }
 _SELECTOR: Final = {
     "type": "object",
@@ -128,11 +138,12 @@ _SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "namespaceSelector": _SELECTOR,
     "resources": _object({"requests": {"type": "object"}, "limits": {"type": "object"}}),
     "imagePullSecrets": _list(_NAMED),
-    "extraEnv": _list(_NAMED),
+    "extraEnv": _list(_VARIABLE),
     "tolerations": _list({"type": "object"}),
     "networkPolicy.clients": _list(_PEER),
     "networkPolicy.monitoring": _list(_PEER),
     "networkPolicy.kafkaPeers": _list(_PEER),
+    "networkPolicy.redisPeers": _list(_PEER),
     "networkPolicy.kafkaPorts": _list(_PORT),
     "networkPolicy.redisPorts": _list(_PORT),
     "networkPolicy.extraEgress": _list(_RULE),
@@ -177,7 +188,7 @@ def setting_schema(setting: Setting) -> dict[str, Any]:
     schema: dict[str, Any]
     if setting.is_map:
         names = "|".join(sorted(NAMES)).replace(".", "[.]")
-        value = {"type": ["string", "number", "boolean"]}
+        value = {"type": ["string", "number", "boolean", "null"]}
         schema = {**_object({}), "patternProperties": {f"^({names})$": value}}
     elif setting.is_list:
         schema = {"type": "array", "items": {"type": "string"}}
@@ -189,7 +200,14 @@ def setting_schema(setting: Setting) -> dict[str, Any]:
         schema = {"enum": list(get_args(kind))}
     else:
         schema = {"type": "string", **_bounds(setting)}
-    return {"description": setting.description, **schema}
+    return {"description": setting.description, **_or_null(schema)}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A file of values laid over another takes away by null what that one has."""
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    return {**schema, "type": [schema["type"], "null"]}
 
 
 def _bounds(setting: Setting) -> dict[str, Any]:
@@ -215,7 +233,7 @@ def settings_schema() -> dict[str, Any]:
     for setting in SETTINGS:
         group, _, name = setting.key.partition(".")
         groups.setdefault(group, {})[name] = setting_schema(setting)
-    return _object({name: _object(members) for name, members in groups.items()})
+    return _object({name: _or_null(_object(members)) for name, members in groups.items()})
 
 
 def value_schema(path: str, default: object, comments: Mapping[str, str]) -> dict[str, Any]:
@@ -240,11 +258,9 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
             return {"type": "object"}
         members = {name: f"{path}.{name}".lstrip(".") for name in default}
         schemas = {name: value_schema(at, default[name], comments) for name, at in members.items()}
-        # Helm takes null for "no default", and templates stumble over what is not there.
-        needed = [name for name, at in members.items() if _is_needed(at, default[name])]
-        return {**_object(schemas), "required": needed}
+        return _object(schemas)
     if path.endswith(".port"):
-        return dict(_PORT)
+        return {**_PORT, "minimum": 0}  # which a template refuses, with the cure
     if isinstance(default, bool):
         return {"type": "boolean"}
     if isinstance(default, int):
@@ -252,14 +268,22 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if isinstance(default, list):
         return {"type": "array"}
     pattern = _by_end(_PATTERNS, path)
-    return {"type": "string", "pattern": pattern} if pattern else {"type": "string"}
+    # A tag like a number: a template says to quote it.
+    kinds = ["string", "number"] if path.endswith("image.tag") else "string"
+    return {"type": kinds, "pattern": pattern} if pattern else {"type": kinds}
 
 
-def _is_needed(path: str, default: object) -> bool:
-    """Whether null is no way to say "none"."""
-    shape = _by_end(_SHAPES, path)
-    is_open = isinstance(default, list) or shape is not None or path in _NULLABLE
-    return path.endswith("settings") or not (is_open or default == {})
+def needed(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    """Values that templates stumble over where they are null, and the default of each; None for
+    one with members. Where the default is nothing, so is null."""
+    for name, value in values.items():
+        path = f"{above}{name}"
+        has_shape = _by_end(_SHAPES, path) is not None
+        is_optional = has_shape or value in ("", [], {}) or path in _NULLABLE
+        if not is_optional or path.endswith(("settings", "maxUnavailable")):
+            yield path, None if isinstance(value, dict) and value else value
+            if isinstance(value, dict):
+                yield from needed(value, f"{path}.")
 
 
 def _by_end(table: Mapping[str, T], path: str) -> T | None:
@@ -394,6 +418,23 @@ _LOOKS: Final[Mapping[Any, str]] = {
 }
 
 
+_NEEDED_HEAD: Final = """\
+{{/*
+Values that may not be null, each with its default; made by tools/charts.py. A schema cannot say
+what to do about it.
+*/}}
+"""
+
+
+def needed_text(folder: Path) -> str:
+    """What the chart's templates know of values that must be there."""
+    name = "halfhitch.sidecar" if folder.name == "halfhitch-sidecar" else "halfhitch"
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    lines = [f"{path}: {json.dumps(default)}" for path, default in needed(values)]
+    head = f'{_NEEDED_HEAD}{{{{- define "{name}.needed" -}}}}\n'
+    return head + "\n".join(lines) + "\n{{- end }}\n"
+
+
 def annotations_text() -> str:
     """What the chart's policies know of settings."""
     kinds: dict[str, dict[str, str]] = {"texts": {}, "files": {}, "refused": {}, "secrets": {}}
@@ -426,6 +467,7 @@ def made() -> Iterator[tuple[Path, str]]:
     for folder in sorted(CHARTS.iterdir()):
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)
+            yield folder / "templates" / "_needed.tpl", needed_text(folder)
             yield folder / "README.md", readme_text(folder)
 
 

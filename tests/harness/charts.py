@@ -36,26 +36,39 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Object = dict[str, Any]
 
 
-def render(chart: Path, values: Mapping[str, Any] | None = None) -> dict[str, str]:
+def render(
+    chart: Path,
+    values: Mapping[str, Any] | None = None,
+    *,
+    name: str = "demo",
+    namespace: str = "shop",
+) -> dict[str, str]:
     """What Helm makes of it, by template; raises what Helm raises."""
     import helm_python
 
     with helm_python.Chart.load(chart) as loaded:
-        return loaded.render(dict(values or {}), name="demo", namespace="shop")
+        return loaded.render(dict(values or {}), name=name, namespace=namespace)
 
 
-def rendered(chart: Path, values: Mapping[str, Any] | None = None) -> list[Object]:
+def rendered(
+    chart: Path,
+    values: Mapping[str, Any] | None = None,
+    *,
+    name: str = "demo",
+    namespace: str = "shop",
+) -> list[Object]:
     """Its objects."""
-    texts = (text for name, text in render(chart, values).items() if not name.endswith(".txt"))
+    parts = render(chart, values, name=name, namespace=namespace)
+    texts = (text for part, text in parts.items() if not part.endswith(".txt"))
     return [one for text in texts for one in yaml.load_all(text, _LOADER) if one is not None]
 
 
-def told(chart: Path, values: Mapping[str, Any] | None = None) -> str:
+def told(chart: Path, values: Mapping[str, Any] | None = None, *, name: str = "demo") -> str:
     """What Helm complains of; empty if it renders."""
     import helm_python
 
     try:
-        render(chart, values)
+        render(chart, values, name=name)
     except helm_python.HelmError as error:
         return str(error)
     return ""

@@ -41,7 +41,14 @@ mkdir -p "$images"
 dockerd --host "unix://$folder/docker.sock" --data-root "$images" --exec-root "$folder/exec" \
     --pidfile "$folder/pid" >"$folder/log" 2>&1 &
 engine=$!
-trap 'kill "$engine" 2>/dev/null || true; wait "$engine" || true; rm -rf "$folder"' EXIT
+# The engine leaves its network's namespace mounted. What ran decides how this ends, and not the sweeping.
+swept() {
+    kill "$engine" 2>/dev/null || true
+    wait "$engine" || true
+    umount "$folder"/exec/netns/* 2>/dev/null || true
+    rm -rf "$folder" || true
+}
+trap swept EXIT
 trap 'exit 130' INT TERM
 DOCKER_HOST=unix://$folder/docker.sock
 export DOCKER_HOST

@@ -256,8 +256,8 @@ _TEMPLATE_HEAD: Final = """\
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
-  name: {{ include "halfhitch.fullname" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "halfhitch.fullname" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "halfhitch.labels" . | nindent 4 }}
     {{- with .Values.metrics.labels }}
@@ -265,7 +265,7 @@ metadata:
     {{- end }}
 spec:
   groups:
-    - name: {{ include "halfhitch.fullname" . }}
+    - name: {{ include "halfhitch.fullname" . | quote }}
       rules:
 """
 

@@ -48,6 +48,35 @@ kafkaCertificate: {option: ssl.certificate.location, file: kafka-certificate.pem
 kafkaKey: {option: ssl.key.location, file: kafka-key.pem}
 {{- end }}
 
+{{/* Secrets for Kafka, and the word of a security protocol that heeds each. */}}
+{{- define "halfhitch.heededBy" -}}
+kafkaPassword: sasl
+kafkaOauthClientSecret: sasl
+kafkaCa: ssl
+kafkaCertificate: ssl
+kafkaKey: ssl
+{{- end }}
+
+{{/* The security protocol that Kafka's client comes to use: what MSK's IAM wants, where nothing else is said. */}}
+{{- define "halfhitch.protocol" -}}
+{{- $kafka := .settings.kafka | default dict -}}
+{{- $default := ternary "plaintext" "sasl_ssl" (empty $kafka.msk_iam_region) -}}
+{{ index ($kafka.options | default dict) "security.protocol" | default $default | toString | lower }}
+{{- end }}
+
+{{/* The secrets that are there and heeded: a file that its protocol ignores would keep a sidecar from starting. */}}
+{{- define "halfhitch.heeded" -}}
+{{- $words := fromYaml (include "halfhitch.heededBy" .) -}}
+{{- $protocol := include "halfhitch.protocol" . -}}
+{{- $heeded := dict -}}
+{{- range $name, $secret := .secrets -}}
+{{- if and $secret.secretName (contains (index $words $name | default "") $protocol) -}}
+{{- $_ := set $heeded $name $secret -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $heeded -}}
+{{- end }}
+
 {{/* Options of Kafka's client that are secrets, and where they belong. */}}
 {{- define "halfhitch.secretOptions" -}}
 sasl.password: secrets.kafkaPassword
@@ -70,24 +99,9 @@ ssl.key.location: secrets.kafkaKey
 {{- end -}}
 {{- end -}}
 {{- $kafka := .settings.kafka | default dict -}}
-{{- $secrets := .secrets -}}
 {{- range $name, $place := fromYaml (include "halfhitch.secretOptions" .) -}}
 {{- if hasKey ($kafka.options | default dict) $name -}}
 {{- fail (printf "settings.kafka.options has %s, which is a secret or a file: use %s." $name $place) -}}
-{{- end -}}
-{{- end -}}
-{{- if not $kafka.bootstrap -}}
-{{- fail "settings.kafka.bootstrap is not set: name the brokers, for example kafka-bootstrap.kafka.svc:9092." -}}
-{{- end -}}
-{{- range $broker := splitList "," $kafka.bootstrap -}}
-{{- if not (regexMatch "^([[][0-9A-Fa-f:.]+[]]|[A-Za-z0-9._-]+):[0-9]{1,5}$" (trim $broker)) -}}
-{{- fail (printf "settings.kafka.bootstrap has %q, which is not host:port: write for example kafka-1:9092,kafka-2:9092." (trim $broker)) -}}
-{{- end -}}
-{{- end -}}
-{{- $protocol := index ($kafka.options | default dict) "security.protocol" | default "plaintext" | lower -}}
-{{- range $name, $word := dict "kafkaPassword" "sasl" "kafkaOauthClientSecret" "sasl" "kafkaCa" "ssl" "kafkaCertificate" "ssl" "kafkaKey" "ssl" -}}
-{{- if and (index $secrets $name).secretName (not (contains $word $protocol)) -}}
-{{- fail (printf "secrets.%s is set, and would go unheard with security.protocol %s: set settings.kafka.options security.protocol to SASL_SSL or SSL." $name $protocol) -}}
 {{- end -}}
 {{- end -}}
 {{- if not .secrets.handleKey.secretName -}}
@@ -96,18 +110,15 @@ ssl.key.location: secrets.kafkaKey
 {{- if ne (empty .secrets.kafkaCertificate.secretName) (empty .secrets.kafkaKey.secretName) -}}
 {{- fail "secrets.kafkaCertificate and secrets.kafkaKey belong together: set the secretName of both, or of neither." -}}
 {{- end -}}
-{{- if not (or .image.tag .image.digest) -}}
-{{- fail "image.tag and image.digest are both empty: set one of them." -}}
-{{- end -}}
-{{- range .extraEnv -}}
-{{- if and (hasPrefix "HALFHITCH_" .name) (not (has .name (list "HALFHITCH_CONFIG" "HALFHITCH_CACHE_DIR"))) -}}
-{{- fail (printf "extraEnv has %s, and what the chart gives would go unheard: put settings below settings and doors, and secrets below secrets." .name) -}}
-{{- end -}}
-{{- end -}}
+{{- include "halfhitch.checkImage" .image -}}
+{{- include "halfhitch.checkExtraEnv" .extraEnv -}}
 {{- $ports := dict -}}
 {{- range $name, $door := omit .doors "bind" -}}
 {{- if or (ne $name "rocketmq") $door.enabled -}}
 {{- $port := toString (int $door.port) -}}
+{{- if eq $port "0" -}}
+{{- fail (printf "doors.%s.port is 0, a port that nobody could know: leave it out, or give one from 1 to 65535." $name) -}}
+{{- end -}}
 {{- with index $ports $port -}}
 {{- fail (printf "doors.%s.port and doors.%s.port are both %s: each door needs a port of its own." . $name $port) -}}
 {{- end -}}
@@ -120,11 +131,93 @@ ssl.key.location: secrets.kafkaKey
 {{- fail (printf "doors.%s.encryptedInFront is true and doors.%s.tls.secretName is set: keep the one that encrypts." $name $name) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .doors.admin.exposed (.settings.http | default dict).hosts -}}
-{{- fail "settings.http.hosts is set and doors.admin.exposed is true, but probes and Prometheus call a pod by its address: remove settings.http.hosts (beyond loopback the token keeps strangers out), or set doors.admin.exposed to false." -}}
-{{- end -}}
 {{- if eq .doors.admin.tls.clients "required" -}}
 {{- fail "doors.admin.tls.clients is required, but probes have no certificate: set it to wanted." -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Whether brokers can be reached as they are named, and each secret for them is heeded by somebody. Context: a list, for
+each kind of sidecar, of a mapping of `place` (where its settings are written) and `values`.
+*/}}
+{{- define "halfhitch.checkKafka" -}}
+{{- $protocols := list -}}
+{{- range . -}}
+{{- $place := .place -}}
+{{- $bootstrap := (.values.settings.kafka | default dict).bootstrap -}}
+{{- if not $bootstrap -}}
+{{- fail "settings.kafka.bootstrap is not set: name the brokers, for example kafka-bootstrap.kafka.svc:9092." -}}
+{{- end -}}
+{{- range $broker := splitList "," $bootstrap -}}
+{{- if not (regexMatch "^([[][0-9A-Fa-f:.]+[]]|[A-Za-z0-9._-]+):[0-9]{1,5}$" (trim $broker)) -}}
+{{- fail (printf "%s.kafka.bootstrap has %q, which is not host:port: write for example kafka-1:9092,kafka-2:9092." $place (trim $broker)) -}}
+{{- end -}}
+{{- $port := regexFind "[0-9]+$" (trim $broker) | atoi -}}
+{{- if or (lt $port 1) (gt $port 65535) -}}
+{{- fail (printf "%s.kafka.bootstrap has %s, and a port is from 1 to 65535: write for example kafka-1:9092." $place (trim $broker)) -}}
+{{- end -}}
+{{- end -}}
+{{- $protocols = append $protocols (include "halfhitch.protocol" .values) -}}
+{{- end -}}
+{{- $secrets := (first .).values.secrets -}}
+{{- range $name, $word := fromYaml (include "halfhitch.heededBy" .) -}}
+{{- if and (index $secrets $name).secretName (not (contains $word (join " " $protocols))) -}}
+{{- fail (printf "secrets.%s is set, and would go unheard with security.protocol %s: set settings.kafka.options security.protocol to SASL_SSL or SSL." $name (join " and " (uniq $protocols))) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "halfhitch.checkImage" -}}
+{{- if not .repository -}}
+{{- fail "image.repository is empty: name where the image comes from, such as registry.example.com/halfhitch." -}}
+{{- end -}}
+{{- if regexMatch "@|:[^/]*$" .repository -}}
+{{- fail (printf "image.repository is %s, which has a tag or digest in it: put that into image.tag or image.digest." .repository) -}}
+{{- end -}}
+{{- if not (regexMatch "^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$" .repository) -}}
+{{- fail (printf "image.repository is %q, which no image can be called: write it as registry.example.com/halfhitch, in small letters." .repository) -}}
+{{- end -}}
+{{- if not (or (kindIs "string" .tag) (kindIs "invalid" .tag)) -}}
+{{- fail (printf "image.tag is %s and no text: write it in quotes, or give it with --set-string." (toJson .tag)) -}}
+{{- end -}}
+{{- if not (or .tag .digest) -}}
+{{- fail "image.tag and image.digest are both empty: set one of them." -}}
+{{- end -}}
+{{- end }}
+
+{{- define "halfhitch.checkExtraEnv" -}}
+{{- $names := dict -}}
+{{- range . -}}
+{{- if and (hasPrefix "HALFHITCH_" .name) (not (has .name (list "HALFHITCH_CONFIG" "HALFHITCH_CACHE_DIR"))) -}}
+{{- fail (printf "extraEnv has %s, and what the chart gives would go unheard: put settings below settings and doors, and secrets below secrets." .name) -}}
+{{- end -}}
+{{- if hasKey $names .name -}}
+{{- fail (printf "extraEnv has %s twice: keep one." .name) -}}
+{{- end -}}
+{{- $_ := set $names .name true -}}
+{{- if not (or (kindIs "string" .value) (kindIs "invalid" .value)) -}}
+{{- fail (printf "extraEnv has %s with the value %s, which is no text: write it in quotes." .name (toJson .value)) -}}
+{{- end -}}
+{{- if and .value .valueFrom -}}
+{{- fail (printf "extraEnv has %s with value and valueFrom: keep one." .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Values that somebody took away by null, and that the templates cannot do without. Context: a list of [values, a mapping of
+paths to defaults].
+*/}}
+{{- define "halfhitch.checkNeeded" -}}
+{{- $values := index . 0 -}}
+{{- range $path, $default := index . 1 -}}
+{{- $at := $values -}}
+{{- range splitList "." $path -}}
+{{- $at = index $at . -}}
+{{- end -}}
+{{- if kindIs "invalid" $at -}}
+{{- fail (printf "%s is null or missing: leave its line out, and it is %s. After helm upgrade --reuse-values, which knows no newer values, use --reset-then-reuse-values." $path (ternary "what the chart says" (toJson $default) (kindIs "invalid" $default))) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -135,6 +228,9 @@ ssl.key.location: secrets.kafkaKey
 {{- $door := index $values.doors $name -}}
 {{- if and (not $door.tls.secretName) (not $door.encryptedInFront) -}}
 {{- fail (printf "doors.%s is reached by other pods, and nothing encrypts it: set doors.%s.tls.secretName to a secret of type kubernetes.io/tls, or, where a mesh encrypts, doors.%s.encryptedInFront to true." $name $name $name) -}}
+{{- end -}}
+{{- if and (eq $name "admin") ($values.settings.http | default dict).hosts -}}
+{{- fail "settings.http.hosts is set and doors.admin.exposed is true, but probes and Prometheus call a pod by its address: remove settings.http.hosts (beyond loopback the token keeps strangers out), or set doors.admin.exposed to false." -}}
 {{- end -}}
 {{- if eq $name "rocketmq" -}}
 {{- if not $values.secrets.rocketmqAccessKeys.secretName -}}
@@ -168,11 +264,14 @@ ssl.key.location: secrets.kafkaKey
 
 {{/* Environment: the settings, and the files that hold secrets. */}}
 {{- define "halfhitch.env" -}}
-{{- $options := deepCopy ((.settings.kafka | default dict).options | default dict) -}}
+{{- $options := dict -}}
+{{- range $name, $value := (.settings.kafka | default dict).options -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $options $name $value -}}{{- end -}}
+{{- end -}}
 {{- $files := fromYaml (include "halfhitch.secretFiles" .) -}}
-{{- $secrets := .secrets -}}
+{{- $secrets := fromYaml (include "halfhitch.heeded" .) -}}
 {{- range $name, $file := $files -}}
-{{- if and (index $secrets $name).secretName $file.option -}}
+{{- if and (hasKey $secrets $name) $file.option -}}
 {{- $_ := set $options $file.option (printf "/etc/halfhitch/secrets/%s" $file.file) -}}
 {{- end -}}
 {{- end -}}
@@ -193,7 +292,7 @@ ssl.key.location: secrets.kafkaKey
   value: {{ toJson . | quote }}
 {{- end }}
 {{- range $name, $file := $files }}
-{{- if and (index $secrets $name).secretName $file.variable }}
+{{- if and (hasKey $secrets $name) $file.variable }}
 - name: {{ $file.variable }}
   value: /etc/halfhitch/secrets/{{ $file.file }}
 {{- end }}
@@ -233,20 +332,18 @@ ssl.key.location: secrets.kafkaKey
 
 {{/* Volumes with secrets, readable by the sidecar whatever its user is. */}}
 {{- define "halfhitch.secretVolume" -}}
-{{- $secrets := .secrets -}}
+{{- $secrets := fromYaml (include "halfhitch.heeded" .) -}}
 - name: halfhitch-secrets
   projected:
     defaultMode: 0444
     sources:
       {{- range $name, $file := fromYaml (include "halfhitch.secretFiles" .) }}
       {{- with index $secrets $name }}
-      {{- if .secretName }}
       - secret:
-          name: {{ .secretName }}
+          name: {{ .secretName | quote }}
           items:
-            - key: {{ .key }}
+            - key: {{ .key | quote }}
               path: {{ $file.file }}
-      {{- end }}
       {{- end }}
       {{- end }}
 {{- end }}
@@ -254,10 +351,10 @@ ssl.key.location: secrets.kafkaKey
 {{- define "halfhitch.volumes" -}}
 {{- include "halfhitch.secretVolume" . }}
 {{- range $name, $door := omit .doors "bind" }}
-{{- if $door.tls.secretName }}
+{{- if and $door.tls.secretName (or (ne $name "rocketmq") $door.enabled) }}
 - name: halfhitch-tls-{{ $name }}
   secret:
-    secretName: {{ $door.tls.secretName }}
+    secretName: {{ $door.tls.secretName | quote }}
     defaultMode: 0444
 {{- end }}
 {{- end }}
@@ -268,7 +365,7 @@ ssl.key.location: secrets.kafkaKey
   mountPath: /etc/halfhitch/secrets
   readOnly: true
 {{- range $name, $door := omit .doors "bind" }}
-{{- if $door.tls.secretName }}
+{{- if and $door.tls.secretName (or (ne $name "rocketmq") $door.enabled) }}
 - name: halfhitch-tls-{{ $name }}
   mountPath: /etc/halfhitch/tls/{{ $name }}
   readOnly: true
@@ -351,14 +448,14 @@ scheme: http
 {{- if .metrics.token.secretName }}
 authorization:
   credentials:
-    name: {{ .metrics.token.secretName }}
-    key: {{ .metrics.token.key }}
+    name: {{ .metrics.token.secretName | quote }}
+    key: {{ .metrics.token.key | quote }}
 {{- else }}
 {{- if .secrets.authTokens.secretName }}
 authorization:
   credentials:
-    name: {{ .secrets.authTokens.secretName }}
-    key: {{ .secrets.authTokens.key }}
+    name: {{ .secrets.authTokens.secretName | quote }}
+    key: {{ .secrets.authTokens.key | quote }}
 {{- end }}
 {{- end }}
 {{- end }}

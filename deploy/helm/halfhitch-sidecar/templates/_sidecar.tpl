@@ -19,9 +19,15 @@ With `mode: container` the first include belongs below `containers` instead.
 
 {{/* The values, below the dependency's name or its alias `halfhitch`. */}}
 {{- define "halfhitch.sidecar.values" -}}
+{{- if not (and (kindIs "map" .) (hasKey . "Values")) -}}
+{{- fail "A template of halfhitch-sidecar was included with something else than the root: write include \"halfhitch.sidecar\" $, with a dollar sign inside of range and with." -}}
+{{- end -}}
 {{- $values := index .Values "halfhitch-sidecar" | default .Values.halfhitch -}}
 {{- if not $values -}}
 {{- fail "There are no values of halfhitch-sidecar: name the chart in your Chart.yaml's dependencies, by this name or with alias: halfhitch, and run helm dependency update." -}}
+{{- end -}}
+{{- if $values.enabled -}}
+{{- include "halfhitch.checkNeeded" (list $values (fromYaml (include "halfhitch.sidecar.needed" .))) -}}
 {{- end -}}
 {{- toYaml $values -}}
 {{- end }}
@@ -29,16 +35,21 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- define "halfhitch.sidecar.check" -}}
 {{- $values := .values -}}
 {{- include "halfhitch.check" $values -}}
+{{- include "halfhitch.checkKafka" (list (dict "place" "settings" "values" $values)) -}}
 {{- if and (eq $values.mode "native") (not (semverCompare ">=1.29-0" .version)) -}}
 {{- fail (printf "halfhitch-sidecar.mode is native, which needs Kubernetes 1.29, and this cluster is %s: set halfhitch-sidecar.mode to container, and include halfhitch.sidecar below containers." .version) -}}
 {{- end -}}
 {{- $drain := ($values.settings.drain | default dict).s_max | default 10 -}}
-{{- $least := add (int $values.stopAfterSeconds) (int (ceil $drain)) 5 -}}
-{{- if and (eq $values.mode "container") (lt (int $values.terminationGracePeriodSeconds) (int $least)) -}}
-{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and with mode: container a stop may take %d (stopAfterSeconds, settings.drain.s_max, and 5 to hand over): give the pod %d or more, and say so here." (int $values.terminationGracePeriodSeconds) (int $least) (int $least)) -}}
+{{- $isContainer := eq $values.mode "container" -}}
+{{- $least := add (ternary (int $values.stopAfterSeconds) 0 $isContainer) (int (ceil $drain)) 5 -}}
+{{- if lt (int $values.terminationGracePeriodSeconds) (int $least) -}}
+{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and with mode: %s a stop may take %d (%ssettings.drain.s_max, and 5 to hand over%s): give the pod %d or more, and say so here." (int $values.terminationGracePeriodSeconds) $values.mode (int $least) (ternary "stopAfterSeconds, " "" $isContainer) (ternary "" ", after the application's own end" $isContainer) (int $least)) -}}
 {{- end -}}
 {{- if $values.doors.admin.exposed -}}
 {{- include "halfhitch.checkDoors" (list $values (list "admin")) -}}
+{{- if or (hasPrefix "127." $values.doors.bind) (eq $values.doors.bind "::1") -}}
+{{- fail (printf "halfhitch-sidecar.doors.bind is %s and doors.admin.exposed is true, and no probe reaches that: set it to 0.0.0.0 or ::." $values.doors.bind) -}}
+{{- end -}}
 {{- end -}}
 {{- if and $values.doors.rocketmq.enabled (or $values.secrets.authTokens.secretName $values.secrets.identities.secretName) (not $values.secrets.rocketmqAccessKeys.secretName) -}}
 {{- fail "secrets.authTokens or secrets.identities locks the HTTP doors, and the RocketMQ door would stay open: set secrets.rocketmqAccessKeys.secretName too." -}}
@@ -65,7 +76,7 @@ With `mode: container` the first include belongs below `containers` instead.
     - name: HALFHITCH_HTTP_SOCKET
       value: /run/halfhitch/data.sock
     {{- end }}
-    {{- include "halfhitch.doorEnv" (list $values "admin" (ternary "0.0.0.0" "127.0.0.1" $exposed)) | nindent 4 }}
+    {{- include "halfhitch.doorEnv" (list $values "admin" (ternary $values.doors.bind "127.0.0.1" $exposed)) | nindent 4 }}
     {{- if $values.doors.rocketmq.enabled }}
     - name: HALFHITCH_ROCKETMQ_ENABLED
       value: "true"
@@ -120,7 +131,7 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- $values := fromYaml (include "halfhitch.sidecar.values" .) -}}
 {{- if $values.enabled -}}
 - name: HALFHITCH_ADDRESS
-  value: {{ ternary "unix:/run/halfhitch/data.sock" (printf "%s://127.0.0.1:%v" (ternary "https" "http" (ne $values.doors.http.tls.secretName "")) $values.doors.http.port) (eq $values.transport "socket") | quote }}
+  value: {{ ternary "unix:/run/halfhitch/data.sock" (printf "%s://127.0.0.1:%v" (ternary "http" "https" (empty $values.doors.http.tls.secretName)) $values.doors.http.port) (eq $values.transport "socket") | quote }}
 {{- end -}}
 {{- end }}
 
@@ -134,6 +145,11 @@ With `mode: container` the first include belongs below `containers` instead.
 
 {{/* Metrics of the sidecars. Context: a dict of root, name and selector (labels of the pods). */}}
 {{- define "halfhitch.sidecar.podMonitor" -}}
+{{- range list "root" "name" "selector" -}}
+{{- if not (index $ .) -}}
+{{- fail (printf "halfhitch.sidecar.podMonitor was included without %s: give it (dict \"root\" $ \"name\" \"my-app\" \"selector\" (dict \"app\" \"my-app\"))." .) -}}
+{{- end -}}
+{{- end -}}
 {{- $values := fromYaml (include "halfhitch.sidecar.values" .root) -}}
 {{- if $values.enabled -}}
 {{- if not $values.doors.admin.exposed -}}
@@ -143,8 +159,8 @@ With `mode: container` the first include belongs below `containers` instead.
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   {{- with $values.metrics.labels }}
   labels:
     {{- toYaml . | nindent 4 }}

@@ -1,23 +1,25 @@
 {{- define "halfhitch.name" -}}
-{{ .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{ .Values.nameOverride | default .Chart.Name | trunc 50 | trimAll "-" }}
 {{- end }}
 
 {{- define "halfhitch.fullname" -}}
 {{- $name := include "halfhitch.name" . -}}
-{{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{ .Values.fullnameOverride | default $both | trunc 50 | trimSuffix "-" }}
+{{- /* A release may have dots in its name, a Service may not. */ -}}
+{{- $release := .Release.Name | replace "." "-" -}}
+{{- $both := ternary $release (printf "%s-%s" $release $name) (contains $name $release) -}}
+{{ .Values.fullnameOverride | default $both | trunc 50 | trimAll "-" }}
 {{- end }}
 
 {{- define "halfhitch.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "halfhitch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "halfhitch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: coordinator
 {{- end }}
 
 {{- define "halfhitch.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-app.kubernetes.io/name: {{ include "halfhitch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "halfhitch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.commonLabels }}
@@ -36,25 +38,52 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Everything that can be wrong with the values, before anything is rendered. */}}
 {{- define "halfhitch.checkAll" -}}
 {{- $values := .Values -}}
+{{- include "halfhitch.checkNeeded" (list $values (fromYaml (include "halfhitch.needed" .))) -}}
 {{- include "halfhitch.check" $values -}}
-{{- if $values.coordinators.enabled -}}
+{{- $sidecars := list -}}
+{{- if or $values.coordinators.enabled (not $values.injection.policy.enabled) -}}
+{{- $sidecars = append $sidecars (dict "place" "settings" "values" $values) -}}
+{{- end -}}
+{{- if $values.injection.policy.enabled -}}
+{{- $place := ternary "injection.settings" "settings" (not (empty ($values.injection.settings.kafka | default dict).bootstrap)) -}}
+{{- $injected := fromYaml (include "halfhitch.injection.values" .) -}}
+{{- $sidecars = append $sidecars (dict "place" $place "values" (dict "settings" $injected.settings "secrets" $values.secrets)) -}}
+{{- end -}}
+{{- include "halfhitch.checkKafka" $sidecars -}}
+{{- include "halfhitch.checkMonitors" $values -}}
+{{- include "halfhitch.checkLabels" $values -}}
+{{- if $values.coordinators.enabled -}}{{- include "halfhitch.checkCoordinators" . -}}{{- end -}}
+{{- if and (not $values.serviceAccount.create) $values.serviceAccount.annotations -}}
+{{- fail "serviceAccount.annotations is set, but serviceAccount.create is false: annotate the one that is there, or set serviceAccount.create to true." -}}
+{{- end -}}
+{{- end }}
+
+{{- define "halfhitch.checkMonitors" -}}
+{{- if or .metrics.serviceMonitor .metrics.podMonitor -}}
+{{- if not .coordinators.enabled -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor are for coordinators, and coordinators.enabled is false: set them to false." -}}
+{{- end -}}
+{{- if not .doors.admin.exposed -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor need doors.admin.exposed: Prometheus cannot reach a door on the pod's loopback." -}}
+{{- end -}}
+{{- include "halfhitch.checkScrape" . -}}
+{{- end -}}
+{{- if and .metrics.serviceMonitor .metrics.podMonitor -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor are both true: every sample would be there twice. Keep one." -}}
+{{- end -}}
+{{- end }}
+
+{{/* What can be wrong with coordinators alone. */}}
+{{- define "halfhitch.checkCoordinators" -}}
+{{- $values := .Values -}}
+{{- $name := include "halfhitch.fullname" . -}}
+{{- if regexMatch "^[0-9]" $name -}}
+{{- fail (printf "The coordinators would be called %s, and a Service's name begins with a letter: set fullnameOverride, for example to halfhitch-%s." $name (trunc 40 $name | trimSuffix "-")) -}}
+{{- end -}}
 {{- $doors := list "http" -}}
 {{- if $values.doors.admin.exposed -}}{{- $doors = append $doors "admin" -}}{{- end -}}
 {{- if $values.doors.rocketmq.enabled -}}{{- $doors = append $doors "rocketmq" -}}{{- end -}}
 {{- include "halfhitch.checkDoors" (list $values $doors) -}}
-{{- end -}}
-{{- if or $values.metrics.serviceMonitor $values.metrics.podMonitor -}}
-{{- if not $values.coordinators.enabled -}}
-{{- fail "metrics.serviceMonitor and metrics.podMonitor are for coordinators, and coordinators.enabled is false: set them to false." -}}
-{{- end -}}
-{{- if not $values.doors.admin.exposed -}}
-{{- fail "metrics.serviceMonitor and metrics.podMonitor need doors.admin.exposed: Prometheus cannot reach a door on the pod's loopback." -}}
-{{- end -}}
-{{- include "halfhitch.checkScrape" $values -}}
-{{- end -}}
-{{- if and $values.metrics.serviceMonitor $values.metrics.podMonitor -}}
-{{- fail "metrics.serviceMonitor and metrics.podMonitor are both true: every sample would be there twice. Keep one." -}}
-{{- end -}}
 {{- with $values.autoscaling -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
 {{- fail (printf "autoscaling.minReplicas (%d) is larger than autoscaling.maxReplicas (%d)." (int .minReplicas) (int .maxReplicas)) -}}
@@ -69,8 +98,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail "podDisruptionBudget.maxUnavailable is 0, so that no node could be drained: set it to 1 or more." -}}
 {{- end -}}
 {{- end -}}
-{{- include "halfhitch.checkLabels" $values -}}
-{{- if $values.coordinators.enabled -}}
 {{- if or (hasPrefix "127." $values.doors.bind) (eq $values.doors.bind "::1") -}}
 {{- fail (printf "doors.bind is %s, which no other pod, no probe and no service reaches: set it to 0.0.0.0 or ::." $values.doors.bind) -}}
 {{- end -}}
@@ -78,16 +105,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and $values.topics.init $values.serviceAccount.create ($values.settings.kafka | default dict).msk_iam_region (not $values.topics.serviceAccountName) -}}
 {{- fail "settings.kafka.msk_iam_region signs in with the rights of an account, and the Job of topics.init runs before the account of the release is there: set topics.serviceAccountName to one that is there, or serviceAccount.create to false and serviceAccount.name to it, or topics.init to false." -}}
 {{- end -}}
-{{- include "halfhitch.checkSecrets" . -}}
-{{- end -}}
 {{- $drain := ($values.settings.drain | default dict).s_max | default 10 -}}
 {{- $least := add (int (ceil $drain)) (int $values.preStopSeconds) 15 -}}
 {{- if lt (int $values.terminationGracePeriodSeconds) (int $least) -}}
 {{- fail (printf "terminationGracePeriodSeconds is %d, and a stop may take %d (settings.drain.s_max, preStopSeconds, and 15 to hand over): set it to %d or more." (int $values.terminationGracePeriodSeconds) (int $least) (int $least)) -}}
 {{- end -}}
-{{- if and (not $values.serviceAccount.create) $values.serviceAccount.annotations -}}
-{{- fail "serviceAccount.annotations is set, but serviceAccount.create is false: annotate the one that is there, or set serviceAccount.create to true." -}}
-{{- end -}}
+{{- include "halfhitch.checkSecrets" . -}}
 {{- end }}
 
 {{/* Labels that the chart gives itself, selects pods by, or would give twice. Context: the values. */}}
@@ -109,22 +132,66 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end }}
 
+{{/* A rule of a NetworkPolicy for what goes out, or nothing. Context: a list of [ports, peers]; empty: every one. */}}
+{{- define "halfhitch.egress" -}}
+{{- $rule := dict -}}
+{{- $ports := list -}}
+{{- range index . 0 -}}{{- $ports = append $ports (dict "port" (int .)) -}}{{- end -}}
+{{- with $ports -}}{{- $_ := set $rule "ports" . -}}{{- end -}}
+{{- with index . 1 -}}{{- $_ := set $rule "to" . -}}{{- end -}}
+{{- with $rule -}}{{- toYaml (list .) -}}{{- end -}}
+{{- end }}
+
+{{/* Ports that the policy lets out to anywhere, but for extraEgress. Context: the values. */}}
+{{- define "halfhitch.openPorts" -}}
+{{- $open := list -}}
+{{- with .networkPolicy -}}
+{{- if not .kafkaPeers -}}{{- $open = concat $open (.kafkaPorts | default list) -}}{{- end -}}
+{{- if and $.secrets.redisUrl.secretName (not .redisPeers) -}}{{- $open = concat $open (.redisPorts | default list) -}}{{- end -}}
+{{- end -}}
+{{- range $open }} {{ int . }}{{ end }} {{/* each between two blanks */}}
+{{- end }}
+
+{{/* Whether extraEgress may let something out to a port: no rule of it is about other ports alone. Context: a list of [rules, port]. */}}
+{{- define "halfhitch.extraPort" -}}
+{{- $port := index . 1 -}}
+{{- range index . 0 -}}
+{{- if not .ports -}}yes{{- end -}}
+{{- range .ports -}}
+{{- $first := .port | default 0 -}}
+{{- if or (kindIs "string" $first) (eq (int $first) 0) (and (le (int $first) $port) (le $port (int (.endPort | default $first)))) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where a URL leads out of the pod to, as its port; nothing for one on the pod's own loopback. */}}
+{{- define "halfhitch.urlPort" -}}
+{{- $url := urlParse (toString .) -}}
+{{- if not (regexMatch "^(localhost|(::ffff:)?127[.][0-9.]+|::1)$" (lower $url.hostname)) -}}
+{{ regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "80" "443" (eq $url.scheme "http")) }}
+{{- end -}}
+{{- end }}
+
 {{/* A NetworkPolicy that would refuse what the values ask for, or allow what they do not. Context: the values. */}}
 {{- define "halfhitch.checkNetworkPolicy" -}}
 {{- $policy := .networkPolicy -}}
-{{- if not $policy.kafkaPorts -}}
-{{- fail "networkPolicy.kafkaPorts is empty, which would allow every port: name those of the brokers." -}}
+{{- if not (or $policy.kafkaPorts $policy.kafkaPeers $policy.extraEgress) -}}
+{{- fail "networkPolicy.kafkaPorts is empty, and so is networkPolicy.kafkaPeers, which would allow every port: name the brokers' ports, or their places." -}}
 {{- end -}}
 {{- range $broker := splitList "," .settings.kafka.bootstrap -}}
 {{- $port := regexFind "[0-9]+$" (trim $broker) -}}
-{{- $known := false -}}
-{{- range $policy.kafkaPorts -}}{{- if eq (toString (int .)) $port -}}{{- $known = true -}}{{- end -}}{{- end -}}
-{{- if not $known -}}
+{{- $isHere := regexMatch "^(localhost|127[.][0-9.]+|[[]::1[]]):" (trim $broker) -}}
+{{- $isKnown := or $isHere (not $policy.kafkaPorts) (include "halfhitch.extraPort" (list $policy.extraEgress (atoi $port))) -}}
+{{- range $policy.kafkaPorts -}}{{- if eq (toString (int .)) $port -}}{{- $isKnown = true -}}{{- end -}}{{- end -}}
+{{- if not $isKnown -}}
 {{- fail (printf "settings.kafka.bootstrap has %s, and networkPolicy.kafkaPorts has no port %s: nothing would reach it. Name the ports of all brokers there." (trim $broker) $port) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .secrets.redisUrl.secretName (not $policy.redisPorts) -}}
+{{- if and .secrets.redisUrl.secretName (not (or $policy.redisPorts $policy.redisPeers $policy.extraEgress)) -}}
 {{- fail "secrets.redisUrl is set, and networkPolicy.redisPorts is empty: name the port of Redis." -}}
+{{- end -}}
+{{- if and (eq .service.type "LoadBalancer") (not $policy.clients) -}}
+{{- fail "service.type is LoadBalancer, and networkPolicy.clients is empty, so that only pods of this namespace get in: name there who may, such as an ipBlock of callers from outside." -}}
 {{- end -}}
 {{- if and (or .metrics.serviceMonitor .metrics.podMonitor) (not $policy.monitoring) -}}
 {{- fail "Metrics are to be scraped (metrics.serviceMonitor, metrics.podMonitor), and networkPolicy.monitoring is empty, so that Prometheus could not reach the admin door: name its pods there." -}}
@@ -133,11 +200,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $calls := dict
   "settings.checks.url" (.settings.checks | default dict).url
   "settings.tracing.endpoint" (.settings.tracing | default dict).endpoint
-  "settings.kafka.msk_iam_region" $kafka.msk_iam_region
+  "settings.kafka.msk_iam_region" (ternary "" "https://sts" (empty $kafka.msk_iam_region))
   "settings.kafka.options sasl.oauthbearer.token.endpoint.url" (index ($kafka.options | default dict) "sasl.oauthbearer.token.endpoint.url") -}}
-{{- range $name, $value := $calls -}}
-{{- if and $value (not $policy.extraEgress) -}}
-{{- fail (printf "%s is set, and networkPolicy.extraEgress is empty, so that nothing could be sent there: add a rule for it." $name) -}}
+{{- $open := include "halfhitch.openPorts" . -}}
+{{- range $name, $url := $calls -}}
+{{- $port := ternary "" (include "halfhitch.urlPort" $url) (empty $url) -}}
+{{- if and $port (not $policy.extraEgress) (not (contains (printf " %s " $port) $open)) -}}
+{{- fail (printf "%s is set, and networkPolicy.extraEgress is empty, so that nothing could be sent there: add a rule for it (port %s)." $name $port) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
@@ -145,10 +214,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Secrets that the pods mount, as a mapping of names to lists of keys. Context: the values. */}}
 {{- define "halfhitch.neededSecrets" -}}
 {{- $needed := dict -}}
-{{- range $name, $secret := .secrets -}}
-{{- if $secret.secretName -}}
-{{- $_ := set $needed $secret.secretName (append (index $needed $secret.secretName | default list) $secret.key) -}}
-{{- end -}}
+{{- range fromYaml (include "halfhitch.heeded" .) -}}
+{{- $_ := set $needed .secretName (append (index $needed .secretName | default list) .key) -}}
 {{- end -}}
 {{- range $name, $door := omit .doors "bind" -}}
 {{- if and $door.tls.secretName (or (ne $name "rocketmq") $door.enabled) -}}
@@ -215,7 +282,7 @@ restartPolicy: Never
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with index . 2 }}
-serviceAccountName: {{ . }}
+serviceAccountName: {{ . | quote }}
 {{- end }}
 securityContext:
   {{- include "halfhitch.podSecurityContext" $root | nindent 2 }}

@@ -30,6 +30,12 @@ compares them.
 {{- $settings := (fromYaml (include "halfhitch.injection.values" .)).settings -}}
 {{- $doors := (fromYaml (include "halfhitch.injection.values" .)).doors -}}
 {{- $rocketmq := $settings.rocketmq | default dict -}}
+{{- range $door := list "http" "admin" "rocketmq" -}}
+{{- $group := index $.Values.injection.settings $door | default dict -}}
+{{- if and (hasKey $group "port") (not (kindIs "invalid" $group.port)) (eq (int $group.port) 0) -}}
+{{- fail (printf "injection.settings.%s.port is 0, a port that no application could know: leave it out, or give one from 1 to 65535." $door) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list (int $doors.http.port) (int $doors.admin.port) -}}
 {{- if $rocketmq.enabled -}}{{- $ports = append $ports (int ($rocketmq.port | default 9876)) -}}{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}

@@ -1,0 +1,77 @@
+{{/*
+Values that may not be null, each with its default; made by tools/charts.py. A schema cannot say
+what to do about it.
+*/}}
+{{- define "halfhitch.sidecar.needed" -}}
+enabled: true
+mode: "native"
+transport: "socket"
+image: null
+image.repository: "halfhitch"
+image.tag: "0.1.0"
+image.pullPolicy: "IfNotPresent"
+settings: {}
+secrets: null
+secrets.handleKey: null
+secrets.handleKey.key: "handle-key"
+secrets.authTokens: null
+secrets.authTokens.key: "auth-tokens"
+secrets.identities: null
+secrets.identities.key: "identities.toml"
+secrets.redisUrl: null
+secrets.redisUrl.key: "redis-url"
+secrets.checksUrlToken: null
+secrets.checksUrlToken.key: "checks-url-token"
+secrets.rocketmqAccessKeys: null
+secrets.rocketmqAccessKeys.key: "rocketmq-access-keys"
+secrets.kafkaPassword: null
+secrets.kafkaPassword.key: "kafka-password"
+secrets.kafkaOauthClientSecret: null
+secrets.kafkaOauthClientSecret.key: "kafka-oauth-client-secret"
+secrets.kafkaCa: null
+secrets.kafkaCa.key: "ca.crt"
+secrets.kafkaCertificate: null
+secrets.kafkaCertificate.key: "tls.crt"
+secrets.kafkaKey: null
+secrets.kafkaKey.key: "tls.key"
+doors: null
+doors.bind: "0.0.0.0"
+doors.http: null
+doors.http.port: 8340
+doors.http.tls: null
+doors.http.tls.clients: "off"
+doors.http.encryptedInFront: false
+doors.admin: null
+doors.admin.exposed: false
+doors.admin.port: 8341
+doors.admin.tls: null
+doors.admin.tls.clients: "off"
+doors.admin.encryptedInFront: false
+doors.rocketmq: null
+doors.rocketmq.enabled: false
+doors.rocketmq.port: 9876
+doors.rocketmq.tls: null
+doors.rocketmq.tls.clients: "off"
+doors.rocketmq.encryptedInFront: false
+probes: null
+probes.startup: null
+probes.startup.path: "livez"
+probes.startup.periodSeconds: 1
+probes.startup.timeoutSeconds: 5
+probes.startup.failureThreshold: 60
+probes.liveness: null
+probes.liveness.periodSeconds: 30
+probes.liveness.timeoutSeconds: 10
+probes.liveness.failureThreshold: 3
+probes.readiness: null
+probes.readiness.enabled: true
+probes.readiness.periodSeconds: 10
+probes.readiness.timeoutSeconds: 5
+probes.readiness.failureThreshold: 3
+stopAfterSeconds: 10
+terminationGracePeriodSeconds: 30
+metrics: null
+metrics.interval: "30s"
+metrics.token: null
+metrics.token.key: "token"
+{{- end }}
