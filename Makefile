@@ -47,7 +47,7 @@ $(STAMP): requirements.lock build.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## the main job on real servers, disturbed on purpose (two to three minutes)
+demo: $(STAMP) ## the main job on real servers, disturbed on purpose (three minutes or four)
 	$(BIN)/halfhitch demo
 
 test: $(STAMP) servers ## tests on real servers, with coverage; the native way's too where Rust is installed (ten minutes)

@@ -17,6 +17,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 4
 _READERS: Final = ("connector", "source")
+_LOOK_S: Final = 0.2
 
 
 def forwarded(transactions: int) -> Iterator[Written]:
@@ -133,15 +135,36 @@ class Took(NamedTuple):
 
 
 def timed(work: Callable[[], None], others: Sequence[int] = ()) -> Took:
-    """`others`: processes that are no part of it."""
-    began_s, ticks = time.monotonic(), _ticks(os.getpid(), others)
-    work()
-    taken = _ticks(os.getpid(), others) - ticks
-    return Took(time.monotonic() - began_s, taken / os.sysconf("SC_CLK_TCK"))
+    """`others`: processes that are no part of it.
+
+    Spark's Python processes end meanwhile, and the kernel tells nobody what they took: so all are
+    looked at again and again, and what one takes between the last look and its end is not counted.
+    """
+    began_s, before = time.monotonic(), _ticks(os.getpid(), others)
+    seen, done = dict(before), threading.Event()
+
+    def look() -> None:
+        while True:
+            is_last = done.wait(_LOOK_S)
+            for pid, ticks in _ticks(os.getpid(), others).items():
+                seen[pid] = max(ticks, seen.get(pid, 0))
+            if is_last:
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        work()
+    finally:
+        wall_s = time.monotonic() - began_s
+        done.set()
+        looking.join()
+    taken = sum(ticks - before.get(pid, 0) for pid, ticks in seen.items())
+    return Took(wall_s, taken / os.sysconf("SC_CLK_TCK"))
 
 
-def _ticks(parent: int, without: Sequence[int]) -> int:
-    """Of the processor, by a process and all below it, also those that have ended."""
+def _ticks(parent: int, without: Sequence[int]) -> dict[int, int]:
+    """Of the processor, by a process and each below it."""
     below: dict[int, list[int]] = {}
     taken: dict[int, int] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -151,15 +174,15 @@ def _ticks(parent: int, without: Sequence[int]) -> int:
             continue
         pid = int(status.parent.name)
         below.setdefault(int(after_name[1]), []).append(pid)
-        # The last two are of children that were waited for.
-        taken[pid] = sum(map(int, after_name[11:15]))
-    total, left = 0, [parent]
+        taken[pid] = sum(map(int, after_name[11:13]))
+    found: dict[int, int] = {}
+    left = [parent]
     while left:
         pid = left.pop()
         if pid not in without:
-            total += taken.get(pid, 0)
+            found[pid] = taken.get(pid, 0)
             left += below.get(pid, [])
-    return total
+    return found
 
 
 def _children() -> list[int]:

@@ -35,6 +35,8 @@ from halfhitch_spark.transforms import TRANSACTION, join_by_transaction
 
 _VALUE: Final = "order_id string, customer string, points bigint"
 _LOOK_EVERY_S: Final = 0.2
+#: Each batch is a file or more of each table.
+_BATCH_EVERY_S: Final = 2.0
 #: Incomplete transactions go aside after this.
 _WAIT_S: Final = 600
 #: More bars make a chart that nobody reads.
@@ -47,6 +49,14 @@ class Topics(NamedTuple):
 
     orders: str = "orders"
     points: str = "points"
+
+
+class Total(NamedTuple):
+    """What one customer has."""
+
+    customer: str | None
+    orders: int
+    points: int | None
 
 
 def facts_of(whole: DataFrame, topics: Topics) -> DataFrame:
@@ -90,7 +100,8 @@ def start(
     writer = assemble_transactions(
         messages, f"{folder}/waiting", each, parquet_sink(f"{folder}/aside"), wait_s=_WAIT_S
     )
-    query = writer.queryName("facts").option("checkpointLocation", checkpoint).start()
+    writer = writer.queryName("facts").trigger(processingTime=f"{_BATCH_EVERY_S} seconds")
+    query = writer.option("checkpointLocation", checkpoint).start()
 
     def follow(stop_file: Path) -> None:
         try:
@@ -104,22 +115,20 @@ def start(
     return follow
 
 
-def finish(spark: SparkSession, folder: str, chart: Path) -> int:
-    """Totals and their chart, of all facts there are; how many these are."""
+def finish(spark: SparkSession, folder: str, chart: Path) -> list[Total]:
+    """Totals and their chart, of all facts there are; the totals, the largest first."""
     facts = read_parquet_sink(spark, f"{folder}/facts")
     totals_of(facts).write.mode("overwrite").parquet(f"{folder}/totals")
-    rows = [
-        (row["customer"], row["orders"], row["points"])
-        for row in spark.read.parquet(f"{folder}/totals").collect()
-    ]
-    rows.sort(key=lambda row: (-(row[2] or 0), row[0] or ""))
+    found = spark.read.parquet(f"{folder}/totals").select(*Total._fields)
+    totals = [Total(*row) for row in found.collect()]
+    totals.sort(key=lambda total: (-(total.points or 0), total.customer or ""))
     scratch = chart.with_name(f".{chart.name}.part")
-    scratch.write_text(chart_of(rows), "utf-8")
+    scratch.write_text(chart_of(totals), "utf-8")
     scratch.replace(chart)
-    return sum(orders for _, orders, _ in rows)
+    return totals
 
 
-def chart_of(rows: Sequence[tuple[str | None, int, int | None]]) -> str:
+def chart_of(rows: Sequence[Total]) -> str:
     """Bars of points, by customer, as SVG: it needs no other file and no library."""
     drawn = rows[:_BARS_MAX]
     most = max((points or 0 for _, _, points in drawn), default=0) or 1
@@ -144,34 +153,51 @@ def chart_of(rows: Sequence[tuple[str | None, int, int | None]]) -> str:
     )
 
 
+class Given(NamedTuple):
+    """The words of a command line."""
+
+    bootstrap: str
+    topics: Topics
+    folder: Path
+    stop_file: Path
+    jars: list[Path]
+    java_home: Path | None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: 0 when done, 2 if it could not start or go on."""
-    given = _parser().parse_args(arguments)
-    folder: Path = given.folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    spark = local_session(
-        "facts",
-        jars=[Path(jar).absolute() for jar in given.jars.split(",") if jar],
-        java_home=given.java_home,
-        folder=folder,
+    given = given_by(
+        arguments, "facts", "Orders and their points as a table of facts, with totals and a chart."
     )
+    return run("facts", given, _make)
+
+
+def _make(spark: SparkSession, given: Given) -> int:
+    folder = given.folder.as_uri()
+    start(spark, given.bootstrap, folder, given.topics)(given.stop_file)
+    chart = given.folder / "totals.svg"
+    count = sum(total.orders for total in finish(spark, folder, chart))
+    sys.stdout.write(f"{count} orders with their points: {chart}\n")
+    return 0
+
+
+def run(name: str, given: Given, make: Callable[[SparkSession, Given], int]) -> int:
+    """What `make` gives; 2, with a sentence, for what it refuses. Spark is stopped in any case."""
+    given.folder.mkdir(parents=True, exist_ok=True)
+    spark = local_session(name, jars=given.jars, java_home=given.java_home, folder=given.folder)
     try:
-        follow = start(spark, given.bootstrap, folder.as_uri(), Topics(given.orders, given.points))
-        follow(given.stop_file.absolute())
-        count = finish(spark, folder.as_uri(), folder / "totals.svg")
+        return make(spark, given)
     except HalfHitchError as problem:
         sys.stderr.write(f"{problem}\n")
         return 2
     finally:
         spark.stop()
-    sys.stdout.write(f"{count} orders with their points: {folder / 'totals.svg'}\n")
-    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def given_by(arguments: Sequence[str] | None, name: str, description: str) -> Given:
+    """The words for this program, and for the demo's."""
     parser = argparse.ArgumentParser(
-        prog="python -m halfhitch_spark.facts",
-        description="Orders and their points as a table of facts, with totals and a chart.",
+        prog=f"python -m halfhitch_spark.{name}", description=description
     )
     parser.add_argument("--bootstrap", required=True, help="HOST:PORT of Kafka")
     parser.add_argument("--orders", default="orders", help="topic of the orders")
@@ -186,7 +212,15 @@ def _parser() -> argparse.ArgumentParser:
         "--jars", default="", help="the connector's jars, comma-separated; else Spark fetches them"
     )
     parser.add_argument("--java-home", type=Path, help="a Java of 17 or newer, if JAVA_HOME is not")
-    return parser
+    said = parser.parse_args(arguments)
+    return Given(
+        said.bootstrap,
+        Topics(said.orders, said.points),
+        said.folder.absolute(),
+        said.stop_file.absolute(),
+        [Path(jar).absolute() for jar in said.jars.split(",") if jar],
+        said.java_home,
+    )
 
 
 if __name__ == "__main__":

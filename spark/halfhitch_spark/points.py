@@ -1,7 +1,4 @@
-"""The Spark half of the demo: sums points per customer while the messages come in.
-
-    python -m halfhitch_spark.points --bootstrap 127.0.0.1:9092 --checkpoint DIR --out FILE \\
-        --stop-file FILE
+"""Sums points per customer while the messages come in: one of the demo's two streams (demo.py).
 
 Values are JSON: `{"order_id": ..., "customer": ..., "points": n}`. Invariants:
 
@@ -10,16 +7,13 @@ Values are JSON: `{"order_id": ..., "customer": ..., "points": n}`. Invariants:
 * the sums live in the checkpoint; the file only shows them. It is replaced as a whole, before Spark
   marks the batch as done: after a crash it is never behind the checkpoint, and a batch that runs
   again replaces it with the same numbers;
-* the program ends only when everything committed before the stop file appeared is counted.
+* it ends only when everything committed before the stop file appeared is counted.
 
 The state keeps a small row for each message, because that is what a proof of "none twice" costs;
 a job that trusts the promise sums by customer alone.
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,9 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 from pyspark.sql.streaming.query import StreamingQuery
 
-from halfhitch.errors import ConfigurationError, HalfHitchError
+from halfhitch.errors import ConfigurationError
 from halfhitch_spark.reader import read_committed
-from halfhitch_spark.session import local_session
 
 _IDENTITY: Final = ("producer_group", "transaction_id", "message_index")
 _VALUE_TYPE: Final = "order_id string, customer string, points bigint"
@@ -172,54 +165,3 @@ def follow_points(
     finally:
         query.stop()
     return file.finish()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: 0 when done, 1 if a message was seen twice, 2 if it could not start."""
-    given = _parser().parse_args(arguments)
-    out: Path = given.out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    spark = local_session(
-        "points",
-        jars=[Path(jar).absolute() for jar in given.jars.split(",") if jar],
-        java_home=given.java_home,
-        folder=out.parent,
-    )
-    try:
-        points = follow_points(
-            spark,
-            bootstrap=given.bootstrap,
-            topic=given.topic,
-            checkpoint=given.checkpoint.absolute(),
-            out=out,
-            stop_file=given.stop_file.absolute(),
-        )
-    except HalfHitchError as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 2
-    finally:
-        spark.stop()
-    return 1 if points.duplicates else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m halfhitch_spark.points",
-        description="Sum points per customer from committed messages while they come in.",
-    )
-    parser.add_argument("--bootstrap", required=True, help="HOST:PORT of Kafka")
-    parser.add_argument("--topic", default="points")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="folder that keeps the sums")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file that shows the sums")
-    parser.add_argument(
-        "--stop-file", type=Path, required=True, help="catch up and end once this file exists"
-    )
-    parser.add_argument(
-        "--jars", default="", help="the connector's jars, comma-separated; else Spark fetches them"
-    )
-    parser.add_argument("--java-home", type=Path, help="a Java of 17 or newer, if JAVA_HOME is not")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

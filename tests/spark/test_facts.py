@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from halfhitch_spark import facts as program
 from halfhitch_spark import read_parquet_sink
-from halfhitch_spark.facts import Topics, chart_of, finish, start
+from halfhitch_spark.facts import Topics, Total, chart_of, finish, start
 from harness.forwards import Record, abort_records, commit_records, forwarded_headers
 from harness.kafka import create_topics, fresh_name, wait_for_markers
 
@@ -68,7 +68,7 @@ def test_facts_and_totals_are_right_although_it_died_between_its_tables(
     assert deaths == [24]
 
     start(spark, kafka.bootstrap, folder, topics)(stop_file)
-    assert finish(spark, folder, tmp_path / "totals.svg") == 12
+    assert sum(total.orders for total in finish(spark, folder, tmp_path / "totals.svg")) == 12
     write(topics.points, 1, range(12, 30))
     write(topics.orders, 0, range(20, 30))
     bad = forwarded_headers("bad", index=0, count=1)
@@ -76,7 +76,8 @@ def test_facts_and_totals_are_right_although_it_died_between_its_tables(
     commit_records(kafka.bootstrap, topics.orders, [Record(b"{", headers=bad), foreign])
     wait_for_markers(kafka.bootstrap, *topics)
     start(spark, kafka.bootstrap, folder, topics)(stop_file)
-    assert finish(spark, folder, tmp_path / "totals.svg") == 30
+    told = finish(spark, folder, tmp_path / "totals.svg")
+    assert sum(total.orders for total in told) == 30
 
     found = read_parquet_sink(spark, f"{folder}/facts").collect()
     assert sorted((int(row["order_id"]), row["points"]) for row in found) == sorted(points.items())
@@ -85,6 +86,9 @@ def test_facts_and_totals_are_right_although_it_died_between_its_tables(
         expected[f"c{number % 3}"] += many
     totals = spark.read.parquet(f"{folder}/totals").collect()
     assert {row["customer"]: row["points"] for row in totals} == expected
+    assert [(total.customer, total.points) for total in told] == sorted(
+        expected.items(), key=lambda pair: (-pair[1], pair[0])
+    )
     odd = read_parquet_sink(spark, f"{folder}/odd").collect()
     assert [row["transaction_id"] for row in odd] == ["bad"]
     aside = read_parquet_sink(spark, f"{folder}/aside").collect()
@@ -94,8 +98,8 @@ def test_facts_and_totals_are_right_although_it_died_between_its_tables(
 
 
 def test_the_chart_is_a_picture_whatever_the_customers_are_called() -> None:
-    rows: list[tuple[str | None, int, int | None]] = [("<b>&\u202e", 2, 7), (None, 1, None)]
-    drawn = ET.fromstring(chart_of([*rows, *((f"c{n}", 1, 0) for n in range(50))]))
+    rows = [Total("<b>&\u202e", 2, 7), Total(None, 1, None)]
+    drawn = ET.fromstring(chart_of([*rows, *(Total(f"c{n}", 1, 0) for n in range(50))]))
     told = "".join(drawn.itertext())
     assert "<b>&" in told
     assert "\u202e" not in told

@@ -6,14 +6,12 @@ import json
 import random
 import threading
 from collections import Counter
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from halfhitch.errors import ConfigurationError
-from halfhitch_spark import points as program
 from halfhitch_spark.points import Points, PointsFile, count_messages, follow_points, sum_points
 from harness.forwards import Record, abort_records, commit_records, half_hitch_record
 from harness.kafka import create_topics, fresh_name, wait_until
@@ -197,43 +195,3 @@ def test_a_checkpoint_whose_file_is_gone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="bring it back, or start again"):
         PointsFile(tmp_path / "points.json", tmp_path / "checkpoint")
-
-
-@pytest.mark.parametrize(
-    ("outcome", "exit_code"),
-    [
-        (Points(finished=True), 0),
-        (Points(finished=True, duplicates=1), 1),
-        (ConfigurationError("the file is gone"), 2),
-    ],
-)
-def test_the_exit_code_says_how_it_went_and_spark_is_stopped(
-    outcome: Points | Exception,
-    exit_code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stopped: list[bool] = []
-    given: dict[str, Any] = {}
-
-    def follow(_: object, **arguments: Any) -> Points:
-        given.update(arguments)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def start(_: str, **arguments: Any) -> SimpleNamespace:
-        given.update(arguments)
-        return SimpleNamespace(stop=lambda: stopped.append(True))
-
-    monkeypatch.setattr(program, "local_session", start)
-    monkeypatch.setattr(program, "follow_points", follow)
-    arguments = ["--bootstrap", "127.0.0.1:1", "--checkpoint", str(tmp_path / "c")]
-    arguments += ["--out", str(tmp_path / "new" / "out.json"), "--stop-file", str(tmp_path / "s")]
-    assert program.main([*arguments, "--jars", f"{tmp_path}/a.jar,{tmp_path}/b.jar"]) == exit_code
-    assert stopped == [True]
-    assert given["topic"] == "points"
-    assert given["jars"] == [tmp_path / "a.jar", tmp_path / "b.jar"]
-    assert (tmp_path / "new").is_dir()
-    assert ("the file is gone" in capsys.readouterr().err) == (exit_code == 2)

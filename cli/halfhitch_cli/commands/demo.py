@@ -15,6 +15,8 @@ from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.output import say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from halfhitch_cli.demo.stage import Plan, Stage
     from halfhitch_cli.demo.verdict import Verdict
     from halfhitch_cli.demo.watch import Watch
@@ -42,13 +44,13 @@ def demo(
         bool, typer.Option("--stay", help="Leave the servers up, to look around.")
     ] = False,
 ) -> int:
-    """Watch the main job: orders in a database, messages on Kafka, sums in Spark.
+    """Watch the main job: orders in a database, messages on Kafka, facts and totals in Spark.
 
     Real Kafka, Redis, Spark and SQLite. Some orders roll back, some processes are killed between
-    prepare and commit, the sidecar is killed once in the middle. What became of their orders is
-    found out by asking; only what a group never can answer ends parked. At the end the books must
-    balance: exit code 1 if a message was lost, doubled, invented or is undecided. Takes two to
-    three minutes.
+    prepare and commit, sidecar and Spark are killed once in the middle. What became of their
+    orders is found out by asking; only what a group never can answer ends parked. At the end the
+    books must balance: exit code 1 if a message was lost, doubled, invented or is undecided. Takes
+    three minutes or four.
     """
     if any(importlib.util.find_spec(module) is None for module in _NEEDED):
         raise extras.MissingExtra(extras.sentence("`halfhitch demo`", extras.DEMO))
@@ -70,14 +72,14 @@ def demo(
 def _perform(plan: "Plan", *, stays: bool) -> "Verdict":
     from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm
     from halfhitch_cli.commands.dev import show_fetch_progress
-    from halfhitch_cli.demo.show import show_books
+    from halfhitch_cli.demo.show import show_books, show_totals
     from halfhitch_cli.demo.stage import FORGOTTEN_COUNT, Stage, create_topics
     from halfhitch_cli.demo.verdict import judge, read_books
     from halfhitch_cli.demo.watch import Watch
 
     with ExitStack() as stack:
         stack.enter_context(unwind_on_sigterm())
-        say("Starting Kafka, Redis, the sidecar and a Spark stream ...")
+        say("Starting Kafka, Redis, the sidecar and two Spark streams ...")
         kafka = stack.enter_context(
             EmbeddedKafka(folder=plan.folder / "kafka", on_progress=show_fetch_progress)
         )
@@ -102,6 +104,7 @@ def _perform(plan: "Plan", *, stays: bool) -> "Verdict":
         stage.close_shops()
         spark = stage.finish_spark()
         verdict = judge(read_books(plan.database, kafka.bootstrap, spark), FORGOTTEN_COUNT)
+        show_totals(spark["totals"], stage)
         show_books(verdict, stage, figures)
         if stays:
             _stay(stage)
@@ -133,10 +136,25 @@ def _play(stage: "Stage", watch: "Watch") -> None:
             if stage.sidecar_deaths == 0 and sight.attempted >= stage.plan.order_count // 2:
                 console.print("Killing the sidecar (kill -9) and starting it again.")
                 stage.kill_sidecar()
+            _disturb_spark(stage, console, sight.attempted)
             display.show(sight)
             time.sleep(_LOOK_EVERY_S)
         console.print("All orders attempted. Waiting until nothing is undecided any more ...")
-        stage.settle(lambda: display.show(watch.look()))
+
+        def meanwhile() -> None:
+            sight = watch.look()
+            _disturb_spark(stage, console, sight.attempted)
+            display.show(sight)
+
+        stage.settle(meanwhile)
+
+
+def _disturb_spark(stage: "Stage", console: "Console", attempted: int) -> None:
+    """Once, when there is something to go on from."""
+    is_half = attempted >= stage.plan.order_count // 2
+    if stage.spark_deaths == 0 and is_half and stage.spark_has_facts():
+        console.print("Killing Spark (kill -9) and starting it again from its checkpoints.")
+        stage.kill_spark()
 
 
 def _stay(stage: "Stage") -> None:

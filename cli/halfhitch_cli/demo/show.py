@@ -3,13 +3,14 @@
 import shlex
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from halfhitch.wire.plain import shown
 from halfhitch_cli.demo.figures import Figures
 from halfhitch_cli.demo.stage import Stage
 from halfhitch_cli.demo.verdict import Verdict
@@ -17,6 +18,7 @@ from halfhitch_cli.demo.watch import Sight
 from halfhitch_cli.output import say
 
 _LINE_EVERY_S: Final = 5.0
+_CUSTOMERS_MAX: Final = 10
 #: What became of checks, in words.
 _ANSWERS: Final = {
     "commit": "answered: committed",
@@ -81,6 +83,23 @@ def _picture(sight: Sight, order_count: int) -> Table:
     return table
 
 
+def show_totals(totals: list[dict[str, Any]], stage: Stage) -> None:
+    """A chart of what Spark's facts give, the largest first; and where it and they lie."""
+    most = max((total["points"] or 0 for total in totals), default=0) or 1
+    table = Table(title="Points of customers, by Spark's facts", show_header=False, box=None)
+    for total in totals[:_CUSTOMERS_MAX]:
+        points = total["points"] or 0
+        bar = ProgressBar(most, points, width=40, complete_style="blue", finished_style="blue")
+        told = f"{points:,} points, {total['orders']:,} orders"
+        table.add_row(shown(total["customer"] or "nobody"), bar, told)
+    console = Console()
+    console.print(table)
+    if len(totals) > _CUSTOMERS_MAX:
+        say(f"... and {len(totals) - _CUSTOMERS_MAX} more customers.")
+    folder = stage.spark_folder
+    say(f"Facts (kept with --keep): {folder / 'facts'}, chart: {folder / 'totals.svg'}")
+
+
 def show_books(verdict: Verdict, stage: Stage, figures: Figures) -> None:
     """The table at the end, and what was parked."""
     table = Table(title="The books", show_header=False)
@@ -93,10 +112,12 @@ def show_books(verdict: Verdict, stage: Stage, figures: Figures) -> None:
             ("messages summed by Spark", verdict.spark_rows),
             ("points in the database", verdict.points_in_database),
             ("points in Spark", verdict.points_in_spark),
+            ("orders with their points in Spark's facts", verdict.facts),
         ),
         (
             ("shop processes killed", stage.shop_deaths),
             ("sidecar killed", stage.sidecar_deaths),
+            ("Spark killed", stage.spark_deaths),
             ("checks sent", figures.checks_sent),
             *((f"  {_ANSWERS[name]}", count) for name, count in _answers(figures)),
             ("late local commits, refused by the fence", verdict.refused),
@@ -110,6 +131,7 @@ def show_books(verdict: Verdict, stage: Stage, figures: Figures) -> None:
         ("doubled", verdict.doubled),
         ("invented", verdict.invented),
         ("undecided", verdict.undecided),
+        ("customers whose totals in Spark are wrong", verdict.wrong_totals),
         ("committed locally in spite of a fence", verdict.slipped_through),
     ):
         table.add_row(name, f"[{'green' if wrong == 0 else 'bold red'}]{wrong}[/]")

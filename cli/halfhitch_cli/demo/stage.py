@@ -1,12 +1,13 @@
-"""The demo's servers and processes: the sidecar, the shop, the forgetful group, the Spark stream.
+"""The demo's servers and processes: the sidecar, the shop, the forgetful group, Spark's streams.
 
 Everything is real and runs as a process of its own. The shop's processes die by themselves and are
-started again here; the sidecar is killed once, in the middle, and started again. Shop and forgetful
-group stay when their work is done, to be asked what became of their transactions.
+started again here; sidecar and Spark are killed once, in the middle, and started again. Shop and
+forgetful group stay when their work is done, to be asked what became of their transactions.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ TOPIC_PARTITIONS: Final = 3
 FORGOTTEN_COUNT: Final = 3
 _READY_S: Final = 60.0
 _SETTLE_S: Final = 120.0
+#: Spark starts for the second time, and takes all that came meanwhile.
+_CATCH_UP_S: Final = 240.0
 _STOP_S: Final = 20.0
 #: Short, for a demo should not take long; and so often that a busy SQLite is no reason to give up.
 _CHECKS: Final = {
@@ -72,6 +75,7 @@ class Stage:
     shops: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     shop_deaths: int = 0
     sidecar_deaths: int = 0
+    spark_deaths: int = 0
     admin_port: int = 0
     former: Figures = field(default_factory=Figures)  # of sidecars that are no more
 
@@ -207,34 +211,56 @@ class Stage:
 
     # -- Spark -----------------------------------------------------------------------------------
 
+    @property
+    def spark_folder(self) -> Path:
+        """Where Spark's checkpoints and tables are."""
+        return self.plan.folder / "spark"
+
     def start_spark(self) -> None:
-        """The stream that sums points per customer while the orders come in."""
+        """The streams that sum points, and make facts and totals, while the orders come in."""
         require_spark()
         from halfhitch.embedded import spark_connector_jars, spark_java_home
 
-        folder = self.plan.folder
         jars = ",".join(str(jar) for jar in spark_connector_jars())
-        words = ["halfhitch_spark.points", "--bootstrap", self.bootstrap, "--topic", POINTS]
-        words += ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "points.json")]
-        words += ["--stop-file", str(folder / "stop"), "--jars", jars]
+        words = ["halfhitch_spark.demo", "--bootstrap", self.bootstrap]
+        words += ["--orders", ORDERS, "--points", POINTS, "--folder", str(self.spark_folder)]
+        words += ["--stop-file", str(self.plan.folder / "stop"), "--jars", jars]
         words += ["--java-home", str(spark_java_home())]
         self.spark = self._start("spark", words, _plain_environment())
+
+    def kill_spark(self) -> None:
+        """kill -9, its Java process too, and start it again: it goes on from its checkpoints."""
+        assert self.spark is not None
+        os.killpg(self.spark.pid, signal.SIGKILL)
+        self.spark.wait()
+        self.spark_deaths += 1
+        self.start_spark()
+
+    def spark_has_facts(self) -> bool:
+        """Whether a batch of the table of facts was taken: there is a checkpoint to go on from."""
+        return any((self.spark_folder / "facts" / "manifest").glob("*.json"))
 
     def spark_points(self) -> dict[str, Any]:
         """What the stream shows now; empty before its first batch."""
         try:
-            found: dict[str, Any] = json.loads((self.plan.folder / "points.json").read_text())
+            found: dict[str, Any] = json.loads((self.spark_folder / "points.json").read_text())
         except FileNotFoundError:
             return {}
         return found
 
     def finish_spark(self) -> dict[str, Any]:
-        """Let it catch up and end."""
+        """Let it catch up and end. It is killed once before, if it was not yet."""
         assert self.spark is not None
+        if self.spark_deaths == 0:
+            self._await(self.spark_has_facts, "spark", "make facts", _CATCH_UP_S)
+            self.kill_spark()
         (self.plan.folder / "stop").touch()
-        self._await(lambda: self.spark is None or self.spark.poll() is not None, "spark", "end")
+        self._await(
+            lambda: self.spark is None or self.spark.poll() is not None, "spark", "end", _CATCH_UP_S
+        )
         self.check_alive()  # a dead Spark is no loss of messages
-        return self.spark_points()
+        totals = json.loads((self.spark_folder / "totals.json").read_text())
+        return {**self.spark_points(), "totals": totals}
 
     # -- all -------------------------------------------------------------------------------------
 

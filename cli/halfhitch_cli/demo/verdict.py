@@ -61,6 +61,10 @@ class Verdict:
     spark_rows: int
     points_in_database: int
     points_in_spark: int
+    #: Orders with their points in Spark's table of facts.
+    facts: int
+    #: Customers of whom Spark's totals say anything but the database.
+    wrong_totals: int
     refused: int
     lost: int
     doubled: int
@@ -76,7 +80,7 @@ class Verdict:
     def is_right(self) -> bool:
         """Whether every promise held."""
         wrong = self.lost or self.doubled or self.invented or self.undecided or self.slipped_through
-        balanced = self.points_in_database == self.points_in_spark
+        balanced = self.points_in_database == self.points_in_spark and not self.wrong_totals
         return not wrong and not self.misparked and balanced
 
 
@@ -129,6 +133,8 @@ def judge(books: Books, forgotten_count: int) -> Verdict:
         spark_rows=int(spark.get("rows", 0)),
         points_in_database=sum(customers.values()),
         points_in_spark=int(spark.get("points", 0)),
+        facts=sum(total["orders"] for total in spark["totals"]),
+        wrong_totals=_wrong_totals(books, decided),
         refused=len(books.refused),
         lost=lost,
         doubled=doubled,
@@ -138,6 +144,17 @@ def judge(books: Books, forgotten_count: int) -> Verdict:
         misparked={transaction_id for _, transaction_id in forgotten.symmetric_difference(parked)},
         slipped_through=len((books.fenced | books.refused) & set(books.taken)),
     )
+
+
+def _wrong_totals(books: Books, decided: set[str]) -> int:
+    """Customers of whom facts or database have other orders, or other points."""
+    right: dict[str, tuple[int, int]] = {}
+    for i in decided:
+        customer, points = books.taken[i]
+        orders, so_far = right.get(customer, (0, 0))
+        right[customer] = orders + 1, so_far + points
+    told = {t["customer"]: (t["orders"], t["points"]) for t in books.spark["totals"]}
+    return sum(right.get(name) != told.get(name) for name in right.keys() | told.keys())
 
 
 def _id_of(message: Any) -> str:

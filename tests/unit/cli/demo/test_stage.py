@@ -125,7 +125,29 @@ def test_the_demo_with_another_spark_said_that_the_books_do_not_balance(
     monkeypatch.setattr(stage_module, "version", lambda _: "4.3.0")
     with pytest.raises(DemoError, match=rf"pip install 'pyspark=={re.escape(SPARK_VERSION)}'"):
         stage.start_spark()
+    stage.spark_deaths = 1
     stage.spark = play("raise SystemExit(1)")
     stage.spark.wait()
     with pytest.raises(DemoError, match=r"spark has died"):
         stage.finish_spark()
+
+
+def test_spark_is_killed_with_its_java_process_and_ends_with_both_files_read(
+    stage: Stage, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stage.spark_folder
+    (folder / "facts" / "manifest").mkdir(parents=True)
+    assert not stage.spark_has_facts()
+    (folder / "facts" / "manifest" / "q_0.json").touch()
+    (folder / "points.json").write_text('{"rows": 3}')
+    (folder / "totals.json").write_text("[]")
+    first = stage._start("spark", ["timeit", "-n1", "-r1", _PLAYS_DEAD], {})
+    stage.spark = first
+
+    def start(self: Stage) -> None:
+        self.spark = play("raise SystemExit(0)")
+
+    monkeypatch.setattr(Stage, "start_spark", start)
+    assert stage.finish_spark() == {"rows": 3, "totals": []}
+    assert first.returncode == -signal.SIGKILL
+    assert stage.spark_deaths == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,10 @@ def _parking(group: str, transaction_id: str) -> Parking:
     return Parking((ProducerGroup(group), TransactionId(transaction_id)), 0, [], None)
 
 
+def _total(customer: str, orders: int, points: int) -> dict[str, Any]:
+    return {"customer": customer, "orders": orders, "points": points}
+
+
 def _books() -> Books:
     """Three orders taken, one rolled back, one fenced; what was forgotten is parked."""
     taken = {"a": ("ann", 3), "b": ("bob", 4), "c": ("ann", 5)}
@@ -34,7 +39,13 @@ def _books() -> Books:
             _parking(forgetful.GROUP, transaction_id)
             for transaction_id in forgetful.transaction_ids(_FORGOTTEN_COUNT)
         ],
-        spark={"rows": 3, "points": 12, "duplicates": 0, "customers": {"ann": 8, "bob": 4}},
+        spark={
+            "rows": 3,
+            "points": 12,
+            "duplicates": 0,
+            "customers": {"ann": 8, "bob": 4},
+            "totals": [_total("ann", 2, 8), _total("bob", 1, 4)],
+        },
     )
 
 
@@ -43,6 +54,7 @@ def test_books_without_a_broken_promise_balance() -> None:
     assert verdict.is_right
     assert (verdict.taken, verdict.rolled_back_or_lost_attempts, verdict.refused) == (3, 2, 1)
     assert (verdict.visible_orders, verdict.visible_points, verdict.spark_rows) == (3, 3, 3)
+    assert (verdict.facts, verdict.wrong_totals) == (3, 0)
     assert (verdict.lost, verdict.doubled, verdict.invented, verdict.undecided) == (0, 0, 0, 0)
     assert [parking.identity[1] for parking in verdict.parked] == ["forgotten-1", "forgotten-2"]
 
@@ -71,11 +83,20 @@ def _forget_points(books: Books) -> None:
     books.spark["points"] = 11
 
 
+def _take_a_batch_twice(books: Books) -> None:
+    books.spark["totals"][1] = _total("bob", 2, 8)
+
+
+def _lose_a_customer(books: Books) -> None:
+    del books.spark["totals"][0]
+
+
 def _leave_undecided(books: Books) -> None:
     books.undecided.add("b")
     for seen in books.visible.values():
         del seen["b"]
     books.spark |= {"rows": 2, "points": 8, "customers": {"ann": 8}}
+    del books.spark["totals"][1]
 
 
 def _leave_one_that_is_no_order_undecided(books: Books) -> None:
@@ -115,6 +136,8 @@ def _commit_what_was_refused(books: Books) -> None:
         (_invent, "invented"),
         (_move_points, "invented"),
         (_forget_points, None),
+        (_take_a_batch_twice, "wrong_totals"),
+        (_lose_a_customer, "wrong_totals"),
         (_leave_undecided, "undecided"),
         (_leave_one_that_is_no_order_undecided, "undecided"),
         (_park_an_order, "misparked"),
@@ -131,4 +154,5 @@ def test_a_broken_promise_shows(breaks: Callable[[Books], None], shown: str | No
     verdict = judge(books, _FORGOTTEN_COUNT)
     assert not verdict.is_right
     kinds = ("lost", "doubled", "invented", "undecided", "misparked", "slipped_through")
+    kinds += ("wrong_totals",)
     assert [kind for kind in kinds if getattr(verdict, kind)] == ([shown] if shown else [])
