@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.adapters.kafka import half_search
 from halfhitch.core.model import Resolution
 from halfhitch.engine import Engine
 from halfhitch.errors import ContraryDecision, TransactionNotFound, TransactionParked
@@ -17,7 +19,9 @@ from harness.defaults import check_rules, engine_options, owner_limits
 from harness.kafka import create_topics, fresh_name, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from halfhitch.adapters.kafka.log_ends import Log
 
 pytestmark = pytest.mark.kafka
 
@@ -151,6 +155,36 @@ async def test_hundreds_of_another_instance_were_decided_one_by_one(
         assert sorted(v or b"" for v in here.forwarded()) == sorted(
             name.encode() for _, name in names[:100]
         )
+
+
+async def test_each_request_about_hundreds_of_another_instance_read_the_logs_anew(
+    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What 20,000 took grew with the square of their number."""
+    read: Counter[str] = Counter()
+
+    def counted(module: Any) -> None:
+        records = module.records
+
+        def counting(consumer: Any, log: Log, *more: Any, **options: Any) -> Iterator[Any]:
+            for record in records(consumer, log, *more, **options):
+                read[module.__name__] += 1
+                yield record
+
+        monkeypatch.setattr(module, "records", counting)
+
+    counted(half_search)
+    names: list[Any] = [("shop", f"T{number}") for number in range(500)]
+    async with running(*place) as here, running(*place, owner=False) as elsewhere:
+        await asyncio.gather(*(here.prepare(name, name.encode()) for _, name in names))
+        outcomes = await asyncio.gather(
+            *(
+                elsewhere.operations.decide_many(names[begin : begin + 100], R, **ORDER)
+                for begin in range(0, 500, 100)
+            )
+        )
+    assert outcomes == [["rolled_back"] * 100] * 5
+    assert read[half_search.__name__] <= 500, "each message once"
 
 
 async def test_what_was_given_up_is_put_back_and_a_late_decision_goes_along(

@@ -2,9 +2,10 @@
 
 For operators only: it reads the half logs, which hold what is pending and what ended since they
 were trimmed last. Committed records only; hints save time and are not believed. However many are
-asked for at once, each log is read once.
+asked for at once, each log is read once, and by requests that follow each other, once for all.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.kept_logs import KEPT_S, KeptLog, KeptLogs
 from halfhitch.adapters.kafka.log_ends import LogEnds, patiently
 from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.model import Identity
@@ -38,6 +40,7 @@ class KafkaHalfSearch:
         self._make_consumer = make_consumer
         self._ends = ends
         self._half_topic = half_topic
+        self._kept = KeptLogs[tuple[int, int]]()  # index and offset; a later copy stands
         self._threads = Threads("search half logs", _THREADS, calls_max=_CALLS_MAX)
 
     def stop(self) -> None:
@@ -51,6 +54,7 @@ class KafkaHalfSearch:
         hints: Mapping[int, int],
     ) -> Searched:
         """See service.operators.parts.HalfSearch. Takes a thread for as long as it reads."""
+        asyncio.get_running_loop().call_later(_SEARCH_S + KEPT_S, self._kept.forget_idle)
         return await self._threads.call(self._find, sorted(partitions), set(identities), hints)
 
     def _find(
@@ -100,15 +104,12 @@ class KafkaHalfSearch:
         hint: int,
         give_up_s: float,
     ) -> dict[Identity, FoundHalves]:
-        low, end = patiently(lambda: self._bounds(consumer, partition), _ASK_S)
-        start = hint if low <= hint < end else low
-        by_identity: dict[Identity, dict[int, int]] = {}  # by index; a later copy stands
-        log = (self._half_topic, partition)
         try:
-            for message in records(consumer, log, start, end, give_up_s):
-                found = half_wire.read_identity(message.offset(), 0, 0, message.headers())
-                if not isinstance(found, Garbage) and found.identity in wanted:
-                    by_identity.setdefault(found.identity, {})[found.index] = message.offset()
+            with self._kept.lent(partition, give_up_s) as lent:
+                low, end = patiently(lambda: self._bounds(consumer, partition), _ASK_S)
+                kept = lent.begin(hint if low <= hint < end else low, end)
+                self._read_on(consumer, partition, wanted, kept, end, give_up_s)
+                by_identity = {identity: dict(kept.of(identity, low)) for identity in wanted}
         except NotInTime as error:
             if error.is_held:
                 raise
@@ -120,8 +121,27 @@ class KafkaHalfSearch:
             identity: _halves(partition, half_offsets)
             for identity, half_offsets in by_identity.items()
             # Else the hint may have been wrong: search from the start.
-            if start <= low or sorted(half_offsets) == list(range(len(half_offsets)))
+            if half_offsets
+            and (kept.start <= low or sorted(half_offsets) == list(range(len(half_offsets))))
         }
+
+    def _read_on(
+        self,
+        consumer: Consumer,
+        partition: int,
+        wanted: Collection[Identity],
+        kept: KeptLog[tuple[int, int]],
+        end: int,
+        give_up_s: float,
+    ) -> None:
+        log = (self._half_topic, partition)
+        for message in records(consumer, log, kept.read_to, end, give_up_s):
+            at = message.offset()
+            found = half_wire.read_identity(at, 0, 0, message.headers())
+            if not isinstance(found, Garbage) and (not kept.is_full or found.identity in wanted):
+                kept.put(at, found.identity, (found.index, at))
+            kept.read_to = at + 1
+        kept.read_to = end
 
     def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
         log = (self._half_topic, partition)

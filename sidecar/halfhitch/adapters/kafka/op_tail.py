@@ -5,6 +5,7 @@ one transaction up. Both read committed records only, by hand-made assignment, o
 life.
 """
 
+import asyncio
 import logging
 import threading
 import time
@@ -22,6 +23,7 @@ from confluent_kafka import (
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
+from halfhitch.adapters.kafka.kept_logs import KEPT_S, KeptLog, KeptLogs
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
 from halfhitch.adapters.kafka.scan import LogTrimmed, records
 from halfhitch.core.early import EARLY_MS
@@ -182,6 +184,7 @@ class KafkaInquiry:
         self._ends = ends
         self._half_topic = half_topic
         self._op_topic = op_topic
+        self._kept = KeptLogs[OpRead]()
         self._threads = Threads("read the logs", _THREADS, calls_max=_CALLS_MAX)
 
     def stop(self) -> None:
@@ -202,7 +205,9 @@ class KafkaInquiry:
     async def look_up_many(
         self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
     ) -> dict[Identity, LookedUp]:
-        """See service.operators.parts.ManyInquiry. The logs are read once for all of them."""
+        """See service.operators.parts.ManyInquiry. The logs are read once for all of them, and the
+        op log once for requests that follow each other."""
+        asyncio.get_running_loop().call_later(_LOOK_UP_S + KEPT_S, self._kept.forget_idle)
         return await self._threads.call(self._look_up, partition, half_offsets, seen_ms)
 
     def _look_up(
@@ -221,7 +226,8 @@ class KafkaInquiry:
                     asked = [TopicPartition(self._op_topic, partition, since_ms)]
                     start = consumer.offsets_for_times(asked, _ANSWER_S)[0].offset
                     if start >= 0:  # else nothing was written since
-                        self._decided(consumer, start, partition, looks)
+                        is_one = seen_ms is None
+                        self._decided(consumer, start, partition, looks, is_one=is_one)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
         # Of one whose messages are gone it counts only that it is done: how it was decided may lie
@@ -284,18 +290,53 @@ class KafkaInquiry:
                     return
 
     def _decided(
-        self, consumer: Consumer, start: int, partition: int, looks: Mapping[Identity, "_Look"]
+        self,
+        consumer: Consumer,
+        start: int,
+        partition: int,
+        looks: Mapping[Identity, "_Look"],
+        *,
+        is_one: bool,
     ) -> None:
         log = (self._op_topic, partition)
-        end = self._ends.existing([log])[log]
-        left = dict(looks)
-        for message in records(consumer, log, start, end, time.monotonic() + _LOOK_UP_S):
-            events = op_wire.read(message.offset(), 0, message.value(), message.headers())
+        give_up_s = time.monotonic() + _LOOK_UP_S
+        if is_one:  # callers that conflict must not wait for each other
+            end = self._ends.existing([log])[log]
+            self._read_on(consumer, log, KeptLog(start, 0), end, give_up_s, dict(looks))
+            return
+        with self._kept.lent(partition, give_up_s) as lent:
+            end = self._ends.existing([log])[log]
+            kept = lent.begin(start, end)
+            left = {
+                identity: look
+                for identity, look in looks.items()
+                if not any(map(look.take, kept.of(identity, start)))
+            }
+            self._read_on(consumer, log, kept, end, give_up_s, left)
+
+    def _read_on(
+        self,
+        consumer: Consumer,
+        log: Log,
+        kept: KeptLog[OpRead],
+        end: int,
+        give_up_s: float,
+        left: dict[Identity, "_Look"],
+    ) -> None:
+        if not left:
+            return
+        for message in records(consumer, log, kept.read_to, end, give_up_s):
+            at = message.offset()
+            events = op_wire.read(at, 0, message.value(), message.headers())
             for event in () if isinstance(events, Garbage) else events:
+                if not kept.is_full:
+                    kept.put(at, event.identity, event)
                 if event.identity in left and left[event.identity].take(event):
                     del left[event.identity]
+            kept.read_to = at + 1
             if not left:
                 return
+        kept.read_to = end
 
 
 @dataclass(slots=True)
