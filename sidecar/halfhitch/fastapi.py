@@ -15,6 +15,7 @@ model refuses) rolls rows and messages back, and who reads 200 can rely on both.
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,13 +28,20 @@ try:
     from anyio import CancelScope
     from fastapi import Depends
     from fastapi.requests import HTTPConnection
+    from sqlalchemy import event
     from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.orm import Session
 
     from halfhitch.barrier import AsyncBarrier
 except ModuleNotFoundError as error:
     raise extras.missing("halfhitch.fastapi", error, wanted=extras.FASTAPI) or error from None
 
-from halfhitch.client import AsyncTransaction, AsyncTransactionProducer, TransactionMisused
+from halfhitch.client import (
+    AsyncTransaction,
+    AsyncTransactionProducer,
+    ProducerClosed,
+    TransactionMisused,
+)
 
 __all__ = ["Block", "HalfHitch"]
 
@@ -172,8 +180,8 @@ class HalfHitch:
             raise
         try:
             await _to_the_end(block.__aexit__(None, None, None))
-        except BackendError as unanswered:
-            if not entered.tx.is_committing:
+        except (BackendError, ProducerClosed) as unanswered:
+            if not entered.tx.rows_stand:
                 raise
             # The rows are committed, and so will the messages be: whoever is told of a failure
             # would do the work again.
@@ -189,16 +197,23 @@ class HalfHitch:
     async def _unshielded(
         self, transaction_id: str | None, immunity_s: int | None
     ) -> AsyncIterator[Block]:
-        async with AsyncExitStack() as stack:
-            session = None
-            if self._sessions is not None:
-                session = await stack.enter_async_context(self._sessions())
-            tx, found = await stack.enter_async_context(
-                self._barrier.transaction(
-                    self.running, transaction_id, session=session, immunity_s=immunity_s
+        session = None if self._sessions is None else self._sessions()
+        if session is not None:
+            _reopen(session)
+        try:
+            async with AsyncExitStack() as stack:
+                if session is not None:
+                    await stack.enter_async_context(session)
+                tx, found = await stack.enter_async_context(
+                    self._barrier.transaction(
+                        self.running, transaction_id, session=session, immunity_s=immunity_s
+                    )
                 )
-            )
-            yield Block(tx, found)
+                session = found
+                yield Block(tx, found)
+        finally:
+            if session is not None:
+                event.listen(session.sync_session, "after_transaction_create", _refuse)
 
     async def _producer(self) -> AsyncTransactionProducer:
         return self.running
@@ -216,6 +231,7 @@ class HalfHitch:
         FastAPI's own cache is not enough: each `block_of` is a dependency of its own, and under
         security scopes even the same one is called again.
         """
+        _require_no_generator(request)
         opened = self._opened.get(request)
         if opened is not None:
             opened.require(transaction_id)
@@ -233,6 +249,38 @@ class HalfHitch:
                 del self._opened[request]
             if opened.error is not None:  # somebody between the two has swallowed it
                 raise opened.error
+
+
+def _require_no_generator(request: HTTPConnection) -> None:
+    """Raises TransactionMisused, as long as the client can be told.
+
+    FastAPI makes the body of one behind the block. Server-sent events are made in a task that
+    begins while the block ends: a part of the endpoint would be committed, and the rest refused.
+    """
+    endpoint: Any = request.scope.get("endpoint")
+    for call in (inspect.unwrap(endpoint), getattr(endpoint, "__call__", None)):  # noqa: B004
+        if inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call):
+            raise TransactionMisused(
+                "this endpoint yields, so it runs behind the block that it or a dependency of it"
+                " asks for: what it does would not be committed. Open one where the work is done,"
+                " in the endpoint or in that dependency: `async with hitch.transaction() as block:`"
+            )
+
+
+def _reopen(session: AsyncSession) -> None:
+    """One that a scoped registry gives again works in its next block."""
+    if event.contains(session.sync_session, "after_transaction_create", _refuse):
+        event.remove(session.sync_session, "after_transaction_create", _refuse)
+
+
+def _refuse(session: Session, _: object) -> None:
+    """Behind the block nobody would commit what is done, and nobody would be told."""
+    session.close()  # else its next step found a transaction, and went on
+    raise TransactionMisused(
+        "this session's block has ended, and nobody would commit what it does now. A response that"
+        " is streamed, an endpoint that yields and a background task run behind the block: let"
+        " them open one of their own, `async with hitch.transaction() as block:`"
+    )
 
 
 async def _to_the_end(leaving: Coroutine[Any, Any, bool | None]) -> None:

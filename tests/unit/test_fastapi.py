@@ -4,18 +4,22 @@ FastAPI reads annotations of endpoints when they are made, so here they are no t
 """
 
 import asyncio
+from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack, suppress
+from functools import wraps
 from typing import Annotated, Any
 
 import anyio
 import httpx2
 import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI, Header, HTTPException, Request, Security
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import SecurityScopes
+from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from halfhitch.barrier import AsyncBarrier, TransactionRecordedTwice
 from halfhitch.client import (
@@ -271,6 +275,129 @@ async def test_a_sidecar_that_is_gone_at_the_commit_is_no_failure_of_the_request
     assert (await shop.rows(), shop.messages()) == (["book"], [])
     await shop.advance()
     await shop.require_both()
+
+
+async def test_a_producer_that_closed_behind_the_local_commit_was_a_failure_of_the_work(
+    engine, halfhitch_coordinator, caplog
+):
+    """The lifespan may end before the last piece of work; its rows stand all the same."""
+    shop = Shop(engine, halfhitch_coordinator)
+
+    async def work(moment: str) -> None:
+        async with shop.hitch.transaction() as block:
+            await shop.order(block)
+
+            @event.listens_for(block.session.sync_session, moment)
+            def close(*_: Any) -> None:
+                shop.hitch.running.check_open = closed
+
+    def closed() -> None:
+        raise ProducerClosed
+
+    async with shop.hitch.lifespan():
+        with pytest.raises(ProducerClosed):  # before it: nothing is committed
+            await work("before_commit")
+        del shop.hitch.running.check_open
+        await shop.advance()
+        await shop.require_nothing()
+        await work("after_commit")
+        del shop.hitch.running.check_open
+        await shop.advance()
+        await shop.require_both()
+    told = [record.action for record in caplog.records if record.name == "halfhitch.fastapi"]
+    assert told == ["fastapi_commit_unanswered"]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Item(Base):
+    __tablename__ = "items"
+    item: Mapped[str] = mapped_column(primary_key=True)
+
+
+@pytest.mark.parametrize("made_by", ["barrier", "program"])
+async def test_rows_of_a_session_whose_block_had_ended_were_lost_without_a_word(
+    engine, halfhitch_coordinator, running, made_by
+):
+    given = {} if made_by == "barrier" else {"sessions": async_sessionmaker(engine)}
+    shop = await running(Shop(engine, halfhitch_coordinator, **given))
+    refused: list[str] = []
+
+    @shop.app.post("/orders")
+    async def order(block: Annotated[Block, shop.hitch.block]) -> StreamingResponse:
+        await shop.order(block)
+
+        async def body() -> Any:
+            with pytest.raises(TransactionMisused, match="block has ended"):
+                block.session.add(Item(item="late"))
+            for _ in range(2):
+                with pytest.raises(TransactionMisused, match=r"hitch\.transaction"):
+                    await block.session.execute(text("INSERT INTO items VALUES ('late')"))
+            await block.session.close()
+            refused.append("all")
+            yield b""
+
+        return StreamingResponse(body())
+
+    assert (await shop.post()).status_code == 200
+    assert refused == ["all"]
+    await shop.require_both()
+
+
+@pytest.mark.parametrize("kind", ["lines", "events", "wrapped", "blocking", "called"])
+async def test_an_endpoint_that_yields_worked_in_a_block_that_was_ending(shop, kind):
+    """A row without its message was committed, or the other way round, and the answer was 200."""
+    started: list[str] = []
+
+    async def order(block: Annotated[Block, shop.hitch.block]) -> AsyncIterable[dict[str, int]]:
+        started.append(kind)
+        await shop.order(block)
+        yield {"n": 1}
+
+    def blocking(block: Annotated[Block, shop.hitch.block]) -> Iterable[dict[str, int]]:
+        started.append(kind)
+        yield {"n": 1}
+
+    @wraps(order)
+    def wrapped(*given: Any, **named: Any) -> Any:
+        return order(*given, **named)
+
+    class Called:
+        async def __call__(
+            self, block: Annotated[Block, shop.hitch.block]
+        ) -> AsyncIterable[dict[str, int]]:
+            started.append(kind)
+            yield {"n": 1}
+
+    caught: list[str] = []
+
+    @shop.app.exception_handler(TransactionMisused)
+    async def misused(request: Any, error: Exception) -> JSONResponse:
+        caught.append(str(error))
+        return JSONResponse({}, 500)
+
+    made = {"wrapped": wrapped, "blocking": blocking, "called": Called()}.get(kind, order)
+    given = {"response_class": EventSourceResponse} if kind == "events" else {}
+    shop.app.post("/orders", **given)(made)
+    assert (await shop.post()).status_code == 500
+    assert ["this endpoint yields" in told for told in caught] == [True]
+    assert started == []
+    await shop.require_nothing()
+
+
+async def test_a_session_that_is_given_again_works_in_its_next_block(
+    engine, halfhitch_coordinator, running
+):
+    only = AsyncSession(engine)
+    shop = await running(Shop(engine, halfhitch_coordinator, sessions=lambda: only))
+    for _ in range(2):
+        async with shop.hitch.transaction() as block:
+            await shop.order(block)
+        with pytest.raises(TransactionMisused):
+            await only.execute(text("SELECT 1"))
+    assert await shop.rows() == ["book", "book"]
 
 
 # -- a request that is cancelled -------------------------------------------------------------------

@@ -79,6 +79,8 @@ class Conversation:
         #: None: it was never held.
         self._holder: Mark | None = None
         self._is_sealed = False
+        #: A barrier has committed the local transaction, whatever becomes of the messages' commit.
+        self.rows_stand = False
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
         self._refused: BaseException | None = None
@@ -251,11 +253,6 @@ class Conversation:
     def wants_end(self) -> bool:
         """No end was begun yet."""
         return self.phase in (Phase.OPEN, Phase.DOOMED)
-
-    @property
-    def is_committing(self) -> bool:
-        """A commit was begun, whatever became of it."""
-        return self.phase is Phase.COMMITTING
 
     def hold(self, mark: Mark) -> None:
         """A barrier's block begins: while the mark is held, nobody else ends the transaction."""

@@ -60,9 +60,9 @@ class Transaction:
         return self._talk.handle
 
     @property
-    def is_committing(self) -> bool:
-        """For this package: its commit was begun, for a barrier behind the local commit."""
-        return self._talk.is_committing
+    def rows_stand(self) -> bool:
+        """For this package: its barrier has said so. The messages follow, at last by a check."""
+        return self._talk.rows_stand
 
     def send(
         self,
@@ -121,6 +121,7 @@ class Transaction:
 
     def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""
+        self._talk.rows_stand = True
         return self._commit(wait_visible=False)
 
     def drop(self, error: BaseException) -> None:
