@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.chart_values import CHART, values
-from harness.charts import merged, parent_chart, rendered, told, wrong_objects
+from harness.charts import merged, parent_chart, render, rendered, told, wrong_objects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -295,6 +295,25 @@ def test_a_setting_may_be_null_so_that_a_file_takes_away_what_another_has() -> N
     assert json.loads(found["HALFHITCH_KAFKA_OPTIONS"]) == {"compression.type": "lz4"}
 
 
+def test_a_port_below_1024_could_not_be_bound_by_a_user_without_rights() -> None:
+    """Where the container's runtime does not allow it to all, as containerd before 2.0."""
+
+    def sysctls(doors: Object) -> object:
+        pod = of_kind("StatefulSet", {"doors": doors})["spec"]["template"]["spec"]
+        return pod["securityContext"].get("sysctls")
+
+    low = [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "80"}]
+    assert sysctls({"http": {"port": 80}, "admin": {"port": 81}}) == low
+    assert sysctls({"admin": {"exposed": False, "port": 81}, "rocketmq": {"port": 82}}) is None
+
+
+def test_more_objects_may_have_braces_of_their_own() -> None:
+    said: Object = {"kind": "ConfigMap", "metadata": {"name": "more"}, "apiVersion": "v1"}
+    more = {"extraObjects": [{**said, "data": {"a": "{{ `{{ $value }}` }}"}}]}
+    found = [one for one in rendered(CHART, merged(values("mesh"), more)) if one.get("data")]
+    assert found[0]["data"] == {"a": "{{ $value }}"}
+
+
 def test_a_secret_for_a_door_that_is_shut_was_mounted() -> None:
     change: Object = {"doors": {"rocketmq": {"tls": {"secretName": "none-such"}}}}
     assert "none-such" not in json.dumps(of_kind("StatefulSet", change))
@@ -352,8 +371,7 @@ def test_names_that_look_like_numbers_stay_texts() -> None:
         ({"doors": {"http": {"port": 0}}}, "doors.http.port is 0"),
         ({"doors": {"http": {"port": None}}}, "leave its line out, and it is 8340"),
         ({"probes": {"startup": None}}, "probes.startup is null or missing"),
-        ({"settings": {"drain": {"s_max": 60}}}, "give the pod 65 or more"),
-        ({"terminationGracePeriodSeconds": 5}, "with mode: native a stop may take 15"),
+        ({"terminationGracePeriodSeconds": 5}, "give the pod 7 and what the application takes"),
         (
             {
                 "secrets": {"authTokens": {"secretName": "a"}},
@@ -385,6 +403,17 @@ def test_the_librarys_admin_door_was_out_of_reach_where_pods_have_ipv6_alone(par
     (sidecar,) = deployment["spec"]["template"]["spec"]["initContainers"]
     found = variables(sidecar)
     assert (found["HALFHITCH_ADMIN_HOST"], found["HALFHITCH_HTTP_HOST"]) == ("::", "127.0.0.1")
+
+
+def test_values_below_the_name_without_an_alias_left_the_sidecar_out(tmp_path: Path) -> None:
+    chart = parent_chart(tmp_path)
+    about = chart / "Chart.yaml"
+    about.write_text(about.read_text() + "    alias: halfhitch\n")
+    assert "move them below halfhitch" in told(chart)
+    given = chart / "values.yaml"
+    given.write_text(given.read_text().replace("halfhitch-sidecar:", "halfhitch:"))
+    (chart / "templates" / "deployment.yaml").write_text('{{ include "halfhitch.sidecar" $ }}')
+    assert "name: halfhitch" in render(chart)["shop/templates/deployment.yaml"]
 
 
 @pytest.mark.parametrize(

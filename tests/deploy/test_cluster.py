@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,6 +120,53 @@ def test_helm_tells_which_secret_or_key_the_cluster_has_not(cluster: Cluster) ->
     cluster.apply({**secret, "stringData": {"handle-key": "k", "auth-tokens": "t"}})
     assert refusal() == ""
     cluster.delete(secret)
+
+
+def test_an_upgrade_to_autoscaling_stopped_all_instances_but_one(cluster: Cluster) -> None:
+    """The number that Helm had given was left out, and became 1 until the autoscaler looked."""
+    import helm_python
+
+    stateful = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "real-halfhitch", "namespace": "shop"},
+    }
+    given = merged(values("mesh"), {"topics": {"init": False}}, {"coordinators": {"replicas": 5}})
+    by_itself: Object = {"autoscaling": {"enabled": True}}
+    more: Object = {"autoscaling": {"minReplicas": 6}, "podLabels": {"a": "b"}}
+    with helm_python.Config(kubeconfig_path=cluster.kubeconfig, namespace="shop") as helm:
+
+        def count(*changes: Object, first: bool = False) -> object:
+            upgrade = helm.install if first else helm.upgrade
+            upgrade(CHART, "real", merged(given, *changes))
+            return cluster.read(stateful)["spec"]["replicas"]
+
+        assert count(first=True) == 5
+        assert [count(by_itself), count(by_itself, more)] == [5, 6]
+        helm.uninstall("real")
+        assert count(by_itself, first=True) == 3
+        assert count() == 5
+        helm.uninstall("real")
+
+
+def test_a_value_that_an_older_chart_had_not_is_told_after_reuse_values(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    import helm_python
+
+    older = tmp_path / "halfhitch"
+    shutil.copytree(CHART, older)
+    file = older / "values.yaml"
+    file.write_text(file.read_text().replace("  deadlineSeconds: 300\n", ""))
+    needed = older / "templates" / "_needed.tpl"
+    needed.write_text(needed.read_text().replace("topics.deadlineSeconds: 300\n", ""))
+    given = merged(values("mesh"), {"topics": {"init": False}})
+    with helm_python.Config(kubeconfig_path=cluster.kubeconfig, namespace="shop") as helm:
+        helm.install(older, "real", given)
+        with pytest.raises(helm_python.HelmError, match="deadlineSeconds is null or missing"):
+            helm.upgrade(CHART, "real", {}, reuse_values=True)
+        helm.upgrade(CHART, "real", given)
+        helm.uninstall("real")
 
 
 @pytest.mark.parametrize("change", POLICY_CHANGES)

@@ -22,7 +22,11 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- if not (and (kindIs "map" .) (hasKey . "Values")) -}}
 {{- fail "A template of halfhitch-sidecar was included with something else than the root: write include \"halfhitch.sidecar\" $, with a dollar sign inside of range and with." -}}
 {{- end -}}
-{{- $values := index .Values "halfhitch-sidecar" | default .Values.halfhitch -}}
+{{- $own := index .Values "halfhitch-sidecar" -}}
+{{- $values := $own | default .Values.halfhitch -}}
+{{- if and $own (hasKey (.Subcharts | default dict) "halfhitch") (not (hasKey .Subcharts "halfhitch-sidecar")) -}}
+{{- fail "The dependency has alias: halfhitch, and there are values below halfhitch-sidecar, which nobody reads: move them below halfhitch." -}}
+{{- end -}}
 {{- if not $values -}}
 {{- fail "There are no values of halfhitch-sidecar: name the chart in your Chart.yaml's dependencies, by this name or with alias: halfhitch, and run helm dependency update." -}}
 {{- end -}}
@@ -40,10 +44,14 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- fail (printf "halfhitch-sidecar.mode is native, which needs Kubernetes 1.29, and this cluster is %s: set halfhitch-sidecar.mode to container, and include halfhitch.sidecar below containers." .version) -}}
 {{- end -}}
 {{- $drain := ($values.settings.drain | default dict).s_max | default 10 -}}
-{{- $isContainer := eq $values.mode "container" -}}
-{{- $least := add (ternary (int $values.stopAfterSeconds) 0 $isContainer) (int (ceil $drain)) 5 -}}
-{{- if lt (int $values.terminationGracePeriodSeconds) (int $least) -}}
-{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and with mode: %s a stop may take %d (%ssettings.drain.s_max, and 5 to hand over%s): give the pod %d or more, and say so here." (int $values.terminationGracePeriodSeconds) $values.mode (int $least) (ternary "stopAfterSeconds, " "" $isContainer) (ternary "" ", after the application's own end" $isContainer) (int $least)) -}}
+{{- $grace := int $values.terminationGracePeriodSeconds -}}
+{{- $least := add (int $values.stopAfterSeconds) (int (ceil $drain)) 5 -}}
+{{- if and (eq $values.mode "container") (lt $grace (int $least)) -}}
+{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and with mode: container a stop may take %d (stopAfterSeconds, settings.drain.s_max, and 5 to hand over): give the pod %d or more, and say so here." $grace (int $least) (int $least)) -}}
+{{- end -}}
+{{- /* As `halfhitch inject` has it: two until it sees that nobody is connected, and five to hand over. */ -}}
+{{- if and (eq $values.mode "native") (lt $grace 7) -}}
+{{- fail (printf "halfhitch-sidecar.terminationGracePeriodSeconds is %d, and the sidecar, which stops behind the application, may take 7 of them: give the pod 7 and what the application takes, and say so here." $grace) -}}
 {{- end -}}
 {{- if $values.doors.admin.exposed -}}
 {{- include "halfhitch.checkDoors" (list $values (list "admin")) -}}

@@ -113,6 +113,38 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- include "halfhitch.checkSecrets" . -}}
 {{- end }}
 
+{{/* Lets the pod's user bind ports below 1024, which not each container runtime does by itself. Context: the values. */}}
+{{- define "halfhitch.lowPorts" -}}
+{{- $ports := list .doors.http.port -}}
+{{- if .doors.admin.exposed -}}{{- $ports = append $ports .doors.admin.port -}}{{- end -}}
+{{- if .doors.rocketmq.enabled -}}{{- $ports = append $ports .doors.rocketmq.port -}}{{- end -}}
+{{- $least := 1024 -}}
+{{- range $ports -}}{{- $least = min $least (int .) -}}{{- end -}}
+{{- if lt (int $least) 1024 -}}
+sysctls:
+  - name: net.ipv4.ip_unprivileged_port_start
+    value: {{ $least | quote }}
+{{- end -}}
+{{- end }}
+
+{{/*
+How many instances the StatefulSet is told to have; nothing where the autoscaler alone says so. An upgrade that leaves out the
+number of the release before makes it 1, and the others would stop until the autoscaler has looked. So where a cluster is
+asked, it is the number that there is.
+*/}}
+{{- define "halfhitch.replicas" -}}
+{{- if not .Values.autoscaling.enabled -}}
+{{ .Values.coordinators.replicas }}
+{{- else -}}
+{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "halfhitch.fullname" .) -}}
+{{- if $there -}}
+{{ min (max (int $there.spec.replicas) (int .Values.autoscaling.minReplicas)) (int .Values.autoscaling.maxReplicas) }}
+{{- else if lookup "v1" "ServiceAccount" .Release.Namespace "default" -}}
+{{ .Values.autoscaling.minReplicas }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* Labels that the chart gives itself, selects pods by, or would give twice. Context: the values. */}}
 {{- define "halfhitch.checkLabels" -}}
 {{- $own := list "helm.sh/chart" -}}
