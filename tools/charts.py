@@ -1,5 +1,5 @@
-"""Writes what follows from the charts' values and the table of settings: schemas, READMEs, and
-what annotations of a pod may say.
+"""Writes what follows from the charts' values and the table of settings: schemas and READMEs. What
+annotations of a pod may say is in annotations.py.
 
     python tools/charts.py        writes those anew that differ (`make format` does)
 
@@ -21,8 +21,7 @@ import msgspec
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
-from halfhitch.config.kafka_options import HIDDEN, NAMES
-from halfhitch_cli.pod_settings import FILE_NAMES, PREFIX, REFUSED, file_name, file_setting
+from halfhitch.config.kafka_options import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -401,23 +400,6 @@ def _shown(default: object) -> str:
     return "" if default in (None, "") or isinstance(default, Mapping) else f"`{default}`"
 
 
-_ANNOTATIONS_HEAD: Final = """\
-{{/*
-What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/charts.py. `texts`
-become variables, `files` name a key of a Secret, `options` are Kafka's that name one. `refused` are
-the pod's own matter, `secrets` belong into the file that is named behind them.
-*/}}
-{{- define "halfhitch.annotations" -}}
-"""
-ANNOTATIONS: Final = CHARTS / "halfhitch" / "templates" / "_annotations.tpl"
-#: What a text must look like, by the type that it stands for.
-_LOOKS: Final[Mapping[Any, str]] = {
-    bool: "(?i)^(true|false|0|1)$",
-    int: "^[0-9]+$",
-    float: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$",
-}
-
-
 _NEEDED_HEAD: Final = """\
 {{/*
 Values that may not be null, each with its default; made by tools/charts.py. A schema cannot say
@@ -435,35 +417,9 @@ def needed_text(folder: Path) -> str:
     return head + "\n".join(lines) + "\n{{- end }}\n"
 
 
-def annotations_text() -> str:
-    """What the chart's policies know of settings."""
-    kinds: dict[str, dict[str, str]] = {"texts": {}, "files": {}, "refused": {}, "secrets": {}}
-    for setting in SETTINGS:
-        key, kind = setting.key, setting.plain_type
-        if key in REFUSED:
-            kinds["refused"][key] = REFUSED[key].replace("--transport ", f"{PREFIX}transport: ")
-        elif setting.metavar == "PATH":
-            kinds["files"][key] = file_name(key)
-        elif setting.is_secret:
-            kinds["secrets"][key] = file_setting(key)
-        elif get_origin(kind) is Literal:
-            kinds["texts"][key] = f"^({'|'.join(get_args(kind))})$".replace(".", "[.]")
-        elif not setting.is_map:
-            kinds["texts"][key] = _LOOKS.get(kind, ".")
-    kinds["options"] = {key: file for key, file in FILE_NAMES.items() if key not in kinds["files"]}
-    lines = [
-        line
-        for name, members in kinds.items()
-        for line in (f"{name}:", *(f"  {key}: {json.dumps(members[key])}" for key in members))
-    ]
-    lines.append(f"hidden: {json.dumps(sorted(HIDDEN))}")
-    return _ANNOTATIONS_HEAD + "\n".join(lines) + "\n{{- end }}\n"
-
-
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
     yield SETTINGS_PAGE, settings_page()
-    yield ANNOTATIONS, annotations_text()
     for folder in sorted(CHARTS.iterdir()):
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)

@@ -1,8 +1,8 @@
 """Which pods cannot have a sidecar, each with its sentence.
 
 Owns the rules that `Sidecar` asks before it changes anything, and the names that are the sidecar's
-in a pod. tools/charts.py hands names and numbers on to the chart's policies, which refuse the same
-pods. Knows nothing of the container itself.
+in a pod. tools/annotations.py hands names and numbers on to the chart's policies, which refuse the
+same pods. Knows nothing of the container itself.
 """
 
 import math

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from typing import Any
 
 import jsonschema
 import pytest
@@ -14,18 +15,31 @@ from halfhitch.config import SETTINGS
 from harness.charts import CHARTS
 from harness.places import ROOT
 
-_SPEC = importlib.util.spec_from_file_location("charts_tool", ROOT / "tools" / "charts.py")
-tool = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(tool)
+
+def _tool(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{name}_tool", ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+tool, annotations = _tool("charts"), _tool("annotations")
 
 NAMES = ("halfhitch", "halfhitch-sidecar")
 
 
 def test_schemas_and_readmes_are_what_the_values_and_settings_make() -> None:
     found = list(tool.made())
-    assert len(found) == 2 + 3 * len(NAMES)
+    assert len(found) == 1 + 3 * len(NAMES)
     old = [str(path) for path, text in found if path.read_text() != text]
     assert not old, f"python tools/charts.py, for {old}"
+
+
+def test_the_policies_know_what_inject_knows() -> None:
+    text = annotations.PLACE.read_text()
+    assert text == annotations.annotations_text(), "python tools/annotations.py"
 
 
 def test_both_charts_have_the_same_common_templates() -> None:

@@ -37,6 +37,11 @@ _ELSEWHERE = {
     "image": "a:1",
     "env": [{"name": "HALFHITCH_ADDRESS", "value": "https://coordinator:8340"}],
 }
+_IN_ITS_PLACE = {
+    "name": "app",
+    "image": "a:1",
+    "volumeMounts": [{"name": "d", "mountPath": "/run/halfhitch"}],
+}
 _TOKEN_PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -262,7 +267,31 @@ def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
         ({"halfhitch/kafka.options": "sasl.password=x"}, {}, "kafka.options has sasl.password"),
         ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
         ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
+        (
+            {"halfhitch/kafka.options": "sasl.username=secret:a/b"},
+            {},
+            "has sasl.username as secret",
+        ),
+        ({"halfhitch/kafka.options": "acks=1"}, {}, "none of the options that the client"),
+        ({"halfhitch/http.port": "8341"}, {}, "Two of the sidecar's doors have one port"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"os": {"name": "windows"}}, "runs on Windows"),
+        ({}, {"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds to 7"),
+        (
+            {},
+            {"volumes": [{"name": "halfhitch-secrets", "emptyDir": {}}]},
+            "a volume named as one of the sidecar's",
+        ),
+        (
+            {"halfhitch/transport": "socket"},
+            {"containers": [_IN_ITS_PLACE], "volumes": [{"name": "d", "emptyDir": {}}]},
+            "mounted where the sidecar's socket is to be",
+        ),
+        (
+            {},
+            {"initContainers": [{**_ON_ITS_PORT, "name": "own"}]},
+            "has a port of one of the sidecar's doors",
+        ),
         ({}, {"containers": [_ON_ITS_PORT]}, "has a port of one of the sidecar's doors"),
         ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),

@@ -33,6 +33,22 @@ _ELSEWHERE = {
 }
 
 
+_MOUNTED: dict[str, dict[str, Any]] = {
+    "secrets": {"volumes": [{"name": "halfhitch-secrets", "secret": {"secretName": "mine"}}]},
+    "socket": {
+        "securityContext": {"fsGroup": 1},
+        "volumes": [{"name": "d", "emptyDir": {}}],
+        "containers": [
+            {
+                "name": "app",
+                "image": "a:1",
+                "volumeMounts": [{"name": "d", "mountPath": "/run/halfhitch/"}],
+            }
+        ],
+    },
+}
+
+
 @pytest.fixture(scope="module")
 def objects() -> list[Object]:
     return chart()
@@ -56,6 +72,10 @@ def test_without_coordinators_nothing_runs() -> None:
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
     }
+
+
+def test_time_that_no_coordinator_needs_was_asked_for() -> None:
+    assert chart({"terminationGracePeriodSeconds": 10}) == chart()
 
 
 @pytest.mark.parametrize("annotations", ANNOTATIONS)
@@ -143,6 +163,20 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"initContainers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
+        ({}, {"os": {"name": "windows"}}, "runs on Windows"),
+        ({}, {"nodeSelector": {"kubernetes.io/os": "windows"}}, "runs on Windows"),
+        ({}, {"terminationGracePeriodSeconds": 6}, "terminationGracePeriodSeconds to 7 and what"),
+        ({}, _MOUNTED["secrets"], "a volume named as one of the sidecar's (halfhitch-socket,"),
+        ({}, _MOUNTED["socket"], "mounted where the sidecar's socket is to be"),
+        ({}, {"initContainers": [_ON_ITS_PORT]}, "has a port of one of the sidecar's doors"),
+        (
+            {"halfhitch/rocketmq.enabled": "true", "halfhitch/rocketmq.port": "8339"},
+            {"containers": [{**_ON_ITS_PORT, "ports": [{"containerPort": 8339}]}]},
+            "has a port of one of the sidecar's doors",
+        ),
+        ({"halfhitch/http.port": "0"}, {}, "halfhitch/http.port cannot be 0"),
+        ({"halfhitch/http.port": "65536"}, {}, "halfhitch/http.port cannot be 65536"),
+        ({"halfhitch/http.port": "8341"}, {}, "Two of the sidecar's doors have one port"),
         ({}, {"containers": [_ON_ITS_PORT]}, "has a port of one of the sidecar's doors"),
         ({}, {"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
         (
@@ -161,6 +195,43 @@ def test_what_inject_refuses_is_refused_with_a_sentence(
     with pytest.raises(Refused) as refused:
         admitted(objects, asked)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("sasl.password=secret:kafka/password", "kafka.options has sasl.password, a secret"),
+        (" sasl.password=secret:kafka/password", "kafka.options has sasl.password, a secret"),
+        ("sasl.username=secret:kafka/user", "has sasl.username as secret:NAME/KEY, and it names"),
+        ("security.protocol=SSL,ssl.cipher.suites=secret:a/b", "the path would become its value"),
+        ("acks=1", "kafka.options has acks, which is none of the options"),
+        ("security.protocol=SSL,ssl.crl.location=secret:a/b,c", "must be name=value,name=value"),
+        ("lz4", "must be name=value,name=value"),
+    ],
+)
+def test_the_path_of_a_secret_was_the_password(
+    options: str, says: str, objects: list[Object]
+) -> None:
+    asked = asking(PODS["plain"], {"halfhitch/kafka.options": options})
+    with pytest.raises(ConfigurationError):
+        inject(asked)
+    with pytest.raises(Refused) as refused:
+        admitted(objects, asked)
+    assert says in str(refused.value)
+    (mutating,) = [one for one in objects if one["kind"] == "MutatingAdmissionPolicy"]
+    alone = [one for one in objects if not one["kind"].startswith("Validating")]
+    assert mutating in alone
+    assert "=/etc/halfhitch/secrets/sasl" not in str(admitted(alone, asked))
+
+
+def test_a_mount_of_the_users_stays_where_there_is_no_socket(objects: list[Object]) -> None:
+    spec = {**_MOUNTED["socket"]}
+    del spec["securityContext"]
+    asked = merged(asking(PODS["plain"]), {"spec": spec})
+    found = admitted(objects, asked)
+    assert comparable(found) == comparable(inject(asked))
+    mounts = found["spec"]["containers"][0]["volumeMounts"]
+    assert mounts == spec["containers"][0]["volumeMounts"]
 
 
 def test_options_as_json_are_refused_for_files_could_not_be_put_in(objects: list[Object]) -> None:
@@ -222,6 +293,7 @@ def test_every_setting_is_an_annotation(objects: list[Object]) -> None:
             {"injection": {"settings": {"handle": {"key_file": "x"}}}},
             "injection.settings.handle.key_file cannot be given here: use secrets.handleKey",
         ),
+        ({"injection": {"settings": {"http": {"port": 0}}}}, "injection.settings.http.port is 0"),
         ({"injection": {"settings": {"http": {"host": "::"}}}}, "on the pod's loopback"),
         ({"injection": {"settings": {"http": {"socket": "/x"}}}}, "injection.transport"),
         (

@@ -39,6 +39,7 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     "split": lambda text, by: _texts(text.split(by)),
     "join": lambda texts, by: celtypes.StringType(by.join(texts)),
     "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
+    "trim": lambda text: celtypes.StringType(text.strip()),
     "upperAscii": lambda text: celtypes.StringType(text.upper()),
 }
 

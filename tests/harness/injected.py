@@ -114,6 +114,21 @@ PODS: Final[Mapping[str, Object]] = {
             volumes=[{"name": "data", "emptyDir": {}}],
         ),
         _pod("to-end", restartPolicy="Never", initContainers=[]),
+        _pod(
+            "by-udp-and-elsewhere",
+            terminationGracePeriodSeconds=7,
+            os={"name": "linux"},
+            nodeSelector={"kubernetes.io/os": "linux"},
+            containers=[
+                {
+                    "name": "app",
+                    "image": "shop:1",
+                    "ports": [{"containerPort": 8340, "protocol": "UDP"}, {"containerPort": 9876}],
+                    "volumeMounts": [{"name": "data", "mountPath": "/srv/run/halfhitch"}],
+                }
+            ],
+            volumes=[{"name": "data", "emptyDir": {}}],
+        ),
     )
 }
 
@@ -141,6 +156,18 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
     },
     "another authority": {
         "halfhitch/kafka.options": "security.protocol=SSL,ssl.ca.location=configmap:own/ca.crt"
+    },
+    "files of a door that is off": {
+        "halfhitch/rocketmq.tls_cert": "secret:tls/tls.crt",
+        "halfhitch/rocketmq.tls_key": "secret:tls/tls.key",
+        "halfhitch/rocketmq.tls_required": "true",
+        "halfhitch/rocketmq.access_key_file": "secret:keys/keys",
+    },
+    "files of a door that is on": {
+        "halfhitch/rocketmq.enabled": "true",
+        "halfhitch/rocketmq.port": "9877",
+        "halfhitch/rocketmq.tls_cert": "secret:tls/tls.crt",
+        "halfhitch/rocketmq.tls_key": "secret:tls/tls.key",
     },
     "TLS within": {
         "halfhitch/http.tls_cert": "secret:tls/tls.crt",

@@ -1,7 +1,10 @@
 {{/*
-What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/charts.py. `texts`
-become variables, `files` name a key of a Secret, `options` are Kafka's that name one. `refused` are
-the pod's own matter, `secrets` belong into the file that is named behind them.
+What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/annotations.py.
+`texts` become variables, `files` name a key of a Secret, `options` are Kafka's that name one.
+`refused` are the pod's own matter, `secrets` belong into the file that is named behind them.
+`known` are all of Kafka's options, `hidden` its secrets; `idle` are those of a RocketMQ door that
+is off. Of the pod: `volumes` are the sidecar's names, `socketFolders` is where its socket may be
+mounted, and `graceSeconds` what it may take behind the application.
 */}}
 {{- define "halfhitch.annotations" -}}
 texts:
@@ -9,7 +12,7 @@ texts:
   kafka.msk_iam_region: "."
   kafka.verify_host_names: "(?i)^(true|false|0|1)$"
   kafka.start_wait_s: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
-  http.port: "^[0-9]+$"
+  http.port: "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
   http.hosts: "."
   http.tls_clients: "^(off|wanted|required)$"
   http.tls_minimum: "^(1[.]2|1[.]3)$"
@@ -22,7 +25,7 @@ texts:
   http.receive_s_max: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
   http.idle_s_max: "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
   rocketmq.enabled: "(?i)^(true|false|0|1)$"
-  rocketmq.port: "^[0-9]+$"
+  rocketmq.port: "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
   rocketmq.advertised: "."
   rocketmq.broker_name: "."
   rocketmq.connections_max: "^[0-9]+$"
@@ -37,7 +40,7 @@ texts:
   rocketmq.create_partitions: "^[0-9]+$"
   messages.bytes_max: "^[0-9]+$"
   messages.transaction_bytes_max: "^[0-9]+$"
-  admin.port: "^[0-9]+$"
+  admin.port: "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
   admin.tls_clients: "^(off|wanted|required)$"
   admin.tls_minimum: "^(1[.]2|1[.]3)$"
   admin.encrypted_in_front: "(?i)^(true|false|0|1)$"
@@ -121,8 +124,18 @@ secrets:
   handle.key: "handle.key_file"
   checks.url_token: "checks.url_token_file"
 options:
+  https.ca.location: "https-ca-location"
+  sasl.kerberos.keytab: "sasl-kerberos-keytab"
   ssl.ca.location: "kafka-ca.pem"
   ssl.certificate.location: "kafka-certificate.pem"
+  ssl.crl.location: "ssl-crl-location"
   ssl.key.location: "kafka-key.pem"
+  ssl.keystore.location: "ssl-keystore-location"
+known: ["batch.num.messages", "batch.size", "broker.address.family", "broker.address.ttl", "client.dns.lookup", "client.rack", "compression.codec", "compression.level", "compression.type", "connections.max.idle.ms", "fetch.message.max.bytes", "https.ca.location", "max.partition.fetch.bytes", "metadata.max.age.ms", "retry.backoff.max.ms", "retry.backoff.ms", "sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name", "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.extensions", "sasl.oauthbearer.method", "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol", "socket.keepalive.enable", "socket.nagle.disable", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites", "ssl.crl.location", "ssl.curves.list", "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.keystore.location", "ssl.keystore.password", "ssl.sigalgs.list"]
 hidden: ["sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password"]
+idle: "^(rocketmq[.]tls_|rocketmq[.]access_key)"
+rocketmqPort: "9876"
+volumes: ["halfhitch-socket", "halfhitch-secrets", "halfhitch-no-token"]
+socketFolders: "^/+(var/+)?run/+halfhitch/*$"
+graceSeconds: 7
 {{- end }}

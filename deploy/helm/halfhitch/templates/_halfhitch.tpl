@@ -69,7 +69,8 @@ kafkaKey: ssl
 {{- $words := fromYaml (include "halfhitch.heededBy" .) -}}
 {{- $protocol := include "halfhitch.protocol" . -}}
 {{- $heeded := dict -}}
-{{- range $name, $secret := .secrets -}}
+{{- $off := ternary "" "rocketmqAccessKeys" ((.doors.rocketmq | default dict).enabled | default false) -}}
+{{- range $name, $secret := omit .secrets $off -}}
 {{- if and $secret.secretName (contains (index $words $name | default "") $protocol) -}}
 {{- $_ := set $heeded $name $secret -}}
 {{- end -}}

@@ -117,10 +117,71 @@ compares them.
 {{ printf "{%s}" (join ", " $parts) }}
 {{- end }}
 
+{{/*
+Pods that cannot have the sidecar, as `halfhitch inject` refuses them: an expression that is true of the others, and the
+sentence. One policy leaves such a pod alone, the other refuses it. Context: what "halfhitch.annotations" gives.
+*/}}
+{{- define "halfhitch.injection.refusals" -}}
+- expression: >-
+    !(has(object.spec.hostNetwork) && object.spec.hostNetwork)
+  message: >-
+    This pod uses the host's network, where the sidecar's doors would be open to all of the host: remove
+    hostNetwork, or the label halfhitch/inject and use a shared coordinator.
+- expression: >-
+    !(has(object.spec.os) && object.spec.os.name == 'windows') && !(has(object.spec.nodeSelector) &&
+    'kubernetes.io/os' in object.spec.nodeSelector && object.spec.nodeSelector['kubernetes.io/os'] == 'windows')
+  message: >-
+    This pod runs on Windows, and the sidecar's image is for Linux: remove the label halfhitch/inject, and use a shared
+    coordinator.
+- expression: >-
+    'halfhitch/sidecar' in object.metadata.labels || !(object.spec.containers.exists(c, c.name == 'halfhitch') ||
+    (has(object.spec.initContainers) && object.spec.initContainers.exists(c, c.name == 'halfhitch')))
+  message: >-
+    This pod has a container named 'halfhitch' that was not injected: rename it, or remove the label
+    halfhitch/inject.
+- expression: >-
+    'halfhitch/sidecar' in object.metadata.labels || !(has(object.spec.volumes) &&
+    object.spec.volumes.exists(v, v.name in {{ toJson .volumes }}))
+  message: >-
+    This pod has a volume named as one of the sidecar's ({{ join ", " .volumes }}) that was not injected, and the sidecar's
+    would replace it: rename it.
+- expression: >-
+    !{{ include "halfhitch.injection.hasAddress" "object.spec.containers" | nindent 4 | trim }} &&
+    !(has(object.spec.initContainers) &&
+    {{ include "halfhitch.injection.hasAddress" "object.spec.initContainers" | nindent 4 | trim }})
+  message: >-
+    A container of this pod has a HALFHITCH_ADDRESS of its own, which the sidecar's would replace: remove it, or the
+    label halfhitch/inject.
+- expression: >-
+    !has(object.spec.terminationGracePeriodSeconds) ||
+    object.spec.terminationGracePeriodSeconds >= {{ int .graceSeconds }}
+  message: >-
+    This pod has less than {{ int .graceSeconds }} s to stop, and the sidecar, which stops behind the application, may take
+    that: set terminationGracePeriodSeconds to {{ int .graceSeconds }} and what the application takes.
+{{- end }}
+
 {{/* Whether one of these containers is told of another sidecar or coordinator. Context: a list in CEL. */}}
 {{- define "halfhitch.injection.hasAddress" -}}
 {{ . }}.exists(c, has(c.env) && c.env.exists(e, e.name == 'HALFHITCH_ADDRESS' &&
 !(has(e.value) && e.value.matches('^(unix:/run/halfhitch/|https?://(127[.]0[.]0[.]1|localhost):)'))))
+{{- end }}
+
+{{/* Whether one of these containers has a port of a door. Context: a list in CEL. */}}
+{{- define "halfhitch.injection.hasPort" -}}
+{{ . }}.exists(c, c.name != 'halfhitch' && has(c.ports) && c.ports.exists(p,
+(!has(p.protocol) || p.protocol == 'TCP') && string(p.containerPort) in variables.doors))
+{{- end }}
+
+{{/* Whether one of these containers has something else where the socket is to be. Context: a list in CEL. */}}
+{{- define "halfhitch.injection.hidesSocket" -}}
+{{ . }}.exists(c, c.name != 'halfhitch' && has(c.env) && c.env.exists(e, e.name == 'HALFHITCH_ADDRESS' &&
+has(e.value) && e.value.startsWith('unix:/run/halfhitch/')) && has(c.volumeMounts) &&
+c.volumeMounts.exists(m, m.mountPath.matches(variables.socketFolders) && m.name != 'halfhitch-socket'))
+{{- end }}
+
+{{/* Variables of a RocketMQ door that is off, by their names. Context: what "halfhitch.annotations" gives. */}}
+{{- define "halfhitch.injection.idle" -}}
+{{ .idle | replace "[.]" "_" | upper | replace "^(" "^HALFHITCH_(" }}
 {{- end }}
 
 {{/* Which pods a policy looks at. Context: the root. */}}
@@ -166,6 +227,16 @@ matchConditions:
   expression: >-
     'halfhitch/kafka.options' in variables.annotations ?
     variables.annotations['halfhitch/kafka.options'].split(',') : []
+# The names of these options.
+- name: optionNames
+  expression: >-
+    variables.options.filter(o, o.matches('^ *[a-z][a-z0-9._]*=')).map(o, o.split('=')[0].trim())
+# Files of Kafka's client that have a name of their own.
+- name: optionFiles
+  expression: |-
+    {{- include "halfhitch.cel" .options | nindent 4 }}
+- name: socketFolders
+  expression: "'{{ .socketFolders }}'"
 - name: initContainers
   expression: "has(object.spec.initContainers) ? object.spec.initContainers : []"
 {{- end }}
@@ -184,6 +255,7 @@ lists.range(size({{ $containers }})).map(i, JSONPatch{
 lists.range(variables.hasSocket ? size({{ $containers }}) : 0).map(i, JSONPatch{
   op: "add", path: "/spec/{{ $place }}/" + string(i) + "/volumeMounts",
   value: (has({{ $containers }}[i].volumeMounts) ? {{ $containers }}[i].volumeMounts : [])
-    .filter(m, m.mountPath != variables.mount.mountPath) + [variables.mount]
+    + (has({{ $containers }}[i].volumeMounts) &&
+      {{ $containers }}[i].volumeMounts.exists(m, m.mountPath.matches(variables.socketFolders)) ? [] : [variables.mount])
 })
 {{- end }}
