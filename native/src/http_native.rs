@@ -99,6 +99,11 @@ impl HttpNative {
         self.sockets.takes_ends.store(yes, Ordering::Relaxed);
     }
 
+    /// Requests in flight.
+    fn under_way(&self) -> usize {
+        lock(&self.front.carrier.results).under_way
+    }
+
     /// Connections with a request that has been unfinished for a while.
     fn lingering(&self) -> Vec<u64> {
         self.front.lingering()

@@ -21,8 +21,10 @@ import msgspec
 
 from halfhitch.adapters.descriptors import have_descriptors
 from halfhitch.adapters.heap import give_back
+from halfhitch.adapters.native import carrier
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
 from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
+from halfhitch.composition.native import http_way
 from halfhitch.composition.options import engine_options, http_limits, server_tls
 from halfhitch.composition.rocketmq import rocketmq_door
 from halfhitch.config import Settings
@@ -97,6 +99,7 @@ class App:
                 tls=admin_tls,
             )
             await self.admin.start()
+            limits = http_limits(settings)
             self.http = HttpDoor(
                 engine.transactions,
                 checks=engine.desk,
@@ -105,10 +108,18 @@ class App:
                 unix_path=settings.http.socket,
                 access=self.access,
                 allowed_hosts=settings.http.hosts,
-                limits=http_limits(settings),
+                limits=limits,
                 on_request=self.metrics.http_request,
                 on_refused=partial(self.metrics.connection_refused, "http"),
                 tls=http_tls,
+                lending=http_way(
+                    engine,
+                    self.metrics,
+                    self.metrics.http_requests,
+                    limits,
+                    None if self.access.asks_for_tokens else carrier.load_http(),
+                    transaction_bytes_max=settings.messages.transaction_bytes_max,
+                ),
             )
             await self.http.start()
             if settings.rocketmq.enabled:
@@ -208,7 +219,8 @@ def _with_files_for_connections(settings: Settings) -> Settings:
     http, rocketmq = settings.http.connections_max, settings.rocketmq.connections_max
     if not settings.rocketmq.enabled:
         rocketmq = 0
-    door_files = http + 2 * rocketmq  # native threads have copies
+    http_copies = 1 if carrier.load_http() is None else 2
+    door_files = http_copies * http + 2 * rocketmq  # native threads have copies
     handshakes = _handshake_files(settings)
     wanted = door_files + ADMIN_LIMITS.connection_count_max + handshakes + _OTHER_FILES
     file_count = have_descriptors(wanted)

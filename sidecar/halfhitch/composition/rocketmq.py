@@ -9,6 +9,7 @@ from typing import Final
 from halfhitch.access import Access
 from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
+from halfhitch.composition.native import both
 from halfhitch.composition.options import server_tls, share
 from halfhitch.config import Settings
 from halfhitch.config.rocketmq import access_secrets, advertised_address
@@ -137,6 +138,7 @@ def native_way(
         error_of=error_of,
         log=carrier.native_log,
     )
-    appends.decisions.elsewhere = lending.first_decision
+    decisions = appends.decisions
+    decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
     engine.transactions.claim_elsewhere = lending.claim
     return lending

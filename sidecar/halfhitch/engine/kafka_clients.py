@@ -24,6 +24,7 @@ class Appends:
     half_topic: str
     op_topic: str
     partition_count: Callable[[], int]  # of the half topic; 0 until Kafka was reached
+    preferred_partition: Callable[[int], int]  # of so many: for what may go to any
     target_partitions: Callable[[str], int | None]  # of a topic, as far as known
     decisions: DecisionLog
 

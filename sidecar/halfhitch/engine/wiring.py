@@ -340,6 +340,7 @@ class Parts:
             half_topic=self._names.half,
             op_topic=self._names.op,
             partition_count=self._life.partition_count,
+            preferred_partition=self.ownership.preferred_partition,
             target_partitions=self._catalog.partition_count,
             decisions=self._decisions,
         )

@@ -429,6 +429,13 @@ class Metrics:
         example = _example(sampled_request(trace)) if trace else None
         self._request_s(route).observe(elapsed_s, example)
 
+    def http_requests(self, route: str, status: int, elapsed_s: Sequence[float]) -> None:
+        """The data door has answered several in the same way."""
+        self._requests(route, str(status)).inc(len(elapsed_s))
+        observe = self._request_s(route).observe
+        for one_s in elapsed_s:
+            observe(one_s)
+
     def rocketmq(self, source: Callable[[], RocketmqNumbers]) -> None:
         """There is a RocketMQ door; `source` gives its numbers, on any thread."""
         self._rocketmq.source = source

@@ -111,6 +111,14 @@ def test_what_is_told_of_many_at_once_counts_for_each() -> None:
     assert found["halfhitch_decisions_total", "resolution=commit,source=producer"] == 3
 
 
+def test_answers_of_the_data_door_that_are_told_together_count_for_each() -> None:
+    metrics = Metrics()
+    metrics.http_requests("half", 201, [0.01, 0.02])
+    found = samples(metrics)
+    assert found["halfhitch_http_requests_total", "route=half,status=201"] == 2
+    assert found["halfhitch_http_request_seconds_count", "route=half"] == 2
+
+
 def test_what_is_told_is_counted() -> None:
     metrics = Metrics()
     exercise(metrics)

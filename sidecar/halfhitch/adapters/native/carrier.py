@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from halfhitch.adapters.kafka.clients import logger
 from halfhitch.adapters.kafka.errors import append_error
-from halfhitch.adapters.native.face import installed
+from halfhitch.adapters.native.face import has_http, installed
 from halfhitch.errors import HalfHitchError
 
 #: They call back into the program, which native threads do not.
@@ -30,6 +30,15 @@ def load() -> Callable[..., Any] | None:
     if module is None:
         return None
     found: Callable[..., Any] = module.Native
+    return found
+
+
+def load_http() -> Callable[..., Any] | None:
+    """The same of the data door; an older build has none."""
+    module, _ = installed()
+    if module is None or not has_http(module):
+        return None
+    found: Callable[..., Any] = module.HttpNative
     return found
 
 

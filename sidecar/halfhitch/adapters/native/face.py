@@ -55,6 +55,46 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "Unread": ("connection", "data"),
 }
 
+#: The same of the data door's carrier; an older build has none, and is good for RocketMQ's.
+HTTP_MADE_WITH: Final = (
+    *("library", "options", "half_topic", "op_topic", "instance", "wake"),
+    *("head_bytes_max", "message_bytes_max", "in_flight_bytes_max", "open_s"),
+)
+HTTP_METHODS: Final[Mapping[str, int]] = {
+    "allow": 1,
+    "claim": 3,
+    "connect": 2,
+    "disconnect": 1,
+    "events": 0,
+    "first_decision": 3,
+    "lend": 3,
+    "lingering": 0,
+    "open": 4,
+    "opened": 4,
+    "release": 2,
+    "stop": 1,
+    "take_back": 1,
+    "take_ends": 1,
+    "under_way": 0,
+}
+HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "HttpEvents": (
+        *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s"),
+        *("prepared_ids", "ended_ids", "lines", "due"),
+    ),
+    "HttpFailed": (
+        *("connection", "route", "error_number", "partition", "group", "transaction_id"),
+        "names_itself",
+    ),
+    "HttpTakenBack": ("unsent", "held", "begun_count", "is_busy"),
+}
+
+
+def has_http(module: Any) -> bool:
+    """Whether this module, which fits, has the data door's carrier as well."""
+    kind = getattr(module, "HttpNative", None)
+    return _other_kind(module, kind, HTTP_MADE_WITH, HTTP_METHODS, HTTP_VALUES) is None
+
 
 def installed() -> tuple[Any | None, str | None]:
     """The module, where it fits; and the sentence that says why one that is here does not."""
@@ -90,15 +130,24 @@ def _other_version(module: Any) -> str | None:
 
 
 def _other_names(module: Any) -> str | None:
-    native = getattr(module, "Native", None)
-    if _parameters(native) != MADE_WITH:
+    return _other_kind(module, getattr(module, "Native", None), MADE_WITH, METHODS, VALUES)
+
+
+def _other_kind(
+    module: Any,
+    native: Any,
+    made_with: tuple[str, ...],
+    methods: Mapping[str, int],
+    values: Mapping[str, tuple[str, ...]],
+) -> str | None:
+    if _parameters(native) != made_with:
         return "it is a build of another version: Native is not made as it was"
-    for name, count in METHODS.items():
+    for name, count in methods.items():
         # Called by position, so their names may differ.
         found = _parameters(getattr(native, name, None))
         if found is None or len(found) != count:
             return f"it is a build of another version: Native.{name} is not as asked"
-    for name, fields in VALUES.items():
+    for name, fields in values.items():
         kind = getattr(module, name, None)
         if not all(hasattr(kind, field) for field in fields):
             return f"it is a build of another version: {name} is not as read"

@@ -155,7 +155,9 @@ class Dispatcher:
                 "This instance is stopping and takes no new messages; nothing was stored. Repeat "
                 "the request over another connection, which may lead to another instance."
             )
-        if len(self._load.tasks) - self._load.held_back_count >= self._in_flight_count_max:
+        load = self._load
+        in_flight_count = len(load.tasks) + load.native_count - load.held_back_count
+        if in_flight_count >= self._in_flight_count_max:
             raise Overloaded(
                 "Too many requests are in flight; this one was not begun. Repeat it after the time "
                 "in Retry-After.",

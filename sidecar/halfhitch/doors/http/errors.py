@@ -58,6 +58,13 @@ class RequestTooSlow(RequestError):
     retryable = True
 
 
+def too_slow(receive_s: float) -> RequestTooSlow:
+    """The error of whoever takes longer over one request."""
+    return RequestTooSlow(
+        f"The request was not complete after {receive_s:g} s; send it faster, or in smaller parts."
+    )
+
+
 class ExpectationFailed(RequestError):
     """An `Expect` other than 100-continue."""
 

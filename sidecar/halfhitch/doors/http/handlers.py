@@ -13,6 +13,7 @@ import msgspec
 
 from halfhitch.access import Right
 from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.doors.http.lending import Lending
 from halfhitch.doors.http.messages import (
     MessageBody,
     messages_of,
@@ -86,7 +87,9 @@ class Handlers:
         checks: CheckDesk | None,
         streams: Streams,
         unended: Unended,
+        lending: Lending | None = None,
     ) -> None:
+        self._lending = lending
         self._transactions = transactions
         self._unended = unended
         self._desk = checks
@@ -151,6 +154,9 @@ class Handlers:
             immunity_s=immunity_s,
         )
         self._unended.prepared(prepared.transaction_id)
+        if self._lending is not None:
+            topic = message.topic
+            self._lending.stored(producer_group, topic, prepared, transaction_id, immunity_s)
         return stored_reply(prepared.handle, prepared.transaction_id)
 
     async def add(self, request: Request) -> bytes:

@@ -12,6 +12,7 @@ from functools import partial
 
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.errors import TlsExpected
+from halfhitch.doors.http.lending import Lending
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.protocol import Connection, OnRequest
@@ -37,6 +38,7 @@ class Listening:
         makes_room: bool = False,
         on_request: OnRequest | None = None,
         tls: ServerTls | None = None,
+        lending: Lending | None = None,
     ) -> None:
         """`backlog`: waiting connections the kernel keeps. `makes_room`: see places.
 
@@ -48,6 +50,7 @@ class Listening:
         self._makes_room = makes_room
         self._on_request = on_request
         self._tls = tls
+        self._lending = lending
         self._tls_listener: TlsListener | None = None
         self._servers: list[asyncio.Server] = []
         self._unix_listener: UnixListener | None = None
@@ -141,6 +144,7 @@ class Listening:
             makes_room=self._makes_room,
             refusal=refusal,
             tls=self._tls,
+            lending=self._lending,
         )
 
     async def _sweep(self) -> None:
@@ -158,6 +162,8 @@ class Listening:
         while True:
             await asyncio.sleep(pause_s)
             now_s = loop.time()
+            if self._lending is not None:
+                self._lending.look()
             for connection in list(self._load.connections):
                 connection.sweep(now_s)
 

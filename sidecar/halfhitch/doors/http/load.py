@@ -37,6 +37,7 @@ class Load(Holding):
         "group_streams",
         "held_back_count",
         "identity_streams",
+        "native_count",
         "placeless_count",
         "stream_count",
         "stream_lines",
@@ -53,6 +54,8 @@ class Load(Holding):
         self.came_count = 0
         #: Tasks that only keep a refusal back.
         self.held_back_count = 0
+        #: Requests that are carried out natively.
+        self.native_count = 0
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0

@@ -33,14 +33,16 @@ from typing import cast
 
 from halfhitch.doors.holding import peer_of
 from halfhitch.doors.http.dispatch import Dispatcher
+from halfhitch.doors.http.ending import Ending
 from halfhitch.doors.http.errors import (
-    RequestTooSlow,
     TooManyConnections,
     certificate_required,
     error_reply,
+    too_slow,
 )
 from halfhitch.doors.http.faults import failure_reply
 from halfhitch.doors.http.guard import show_certificate
+from halfhitch.doors.http.lending import Lending, Loan, is_usual
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load, Share
 from halfhitch.doors.http.places import prove, take_place
@@ -66,40 +68,31 @@ OnRequest = Callable[[str, int, float, Trace], None]
 _QUEUED_COUNT_MAX = 1 << 16
 
 
-class Connection(asyncio.Protocol):
+class Connection(Ending):
     """The door's side of one connection."""
 
     __slots__ = (
         "_certificate",
-        "_closing_since_s",
         "_discarded_bytes",
         "_dispatcher",
-        "_has_eof",
-        "_heard_s",
         "_idle_since_s",
         "_is_busy",
         "_is_encrypted",
-        "_is_lingering",
-        "_is_reading_paused",
         "_is_write_paused",
         "_limits",
         "_load",
-        "_loop",
         "_makes_room",
         "_on_request",
         "_owes_continue",
         "_owner",
         "_peer",
         "_queue",
-        "_reader",
-        "_receiving_since_s",
         "_refusal",
         "_requires_certificate",
         "_share",
         "_stalled_since_s",
         "_task",
         "_tls",
-        "_transport",
         "_was_active",
         "opened_s",
     )
@@ -115,6 +108,7 @@ class Connection(asyncio.Protocol):
         makes_room: bool = False,
         refusal: HalfHitchError | None = None,
         tls: ServerTls | None = None,
+        lending: Lending | None = None,
     ) -> None:
         """`refusal`: all that is ever said on it, whatever it sends."""
         self._refusal = refusal
@@ -125,11 +119,10 @@ class Connection(asyncio.Protocol):
         self._dispatcher = dispatcher
         self._limits = limits
         self._load = load
-        self._loop = loop
         self._on_request = on_request
         self._makes_room = makes_room
-        self._reader = RequestReader(self, limits=limits, load=load)
-        self._transport: asyncio.Transport | None = None
+        loan = None if lending is None else Loan(lending, self)
+        super().__init__(loop, RequestReader(self, limits=limits, load=load), loan)
         self._peer: str | None = None  # if it has a place
         self._share = Share()
         self._owner: Share | None = None  # once the guard has let a request of it in
@@ -137,18 +130,12 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         self._owes_continue = False
-        self._has_eof = False
-        self._is_reading_paused = False
         self._is_write_paused = False
-        self._is_lingering = False
         self._discarded_bytes = 0
         # Moments on the loop's clock.
         self._was_active = False  # since the last sweep, which then moves the moment of idleness
         self.opened_s = self._idle_since_s = loop.time()
         self._stalled_since_s = 0.0
-        self._receiving_since_s: float | None = None
-        self._closing_since_s: float | None = None
-        self._heard_s = 0.0  # while nothing of it is of use
 
     # What the transport calls.
 
@@ -213,6 +200,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
         self._transport = None
+        self._end_loan()
         self._reader.end()
         for request in self._queue:
             self._release(request)
@@ -297,19 +285,14 @@ class Connection(asyncio.Protocol):
         elif self._receiving_since_s is not None:
             is_late = now_s - self._receiving_since_s > limits.receive_s
             if is_late and not self._is_reading_paused:
-                self._reader.refuse(
-                    RequestTooSlow(
-                        f"The request was not complete after {limits.receive_s:g} s; send it "
-                        "faster, or in smaller parts."
-                    )
-                )
+                self._reader.refuse(too_slow(limits.receive_s))
         elif self._certificate is not None and self._certificate.is_outdated():
             self._verify_anew()
         elif self._was_active:
             self._was_active = False
             self._idle_since_s = now_s
         elif self._is_unoccupied() and now_s - self._idle_since_s > limits.idle_s:
-            self._close()
+            self._close_if_quiet()
 
     def _verify_anew(self) -> None:
         """Take no more requests: whoever comes back shows his certificate again."""
@@ -320,6 +303,11 @@ class Connection(asyncio.Protocol):
 
     def start_draining(self) -> None:
         """Close as soon as what has been begun is answered."""
+        self._close_if_quiet()
+
+    def _close_if_quiet(self) -> None:
+        if self._loan is not None:
+            self._loan.take_back()  # something may have come meanwhile
         if self._is_unoccupied() and self._reader.phase == BETWEEN:
             self._close()
 
@@ -376,6 +364,36 @@ class Connection(asyncio.Protocol):
         self._answer(request, reply)
         if self._queue or self._is_reading_paused or self._owes_continue:
             self._advance()
+        elif self._loan is not None and is_usual(request):
+            self._lend(self._loan, request.fields[b"host"])
+
+    # The socket, while native threads read and write it (lending.Side).
+
+    def _lend(self, loan: Loan, host: bytes) -> None:
+        transport = self._open_transport()
+        is_over = self._has_eof or self._load.is_leaving or self._closing_since_s is not None
+        is_quiet = self._is_unoccupied() and self._reader.is_clean and not self._is_write_paused
+        if transport is None or self._is_encrypted or is_over or not is_quiet:
+            return
+        if not transport.get_write_buffer_size():
+            loan.begin(transport, host)
+
+    def took_back(self, held: bytes, *, is_busy: bool) -> None:
+        self._is_busy = is_busy
+        if held:
+            self.data_received(held)
+
+    def answered(self, reply: bytes, route_name: str | None) -> None:
+        self._is_busy = False
+        request = Request(b"POST", b"", [], keep_alive=True)
+        self._say(request, reply)
+        if route_name is not None:
+            request.route_name, request.started_s = route_name, perf_counter()
+            self._count(request, reply_status(reply))
+        self._advance()
+
+    def was_active(self) -> None:
+        self._was_active = True
 
     def _prove(self, request: Request) -> bytes | None:
         """The guard has let it in. The answer, if its identity has its share of places already."""
@@ -409,6 +427,10 @@ class Connection(asyncio.Protocol):
         self._count(request, 200)
 
     def _answer(self, request: Request, reply: bytes) -> None:
+        self._say(request, reply)
+        self._count(request, reply_status(reply))
+
+    def _say(self, request: Request, reply: bytes) -> None:
         transport = self._open_transport()
         if transport is not None and self._closing_since_s is None:
             reader = self._reader
@@ -423,7 +445,6 @@ class Connection(asyncio.Protocol):
             else:
                 transport.write(reply if request.is_http_11 else staying_open(reply))
                 self._was_active = True
-        self._count(request, reply_status(reply))
 
     def _count(self, request: Request, status: int) -> None:
         if self._on_request is not None:
@@ -455,46 +476,3 @@ class Connection(asyncio.Protocol):
         request.share.held_bytes -= len(request.body)
         if self._transport is None and self._peer is not None:
             self._load.forget(self._peer)
-
-    # Reading, and the end.
-
-    def _open_transport(self) -> asyncio.Transport | None:
-        # Between its end and connection_lost a transport takes no more: asyncio's would warn.
-        transport = self._transport
-        return None if transport is None or transport.is_closing() else transport
-
-    def _pause_reading(self) -> None:
-        transport = self._open_transport()
-        if transport is not None and not self._is_reading_paused and not self._has_eof:
-            self._is_reading_paused = True
-            transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        self._is_reading_paused = False
-        transport = self._open_transport()
-        if transport is not None:
-            transport.resume_reading()
-        if self._receiving_since_s is not None:
-            self._receiving_since_s = self._loop.time()  # the wait was ours
-
-    def _close(self, *, lingers: bool = False) -> None:
-        transport = self._open_transport()
-        if transport is None:
-            return
-        self._reader.end()
-        self._closing_since_s = self._loop.time()
-        if lingers and not self._has_eof:
-            self._is_lingering = True
-            self._heard_s = self._closing_since_s
-            if self._is_reading_paused:
-                self._resume_reading()
-            if transport.can_write_eof():  # TLS cannot: who has read the answer knows that it ends
-                transport.write_eof()
-        else:
-            transport.close()
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._reader.end()
-            self._closing_since_s = self._loop.time()
-            self._transport.abort()

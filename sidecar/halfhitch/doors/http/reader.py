@@ -77,6 +77,7 @@ class RequestReader:
         "_first_bytes",
         "_has_progressed",
         "_headers",
+        "_is_begun",
         "_is_replay",
         "_limits",
         "_load",
@@ -95,7 +96,7 @@ class RequestReader:
         self._limits = limits
         self._load = load
         self._parser = HttpRequestParser(self)
-        self._is_replay = False
+        self._is_begun = self._is_replay = False
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._request = _NONE
@@ -140,6 +141,11 @@ class RequestReader:
         """Give up the request being read and end; the answer takes its place in the order."""
         self._refuse(error_reply(error))
 
+    @property
+    def is_clean(self) -> bool:
+        """What comes next is the first byte of a request."""
+        return self.phase == BETWEEN and not (self.is_ended or self._is_begun)
+
     def end(self) -> None:
         """Read nothing more; what has been read of a request is dropped."""
         self.is_ended = True
@@ -150,6 +156,9 @@ class RequestReader:
         self._headers = []
 
     # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        self._is_begun = True
 
     def on_url(self, piece: bytes) -> None:
         if self.is_ended:
@@ -214,6 +223,7 @@ class RequestReader:
         if self._headers:  # trailers: they come too late to mean anything
             self._headers = []
         self._has_progressed = True
+        self._is_begun = False
         self.phase = BETWEEN
         if not request.keep_alive:
             self.is_ended = True

@@ -14,6 +14,7 @@ from halfhitch.doors.holding import OnRefused
 from halfhitch.doors.http.dispatch import Dispatcher
 from halfhitch.doors.http.guard import Guard, hosts_allowed
 from halfhitch.doors.http.handlers import Handlers
+from halfhitch.doors.http.lending import Lending
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.listening import Listening
 from halfhitch.doors.http.load import Load
@@ -52,12 +53,14 @@ class HttpDoor:
         on_request: OnRequest | None = None,
         on_refused: OnRefused | None = None,
         tls: ServerTls | None = None,
+        lending: Lending | None = None,
     ) -> None:
         """`host=None` is the unix socket alone; `port=0` any free port, told by `.port`.
 
         `access` knows who may do what.
         `allowed_hosts` are names the door answers to on TCP besides those of loopback.
         Without `checks` there are no check streams. `tls` is for TCP; a unix socket stays plain.
+        `lending`: the native way; where a token is asked for it is not gone.
         Raises ConfigurationError.
         """
         if host is None and unix_path is None:
@@ -77,17 +80,20 @@ class HttpDoor:
         self._allowed_hosts = allowed_hosts
         self._limits = limits
         self._load = Load(on_refused)
+        # Native threads look at no token and at no right.
+        self._lending = lending = None if access.asks_for_tokens else lending
         self._listening = Listening(
             limits=self._limits,
             load=self._load,
             backlog=_BACKLOG,
             on_request=on_request,
             tls=tls,
+            lending=lending,
         )
         streams = Streams(checks, limits=self._limits, load=self._load, access=access)
         self._unended = Unended(limits.unended_s, time.monotonic)
         self._handlers = Handlers(
-            transactions, checks=checks, streams=streams, unended=self._unended
+            transactions, checks=checks, streams=streams, unended=self._unended, lending=lending
         )
         self._port: int | None = None
 
@@ -109,11 +115,13 @@ class HttpDoor:
     @property
     def in_flight_count(self) -> int:
         """Requests being worked on now."""
-        return len(self._load.tasks)
+        return len(self._load.tasks) + self._load.native_count
 
     async def start(self) -> None:
         """Open the door. Raises ConfigurationError; nothing stays open then."""
         self._listening.start()
+        if self._lending is not None:
+            self._lending.start(self._load, self._unended, self._limits.in_flight_count_max)
         try:
             if self._host is not None:
                 hosts = hosts_allowed(self._host, self._allowed_hosts)
@@ -139,6 +147,8 @@ class HttpDoor:
             await self._leave(give_up_s)
             await self._listening.stop(max(0.0, give_up_s - time.monotonic()))
         finally:
+            if self._lending is not None:
+                await self._lending.stop(max(0.0, give_up_s - time.monotonic()))
             self._port = None
 
     def hurry(self) -> None:
@@ -148,13 +158,15 @@ class HttpDoor:
     async def _leave(self, give_up_s: float) -> None:
         load = self._load
         load.is_leaving = True
+        if self._lending is not None:
+            self._lending.leave()
         for held in list(load.connections):
             if isinstance(held, CheckStream):
                 held.start_draining()
         now_s = time.monotonic()
         give_up_s = min(give_up_s, now_s + self._limits.unended_s)
         alone_s, came_count = now_s + _ALONE_S, load.came_count
-        while (load.tasks or self._unended.any()) and not load.is_hurried:
+        while (self.in_flight_count or self._unended.any()) and not load.is_hurried:
             now_s = time.monotonic()
             if load.connections or load.came_count != came_count:
                 alone_s, came_count = now_s + _ALONE_S, load.came_count

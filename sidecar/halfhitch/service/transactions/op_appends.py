@@ -123,8 +123,8 @@ class DecisionLog:
         future: Future[int] = loop.create_future()
         item = _Item(decision, future, UnderWay(decision.resolution))
         lane.waiting.append(item)
-        lane.forget(loop.time())
-        if lane.first(decision.identity) is None:
+        # Of one that came before from elsewhere this is not the first.
+        if self.under_way(partition, decision.identity) is None:
             lane.under_way[decision.identity] = item.under_way
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:

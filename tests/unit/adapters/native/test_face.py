@@ -13,6 +13,7 @@ import pytest
 
 import halfhitch
 from halfhitch.adapters.native import carrier, face
+from halfhitch.doors.http import native as http_values
 from halfhitch.doors.rocketmq import native as values
 from halfhitch_cli.speed import version_text
 from harness.native import native, needs_native
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def kind_of(name: str, made_with: tuple[str, ...], methods: Any) -> type:
+    asked = {
+        name: eval(f"lambda self{''.join(f', a{n}' for n in range(count))}: None")
+        for name, count in methods.items()
+    }
+    return type(name, (), {"__init__": eval(f"lambda self, {', '.join(made_with)}: None"), **asked})
+
+
 def made(**more: Any) -> types.ModuleType:
     """A module with the right face, but for what is given."""
     module = types.ModuleType(face.MODULE)
     module.__file__ = "/nowhere/halfhitch_native.so"
-    methods = {
-        name: eval(f"lambda self{''.join(f', a{n}' for n in range(count))}: None")
-        for name, count in face.METHODS.items()
-    }
-    init = eval(f"lambda self, {', '.join(face.MADE_WITH)}: None")
-    vars(module)["Native"] = type("Native", (), {"__init__": init, **methods})
-    for name, names in face.VALUES.items():
+    vars(module)["Native"] = kind_of("Native", face.MADE_WITH, face.METHODS)
+    vars(module)["HttpNative"] = kind_of("HttpNative", face.HTTP_MADE_WITH, face.HTTP_METHODS)
+    for name, names in {**face.VALUES, **face.HTTP_VALUES}.items():
         vars(module)[name] = type(name, (), dict.fromkeys(names))
     vars(module).update(more)
     return module
@@ -61,10 +66,37 @@ def test_the_face_is_what_the_door_asks() -> None:
     assert dict(face.VALUES) == kinds
 
 
+def test_the_face_is_what_the_data_door_asks() -> None:
+    asked = {
+        name: len(inspect.signature(each).parameters) - 1
+        for name, each in vars(http_values.Native).items()
+        if not name.startswith("_")
+    }
+    assert dict(face.HTTP_METHODS) == asked
+    for name, names in face.HTTP_VALUES.items():
+        kind = vars(http_values)[name.removeprefix("Http")]
+        assert tuple(field.name for field in fields(kind)) == names
+
+
 @needs_native
 def test_the_build_that_is_here_is_made_as_the_door_makes_it() -> None:
     """A build that is older than the sources is built anew by `make native`."""
     assert face._other_names(native) is None
+    assert face.has_http(native)
+
+
+@pytest.mark.parametrize("kind", [int, None])
+def test_a_build_from_before_the_data_door_went_natively_is_good_for_the_other_one(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = made(HttpNative=kind)
+    monkeypatch.setitem(sys.modules, face.MODULE, module)
+    assert carrier.load() is vars(module)["Native"]
+    assert carrier.load_http() is None
+    monkeypatch.setitem(sys.modules, face.MODULE, whole := made())
+    assert carrier.load_http() is vars(whole)["HttpNative"]
+    monkeypatch.setitem(sys.modules, face.MODULE, renamed())
+    assert carrier.load_http() is None
 
 
 def test_one_that_fits_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

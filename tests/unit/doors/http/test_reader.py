@@ -62,6 +62,23 @@ def test_a_request_is_handed_on_complete_and_its_bytes_are_counted() -> None:
     assert load.buffered_bytes == 5
 
 
+def test_a_byte_of_the_next_request_is_seen_although_nothing_of_it_can_be_told() -> None:
+    """Whoever read on from there would take the rest of it for a request."""
+    reader, sink, _ = new_reader()
+    assert reader.is_clean
+    reader.feed(ASKED)
+    assert reader.is_clean
+    reader.feed(ASKED + b"P")
+    assert (reader.phase, reader.is_clean) == (BETWEEN, False)
+    reader.feed(ASKED[1:])
+    assert reader.is_clean
+    reader.feed(b"\r\n")
+    assert reader.is_clean
+    assert len(sink.requests) == 3
+    reader.end()
+    assert not reader.is_clean
+
+
 def test_blank_lines_between_requests_are_nothing() -> None:
     reader, sink, _ = new_reader()
     reader.feed(b"\r\n\r\n" + ASKED + b"\r\n\n" + ASKED + b"\r\n")

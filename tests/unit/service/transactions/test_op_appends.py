@@ -206,6 +206,15 @@ async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
     assert log.decisions.under_way(0, identity("T1")) is under_way
 
 
+async def test_a_decision_behind_one_from_elsewhere_is_not_taken_for_the_first() -> None:
+    """A commit that went the native way, a roll back that lost, and the commit again: 409."""
+    log = Log()
+    first = decisions_module.UnderWay(C, is_stored=True)
+    log.decisions.elsewhere = lambda *_: first
+    await log.decisions.append(0, decision("T1", R))
+    assert log.decisions.under_way(0, identity("T1")) is first
+
+
 async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
     log = Log()
     log.kafka.faults.appends = [AppendFault.ANSWER_LOST, None]

@@ -1,0 +1,394 @@
+"""Requests of the data door that go the native way: the loop's side of it.
+
+After a raw half or an end that was answered here the connection's socket is lent to the native
+carrier, if nothing else is going on over it. Native threads then read requests of that kind, in
+their usual form, append them to Kafka and answer them, one at a time as HTTP wants it. Whatever has
+anything unusual about it ends the loan: the socket is taken back with the bytes that were read, and
+goes on here as if they had just come. A second later it may be lent again.
+
+Halves are taken natively for groups and topics that this door has stored one for, as long as
+nothing of them is refused; ends, of transactions of one message that were prepared in this process
+moments ago and that nobody in it has looked at since. So what can be refused is judged in one
+place. What the service would do with the difference is the same as if another instance had taken
+the request.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from halfhitch.core.model import (
+    Identity,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
+from halfhitch.doors.http.errors import error_reply
+from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.native import Events, Failed, Native
+from halfhitch.doors.http.requests import Request
+from halfhitch.doors.http.unended import Unended
+from halfhitch.errors import HalfHitchError, OutcomeUnknown
+from halfhitch.ports import Observer
+from halfhitch.service.api import Prepared
+from halfhitch.service.transactions.op_appends import UnderWay
+
+logger = logging.getLogger(__name__)
+
+#: Told of answers of one kind: route name, status, the seconds of each.
+OnRequests = Callable[[str, int, Sequence[float]], None]
+
+#: Before a socket that was taken back is lent again.
+_BETWEEN_LOANS_S: Final = 1.0
+#: Groups and topics whose halves go the native way: more are not remembered.
+_PAIRS_MAX: Final = 1_000
+_HALF: Final = "half"
+_ROUTES: Final = frozenset({_HALF, "commit", "rollback"})
+_COMMIT: Final = Resolution.COMMIT
+_ROLLBACK: Final = Resolution.ROLLBACK
+_PRODUCER: Final = ResolutionSource.PRODUCER
+
+
+def is_usual(request: Request) -> bool:
+    """Whether the next requests after this one may well go the native way."""
+    is_of_kind = request.route_name in _ROUTES and not request.options
+    # The end of what has a name already is left to the loop, and would end the loan at once.
+    is_named = request.route_name == _HALF and b"half-transaction-id" in request.half
+    return is_of_kind and not is_named and request.is_http_11 and b"host" in request.fields
+
+
+class Side(Protocol):
+    """The connection, as its loan needs it."""
+
+    def took_back(self, held: bytes, *, is_busy: bool) -> None:
+        """The socket is back; `held` came over it and is to be read. `is_busy`: a request is under
+        way, and `answered` will be called."""
+        ...
+
+    def answered(self, reply: bytes, route_name: str | None) -> None:
+        """The answer to the one that was under way. It is counted for this route, if any."""
+        ...
+
+    def was_active(self) -> None:
+        """Requests were carried out."""
+        ...
+
+
+class Lending:
+    """One for a door; used on the event loop."""
+
+    def __init__(
+        self,
+        make_native: Callable[..., Native],
+        *,
+        observer: Observer,
+        on_requests: OnRequests,
+        partition_count: Callable[[], int],
+        preferred_partition: Callable[[int], int],
+        signer: Callable[[], tuple[bytes, bytes]],
+        target_partitions: Callable[[str], int | None],
+        is_asking: Callable[[], bool],
+        is_free: Callable[[str, str], bool],
+        disown: Callable[[int, Identity], None],
+        error_of: Callable[[str, int], HalfHitchError],
+        log: Callable[[int, str, str], None],
+    ) -> None:
+        """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
+
+        `signer`: two times nothing as long as it is not known. `is_asking`: whether some check is
+        out. `is_free`: whether nothing of this group for this topic is refused. `disown`: what was
+        perhaps stored under an id of ours that was told to nobody is to be rolled back.
+        """
+        self._make_native = make_native
+        self._observer = observer
+        self._on_requests = on_requests
+        self._partition_count = partition_count
+        self._preferred_partition = preferred_partition
+        self._signer = signer
+        self._target_partitions = target_partitions
+        self._is_asking = is_asking
+        self._is_free = is_free
+        self._disown = disown
+        self._error_of = error_of
+        self._log = log
+        self.native: Native | None = None  # while it runs
+        self._ends = (-1, -1)
+        self._room = 0
+        self._load = Load()
+        self._unended: Unended | None = None
+        self._pairs: dict[tuple[str, str], None] = {}
+        self._loans: dict[int, Loan] = {}
+        self._number = 0
+        self._is_leaving = False
+
+    def start(self, load: Load, unended: Unended, room: int) -> None:
+        """Begin; call on the loop. Where that fails everything goes the interpreted way.
+
+        `room`: that many requests may be in flight.
+        """
+        self._load, self._unended, self._room = load, unended, room
+        self._ends = os.pipe()
+        for end in self._ends:
+            os.set_blocking(end, False)
+        try:
+            self.native = self._make_native(wake=self._ends)
+        except RuntimeError as error:
+            logger.warning(
+                "the native threads of the HTTP door do not start, so requests go the slower way: "
+                "%s",
+                error,
+                extra={"action": "native_unused"},
+            )
+            self._close()
+            return
+        asyncio.get_running_loop().add_reader(self._ends[0], self.catch_up)
+        logger.info(
+            "raw halves and ends over HTTP go the native way", extra={"action": "native_used"}
+        )
+        self.look()
+
+    def look(self) -> None:
+        """Every half of a second or so."""
+        native = self.native
+        if native is None:
+            return
+        count = self._partition_count()
+        preferred = self._preferred_partition(count) if count else 0
+        native.open(count, preferred, *self._signer())
+        native.take_ends(not self._is_asking())
+        self._allow(native)
+        for number in native.lingering():
+            self._take_back(number)
+        self._load.native_count = native.under_way()
+
+    def leave(self) -> None:
+        """The door is stopping: nothing is lent any more."""
+        self._is_leaving = True
+        for number in list(self._loans):
+            self._take_back(number)
+        self.catch_up()
+
+    async def stop(self, drain_s: float) -> None:
+        """Wait for what is in flight, tell of it, end."""
+        if self.native is None:
+            return
+        self.leave()
+        await asyncio.to_thread(self.native.stop, drain_s)
+        if self.native is None:
+            return  # somebody else has stopped it meanwhile
+        self.catch_up()
+        asyncio.get_running_loop().remove_reader(self._ends[0])
+        self.native = None
+        self._load.native_count = 0
+        self._close()
+
+    def _close(self) -> None:
+        for end in self._ends:
+            os.close(end)
+
+    # -- what goes the native way ----------------------------------------------------------------
+
+    def stored(
+        self, group: str, topic: str, prepared: Prepared, named: str | None, immunity_s: int | None
+    ) -> None:
+        """The service has just stored this half; `named`: as its caller calls the transaction."""
+        native = self.native
+        if native is None:
+            return
+        pair = group, topic
+        if pair not in self._pairs and len(self._pairs) < _PAIRS_MAX:
+            self._pairs[pair] = None
+            self._allow(native)
+        if named is None and len(prepared.half_offsets) == 1:
+            native.opened(group, prepared.transaction_id, prepared.half_offsets[0], immunity_s)
+
+    def _allow(self, native: Native) -> None:
+        native.allow(
+            [
+                pair
+                for pair in self._pairs
+                if self._target_partitions(pair[1]) is not None and self._is_free(*pair)
+            ]
+        )
+
+    def lend(self, loan: "Loan", socket: int, host: bytes) -> int:
+        """The number of the new loan; 0: there is none."""
+        native = self.native
+        if native is None or self._is_leaving:
+            return 0
+        self._number += 1
+        number = self._number
+        native.connect(number, host)
+        if not native.lend(number, socket, self._room):
+            native.disconnect(number)
+            return 0
+        self._loans[number] = loan
+        return number
+
+    def ended(self, number: int) -> None:
+        """Nothing of this loan is under way any more."""
+        if self._loans.pop(number, None) is not None and self.native is not None:
+            self.native.disconnect(number)
+
+    # -- what another way through this process must know ------------------------------------------
+
+    def first_decision(self, partition: int, identity: Identity) -> UnderWay | None:
+        """What service.transactions.op_appends.DecisionLog does not know of itself."""
+        found = None if self.native is None else self.native.first_decision(partition, *identity)
+        if found is None:
+            return None
+        return UnderWay(
+            _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
+        )
+
+    def claim(self, identity: Identity, digest: int) -> bool:
+        """See service.transactions.service.Named."""
+        return self.native is None or bool(self.native.claim(*identity, digest))
+
+    def release(self, identity: Identity) -> None:
+        """See service.transactions.service.Named."""
+        if self.native is not None:
+            self.native.release(*identity)
+
+    # -- what comes back -------------------------------------------------------------------------
+
+    def _take_back(self, number: int) -> None:
+        loan = self._loans.get(number)
+        if loan is not None:
+            loan.take_back()
+
+    def catch_up(self) -> None:
+        """Hand on what has happened until now."""
+        native = self.native
+        if native is None:
+            return
+        events = native.events()
+        self._load.native_count = native.under_way()
+        self._count(events)
+        # First: who has failed waits for an answer of the loop's.
+        for number in events.due:
+            self._take_back(number)
+        for progress in events.progress:
+            loan = self._loans.get(progress.connection)
+            if loan is not None:
+                loan.went_on(progress.answers)
+        for failed in events.failures:
+            self._fail(failed)
+        for line in events.lines:
+            self._log(line.level, line.facility, line.text)
+
+    def _fail(self, failed: Failed) -> None:
+        error = self._error_of(failed.route, failed.error_number)
+        if failed.route == _HALF:
+            self._observer.prepare_refused(error.code)
+            identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
+            if not failed.names_itself:
+                if isinstance(error, OutcomeUnknown):
+                    self._disown(failed.partition, identity)
+            elif not isinstance(error, OutcomeUnknown):
+                self.release(identity)
+        else:
+            self._observer.end_refused(error.code)
+        loan = self._loans.get(failed.connection)
+        if loan is not None:
+            loan.failed(error_reply(error), failed.route)
+
+    def _count(self, events: Events) -> None:
+        observer = self._observer
+        if events.prepared_s:
+            observer.all_prepared(events.prepared_s)
+            self._on_requests(_HALF, 201, events.prepared_s)
+        for resolution, route, seconds in (
+            (_COMMIT, "commit", events.committed_s),
+            (_ROLLBACK, "rollback", events.rolled_back_s),
+        ):
+            if seconds:
+                observer.all_ended(resolution, _PRODUCER, seconds)
+                self._on_requests(route, 200, seconds)
+        unended = self._unended
+        if unended is not None:
+            for transaction_id in events.prepared_ids:
+                unended.prepared(transaction_id)
+            for transaction_id in events.ended_ids:
+                unended.ended(transaction_id)
+
+
+class Loan:
+    """Of one connection's socket, again and again."""
+
+    __slots__ = ("_lend_at_s", "_lending", "_loop", "_number", "_side", "_transport")
+
+    def __init__(self, lending: Lending, side: Side) -> None:
+        self._lending = lending
+        self._loop = asyncio.get_running_loop()
+        self._number = 0  # while it is lent, or something of it is under way
+        self._transport: asyncio.Transport | None = None  # while its socket is lent
+        self._lend_at_s = 0.0
+        self._side: Side | None = side  # None: the connection is gone
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether native threads read and write the socket."""
+        return self._transport is not None
+
+    def begin(self, transport: asyncio.Transport, host: bytes) -> None:
+        """Have the socket read and written natively, until `take_back`.
+
+        Nothing may wait to be written by the transport, or to be read, or be under way.
+        """
+        socket, now_s = transport.get_extra_info("socket"), self._loop.time()
+        if self._number or socket is None or now_s < self._lend_at_s:
+            return
+        self._lend_at_s = now_s + _BETWEEN_LOANS_S
+        transport.pause_reading()
+        self._number = self._lending.lend(self, socket.fileno(), host)
+        if self._number:
+            self._transport = transport
+        else:
+            transport.resume_reading()
+
+    def take_back(self) -> None:
+        """The socket is the transport's again, if it is lent."""
+        transport, native = self._transport, self._lending.native
+        if transport is None or native is None:
+            return
+        self._transport = None
+        self._lend_at_s = self._loop.time() + _BETWEEN_LOANS_S
+        taken = native.take_back(self._number)
+        if not taken.is_busy:
+            self._ended()
+        side = self._side
+        if side is None or transport.is_closing():
+            return
+        if taken.unsent:
+            transport.write(taken.unsent)
+        transport.resume_reading()
+        side.took_back(taken.held, is_busy=taken.is_busy)
+
+    def close(self) -> None:
+        """The connection is gone, or going; what is under way is carried out all the same."""
+        self._side = None
+        self.take_back()
+
+    def went_on(self, answers: bytes) -> None:
+        """Requests were carried out; `answers` are for the loop to write."""
+        if self._side is not None:
+            self._side.was_active()
+        if answers:
+            self._answer(answers, None)
+
+    def failed(self, reply: bytes, route_name: str) -> None:
+        """The one that was under way could not be carried out."""
+        self._answer(reply, route_name)
+
+    def _answer(self, reply: bytes, route_name: str | None) -> None:
+        self._ended()
+        if self._side is not None:
+            self._side.answered(reply, route_name)
+
+    def _ended(self) -> None:
+        number, self._number = self._number, 0
+        self._lending.ended(number)

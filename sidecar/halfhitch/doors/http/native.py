@@ -1,0 +1,145 @@
+"""The native carrier as the data door sees it: what it is asked, and what it answers with.
+
+The package halfhitch-native has classes of its own with the same fields.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A socket is the loop's again."""
+
+    unsent: bytes  # still to be written
+    held: bytes  # what came and is not carried out
+    begun_count: int  # requests that no event has told of
+    is_busy: bool  # the answer to a request is still to come
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the requests of a connection have come."""
+
+    connection: int
+    begun_count: int
+    done_count: int
+    answers: bytes  # for the loop to write: its socket was taken back meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request that could not be carried out. Its connection waits for the answer."""
+
+    connection: int
+    route: str
+    error_number: int  # librdkafka's
+    partition: int
+    group: str
+    transaction_id: str
+    names_itself: bool  # its caller has named the transaction, or knows its name
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of librdkafka."""
+
+    level: int
+    facility: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """All since the last time."""
+
+    progress: Sequence[Progress] = ()
+    failures: Sequence[Failed] = ()
+    #: Seconds that each prepare took, each commit, each roll back.
+    prepared_s: Sequence[float] = ()
+    committed_s: Sequence[float] = ()
+    rolled_back_s: Sequence[float] = ()
+    #: Transactions that were prepared, and that were ended.
+    prepared_ids: Sequence[str] = ()
+    ended_ids: Sequence[str] = ()
+    lines: Sequence[Line] = ()
+    due: Sequence[int] = ()  # connections whose sockets should be taken back
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDecision:
+    """Of the last moments."""
+
+    is_commit: bool
+    is_stored: bool
+
+
+class Native(Protocol):
+    """The carrier. Its methods do not block. Connections have numbers, a new one for each loan."""
+
+    def open(self, partition_count: int, preferred: int, key: bytes, person: bytes) -> None:
+        """So many half partitions; where a transaction goes that may go anywhere; what
+        wire.handle.HandleCodec signs with. An empty key: take nothing."""
+        ...
+
+    def allow(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Halves of these groups for these topics are taken, and of no others."""
+        ...
+
+    def connect(self, connection: int, host: bytes) -> None:
+        """Requests over this connection name this host."""
+        ...
+
+    def disconnect(self, connection: int) -> None:
+        """Nothing of it is under way any more."""
+        ...
+
+    def lend(self, connection: int, socket: int, room: int) -> bool:
+        """Read and write this file descriptor from now on, with at most so many requests of all
+        connections in flight; False: it cannot be."""
+        ...
+
+    def take_back(self, connection: int) -> TakenBack:
+        """No more of that."""
+        ...
+
+    def take_ends(self, yes: bool) -> None:  # noqa: FBT001
+        """Whether ends are carried out."""
+        ...
+
+    def under_way(self) -> int:
+        """Requests in flight."""
+        ...
+
+    def lingering(self) -> Sequence[int]:
+        """Connections with a request that has been unfinished for a while."""
+        ...
+
+    def events(self) -> Events:
+        """What has happened since the last time."""
+        ...
+
+    def first_decision(
+        self, partition: int, group: str, transaction_id: str
+    ) -> FirstDecision | None:
+        """The first one of the last moments. The transaction's end is the loop's from now on."""
+        ...
+
+    def claim(self, group: str, transaction_id: str, digest: int) -> int:
+        """The message is about to be stored by the loop; 0: another was taken for this id."""
+        ...
+
+    def release(self, group: str, transaction_id: str) -> None:
+        """It was surely not stored."""
+        ...
+
+    def opened(
+        self, group: str, transaction_id: str, half_offset: int, immunity_s: int | None
+    ) -> None:
+        """The loop has stored the only message of this transaction, whose name is new."""
+        ...
+
+    def stop(self, drain_s: float) -> None:
+        """Blocks: wait for what is in flight, then end."""
+        ...

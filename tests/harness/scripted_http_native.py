@@ -1,0 +1,164 @@
+"""A native carrier of the data door that does what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+
+from halfhitch.doors.http.native import (
+    Events,
+    Failed,
+    FirstDecision,
+    Line,
+    Progress,
+    TakenBack,
+)
+
+
+class ScriptedHttpNative:
+    """native.Native. What comes over a lent socket is one request, and ends when a test says so;
+    or it is odd, and ends the loan."""
+
+    def __init__(self, wake: tuple[int, int]) -> None:
+        self._wake = wake
+        self.opened_with: tuple[int, int, bytes, bytes] = (0, 0, b"", b"")
+        self.allowed: list[tuple[str, str]] = []
+        self.connected: dict[int, bytes] = {}
+        self.lent: dict[int, socket.socket] = {}
+        self.room = 0
+        self.is_borrowing = True
+        self.is_odd = False
+        self.takes_ends = False
+        self.came: list[bytes] = []  # requests that were taken
+        self.busy: set[int] = set()
+        self.failed: set[int] = set()  # and the loop has not heard of it
+        self.held: dict[int, bytes] = {}
+        self.unsent: dict[int, bytes] = {}
+        self.idle: list[int] = []  # connections with an unfinished request
+        self.opened_ids: list[tuple[str, str, int, int | None]] = []
+        self.claimed: dict[tuple[str, str], int] = {}
+        self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
+        self.stops: list[float] = []
+        self.lines: list[Line] = []
+        self._progress: list[Progress] = []
+        self._failures: list[Failed] = []
+        self._seconds: tuple[list[float], ...] = ([], [], [])
+        self._ids: tuple[list[str], list[str]] = ([], [])
+        self._due: list[int] = []
+
+    def open(self, partition_count: int, preferred: int, key: bytes, person: bytes) -> None:
+        self.opened_with = partition_count, preferred, key, person
+
+    def allow(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.allowed = list(pairs)
+
+    def connect(self, connection: int, host: bytes) -> None:
+        self.connected[connection] = host
+
+    def disconnect(self, connection: int) -> None:
+        assert connection not in self.busy
+        del self.connected[connection]
+
+    def lend(self, connection: int, number: int, room: int) -> bool:
+        if not self.is_borrowing:
+            return False
+        self.room = room
+        own = self.lent[connection] = socket.socket(fileno=os.dup(number))
+        own.setblocking(False)
+        asyncio.get_running_loop().add_reader(own, self._receive, connection)
+        return True
+
+    def _receive(self, connection: int) -> None:
+        data = self.lent[connection].recv(65_536)
+        if self.is_odd or not data or connection in self.busy:
+            self.held[connection] = self.held.get(connection, b"") + data
+            if self.is_odd or not data:
+                self.let_go(connection)
+            return
+        self.came.append(data)
+        self.busy.add(connection)
+
+    def let_go(self, connection: int) -> None:
+        asyncio.get_running_loop().remove_reader(self.lent[connection])
+        self._due.append(connection)
+        self.wake()
+
+    def take_back(self, connection: int) -> TakenBack:
+        own = self.lent.pop(connection)
+        asyncio.get_running_loop().remove_reader(own)
+        own.close()
+        held, unsent = self.held.pop(connection, b""), self.unsent.pop(connection, b"")
+        is_busy = connection in self.busy or connection in self.failed
+        self.failed.discard(connection)
+        return TakenBack(unsent, held, 0, is_busy)
+
+    def take_ends(self, yes: bool) -> None:
+        self.takes_ends = yes
+
+    def under_way(self) -> int:
+        return len(self.busy)
+
+    def lingering(self) -> list[int]:
+        return self.idle
+
+    def events(self) -> Events:
+        try:
+            os.read(self._wake[0], 100)
+        except BlockingIOError:
+            pass
+        told = Events(
+            self._progress, self._failures, *self._seconds, *self._ids, self.lines, self._due
+        )
+        self._progress, self._failures, self.lines, self._due = [], [], [], []
+        self._seconds, self._ids = ([], [], []), ([], [])
+        for failed in told.failures:
+            assert failed.connection not in self.lent or failed.connection in told.due
+        return told
+
+    def first_decision(
+        self, partition: int, group: str, transaction_id: str
+    ) -> FirstDecision | None:
+        return self.decisions.get((partition, group, transaction_id))
+
+    def claim(self, group: str, transaction_id: str, digest: int) -> int:
+        return int(self.claimed.setdefault((group, transaction_id), digest) == digest)
+
+    def release(self, group: str, transaction_id: str) -> None:
+        self.claimed.pop((group, transaction_id), None)
+
+    def opened(
+        self, group: str, transaction_id: str, half_offset: int, immunity_s: int | None
+    ) -> None:
+        self.opened_ids.append((group, transaction_id, half_offset, immunity_s))
+
+    def stop(self, drain_s: float) -> None:
+        self.stops.append(drain_s)
+
+    # What a test says.
+
+    def finish(self, answer: bytes, *, ended: bool = False) -> None:
+        """The one request that is under way is carried out."""
+        (connection,) = self.busy
+        self.busy.clear()
+        self._seconds[1 if ended else 0].append(0.25)
+        self._ids[1 if ended else 0].append("T1")
+        if connection in self.lent:
+            self.lent[connection].sendall(answer)
+            answer = b""
+        self._progress.append(Progress(connection, 0, 1, answer))
+        self.wake()
+
+    def fail(self, error_number: int, *, route: str = "half", names_itself: bool = False) -> None:
+        """It has failed, and the loop is to answer."""
+        (connection,) = self.busy
+        if connection in self.lent:
+            self._due.append(connection)
+        self._failures.append(Failed(connection, route, error_number, 1, "g", "T1", names_itself))
+        self.failed.add(connection)
+        self.busy.discard(connection)
+        self.wake()
+
+    def wake(self) -> None:
+        os.write(self._wake[1], b"12345678")

@@ -1,0 +1,316 @@
+"""The data door on a real Kafka, by both ways: interpreted, and over sockets that are lent."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.composition.native import http_way
+from halfhitch.doors.http import HttpDoor
+from halfhitch.wire.digest import digest_of
+from halfhitch.wire.half import digest_in
+from harness.defaults import http_limits
+from harness.engines import GROUP, Site, until
+from harness.identities import access_with
+from harness.native import native, needs_native
+from harness.raw_http import Answer, Client, json_post, request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from random import Random
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def site(kafka: Any) -> Site:
+    made = Site(kafka.bootstrap)
+    made.create_targets()
+    return made
+
+
+class Served:
+    """A door, and what it has counted."""
+
+    def __init__(self, engine: Any, door: HttpDoor, lending: Any, path: str | None) -> None:
+        self.engine, self.door, self.lending, self.path = engine, door, lending, path
+        self.native_count = 0
+        self.clients: list[Client] = []
+        self.answers: list[tuple[str, int]] = []
+
+    def count(self, route: str, status: int, elapsed_s: Any) -> None:
+        count = len(elapsed_s) if isinstance(elapsed_s, list) else 1
+        self.native_count += count if isinstance(elapsed_s, list) else 0
+        self.answers += [(route, status)] * count
+
+    async def client(self) -> Client:
+        if self.path is not None:
+            client = await Client.unix(self.path)
+        else:
+            assert self.door.port is not None
+            client = await Client.tcp(self.door.port)
+        self.clients.append(client)
+        return client
+
+    async def lent(self, site: Site) -> Client:
+        """A client whose requests go the native way from now on, where there is one."""
+        client = await self.client()
+        made = await client.ask(half(site.orders, b"first"))
+        assert made.status == 201, made
+        assert (await client.ask(end(made, "rollback"))).status == 200
+        if self.lending is not None:
+            await until(lambda: self.lending._loans, "it to be lent")
+        return client
+
+
+@pytest.fixture(params=["interpreted", pytest.param("native", marks=needs_native)])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    return str(tmp_path / "door.sock") if request.param == "unix" else None
+
+
+@asynccontextmanager
+async def served(
+    site: Site, way: str, path: str | None = None, **options: Any
+) -> AsyncIterator[Served]:
+    limits = http_limits(**{"unended_s": 60.0, **options.pop("limits", {})})
+    async with site.engine(**options) as engine:
+        found: list[Served] = []
+
+        def count(route: str, status: int, elapsed_s: Any) -> None:
+            found[0].count(route, status, elapsed_s)
+
+        make = partial(native.HttpNative) if way == "native" else None
+        lending = http_way(engine, site.observer, count, limits, make, transaction_bytes_max=2**26)
+        door = HttpDoor(
+            engine.transactions, checks=engine.desk, port=0, unix_path=path, limits=limits,
+            host=None if path else "127.0.0.1", access=access_with(), on_request=count,
+            lending=lending,
+        )  # fmt: skip
+        found.append(Served(engine, door, lending, path))
+        await door.start()
+        try:
+            yield found[0]
+        finally:
+            for client in found[0].clients:
+                await client.close()
+            await door.stop(drain_s=0.3)
+
+
+def half(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
+    named = (("Half-Producer-Group", GROUP), *headers)
+    return request("POST", f"/v1/topics/{topic}/half", named, body)
+
+
+def end(made: Answer, how: str) -> bytes:
+    return request("POST", f"/v1/transactions/{made.header('half-handle')}/{how}")
+
+
+async def take_back(at: Served, rng: Random) -> None:
+    """All sockets, at any moment."""
+    while at.lending is not None:
+        await asyncio.sleep(rng.random() * 0.02)
+        for number in list(at.lending._loans):
+            at.lending._take_back(number)
+
+
+async def until_written(site: Site, wanted: set[bytes]) -> None:
+    def written() -> list[bytes]:
+        return sorted(record.value for record in site.read(site.orders))
+
+    async with asyncio.timeout(30):
+        while (found := await asyncio.to_thread(written)) != sorted(wanted):
+            assert len(found) <= len(wanted), (found, wanted)
+            await asyncio.sleep(0.05)
+
+
+async def test_what_is_committed_is_on_kafka_exactly_once_and_each_answer_is_its_askers(
+    site: Site, way: str, path: str | None, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sockets go to and fro as often as they can, and in the middle of requests."""
+    monkeypatch.setattr("halfhitch.doors.http.lending._BETWEEN_LOANS_S", 0.0)
+    committed: set[bytes] = set()
+    async with served(site, way, path) as at:
+        clients = [await at.lent(site) for _ in range(4)]
+        locks = [asyncio.Lock() for _ in clients]
+
+        async def ask(data: bytes, *, cut: int = 0) -> Answer:
+            place = rng.randrange(len(clients))
+            async with locks[place]:
+                if cut:
+                    await clients[place].send(data[:cut])
+                    await asyncio.sleep(0.001)
+                return await clients[place].ask(data[cut:])
+
+        async def one(n: int) -> None:
+            body = b"message %d" % n
+            unique = uuid.UUID(int=rng.getrandbits(128), version=4)
+            headers = [("Half-Header-kind", f"k{n}")] if rng.random() < 0.5 else []
+            headers += [("Half-Key", f"key{n % 5}")] if rng.random() < 0.5 else []
+            named = [("Half-Transaction-Id", unique.hex)] if rng.random() < 0.5 else []
+            asked = half(site.orders, body, *headers, *named)
+            made = await ask(asked, cut=rng.choice([0, 0, 0, 3, 70, len(asked) - 1]))
+            assert made.status == 201, made
+            mine = made.header("half-transaction-id")
+            if named:
+                assert mine == unique.hex
+                if rng.random() < 0.2:  # somebody met a timeout
+                    assert (await ask(asked)).header("half-transaction-id") == mine
+            if rng.random() < 0.05:
+                view = await ask(request("GET", f"/v1/transactions/{made.header('half-handle')}"))
+                assert view.json()["transaction_id"] == mine
+            how = rng.choice(["commit", "commit", "rollback"])
+            for _ in range(rng.choice([1, 1, 2])):
+                told = await ask(end(made, how))
+                state = "committed" if how == "commit" else "rolled_back"
+                assert told.json() == {"transaction_id": mine, "state": state}
+            if how == "commit":
+                committed.add(body)
+
+        taking = asyncio.ensure_future(take_back(at, rng))
+        for begin in range(0, 300, 30):
+            await asyncio.gather(*[one(n) for n in range(begin, begin + 30)])
+        taking.cancel()
+        await until_written(site, committed)
+        if way == "native":
+            assert at.native_count > 200, at.native_count
+        assert at.answers.count(("half", 201)) >= 300
+    for record in site.read(site.orders):
+        said = digest_in(record.headers[-1][1] or b"")
+        users = record.headers[:-3]
+        assert said == digest_of(site.orders, None, record.key, record.value, users) != 0
+
+
+async def test_requests_that_come_together_are_answered_in_their_order(
+    site: Site, way: str, path: str | None
+) -> None:
+    async with served(site, way, path) as at:
+        client = await at.lent(site)
+        names = [uuid.uuid4().hex for _ in range(20)]
+        asked = [half(site.orders, b"v", ("Half-Transaction-Id", name)) for name in names]
+        asked[7:7] = [request("GET", "/nowhere")]
+        await client.send(b"".join(asked))
+        answers = [await client.answer("POST") for _ in asked]
+        assert answers.pop(7).status == 404
+        assert [answer.header("half-transaction-id") for answer in answers] == names
+
+
+async def test_the_first_decision_stands_whichever_way_the_second_one_comes(
+    site: Site, way: str
+) -> None:
+    async with served(site, way) as at:
+        client, other = await at.lent(site), await at.client()
+        made = await client.ask(half(site.orders, b"kept"))
+        assert (await client.ask(end(made, "commit"))).status == 200
+        for asker in (client, other):
+            refused = await asker.ask(end(made, "rollback"))
+            assert (refused.status, refused.code) == (409, "contrary_decision")
+            assert (await asker.ask(end(made, "commit"))).json()["state"] == "committed"
+        await client.close()
+        client = await at.lent(site)
+        made = await client.ask(half(site.orders, b"dropped"))
+        assert (await other.ask(end(made, "rollback"))).status == 200
+        refused = await client.ask(end(made, "commit"))
+        assert (refused.status, refused.code) == (409, "contrary_decision")
+        await until_written(site, {b"kept"})
+
+
+async def test_contrary_ends_at_the_same_moment_are_not_both_taken(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        client, other = await at.lent(site), await at.client()
+        kept: set[bytes] = set()
+        for n in range(40):
+            body = b"%d" % n
+            made = await client.ask(half(site.orders, body))
+            told = await asyncio.gather(
+                client.ask(end(made, "commit")), other.ask(end(made, "rollback"))
+            )
+            assert sorted(answer.status for answer in told) in ([200, 409], [200, 503]), told
+            kept |= {body} if told[0].status == 200 else set()
+        await until_written(site, kept)
+
+
+async def test_a_name_stands_for_one_message_whichever_way_it_came(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        client, other = await at.lent(site), await at.client()
+        for first, second in ((client, other), (other, client)):
+            named = ("Half-Transaction-Id", uuid.uuid4().hex)
+            assert (await first.ask(half(site.orders, b"one", named))).status == 201
+            refused = await second.ask(half(site.orders, b"another", named))
+            assert (refused.status, refused.code) == (409, "transaction_id_reused")
+            assert (await second.ask(half(site.orders, b"one", named))).status == 201
+
+
+async def test_what_is_added_to_a_transaction_is_committed_with_it(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        made = await client.ask(half(site.orders, b"one"))
+        body = {"messages": [{"topic": site.orders, "value": "two"}]}
+        target = f"/v1/transactions/{made.header('half-handle')}/messages"
+        grown = await client.ask(json_post(target, body))
+        assert grown.status == 201
+        commit = f"/v1/transactions/{grown.json()['handle']}/commit"
+        assert (await client.ask(request("POST", commit))).status == 200
+        await until_written(site, {b"one", b"two"})
+
+
+async def test_a_connection_whose_request_stays_unfinished_is_told_so(
+    site: Site, way: str, path: str | None
+) -> None:
+    async with served(site, way, path, limits={"receive_s": 1.0}) as at:
+        client = await at.lent(site)
+        await client.send(half(site.orders, b"never whole")[:-3])
+        assert (await client.answer("POST")).status == 408
+
+
+async def test_an_idle_connection_is_closed(site: Site, way: str) -> None:
+    async with served(site, way, limits={"idle_s": 1.0}) as at:
+        client = await at.lent(site)
+        await client.ended()
+        await until(lambda: at.door.connection_count == 0, "it to be gone")
+
+
+async def test_a_stop_lets_what_was_prepared_be_ended_and_takes_nothing_new(
+    site: Site, way: str
+) -> None:
+    async with served(site, way) as at:
+        client, other = await at.lent(site), await at.lent(site)
+        made = await client.ask(half(site.orders, b"local transaction is running"))
+        stopping = asyncio.ensure_future(at.door.stop(drain_s=10))
+        await asyncio.sleep(0.1)
+        refused = await other.ask(half(site.orders, b"new"))
+        assert (refused.status, refused.code) == (503, "shutting_down")
+        assert not stopping.done()
+        assert (await client.ask(end(made, "commit"))).status == 200
+        await stopping
+        await until_written(site, {b"local transaction is running"})
+
+
+async def test_who_goes_away_has_what_he_asked_for_carried_out(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        made = await client.ask(half(site.orders, b"kept"))
+        await client.send(end(made, "commit"))
+        await client.close()
+        await until_written(site, {b"kept"})
+        await until(lambda: at.door.connection_count == 0, "it to be gone")
+        assert at.door.in_flight_count == 0
+
+
+async def test_who_ends_his_sending_side_is_answered(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        await client.send(half(site.orders, b"x") * 3)
+        client.writer.write_eof()
+        answers = await client.rest("POST")
+        assert [answer.status for answer in answers] == [201] * 3
