@@ -56,6 +56,36 @@ def test_messages_follow_rows_and_savepoints(any_shop: Project) -> None:
     assert sorted(any_shop.recorded().values()) == ["committed"] * 2 + ["fenced"] * 2
 
 
+@pytest.mark.parametrize("statement", ["COMMIT", "CREATE TABLE IF NOT EXISTS sights (name INT)"])
+def test_messages_joined_a_transaction_that_was_committed_inside_its_block(
+    any_shop: Project, statement: str
+) -> None:
+    """What came behind was rolled back, and its messages were committed with the record before."""
+
+    def run(*statements: str) -> None:
+        for one in statements:
+            with connections["default"].cursor() as cursor:
+                cursor.execute(one)
+
+    stands = statement == "COMMIT" or connections["default"].vendor == "mysql"
+    with refused(ValueError):
+        order("book")
+        run(statement)
+        order("moon")
+        with transaction.atomic():
+            order("far side")
+        raise ValueError
+    any_shop.coordinator.advance(30)
+    any_shop.require(*["book"][:stands])
+    with transaction.atomic():
+        order("ink")
+        run("SET @a = 1" if connections["default"].vendor == "mysql" else "SELECT 1")
+        order("ink again")
+        run(statement)
+        order("pen")
+    any_shop.require(*["book"][:stands], "ink", "ink again", "pen")
+
+
 def swallow_a_failure() -> None:
     with connections["default"].cursor() as cursor, pytest.raises(DatabaseError):
         cursor.execute("SELECT 1 / 0")

@@ -60,8 +60,10 @@ class Running:
 
     def __init__(self) -> None:
         self.settings = chosen = settings()
+        #: A connection that shows what is committed, as a driver's own.
+        self.connect = _own_connections(chosen.using)
         self.barrier = DbapiBarrier(
-            _own_connections(chosen.using),
+            self.connect,
             chosen.group,
             dialect=connections[chosen.using].vendor,
             table=chosen.table,

@@ -8,14 +8,16 @@ list: there is no second book that could differ from the first.
 
 That list may have functions of blocks that are over: of one whose end a signal interrupted behind
 its COMMIT, and of a transaction without autocommit. So each is tied to one entry of Django's stack
-of atomic blocks. And Django does not know what a savepoint by hand has taken back, so the record is
-looked for before another message joins it.
+of atomic blocks. And Django does not know what a savepoint by hand has taken back, nor that a
+COMMIT of the program's own (on MySQL and MariaDB, DDL) has ended the database's transaction. So
+before another message joins it the record is looked for, and whether it is this transaction's.
 """
 
 import copy
 import logging
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from django.db import Error, connections, transaction
 
@@ -26,6 +28,18 @@ from halfhitch.django.process import Running, running
 from halfhitch.errors import BackendError
 
 log = logging.getLogger("halfhitch.django")
+
+#: What may end the transaction; on MySQL and MariaDB, whatever is not known to leave it open.
+_ENDING: Final = {
+    "sqlite": re.compile(r"[\s;]*(COMMIT|END|BEGIN)\b", re.IGNORECASE),
+    "mysql": re.compile(
+        r"(?!\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|SAVEPOINT|RELEASE|WITH|SHOW|EXPLAIN"
+        r"|ROLLBACK\s+TO)\b)",
+        re.IGNORECASE,
+    ),
+}
+#: Of the whole transaction, within its savepoints too; it has one since its record was written.
+_POSTGRESQL_S: Final = "SELECT txid_current_if_assigned()"
 
 
 def send(
@@ -46,7 +60,7 @@ def prepare(messages: Sequence[Message]) -> None:
     """`send` for several messages in one request."""
     here = running()
     connection = connections[here.settings.using]
-    _require_atomic(connection)
+    _require_atomic(connection, "send")
     try:
         _messages(connection, here).tx.prepare(messages)
     except BaseException as error:
@@ -65,26 +79,59 @@ def transaction_id() -> str:
     """Of the messages of the atomic block around this, for a row of your own."""
     here = running()
     connection = connections[here.settings.using]
-    _require_atomic(connection)
+    _require_atomic(connection, "transaction_id()")
     return _messages(connection, here).tx.id
 
 
 class _Messages:
     """Those of one atomic block. To be called when Django has committed."""
 
-    def __init__(self, here: Running, block: Any) -> None:
+    def __init__(self, here: Running, block: Any, outermost: Any) -> None:
         #: The entry of Django's stack that stands for the block, and for no other one.
         self.block = block
+        #: That of the block that commits.
+        self.outermost = outermost
         self.tx = here.producer.transaction()
         self.is_ended = False
         self.is_taken_back = False
+        #: Of an outermost block that is over, with another one running.
+        self.is_left_over = False
         self._here = here
+        self._transaction: object = None
 
     def record(self, connection: Any) -> None:
         """Within the atomic block: the row goes with its savepoint. Before anything is sent."""
         chosen = self._here.settings
         statement = table.insert(connection.vendor, chosen.table, table.COMMITTED)
         self._run(connection, statement, fetches=False)
+        self._transaction = _transaction_of(connection)
+
+    def has_moved_on(self, connection: Any) -> bool:
+        """The database's transaction was ended behind the record, which is committed by that."""
+        now = _transaction_of(connection)
+        if now == self._transaction:
+            return False
+        if connection.vendor == "postgresql":
+            return True
+        with connection.wrap_database_errors, self._here.connect() as own:
+            cursor = own.cursor()
+            statement = table.select_outcome(connection.vendor, self._here.settings.table)
+            values = table.key_values(connection.vendor, self._key())
+            style = "qmark" if connection.vendor == "sqlite" else "format"
+            cursor.execute(*table.styled(statement, values, style))
+            is_committed = cursor.fetchone() is not None
+        self._transaction = now
+        return is_committed
+
+    def leave_behind(self) -> None:
+        """They follow what was committed; what comes now follows the rest."""
+        log.warning(
+            "transaction %s: its record was committed within its atomic block, by a COMMIT of the"
+            " program's own or a statement that commits (DDL on MySQL). Its messages follow the"
+            " rows before that; those that are sent now have a transaction of their own",
+            self.tx.id,
+            extra={"action": "django_committed_inside"},
+        )
 
     def take_back(self) -> None:
         """By a savepoint by hand, say: the rows that these messages followed are gone, too."""
@@ -105,6 +152,14 @@ class _Messages:
             is_recorded = self.is_recorded()
         except Error as unread:
             self._leave(unread)
+            return
+        if not is_recorded and self.is_left_over:
+            log.warning(
+                "transaction %s: the end of its atomic block was interrupted behind the rollback;"
+                " the check-back drops its messages",
+                self.tx.id,
+                extra={"action": "django_rollback_interrupted"},
+            )
             return
         if not is_recorded:
             raise TransactionMisused(
@@ -157,21 +212,68 @@ class _Messages:
 def _messages(connection: Any, here: Running) -> _Messages:
     """Of the innermost atomic block that can be rolled back by itself."""
     _require_transaction(connection)
+    _watch(connection)
     at = _innermost(connection)
     block = connection.atomic_blocks[at]
-    for _, found, _ in reversed(connection.run_on_commit):
-        if not isinstance(found, _Messages) or found.block is not block or found.is_ended:
+    for found in reversed(_listed(connection)):
+        if found.block is not block or found.is_ended:
             continue
-        if found.is_recorded():
+        if not found.is_recorded():
+            found.take_back()
+        elif found.has_moved_on(connection):
+            found.leave_behind()
+        else:
             return found
-        found.take_back()
         break
-    # A copy: a decorator's Atomic is the same object in each of its calls.
-    made = _Messages(here, copy.copy(block))
+    block = _own(connection, at)
+    made = _Messages(here, block, block if at == 0 else _own(connection, 0))
+    for other in _listed(connection):
+        # Without autocommit several blocks are one transaction.
+        other.is_left_over = connection.commit_on_exit and other.outermost is not made.outermost
     made.record(connection)
-    connection.atomic_blocks[at] = made.block
     transaction.on_commit(made, using=connection.alias)
     return made
+
+
+def _listed(connection: Any) -> list[_Messages]:
+    return [found for _, found, _ in connection.run_on_commit if isinstance(found, _Messages)]
+
+
+def _own(connection: Any, at: int) -> Any:
+    """Its entry, as a copy: a decorator's Atomic is the same object in each of its calls."""
+    blocks, listed = connection.atomic_blocks, _listed(connection)
+    if not any(blocks[at] in (found.block, found.outermost) for found in listed):
+        blocks[at] = copy.copy(blocks[at])
+    return blocks[at]
+
+
+class _Watch:
+    """Counts the statements of a connection that may end its transaction."""
+
+    def __init__(self, ending: re.Pattern[str]) -> None:
+        self.count = 0
+        self._ending = ending
+
+    def __call__(self, execute: Callable[..., Any], sql: object, *given: Any) -> Any:
+        if self._ending.match(str(sql)):
+            self.count += 1
+        return execute(sql, *given)
+
+
+def _watch(connection: Any) -> None:
+    """First in the list: Django's `execute_wrapper` takes the last one off."""
+    ending = _ENDING.get(connection.vendor)
+    if ending and not any(isinstance(one, _Watch) for one in connection.execute_wrappers):
+        connection.execute_wrappers.insert(0, _Watch(ending))
+
+
+def _transaction_of(connection: Any) -> object:
+    """Something that stays the same as long as the transaction; it may change before it ends."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(_POSTGRESQL_S)
+            return cursor.fetchone()[0]
+    return [one.count for one in connection.execute_wrappers if isinstance(one, _Watch)]
 
 
 def _innermost(connection: Any) -> int:
@@ -191,17 +293,18 @@ def _require_transaction(connection: Any) -> None:
         is_open = connection.connection.in_transaction
     if not is_open:
         raise TransactionMisused(
-            "SQLite has rolled back the transaction of this atomic block (INSERT OR ROLLBACK,"
-            " RAISE(ROLLBACK), a full disk), and the exception was swallowed: what the block does"
-            " from then on is committed statement by statement, and no message can follow it. Let"
-            " the exception leave the block"
+            "SQLite has no transaction open in this atomic block: it has rolled it back (INSERT OR"
+            " ROLLBACK, RAISE(ROLLBACK), a full disk), and the exception was swallowed, or a COMMIT"
+            " of the program's own has ended it. What the block does from then on is committed"
+            " statement by statement, and no message can follow it. Let the exception leave the"
+            " block, and the COMMIT to Django"
         )
 
 
-def _require_atomic(connection: Any) -> None:
+def _require_atomic(connection: Any, what: str) -> None:
     if not (connection.in_atomic_block and connection.atomic_blocks):
         raise TransactionMisused(
-            "halfhitch.django.send outside of an atomic block: there are no rows that the message"
+            f"halfhitch.django.{what} outside of an atomic block: there are no rows that a message"
             " could follow. Use it inside `with transaction.atomic():`, or with ATOMIC_REQUESTS"
             f" (of the database {connection.alias!r}, which HALFHITCH names)"
         )

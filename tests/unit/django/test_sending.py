@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 from django.core.signals import got_request_exception
-from django.db import IntegrityError, InterfaceError, connections, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 from django.test import Client, TestCase
 
 import halfhitch.django
@@ -107,6 +107,74 @@ def test_a_block_sent_into_that_of_a_transaction_that_was_committed_by_hand(shop
     shop.require("book", "ink", "pen")
 
 
+def test_a_block_failed_for_the_messages_of_one_whose_rollback_was_interrupted(shop, caplog):
+    """Its rows stood, and Django's function of the first told that they did not."""
+    connection = connections["default"]
+    roll_back = connection._rollback
+
+    def interrupted():
+        roll_back()
+        connection._rollback = roll_back
+        raise TimeLimit
+
+    connection._rollback = interrupted
+    with refused(TimeLimit):
+        order("moon")
+        raise ValueError("moon")
+    with transaction.atomic():
+        with transaction.atomic():
+            order("ink")
+        order("book")
+        with transaction.atomic():
+            order("pen")
+    assert [record.action for record in caplog.records if record.name == "halfhitch.django"] == [
+        "django_rollback_interrupted"
+    ]
+    shop.coordinator.advance(30)
+    shop.require("book", "ink", "pen")
+
+
+def run(statement):
+    with connections["default"].cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_a_message_joined_a_transaction_that_the_program_had_committed(shop, caplog):
+    """Its rows were rolled back; it was committed with the record of those before."""
+    with refused(ValueError):
+        order("book")
+        run("COMMIT")
+        run("BEGIN")
+        order("moon")
+        halfhitch.django.send(TOPIC, "far side")
+        raise ValueError
+    assert [record.action for record in caplog.records if record.name == "halfhitch.django"] == [
+        "django_committed_inside"
+    ]
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
+def test_a_statement_that_might_have_ended_a_transaction_and_has_not_changes_nothing(shop):
+    with transaction.atomic():
+        order("book")
+        first = halfhitch.django.transaction_id()
+        with pytest.raises(OperationalError):
+            run("BEGIN")
+        order("pen")
+        assert halfhitch.django.transaction_id() == first
+    shop.require("book", "pen")
+
+
+def test_a_message_behind_a_commit_of_the_program_s_own_is_refused_where_none_is_open(shop):
+    with refused(TransactionMisused):
+        order("book")
+        run("COMMIT")
+        halfhitch.django.send(TOPIC, "moon")
+    shop.coordinator.advance(30)
+    shop.require("book")
+
+
 def test_a_savepoint_sent_into_an_earlier_one_of_the_same_name(shop):
     with transaction.atomic():
         with transaction.atomic():
@@ -123,7 +191,7 @@ def test_a_savepoint_sent_into_an_earlier_one_of_the_same_name(shop):
 def test_a_message_without_rows_to_follow_is_refused(shop):
     with pytest.raises(TransactionMisused, match="outside of an atomic block"):
         halfhitch.django.send(TOPIC, "book")
-    with pytest.raises(TransactionMisused, match="outside of an atomic block"):
+    with pytest.raises(TransactionMisused, match=r"transaction_id\(\) outside of an atomic block"):
         halfhitch.django.transaction_id()
 
 
