@@ -87,7 +87,7 @@ async def served(
     async with site.engine(**options) as engine:
         found: list[Served] = []
 
-        def count(route: str, status: int, elapsed_s: Any) -> None:
+        def count(route: str, status: int, elapsed_s: Any, *_: Any) -> None:
             found[0].count(route, status, elapsed_s)
 
         make = partial(native.HttpNative) if way == "native" else None

@@ -77,7 +77,7 @@ class Rig:
     async def open(self, **settings: Any) -> HttpDoor:
         self.door = await self.doors.open(
             lending=self.lending,
-            on_request=lambda route, status, _: self.counted.append((route, status)),
+            on_request=lambda route, status, *_: self.counted.append((route, status)),
             **settings,
         )
         return self.door
