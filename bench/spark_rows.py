@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 4
 _READERS: Final = ("connector", "source")
+_WORKS: Final = ("batch", "stream", "complete")
 _LOOK_S: Final = 0.2
 
 
@@ -195,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--transactions", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=_WORKS, nargs="+", default=_WORKS)
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="halfhitch-bench-"))
     try:
@@ -204,24 +206,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spark = session()
             register_source(spark)
             reads = Reads(spark, kafka.bootstrap, folder)
-            for reader in _READERS:
-                assert reads.batch(reader).count() == count
-            for name, work in (("batch", reads.read_batch), ("stream", reads.read_stream)):
-                took: dict[str, list[Took]] = {reader: [] for reader in _READERS}
-                for _ in range(options.rounds):
-                    for reader in _READERS:
-                        took[reader].append(timed(lambda: work(reader), others))  # noqa: B023
-                for reader in _READERS:
-                    _tell(f"{name}, {reader}", count, took[reader])
-            assert complete_transactions(reads.batch("connector")).count() == count
-            whole = [
-                timed(lambda: reads.assemble("connector"), others) for _ in range(options.rounds)
-            ]
-            _tell("complete_transactions, connector", count, whole)
+            for work in options.only:
+                _measure(reads, work, count, options.rounds, others)
             spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _measure(reads: Reads, work: str, count: int, rounds: int, others: Sequence[int]) -> None:
+    readers = ("connector",) if work == "complete" else _READERS
+    do = {"batch": reads.read_batch, "stream": reads.read_stream, "complete": reads.assemble}[work]
+    for reader in readers:  # nothing is missing; and all has been read once
+        messages = reads.batch(reader)
+        assert (
+            complete_transactions(messages) if work == "complete" else messages
+        ).count() == count
+    took: dict[str, list[Took]] = {reader: [] for reader in readers}
+    for _ in range(rounds):
+        for reader in readers:
+            took[reader].append(timed(lambda: do(reader), others))  # noqa: B023
+    for reader in readers:
+        _tell(f"{work}, {reader}", count, took[reader])
 
 
 def _tell(what: str, rows: int, took: Sequence[Took]) -> None:

@@ -11,6 +11,7 @@ data source without the connector asks in its own way: source/brokers.py.)
 import contextlib
 import difflib
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +33,8 @@ _INTERNAL: Final = (
     "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
 )
+#: A batch and a listener may both find that a topic is new.
+_writing: Final = threading.Lock()
 #: What a broker without topic ids answers.
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -145,7 +148,14 @@ def require_same_topics(
     ConfigurationError: a topic was made anew, or is read no longer. A checkpoint of before this
     file existed is taken as it is.
     """
-    known = _read_ids(spark, checkpoint)
+    with _writing:
+        _require_same_topics(spark, checkpoint, found, accept_gone=accept_gone)
+
+
+def _require_same_topics(
+    spark: SparkSession, checkpoint: str, found: Mapping[str, Topic], *, accept_gone: bool
+) -> None:
+    known = known_ids(spark, checkpoint)
     gone = sorted(known.keys() - found.keys())
     if gone and not accept_gone:
         raise ConfigurationError(
@@ -166,27 +176,40 @@ def require_same_topics(
         _write_ids(spark, checkpoint, now)
 
 
-def _read_ids(spark: SparkSession, checkpoint: str) -> dict[str, str]:
-    jvm, files, path = _file(spark, checkpoint)
-    if not files.exists(path):
+def known_ids(spark: SparkSession, checkpoint: str) -> dict[str, str]:
+    """By topic, as this checkpoint has seen them."""
+    text = _text(spark, checkpoint, FILE_NAME)
+    if text is None:
         return {}
-    stream = files.open(path)
-    try:
-        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    finally:
-        stream.close()
     try:
         known: dict[str, str] = json.loads(text)["topics"]
     except (ValueError, KeyError, TypeError) as problem:
         raise ConfigurationError(
-            f"{path.toString()} is damaged: bring it back, or delete it if you are sure that no "
-            "topic was made anew"
+            f"{checkpoint}/{FILE_NAME} is damaged: bring it back, or delete it if you are sure "
+            "that no topic was made anew"
         ) from problem
     return known
 
 
+def query_of(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query whose checkpoint it is, as Spark keeps it; None before its start."""
+    text = _text(spark, checkpoint, "metadata")
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def _text(spark: SparkSession, checkpoint: str, name: str) -> str | None:
+    jvm, files, path = _file(spark, checkpoint, name)
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
 def _write_ids(spark: SparkSession, checkpoint: str, ids: Mapping[str, str]) -> None:
-    _, files, path = _file(spark, checkpoint)
+    _, files, path = _file(spark, checkpoint, FILE_NAME)
     scratch = path.suffix(".part")
     stream = files.create(scratch, True)
     try:
@@ -199,10 +222,10 @@ def _write_ids(spark: SparkSession, checkpoint: str, ids: Mapping[str, str]) -> 
         raise ConfigurationError(f"{path.toString()} cannot be written")
 
 
-def _file(spark: SparkSession, checkpoint: str) -> tuple[Any, Any, Any]:
+def _file(spark: SparkSession, checkpoint: str, name: str) -> tuple[Any, Any, Any]:
     """Hadoop's own view: the checkpoint may lie on any file system that Spark writes to."""
     gateway: Any = spark
     jvm = gateway._jvm  # noqa: SLF001
-    path = jvm.org.apache.hadoop.fs.Path(checkpoint, FILE_NAME)
+    path = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
     files = path.getFileSystem(gateway._jsc.hadoopConfiguration())  # noqa: SLF001
     return jvm, files, path

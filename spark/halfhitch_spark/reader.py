@@ -17,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from halfhitch.errors import ConfigurationError
 from halfhitch_spark.columns import message_columns
+from halfhitch_spark.hiding import hide_secrets
 from halfhitch_spark.kafka_topics import Choice, Topic, find_topics, require_same_topics
+from halfhitch_spark.later_topics import note_later_topics
 from halfhitch_spark.options import (
     Begin,
     OptionValue,
@@ -58,6 +60,8 @@ def read_stream(
     found = _found(spark, bootstrap, given, choice)
     if checkpoint is not None:
         require_same_topics(spark, checkpoint, found, accept_gone=accept_data_loss)
+        if pattern is not None:
+            note_later_topics(spark, checkpoint, bootstrap, given)
     if messages_per_batch is not None:
         given["maxOffsetsPerTrigger"] = messages_per_batch
     given |= begin_options(starting, found)
@@ -203,6 +207,7 @@ def _load(
         "includeHeaders": "true",
         **what,
     }
+    hide_secrets(spark, options)
     source = spark.readStream if streaming else spark.read
     try:
         return source.format("kafka").options(**everything).load()

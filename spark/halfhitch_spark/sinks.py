@@ -75,7 +75,8 @@ def read_parquet_sink(spark: SparkSession, folder: str) -> DataFrame:
         wanted += [f"{data}/{name}" for name in manifest["files"]]
     if not wanted:
         raise ConfigurationError(f"{folder} has no manifest: no batch was taken yet")
-    return spark.read.parquet(*wanted)
+    # A job that got another column since: else Spark would show those of one file.
+    return spark.read.option("mergeSchema", "true").parquet(*wanted)
 
 
 def postgres_sink(

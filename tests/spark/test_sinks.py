@@ -16,7 +16,7 @@ from halfhitch.errors import ConfigurationError
 from halfhitch_spark import parquet_sink, postgres_sink, read_parquet_sink
 from harness import spark_job
 from harness.postgres import EmbeddedPostgres
-from harness.spark import add_batch, batches, message, run_stream
+from harness.spark import add_batch, batches, message, run_stream, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,3 +129,18 @@ def test_a_file_that_somebody_else_has_changed_is_told(spark: SparkSession, tmp_
     written.unlink()
     with pytest.raises(ConfigurationError, match="is not as batch 0 left it"):
         read_parquet_sink(spark, folder.as_uri())
+
+
+def test_a_column_that_a_job_got_later_was_lost_when_its_files_were_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    sink, checkpoint = (tmp_path / "sink").as_uri(), tmp_path / "checkpoint"
+    messages = stream_of(spark, files)
+    add_batch(spark, files, [message(1, "T1", 0, 1)])
+    run_stream(messages.select("offset"), checkpoint, parquet_sink(sink))
+    add_batch(spark, files, [message(2, "T2", 0, 1)])
+    run_stream(messages.select("offset", "transaction_id"), checkpoint, parquet_sink(sink))
+    found = read_parquet_sink(spark, sink).orderBy("offset").collect()
+    assert [(row["offset"], row["transaction_id"]) for row in found] == [(1, None), (2, "T2")]
