@@ -312,8 +312,32 @@ def _assembled(told: Sequence[Told]) -> list[TransactionStory]:
             if entry.what == story.ASKED:
                 found.check_count = max(found.check_count, entry.number)
     for found in stories.values():
-        found.events.sort(key=lambda event: event.at_ms)
+        found.events = _in_order(found.events)
     return list(stories.values())
+
+
+#: Of the same millisecond; what is not named here came after all that is.
+_ORDER: Final = ("prepared", story.ASKED, "decided", "forwarded", "dropped", "parked")
+
+
+def _in_order(events: Sequence[StoryEvent]) -> list[StoryEvent]:
+    """By time; those of one millisecond as they follow from one another.
+
+    Their records lie in the order in which several instances wrote them. Where a second life began
+    they stay in it: by their names, what ended the first could not be told from what came of it.
+    """
+    again_ms = {event.at_ms for event in events if event.what == "lives_again"}
+
+    def place(event: StoryEvent) -> tuple[int, int, int]:
+        if event.at_ms in again_ms:
+            return event.at_ms, 0, 0
+        is_answer = event.what == story.ANSWERED
+        what = story.ASKED if is_answer else event.what
+        step = _ORDER.index(what) if what in _ORDER else len(_ORDER)
+        check = 2 * (event.number or 0) + is_answer if what == story.ASKED else 0
+        return event.at_ms, step, check
+
+    return sorted(events, key=place)
 
 
 def _event(entry: Event) -> StoryEvent:

@@ -31,6 +31,25 @@ async def test_an_ended_transaction_is_told_from_its_prepare_to_its_forward() ->
     assert page.kept_since_ms == BEGAN_MS
 
 
+async def test_lines_of_one_millisecond_stood_in_the_order_of_their_records() -> None:
+    at_ms = BEGAN_MS
+    checks = [
+        Event("shop", "E1", what, at_ms, number, took_ms=0)
+        for what, number in (("answered", 2), ("asked", 2), ("answered", 1), ("asked", 1))
+    ]
+    (found,) = (
+        await told(
+            ToldLog([ended(decided_ms=at_ms), *checks]),
+            transaction_id="E1",
+        )
+    ).stories
+    assert [(e.what, e.number) for e in found.events if e.at_ms == at_ms][:6] == [
+        ("prepared", None),
+        *(("asked", 1), ("answered", 1), ("asked", 2), ("answered", 2)),
+        ("decided", found.events[5].number),
+    ]
+
+
 async def test_each_ending_has_its_word() -> None:
     for ending, state, decided, last in (
         (0, "rolled_back", "rollback", "dropped"),
