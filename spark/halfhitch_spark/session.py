@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from halfhitch.errors import ConfigurationError
@@ -78,7 +79,25 @@ def local_session(
     for name, value in local_settings(jars, core_count).items():
         builder = builder.config(name, value)
     with _java_home(java_home), _same_python(), contextlib.chdir(folder or Path.cwd()):
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            if jars or error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise _not_started() from error
+
+
+def _not_started() -> ConfigurationError:
+    """Spark's launcher has written its own reason to stderr, and tells Python none."""
+    return ConfigurationError(
+        "Spark's Java process ended before it was ready; what it said stands above this. If it is"
+        f" 'unresolved dependency: {connector_package()}', no Maven repository was reached from"
+        " here. Then give the connector's jars, as local_session(name, jars=[...])"
+        " (halfhitch.embedded.spark_connector_jars() fetches them, with pip install"
+        " 'halfhitch[embedded]'); or name a repository of yours in spark.jars.repositories of"
+        " spark-defaults.conf; or read without the connector, by format('halfhitch'), with pip"
+        " install 'halfhitch[spark-source]'. Spark 4 wants Java 17 or newer, by JAVA_HOME or PATH"
+    )
 
 
 @contextlib.contextmanager

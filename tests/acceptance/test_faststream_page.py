@@ -37,7 +37,7 @@ def write(folder: Path, bootstrap: str, orders: str, parcels: str) -> None:
     for old, new in {
         dsn: f"sqlite+aiosqlite:///{folder}/shipping.db",
         "127.0.0.1:9092": bootstrap,
-        '"orders"': f'"{orders}"',
+        '"placed"': f'"{orders}"',
         '"parcels"': f'"{parcels}"',
     }.items():
         shown = replaced(shown, old, new)

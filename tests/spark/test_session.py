@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 
 import pyspark
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from halfhitch.errors import ConfigurationError
 from halfhitch_spark import connector_package, local_session
 from halfhitch_spark.session import local_settings
 
@@ -60,6 +62,21 @@ def test_the_java_home_is_for_the_start_only_also_when_the_start_fails(
     assert at_start == [("/the/java", tmp_path)]
     assert os.environ.get("JAVA_HOME") == before
     assert Path.cwd() == folder
+
+
+@pytest.mark.parametrize("jars", [[], [Path("/jars/a.jar")]])
+def test_a_session_without_a_maven_repository_gave_no_way_out(
+    jars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> NoReturn:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
+    with pytest.raises(PySparkRuntimeError if jars else ConfigurationError) as caught:
+        local_session("try", jars=jars)
+    if not jars:
+        for way_out in ("jars=", "spark.jars.repositories", "halfhitch[spark-source]"):
+            assert way_out in str(caught.value)
 
 
 @pytest.mark.spark

@@ -82,6 +82,14 @@ def test_the_table_has_every_package_that_is_imported_and_no_other() -> None:
     assert found - set(sys.stdlib_module_names) - OURS | by_name == set(EXTRA_OF)
 
 
+def test_the_readme_s_table_has_every_extra_and_no_other() -> None:
+    page = (ROOT / "README.md").read_text()
+    table = page.partition("| extra | what it is for |\n")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+    shown = [name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)]
+    assert sorted(shown) == sorted(OFFERED)
+
+
 def brought_by(extra: str) -> set[str]:
     """Packages of an extra itself, as they are imported."""
     names = (re.split(r"[<>=!~;\[ ]", text)[0] for text in OFFERED[extra])
