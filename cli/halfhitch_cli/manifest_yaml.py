@@ -6,7 +6,7 @@ Imported only where ruamel is sure to be there (extra kubernetes).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ruamel.yaml import YAML
@@ -36,6 +36,15 @@ class _AsWritten(PlainScalarString):
         return super().__new__(cls, text, anchor=anchor) if is_read else str(text)
 
 
+class _OddNumber(PlainScalarString):
+    """What ruamel takes for a number and would write as another one; `tag` is what it takes it for.
+
+    `03E8`, a commit's number, would become `30E7`.
+    """
+
+    tag: str
+
+
 class _Reads(RoundTripConstructor):
     def construct_yaml_str(self, node: Any) -> Any:
         found = super().construct_yaml_str(node)
@@ -43,15 +52,40 @@ class _Reads(RoundTripConstructor):
             return _AsWritten(found, anchor=node.anchor, is_read=True)
         return found
 
+    def construct_yaml_int(self, node: Any) -> Any:
+        return _exactly(super().construct_yaml_int, node)
+
+    def construct_yaml_float(self, node: Any) -> Any:
+        return _exactly(super().construct_yaml_float, node)
+
+
+def _exactly(construct: Callable[[Any], Any], node: Any) -> Any:
+    """The number, if ruamel writes it as it stands there; else as it stands there."""
+    try:
+        found = construct(node)
+        if _Writes().represent_data(found).value == node.value:
+            return found
+    except (ValueError, IndexError):
+        pass
+    odd = _OddNumber(node.value, anchor=node.anchor)
+    odd.tag = node.tag
+    return odd
+
 
 class _Writes(RoundTripRepresenter):
     def represent_str(self, data: str) -> Any:
         is_plain = _SURELY_TEXT.match(data) and data.lower() not in _NO_TEXTS
         return self.represent_scalar(_TEXT, data, style=None if is_plain else "'")
 
+    def represent_odd_number(self, data: _OddNumber) -> Any:
+        return self.represent_scalar(data.tag, data, anchor=data.yaml_anchor(any=True))
+
 
 _Reads.add_constructor(_TEXT, _Reads.construct_yaml_str)
+_Reads.add_constructor("tag:yaml.org,2002:int", _Reads.construct_yaml_int)
+_Reads.add_constructor("tag:yaml.org,2002:float", _Reads.construct_yaml_float)
 _Writes.add_representer(str, _Writes.represent_str)
+_Writes.add_representer(_OddNumber, _Writes.represent_odd_number)
 _Writes.add_representer(_AsWritten, _Writes.represent_plain_scalarstring)
 
 

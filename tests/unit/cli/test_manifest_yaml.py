@@ -113,6 +113,15 @@ def test_what_a_file_has_unquoted_stays_so(plain: str) -> None:
     assert Manifests("x.yaml", text).text() == text
 
 
+@pytest.mark.parametrize(
+    "text", ["03E8", "0E81", "08_", "+_2", "._9", "-_", "-0e18", "0923_", "+080"]
+)
+def test_a_commit_s_number_became_another_number(text: str) -> None:
+    """To kubectl, and to whoever wrote it, it is a text; to ruamel it is a number."""
+    for manifest in (POD + f"    x: {text}\n", POD + f"    {text}: a\n"):
+        assert Manifests("x.yaml", manifest).text() == manifest
+
+
 def test_a_plain_text_that_is_replaced_is_quoted_where_it_must_be() -> None:
     yaml_ = reader(is_indented=False)
     document = yaml_.load("a: sales\nb: &b sales\nc: *b\n")
