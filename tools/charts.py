@@ -86,6 +86,14 @@ _NAMED: Final = {
     "required": ["name"],
     "properties": {"name": {"type": "string", "minLength": 1}},
 }
+# As an API server takes amounts: 256Mi, 0.5, 250m; neither 256MB nor true.
+_AMOUNTS: Final = {
+    "type": "object",
+    "additionalProperties": {
+        "type": ["string", "number", "null"],
+        "pattern": r"^[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?$",
+    },
+}
 # What is no text is refused by a template, with the cure.
 _VARIABLE: Final = {
     "type": "object",
@@ -135,7 +143,10 @@ _SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "dashboards.labels": _LABELS,
     "dashboards.annotations": _ANNOTATIONS,
     "namespaceSelector": _SELECTOR,
-    "resources": _object({"requests": {"type": "object"}, "limits": {"type": "object"}}),
+    "resources": _object({"requests": _AMOUNTS, "limits": _AMOUNTS}),
+    "affinity": _object(
+        {name: {"type": "object"} for name in ("nodeAffinity", "podAffinity", "podAntiAffinity")}
+    ),
     "imagePullSecrets": _list(_NAMED),
     "extraEnv": _list(_VARIABLE),
     "tolerations": _list({"type": "object"}),

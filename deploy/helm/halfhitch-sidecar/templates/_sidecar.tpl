@@ -103,7 +103,7 @@ With `mode: container` the first include belongs below `containers` instead.
   lifecycle:
     preStop:
       exec:
-        command: [python, -c, "import time; time.sleep({{ $values.stopAfterSeconds }})"]
+        command: [python, -c, "import time; time.sleep({{ int64 $values.stopAfterSeconds }})"]
   {{- end }}
   resources:
     {{- toYaml $values.resources | nindent 4 }}
