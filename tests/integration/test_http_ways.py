@@ -183,7 +183,7 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_each_answer_is_its
         taking.cancel()
         await until_written(site, committed)
         if way == "native":
-            assert at.native_count > 200, at.native_count
+            assert at.native_count > 50, at.native_count  # of some 700
         assert at.answers.count(("half", 201)) >= 300
     for record in site.read(site.orders):
         said = digest_in(record.headers[-1][1] or b"")
