@@ -199,7 +199,9 @@ class Lending:
         if native is None:
             return
         pair = group, topic
-        if pair not in self._pairs and len(self._pairs) < _PAIRS_MAX:
+        if pair not in self._pairs:
+            if len(self._pairs) >= _PAIRS_MAX:
+                del self._pairs[next(iter(self._pairs))]  # back with its next half, if it is used
             self._pairs[pair] = None
             self._allow(native)
         if named is None and len(prepared.half_offsets) == 1:

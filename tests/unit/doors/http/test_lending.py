@@ -369,6 +369,16 @@ async def test_bounds_of_a_group_and_topics_that_are_gone_end_what_is_allowed(ri
     assert len(rig.native.opened_ids) == 1, "of a name that was given more may be known"
 
 
+async def test_of_very_many_groups_the_latest_go_the_native_way(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfhitch.doors.http.lending._PAIRS_MAX", 2)
+    await rig.open()
+    for group in ("a", "b", "b", "c"):
+        rig.lending.stored(group, "orders", Prepared("T", "h", half_offsets=(1,)), "T", None)
+    assert rig.native.allowed == [("b", "orders"), ("c", "orders")]
+
+
 async def test_decisions_of_the_last_moments_are_told(rig: Rig) -> None:
     await rig.open()
     rig.native.decisions[0, "g", "T1"] = FirstDecision(is_commit=True, is_stored=False)
