@@ -1,0 +1,230 @@
+"""The data door's carrier itself, over a Kafka that is not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from halfhitch.adapters.native import carrier
+from halfhitch.wire.handle import Handle, HandleCodec
+from harness.native import native, needs_native
+from harness.raw_http import request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = needs_native
+DEADLINE_S = 15.0
+TIMED_OUT = -192
+UNIQUE = "0123456789ab4def8123456789abcdef"
+CODEC = HandleCodec([b"a key that signs"], "a cluster")
+
+
+class Lent:
+    """A carrier that reads and writes one end of a connection; the other is the test's."""
+
+    def __init__(self, *, delivery_ms: int) -> None:
+        self.pipe = os.pipe()
+        for end in self.pipe:
+            os.set_blocking(end, False)
+        options = {
+            "bootstrap.servers": "127.0.0.1:1",
+            "enable.idempotence": True,
+            "message.timeout.ms": delivery_ms,
+            "socket.timeout.ms": min(300, delivery_ms),
+            "log_level": 0,
+        }
+        self.it: Any = native.HttpNative(
+            carrier.library(),
+            carrier.native_options(options),
+            half_topic="half",
+            op_topic="op",
+            instance="shop-7",
+            wake=self.pipe,
+            head_bytes_max=4_096,
+            message_bytes_max=10_000,
+            in_flight_bytes_max=20_000,
+            open_s=60.0,
+        )
+        self.it.open(4, 1, *CODEC.signer)
+        self.it.allow([("g", "orders")])
+        self.it.take_ends(True)
+        self.own, self.far = socket.socketpair()
+        self.own.setblocking(False)
+        self.far.settimeout(DEADLINE_S)
+        self.it.connect(1, b"localhost")
+        self.failures: list[Any] = []
+        self.due: list[int] = []
+
+    def lend(self, room: int = 100) -> None:
+        assert self.it.lend(1, self.own.fileno(), room)
+
+    def until(self, happened: Callable[[], object]) -> None:
+        give_up_s = time.monotonic() + DEADLINE_S
+        while not happened():
+            assert time.monotonic() < give_up_s
+            select.select([self.pipe[0]], [], [], 0.05)
+            events = self.it.events()
+            assert not events.prepared_s
+            self.failures += events.failures
+            self.due += events.due
+
+    def taken_back(self) -> tuple[bytes, bytes, bool]:
+        back = self.it.take_back(1)
+        return back.unsent, back.held, back.is_busy
+
+    def close(self) -> None:
+        self.it.take_back(1)
+        self.it.stop(0)
+        for end in self.pipe:
+            os.close(end)
+        self.own.close()
+        self.far.close()
+
+
+@pytest.fixture
+def lent() -> Iterator[Lent]:
+    with contextlib.closing(Lent(delivery_ms=300)) as made:
+        yield made
+
+
+@pytest.fixture
+def patient() -> Iterator[Lent]:
+    """Whose Kafka is waited for longer than any test."""
+    with contextlib.closing(Lent(delivery_ms=60_000)) as made:
+        yield made
+
+
+def half(body: bytes = b"v", *more: tuple[str, str], topic: str = "orders", **on: Any) -> bytes:
+    headers = (("Half-Producer-Group", "g"), *more)
+    return request("POST", f"/v1/topics/{topic}/half", headers, body, **on)
+
+
+def end(how: str = "commit", *, offset: int = 17, name: str = "T1") -> bytes:
+    handle = CODEC.encode(Handle(1, "g", name, (offset,), ("orders",)))
+    return request("POST", f"/v1/transactions/{handle}/{how}")
+
+
+def test_a_half_that_failed_stops_the_connection_and_the_rest_comes_back(lent: Lent) -> None:
+    lent.lend()
+    lent.far.sendall(half(b"v", ("Half-Transaction-Id", UNIQUE)) + half(b"w"))
+    lent.until(lambda: lent.failures and lent.due)
+    (failed,) = lent.failures
+    assert (failed.connection, failed.route, failed.error_number) == (1, "half", TIMED_OUT)
+    assert (failed.group, failed.transaction_id, failed.names_itself) == ("g", UNIQUE, True)
+    assert lent.taken_back() == (b"", half(b"w"), True)
+    assert lent.it.under_way() == 0
+
+
+def test_what_is_under_way_is_told_of_after_the_socket_came_back(lent: Lent) -> None:
+    lent.lend()
+    lent.far.sendall(half())
+    lent.until(lambda: lent.it.under_way() == 1)
+    assert lent.taken_back() == (b"", b"", True)
+    lent.until(lambda: lent.failures)
+    assert not lent.failures[0].names_itself
+    assert len(lent.failures[0].transaction_id) == 32
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [half(topic="points"), half(host="evil"), half(b"v", ("Half-Key", "")), half(b"x" * 10_001),
+     half(b"v", ("Half-Transaction-Id", "order-17")), request("GET", "/v1/openapi.yaml"), end(),
+     half(b"v", ("Expect", "100-continue"))[:-1], b"GARBAGE\r\n"],
+    ids=["topic", "host", "empty", "large", "name", "route", "unknown end", "expect", "garbage"],
+)  # fmt: skip
+def test_what_is_odd_comes_back_whole(patient: Lent, odd: bytes) -> None:
+    patient.lend()
+    patient.far.sendall(odd)
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", odd, False)
+
+
+def test_more_than_there_is_room_for_comes_back(patient: Lent) -> None:
+    patient.lend(room=0)
+    patient.far.sendall(half())
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", half(), False)
+
+
+def test_more_bytes_than_there_is_room_for_come_back(patient: Lent) -> None:
+    own, far = socket.socketpair()
+    with own, far:
+        own.setblocking(False)
+        patient.lend()
+        patient.it.connect(2, b"localhost")
+        patient.it.connect(3, b"localhost")
+        patient.far.sendall(half(b"x" * 9_990))
+        patient.until(lambda: patient.it.under_way() == 1)
+        assert patient.it.lend(2, own.fileno(), 100)
+        far.sendall(half(b"x" * 9_990))
+        patient.until(lambda: patient.it.under_way() == 2)
+        assert patient.it.take_back(2).is_busy
+        assert patient.it.lend(3, own.fileno(), 100)
+        far.sendall(half(b"x" * 100))
+        patient.until(lambda: 3 in patient.due)
+        assert patient.it.take_back(3).held == half(b"x" * 100)
+
+
+def test_an_unfinished_request_lingers_and_comes_back(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(half()[:-1])
+    patient.until(lambda: patient.it.lingering() == [1])
+    assert patient.taken_back() == (b"", half()[:-1], False)
+    assert patient.it.lingering() == []
+
+
+def test_the_end_of_a_connection_is_the_loops_to_notice(patient: Lent) -> None:
+    patient.lend()
+    patient.far.close()
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", b"", False)
+
+
+def test_an_end_is_taken_once_and_only_of_what_was_opened(patient: Lent) -> None:
+    patient.lend()
+    patient.it.opened("g", "T1", 17, None)
+    patient.far.sendall(end())
+    patient.until(lambda: patient.it.under_way() == 1)
+    first = patient.it.first_decision(1, "g", "T1")
+    assert (first.is_commit, first.is_stored) == (True, False)
+    patient.far.sendall(end("rollback"))
+    assert patient.taken_back()[0] == b""
+
+
+@pytest.mark.parametrize("why", ["looked at", "another half", "no immunity", "other key"])
+def test_an_end_of_what_the_loop_may_know_more_of_is_the_loops(patient: Lent, why: str) -> None:
+    patient.lend()
+    patient.it.opened(
+        "g", "T1", 18 if why == "another half" else 17, 0 if why == "no immunity" else None
+    )
+    if why == "looked at":
+        assert patient.it.first_decision(1, "g", "T1") is None
+    if why == "other key":
+        patient.it.open(4, 1, *HandleCodec([b"another key, longer"], "a cluster").signer)
+    patient.far.sendall(end())
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", end(), False)
+    assert patient.it.first_decision(1, "g", "T1") is None
+
+
+def test_a_name_is_known_on_both_ways(patient: Lent) -> None:
+    named = half(b"v", ("Half-Transaction-Id", UNIQUE))
+    assert patient.it.claim("g", UNIQUE, 7) == 1
+    assert patient.it.claim("g", UNIQUE, 7) == 2
+    assert patient.it.claim("g", UNIQUE, 8) == 0
+    patient.lend()
+    patient.far.sendall(named)
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", named, False)
+    patient.it.release("g", UNIQUE)
+    patient.lend()
+    patient.far.sendall(named)
+    patient.until(lambda: patient.it.under_way() == 1)
+    assert patient.it.claim("g", UNIQUE, 8) == 0
