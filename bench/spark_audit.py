@@ -25,6 +25,7 @@ if not __package__:
 
 from confluent_kafka import Producer
 
+from bench.usage import family_ticks
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import (
     DoneMark,
@@ -161,25 +162,10 @@ def timed(command: Sequence[str]) -> Took:
 
 
 def _looked_at(parent: int, ticks: dict[int, int]) -> float:
-    """MiB of a process and all below it; `ticks`: what each has taken of the processor so far.
-
-    Spark's Java process ends without being waited for: the kernel tells nobody what it took.
-    """
-    parents: dict[int, list[int]] = {}
-    taken: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(status.parent.name)
-        parents.setdefault(int(after_name[1]), []).append(pid)
-        taken[pid] = int(after_name[11]) + int(after_name[12])
-    total, left = 0, [parent]
-    while left:
-        pid = left.pop()
-        left += parents.get(pid, [])
-        ticks[pid] = max(taken.get(pid, 0), ticks.get(pid, 0))
+    """MiB of a process and all below it; `ticks`: what each has taken of the processor so far."""
+    total = 0
+    for pid, taken in family_ticks(parent).items():
+        ticks[pid] = max(taken, ticks.get(pid, 0))
         try:
             total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except OSError:

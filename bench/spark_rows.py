@@ -31,6 +31,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from bench.spark_audit import TARGETS, Written, records
+from bench.usage import family_ticks
 from halfhitch.embedded import EmbeddedKafka, spark_connector_jars, spark_java_home
 from halfhitch_spark import complete_transactions, read_batch, read_stream
 from halfhitch_spark.session import local_settings
@@ -141,13 +142,13 @@ def timed(work: Callable[[], None], others: Sequence[int] = ()) -> Took:
     Spark's Python processes end meanwhile, and the kernel tells nobody what they took: so all are
     looked at again and again, and what one takes between the last look and its end is not counted.
     """
-    began_s, before = time.monotonic(), _ticks(os.getpid(), others)
+    began_s, before = time.monotonic(), family_ticks(os.getpid(), others)
     seen, done = dict(before), threading.Event()
 
     def look() -> None:
         while True:
             is_last = done.wait(_LOOK_S)
-            for pid, ticks in _ticks(os.getpid(), others).items():
+            for pid, ticks in family_ticks(os.getpid(), others).items():
                 seen[pid] = max(ticks, seen.get(pid, 0))
             if is_last:
                 return
@@ -162,28 +163,6 @@ def timed(work: Callable[[], None], others: Sequence[int] = ()) -> Took:
         looking.join()
     taken = sum(ticks - before.get(pid, 0) for pid, ticks in seen.items())
     return Took(wall_s, taken / os.sysconf("SC_CLK_TCK"))
-
-
-def _ticks(parent: int, without: Sequence[int]) -> dict[int, int]:
-    """Of the processor, by a process and each below it."""
-    below: dict[int, list[int]] = {}
-    taken: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(status.parent.name)
-        below.setdefault(int(after_name[1]), []).append(pid)
-        taken[pid] = sum(map(int, after_name[11:13]))
-    found: dict[int, int] = {}
-    left = [parent]
-    while left:
-        pid = left.pop()
-        if pid not in without:
-            found[pid] = taken.get(pid, 0)
-            left += below.get(pid, [])
-    return found
 
 
 def _children() -> list[int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,14 +15,13 @@ from halfhitch.errors import TransactionNotFound
 from halfhitch.service.api import ParkedMessage, PartitionPhase, PartitionState
 from halfhitch.wire.plain import shown
 from harness import identities
-from harness.admin_door import QuietSystem, admin_door
-from harness.chromium import ENTER, ESCAPE, chromium
+from harness.admin_door import QuietSystem
+from harness.chromium import ENTER, ESCAPE
+from harness.console import console
 from harness.fake_operations import FakeOperations, parked, undecided
-from harness.told import ToldLog, answered, asked, ended, stories_service
+from harness.told import ToldLog, answered, asked, ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from harness.chromium import Browser
 
 #: What would act, if it became more than text.
@@ -40,27 +38,6 @@ HOSTILE = (
     "\x1b[2J\u202egnp.evil\u2066\u200b\ufe0f\u2028",
 )
 TABLES = "#body tbody tr"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as window:
-        yield window
-
-
-@contextmanager
-def console(
-    browser: Browser, operations: FakeOperations, log: ToldLog | None = None, **more: Any
-) -> Iterator[str]:
-    """The address of its page, opened by nobody yet; the browser knows nothing of tests before."""
-    stories = stories_service(log or ToldLog(), operations)
-    with admin_door(operations, {}, stories=stories, **more) as port:
-        browser.complaints()
-        yield f"http://127.0.0.1:{port}/console"
-        # A promise of every test: no policy was needed to stop anything, and nothing was refused
-        # that the test has not asked for.
-        told = [line for line in browser.complaints() if "Failed to load resource" not in line]
-        assert told == []
 
 
 def signed_in(browser: Browser, address: str, token: str) -> None:

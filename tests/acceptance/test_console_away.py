@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.api import NamesPage, UndecidedPage
-from harness.admin_door import QuietSystem, admin_door
-from harness.chromium import chromium
+from harness.admin_door import QuietSystem
+from harness.console import console
 from harness.fake_operations import FakeOperations, undecided
-from harness.told import ToldLog, stories_service
+from harness.told import ToldLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from halfhitch.service.api import Filter
     from harness.chromium import Browser
 
 MILLION = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as window:
-        yield window
-
-
-@contextmanager
-def console(
-    browser: Browser, operations: FakeOperations, log: ToldLog | None = None, **more: Any
-) -> Iterator[str]:
-    stories = stories_service(log or ToldLog(), operations)
-    with admin_door(operations, {}, stories=stories, **more) as port:
-        browser.complaints()
-        yield f"http://127.0.0.1:{port}/console"
-        told = [line for line in browser.complaints() if "Failed to load resource" not in line]
-        assert told == []
 
 
 class _NoKafka(FakeOperations):
