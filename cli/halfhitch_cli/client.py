@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from halfhitch.config import Settings
 from halfhitch.config.loopback import is_loopback
 from halfhitch.errors import BackendError, ConfigurationError, OutcomeUnknown, RequestError
+from halfhitch_cli.answers import Answer, without_strange
 
 if TYPE_CHECKING:
     from halfhitch.client.tls import ClientTls, Trust
@@ -37,20 +38,6 @@ class Refusal(RequestError):
         super().__init__(message)
         self.status = status
         self.reason = reason
-
-
-class _Answer(dict[str, Any]):
-    """An object of an answer: a name that is not in it is told in a sentence, not by a traceback.
-
-    Another release may not give what this one asks for, and another program's door answers too.
-    """
-
-    def __missing__(self, name: str) -> Any:
-        raise BackendError(
-            f"The answer has no {name!r}: a sidecar of another release, or no sidecar, has given "
-            "it. Use the halfhitch of the sidecar's release, and check --admin-host and "
-            "--admin-port."
-        )
 
 
 class _Encrypted(http.client.HTTPConnection):
@@ -203,7 +190,7 @@ class AdminClient:
                 "less, with filters or --limit."
             )
         try:
-            decoded = json.loads(raw, object_hook=_Answer) if raw else None
+            decoded = without_strange(json.loads(raw, object_hook=Answer)) if raw else None
         except (ValueError, RecursionError):
             raise self._no_sidecar() from None
         detail = decoded.get("error") if isinstance(decoded, dict) else None

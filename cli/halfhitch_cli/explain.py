@@ -56,7 +56,9 @@ def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str
     if shown["from_index"]:
         lines.append("Another instance owns that partition: this is what Redis says of it.")
     lines += _checks(shown)
-    limit_s = float(settings.get("checks.age_s_max") or 0)
+    limit_s = settings.get("checks.age_s_max")
+    if not isinstance(limit_s, int | float):
+        limit_s = 0  # of another release
     limit = f", or when it is {age(limit_s)} old" if limit_s else ""
     policy = _GIVE_UP.get(str(settings.get("checks.give_up")), "the give-up policy decides")
     if settings.get("checks.give_up_topics"):

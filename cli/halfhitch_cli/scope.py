@@ -13,6 +13,7 @@ from halfhitch.audit.bounds import Rules
 from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Settings
 from halfhitch.errors import BackendError, RequestError
+from halfhitch_cli.answers import settings_of
 from halfhitch_cli.client import AdminClient
 
 _WAIT_S = 2.0
@@ -74,7 +75,7 @@ def _asked(client: AdminClient, cluster_id: str) -> Mapping[str, Any]:
     try:
         if status["info"].get("kafka_cluster_id") != cluster_id:
             return {}
-        return {row["key"]: row["value"] for row in config["settings"]}
+        return settings_of(config)
     except (KeyError, TypeError, AttributeError):
         raise BackendError(f"What answers on {client.address} is no sidecar.") from None
 

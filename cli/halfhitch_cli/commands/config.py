@@ -96,20 +96,22 @@ def show(
     """Show the settings that a running sidecar has, and where each came from."""
     door = AdminClient.of(given.load(Purpose.CLIENT))
     _, answer = door.get("/v1/config")
-    rows = [row for row in answer["settings"] if all_ or row.get("source") != "default"]
+    every = [row for row in answer["settings"] if isinstance(row.get("key"), str)]
+    rows = [row for row in every if all_ or row.get("source") != "default"]
     table = Table(
         columns=("Setting", "value", "from"),
         whole=frozenset(("Setting",)),
-        rows=[
-            [row["key"], "" if row["value"] is None else str(row["value"]), row.get("source", "")]
-            for row in rows
-        ],
+        rows=[[row["key"], _text(row.get("value")), _text(row.get("source"))] for row in rows],
     )
     emit(output, {"settings": rows}, [table])
     if not all_ and output.is_for_people:
-        rest = len(answer["settings"]) - len(rows)
+        rest = len(every) - len(rows)
         say(f"{rest} more are at their default; --all shows them.")
     return OK
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 app.command("init", cls=PlainCommand)(init)

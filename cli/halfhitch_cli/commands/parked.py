@@ -263,7 +263,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
                 ",".join(row["topics"]),
                 str(row["message_count"]),
                 f"{age(max(0.0, (now_ms - row['parked_ms']) / 1000))} ago",
-                row["reason"],
+                row["reason"] or "-",
                 str(row["check_count"]),
                 _decision(row),
                 str(row["resumed_count"] or ""),

@@ -13,6 +13,7 @@ from halfhitch.config import Purpose
 from halfhitch.errors import RequestError
 from halfhitch_cli import bulk, explain
 from halfhitch_cli import selection as chosen
+from halfhitch_cli.answers import settings_of
 from halfhitch_cli.app import OK
 from halfhitch_cli.bulk import Action, DryRun, Operator, OptionalReason, Reason, Yes
 from halfhitch_cli.client import AdminClient
@@ -165,7 +166,7 @@ def explain_(
         lines = explain.parked(found)
     else:
         _, config = client.get("/v1/config")
-        settings = {row["key"]: row["value"] for row in config["settings"]}
+        settings = settings_of(config)
         lines = explain.undecided(found, settings)
     if output.is_for_people:
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
@@ -350,7 +351,7 @@ def _tell_rest(answer: dict[str, Any]) -> None:
 
 def _card(where: str, found: dict[str, Any]) -> Table:
     shown = dict(found)
-    if not shown["check_count"]:
+    if not found["check_count"]:
         shown.pop("delivered", None)
     rows = [["state", where]]
     rows += [[_label(name), _cell(name, value)] for name, value in shown.items()]

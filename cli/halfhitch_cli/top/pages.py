@@ -55,7 +55,7 @@ SORTS: Final[Mapping[str, Mapping[str, tuple[Callable[[Row], Any], bool]]]] = {
     },
     "parked": {
         "age": (lambda row: row["parked_ms"], False),
-        "reason": (lambda row: row["reason"], False),
+        "reason": (lambda row: row["reason"] or "", False),
         "group": (lambda row: row["producer_group"], False),
         "id": (lambda row: row["transaction_id"], False),
     },

@@ -11,6 +11,7 @@ from rich.text import Text
 from halfhitch.errors import RequestError
 from halfhitch.wire.plain import shown
 from halfhitch_cli import explain
+from halfhitch_cli.answers import settings_of
 from halfhitch_cli.client import Refusal, path_of
 from halfhitch_cli.commands import parked, trace
 from halfhitch_cli.output import Table
@@ -37,10 +38,9 @@ def _why(door: Door, group: str, transaction_id: str) -> list[Text]:
     pending = door.client.find("/v1/transactions", wanted, wait_s=WAIT_S)["transactions"]
     if pending:
         try:
-            rows = door.client.get("/v1/config", wait_s=WAIT_S)[1]["settings"]
+            settings = settings_of(door.client.get("/v1/config", wait_s=WAIT_S)[1])
         except Refusal:  # settings are for admins
-            rows = []
-        settings = {row["key"]: row["value"] for row in rows}
+            settings = {}
         return [_plain(line) for line in explain.undecided(pending[0], settings)] + [Text()]
     given_up = door.client.find("/v1/parked", wanted, wait_s=WAIT_S)["transactions"]
     if given_up:
