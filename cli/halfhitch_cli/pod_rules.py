@@ -21,10 +21,16 @@ ADDRESS: Final = "HALFHITCH_ADDRESS"
 SOCKET_VOLUME: Final = "halfhitch-socket"
 SECRETS_VOLUME: Final = "halfhitch-secrets"
 EMPTY_VOLUME: Final = "halfhitch-no-token"
-VOLUMES: Final = (SOCKET_VOLUME, SECRETS_VOLUME, EMPTY_VOLUME)
+#: The sidecar's volumes, and what each is.
+_SHAPES: Final = {
+    SOCKET_VOLUME: "emptyDir",
+    SECRETS_VOLUME: "projected",
+    EMPTY_VOLUME: "emptyDir",
+}
+VOLUMES: Final = tuple(_SHAPES)
 SOCKET_FOLDER: Final = "/run/halfhitch"
-#: As a mount may spell it; in most images /var/run is a link.
-SOCKET_FOLDERS: Final = "^/+(var/+)?run/+halfhitch/*$"
+#: It and what is in it, as a mount may spell it; in most images /var/run is a link.
+SOCKET_FOLDERS: Final = "^/+(var/+)?run/+halfhitch(/|$)"
 #: What only a sidecar of the same pod can be.
 _OF_SIDECAR: Final = re.compile(r"unix:/run/halfhitch/.*|https?://(127\.0\.0\.1|localhost):.*")
 #: What Kubernetes gives a pod that says nothing, and what handing over takes.
@@ -32,14 +38,35 @@ _GRACE_S: Final = 30
 _HAND_OVER_S: Final = 5
 #: A native sidecar stops behind the application: nobody is connected, and it waits two seconds.
 NATIVE_GRACE_S: Final = 2 + _HAND_OVER_S
-#: Unquoted, each is true to kubectl.
+#: Unquoted, each is true or false to kubectl.
 _ON: Final = frozenset({"true", "yes", "on", "y"})
+_OFF: Final = frozenset({"false", "no", "off", "n"})
 
 Template = MutableMapping[str, Any]
 
 
 class NotInjected(ConfigurationError):
     """This pod cannot have the sidecar; the text says why, and what to do."""
+
+
+def wanted(where: str, template: Mapping[str, Any]) -> bool:
+    """Whether the annotation `halfhitch/inject` lets the sidecar in."""
+    said = str(annotations_of(where, template).get(PREFIX + "inject", "true")).lower()
+    if said in _ON | _OFF:
+        return said in _ON
+    raise NotInjected(f"{where}: {PREFIX}inject must be true or false, not {said!r}.")
+
+
+def annotations_of(where: str, template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the pods; none where nothing is said."""
+    metadata = template.get("metadata")
+    places = {"metadata": metadata}
+    if isinstance(metadata, Mapping):
+        places |= {name: metadata.get(name) for name in ("labels", "annotations")}
+    for name, found in places.items():
+        if found is not None and not isinstance(found, Mapping):
+            raise NotInjected(f"{where}: its pods' {name} must be a mapping.")
+    return places.get("annotations") or {}
 
 
 def containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
@@ -56,7 +83,7 @@ def others(pod: Mapping[str, Any]) -> Iterator[tuple[str, Template]]:
 
 def suitable(where: str, metadata: Mapping[str, Any], pod: Any, *, ends: bool, mode: str) -> Any:
     """The pod, or what keeps the sidecar out of it whatever its settings are."""
-    if not isinstance(pod, MutableMapping) or not isinstance(pod.get("containers"), list):
+    if not isinstance(pod, MutableMapping) or not pod.get("containers"):
         raise NotInjected(f"{where}: its pods have no containers.")
     _has_lists(where, pod)
     if str(pod.get("hostNetwork")).lower() in _ON:
@@ -74,8 +101,7 @@ def suitable(where: str, metadata: Mapping[str, Any], pod: Any, *, ends: bool, m
             f"{where}: with --mode container the sidecar goes on when the work is done, and the "
             "pod never ends: use --mode native (Kubernetes 1.29)."
         )
-    if INJECTED not in (metadata.get("labels") or {}):
-        _has_free_names(where, pod)
+    _has_free_names(where, pod, is_injected=INJECTED in (metadata.get("labels") or {}))
     for name in _with_an_address(pod):
         raise NotInjected(
             f"{where}: its container {name!r} has a {ADDRESS} of its own, which the sidecar's "
@@ -106,17 +132,26 @@ def _is_windows(pod: Mapping[str, Any]) -> bool:
     return False
 
 
-def _has_free_names(where: str, pod: Mapping[str, Any]) -> None:
-    if any(one.get("name") == NAME for _, one in containers(pod)):
+def _has_free_names(where: str, pod: Mapping[str, Any], *, is_injected: bool) -> None:
+    """A label may be a copy: what is replaced must look like the sidecar's own as well."""
+    named = (one for _, one in containers(pod) if one.get("name") == NAME)
+    if any(not is_injected or one.get("args") != ["serve"] for one in named):
         raise NotInjected(
             f"{where}: it has a container named {NAME!r} that was not injected: rename it, or "
             "leave that pod to whoever put it there."
         )
     for one in pod.get("volumes") or ():
-        if one.get("name") in VOLUMES:
+        shape = _SHAPES.get(str(one.get("name")))
+        if shape is not None and (not is_injected or shape not in one):
             raise NotInjected(
                 f"{where}: it has a volume named {one['name']!r} that was not injected, and the "
                 "sidecar's would replace it: rename it."
+            )
+    for _, one in others(pod):
+        if any(mount.get("name") == SECRETS_VOLUME for mount in one.get("volumeMounts") or ()):
+            raise NotInjected(
+                f"{where}: its container {one.get('name')!r} mounts {SECRETS_VOLUME}, the secrets "
+                "of the sidecar: give it a volume of its own."
             )
 
 
@@ -135,7 +170,7 @@ def has_time(
     """A native sidecar stops behind the application; another one when the pod is told to."""
     grace_s = pod.get("terminationGracePeriodSeconds")
     grace_s = _GRACE_S if grace_s is None else grace_s
-    if not isinstance(grace_s, int):
+    if not isinstance(grace_s, int | float):
         return  # Kubernetes says so
     if mode == "native" and grace_s < NATIVE_GRACE_S:
         raise NotInjected(

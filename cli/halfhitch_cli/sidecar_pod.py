@@ -22,6 +22,7 @@ from halfhitch_cli.pod_rules import (
     SOCKET_VOLUME,
     NotInjected,
     Template,
+    annotations_of,
     has_ports,
     has_room_for_the_socket,
     has_time,
@@ -48,9 +49,8 @@ class Sidecar:
 
     def inject(self, where: str, template: Template, *, ends: bool = False) -> None:
         """Into this pod's template. `ends`: the pod is there to end, as a Job's."""
-        metadata = template.setdefault("metadata", {}) or {}
-        template["metadata"] = metadata
-        annotations = metadata.get("annotations") or {}
+        annotations = annotations_of(where, template)
+        metadata = template.get("metadata") or {}
         pod = suitable(where, metadata, template.get("spec"), ends=ends, mode=self.mode)
         try:
             given = self.given.with_annotations(annotations)
@@ -70,6 +70,7 @@ class Sidecar:
         for name in ("initContainers", "containers"):
             self._put(pod, name, container if name == place else None)
         self._mount(pod, references, settings, has_socket=has_socket)
+        template["metadata"] = metadata
         labels = metadata.get("labels")
         if labels is None:
             labels = metadata["labels"] = {}

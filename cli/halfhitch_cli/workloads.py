@@ -93,18 +93,17 @@ def _referred(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _has_containers(document: Any) -> bool:
-    """Whether there is a list of containers in it, wherever."""
-    return any(
-        isinstance(one, Mapping) and "image" in one
-        for found in _lists(document, "containers", _DEPTH_MAX)
-        for one in found
-    )
+    """Whether there is a list of containers in it, or one alone (Argo's Workflow), wherever."""
+    found = _containers(document, _DEPTH_MAX)
+    return any(isinstance(one, Mapping) and "image" in one for one in found)
 
 
-def _lists(owner: Any, wanted: str, depth: int) -> Iterator[list[Any]]:
+def _containers(owner: Any, depth: int) -> Iterator[Any]:
     members = owner.items() if isinstance(owner, Mapping) else ()
     for name, value in members or enumerate(owner if isinstance(owner, list) else ()):
-        if name == wanted and isinstance(value, list):
+        if name == "containers" and isinstance(value, list):
+            yield from value
+        elif name == "container":
             yield value
         elif depth and isinstance(value, Mapping | list):
-            yield from _lists(value, wanted, depth - 1)
+            yield from _containers(value, depth - 1)

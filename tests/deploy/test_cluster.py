@@ -229,6 +229,21 @@ def test_a_pod_that_asks_comes_back_as_inject_and_cel_python_have_it(
     assert found["spec"]["initContainers"][0]["restartPolicy"] == "Always"
 
 
+def test_a_large_pod_costs_no_more_than_the_server_lets_it(policed: Cluster) -> None:
+    """It bounds what the expressions of a policy may compute, and refuses a pod beyond that."""
+    each = {
+        "image": "a:1",
+        "env": [{"name": f"NAME_{number}", "value": "v" * 40} for number in range(60)],
+        "ports": [{"containerPort": number} for number in range(1_000, 1_060)],
+        "volumeMounts": [{"name": "d", "mountPath": f"/srv/{number}"} for number in range(30)],
+    }
+    asked = without_token(asking(PODS["with-a-group"], ANNOTATIONS["options"]))
+    asked["spec"]["containers"] = [{**each, "name": f"app-{number}"} for number in range(20)]
+    asked["spec"]["volumes"] = [{"name": "d", "emptyDir": {}}]
+    found = policed.create(asked, dry_run=True)
+    assert comparable(found) == comparable(policed.create(inject(asked), dry_run=True))
+
+
 def test_a_pod_that_does_not_ask_is_made_unchanged(policed: Cluster) -> None:
     for asked in (
         PODS["several"],

@@ -35,6 +35,15 @@ _ELSEWHERE = {
 
 _MOUNTED: dict[str, dict[str, Any]] = {
     "secrets": {"volumes": [{"name": "halfhitch-secrets", "secret": {"secretName": "mine"}}]},
+    "ours": {
+        "containers": [
+            {
+                "name": "app",
+                "image": "a:1",
+                "volumeMounts": [{"name": "halfhitch-secrets", "mountPath": "/x"}],
+            }
+        ],
+    },
     "socket": {
         "securityContext": {"fsGroup": 1},
         "volumes": [{"name": "d", "emptyDir": {}}],
@@ -104,6 +113,7 @@ def test_twice_injected_is_once_whoever_was_first(objects: list[Object]) -> None
         PODS["plain"],
         asking(PODS["plain"], value="false"),
         asking(PODS["plain"], {"halfhitch/inject": "false", "halfhitch/no.setting": "1"}),
+        asking(PODS["plain"], {"halfhitch/inject": "Off"}),
         asking(PODS["plain"], {"kubernetes.io/config.mirror": "a"}),
     ],
 )
@@ -174,6 +184,7 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
             {"containers": [{**_ON_ITS_PORT, "ports": [{"containerPort": 8339}]}]},
             "has a port of one of the sidecar's doors",
         ),
+        ({}, _MOUNTED["ours"], "mounts halfhitch-secrets, the secrets of the sidecar"),
         ({"halfhitch/http.port": "0"}, {}, "halfhitch/http.port cannot be 0"),
         ({"halfhitch/http.port": "65536"}, {}, "halfhitch/http.port cannot be 65536"),
         ({"halfhitch/http.port": "8341"}, {}, "Two of the sidecar's doors have one port"),
@@ -222,6 +233,11 @@ def test_the_path_of_a_secret_was_the_password(
     alone = [one for one in objects if not one["kind"].startswith("Validating")]
     assert mutating in alone
     assert "=/etc/halfhitch/secrets/sasl" not in str(admitted(alone, asked))
+
+
+def test_an_annotation_that_is_neither_yes_nor_no_is_refused(objects: list[Object]) -> None:
+    with pytest.raises(Refused, match="halfhitch/inject must be true or false"):
+        admitted(objects, asking(PODS["plain"], {"halfhitch/inject": "disabled"}))
 
 
 def test_a_mount_of_the_users_stays_where_there_is_no_socket(objects: list[Object]) -> None:

@@ -15,9 +15,10 @@ from halfhitch_cli.manifests import Manifests
 from halfhitch_cli.options import Given as Flags
 from halfhitch_cli.options import settings_command
 from halfhitch_cli.output import say
+from halfhitch_cli.pod_rules import annotations_of, wanted
 from halfhitch_cli.pod_settings import PREFIX, Given
 from halfhitch_cli.sidecar_pod import Sidecar
-from halfhitch_cli.workloads import KINDS
+from halfhitch_cli.workloads import KINDS, Workload
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -88,11 +89,8 @@ def inject(
         for one in manifests.objects() if namespace else ():
             _member(one, "metadata").setdefault("namespace", namespace)
         for workload in manifests.workloads():
-            metadata = _member(workload.template, "metadata")
-            for place, more in (("labels", labels), ("annotations", annotations)):
-                if more:
-                    _member(metadata, place).update(more)
-            if (metadata.get("annotations") or {}).get(PREFIX + "inject") in ("false", False):
+            _add(workload, labels=labels, annotations=annotations)
+            if not wanted(workload.where, workload.template):
                 continue
             sidecar.inject(workload.where, workload.template, ends=workload.ends)
             count += 1
@@ -107,6 +105,15 @@ def inject(
     sys.stdout.write(_joined(texts))
     say(f"halfhitch: {count} injected.")
     return 0
+
+
+def _add(workload: Workload, **given: dict[str, str]) -> None:
+    """More labels and annotations of the pods."""
+    annotations_of(workload.where, workload.template)  # refuses what would be overwritten
+    metadata = _member(workload.template, "metadata")
+    for place, more in given.items():
+        if more:
+            _member(metadata, place).update(more)
 
 
 def _member(owner: MutableMapping[str, Any], name: str) -> MutableMapping[str, Any]:

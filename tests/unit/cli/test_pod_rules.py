@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halfhitch_cli.pod_rules import NotInjected
+from halfhitch_cli.pod_rules import NotInjected, wanted
 from halfhitch_cli.pod_settings import Given
 from halfhitch_cli.sidecar_pod import Sidecar
 from harness.injected import IMAGE, LEAST, template
@@ -78,7 +78,7 @@ def refused(pod: dict[str, Any], mode: str = "native", **flags: object) -> str:
 
 
 def test_a_native_sidecar_had_no_time_to_stop() -> None:
-    for short_s in (0, 1, 6):
+    for short_s in (0, 1, 6, 6.0):
         pod = template(terminationGracePeriodSeconds=short_s)["spec"]
         assert "set terminationGracePeriodSeconds to 7 and what the" in refused(pod)
     for enough_s in (None, 7, 300, "6"):
@@ -91,7 +91,9 @@ def test_a_volume_of_the_users_was_replaced_in_silence(name: str) -> None:
     assert f"a volume named '{name}' that was not injected" in refused(pod["spec"])
 
 
-@pytest.mark.parametrize("path", ["/run/halfhitch", "/run/halfhitch/", "//var/run/halfhitch"])
+@pytest.mark.parametrize(
+    "path", ["/run/halfhitch/", "//var/run/halfhitch", "/run/halfhitch/data.sock"]
+)
 @pytest.mark.parametrize("place", ["containers", "initContainers"])
 def test_a_mount_of_the_users_was_replaced_in_silence(place: str, path: str) -> None:
     own = {"name": "own", "image": "a", "volumeMounts": [{"name": "d", "mountPath": path}]}
@@ -140,8 +142,56 @@ def test_pods_on_windows_got_a_container_for_linux(place: str, name: str) -> Non
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": [{"name": "halfhitch-secrets", "secret": {"secretName": "mine"}}]},
+        {"containers": [{"name": "halfhitch", "image": "mine"}, {"name": "a"}]},
+    ],
+)
+def test_a_label_that_is_a_copy_let_things_of_the_users_be_replaced(spec: dict[str, Any]) -> None:
+    found = {**template(**spec), "metadata": {"labels": {"halfhitch/sidecar": "native"}}}
+    with pytest.raises(NotInjected, match="was not injected"):
+        Sidecar(Given.of(LEAST), IMAGE).inject("here", found)
+
+
+def test_a_container_of_the_users_got_the_sidecars_secrets() -> None:
+    pod = template()["spec"]
+    pod["containers"][0]["volumeMounts"] = [{"name": "halfhitch-secrets", "mountPath": "/x"}]
+    assert "'app' mounts halfhitch-secrets, the secrets of the sidecar" in refused(pod)
+
+
+@pytest.mark.parametrize("said", [False, "false", "False", "no", "off"])
+def test_pods_that_old_yaml_says_want_none_got_one(said: object) -> None:
+    assert not wanted("here", {"metadata": {"annotations": {"halfhitch/inject": said}}})
+
+
+def test_what_is_neither_yes_nor_no_is_told() -> None:
+    for said in (True, "true", "Yes", "on"):
+        assert wanted("here", {"metadata": {"annotations": {"halfhitch/inject": said}}})
+    for nothing in ({}, {"metadata": None}, {"metadata": {"annotations": None}}):
+        assert wanted("here", nothing)
+    with pytest.raises(NotInjected, match="halfhitch/inject must be true or false, not 'disabled'"):
+        wanted("here", {"metadata": {"annotations": {"halfhitch/inject": "disabled"}}})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ("a", "metadata must be a mapping"),
+        ({"labels": ["a"]}, "labels must be a mapping"),
+        ({"annotations": "a"}, "annotations must be a mapping"),
+    ],
+)
+def test_metadata_of_the_wrong_form_broke_inject(metadata: Any, says: str) -> None:
+    with pytest.raises(NotInjected, match=says):
+        Sidecar(Given.of(LEAST), IMAGE).inject("here", {**template(), "metadata": metadata})
+
+
+@pytest.mark.parametrize(
     ("pod", "says"),
     [
+        ({"containers": []}, "its pods have no containers"),
+        ({"containers": {"a": {}}}, "its containers must be a list of mappings"),
         ({"volumes": {"a": {}}}, "its volumes must be a list of mappings"),
         ({"initContainers": ["a"]}, "its initContainers must be a list of mappings"),
         (

@@ -49,6 +49,7 @@ def test_a_job_of_volcano_was_taken_for_one_of_kubernetes() -> None:
             "serving.knative.dev/v1", "Service", template={"spec": {"containers": [{"image": 1}]}}
         ),
         made("apps.kruise.io/v1alpha1", "CloneSet", template=CONTAINERS),
+        made("argoproj.io/v1alpha1", "Workflow", templates=[{"container": {"image": "a"}}]),
         {"apiVersion": "v1", "kind": "PodTemplate", "template": CONTAINERS},
     ],
 )

@@ -136,6 +136,6 @@ hidden: ["sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", 
 idle: "^(rocketmq[.]tls_|rocketmq[.]access_key)"
 rocketmqPort: "9876"
 volumes: ["halfhitch-socket", "halfhitch-secrets", "halfhitch-no-token"]
-socketFolders: "^/+(var/+)?run/+halfhitch/*$"
+socketFolders: "^/+(var/+)?run/+halfhitch(/|$)"
 graceSeconds: 7
 {{- end }}

@@ -146,6 +146,13 @@ sentence. One policy leaves such a pod alone, the other refuses it. Context: wha
     This pod has a volume named as one of the sidecar's ({{ join ", " .volumes }}) that was not injected, and the sidecar's
     would replace it: rename it.
 - expression: >-
+    !object.spec.containers.exists(c, c.name != 'halfhitch' && has(c.volumeMounts) &&
+    c.volumeMounts.exists(m, m.name == 'halfhitch-secrets')) && !(has(object.spec.initContainers) &&
+    object.spec.initContainers.exists(c, c.name != 'halfhitch' && has(c.volumeMounts) &&
+    c.volumeMounts.exists(m, m.name == 'halfhitch-secrets')))
+  message: >-
+    A container of this pod mounts halfhitch-secrets, the secrets of the sidecar: give it a volume of its own.
+- expression: >-
     !{{ include "halfhitch.injection.hasAddress" "object.spec.containers" | nindent 4 | trim }} &&
     !(has(object.spec.initContainers) &&
     {{ include "halfhitch.injection.hasAddress" "object.spec.initContainers" | nindent 4 | trim }})
@@ -203,7 +210,7 @@ matchConditions:
   - name: not-refused-by-annotation
     expression: >-
       !has(object.metadata.annotations) || !('halfhitch/inject' in object.metadata.annotations) ||
-      object.metadata.annotations['halfhitch/inject'] != 'false'
+      !object.metadata.annotations['halfhitch/inject'].matches('(?i)^(false|no|off|n)$')
   # The image of a static pod: the kubelet has made the pod already.
   - name: no-mirror-of-a-static-pod
     expression: >-

@@ -261,6 +261,8 @@ def test_a_file_lost_the_ends_of_its_lines(tmp_path: Path, inject: Any) -> None:
         (POD, ("--http-host", "0.0.0.0"), USAGE, "loopback"),
         (POD, ("--log-level", "loud"), USAGE, "log.level"),
         (POD, ("--label", "team"), ERROR, "--label must be NAME=VALUE"),
+        (POD.replace("metadata: {name: one}", "metadata: one"), (), USAGE, "must be a mapping"),
+        (POD, ("--annotation", "halfhitch/inject=perhaps"), USAGE, "must be true or false"),
         (POD, ("--image", ""), ERROR, "--image must name an image, such as halfhitch:"),
         (POD, ("--image", "a b"), ERROR, "--image must name an image"),
         (POD, ("--http-port", "0"), USAGE, "http.port is 0"),
