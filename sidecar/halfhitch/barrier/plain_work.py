@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from halfhitch.barrier import guards, running
 from halfhitch.barrier.rules import Question
-from halfhitch.client import recorded
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 
@@ -69,7 +68,6 @@ class ConnectionWork:
         self._one.require()
         self._one.let_go()
         self._barrier.note(self.local, self._id)
-        recorded.note_block(self._barrier.group, self._id)
 
     def commit(self, before: Callable[[], None]) -> None:
         """Rows and record."""

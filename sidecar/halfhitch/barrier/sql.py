@@ -103,7 +103,7 @@ class Barrier:
         def state() -> recorded.Local:
             return by_hand.seen() or by_hand.judged(stands=self._is_committed(transaction_id))
 
-        recorded.note(self.group, transaction_id, state)
+        recorded.note(self.group, transaction_id, state, is_proven=by_hand.is_proven)
 
     def _note_refused(self, session: object, transaction_id: str, *, is_known: bool) -> None:
         """`is_known`: that a record stands. Of its own the barrier's block knows what became."""

@@ -130,10 +130,14 @@ class AsyncBarrier:
         async def state() -> recorded.Local:
             return by_hand.seen() or by_hand.judged(stands=await self._is_committed(transaction_id))
 
-        #| recorded.note(self.group, transaction_id, state)
+        #| recorded.note(self.group, transaction_id, state, is_proven=by_hand.is_proven)
         # asyncio only: a blocking producer cannot await it
         recorded.note(
-            self.group, transaction_id, lambda: by_hand.seen() or recorded.Local.UNASKED, state
+            self.group,
+            transaction_id,
+            lambda: by_hand.seen() or recorded.Local.UNASKED,
+            state,
+            is_proven=by_hand.is_proven,
         )
 
     # asyncio only

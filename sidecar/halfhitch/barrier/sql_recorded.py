@@ -62,6 +62,8 @@ class _Course:
     is_tried: bool = False
     #: Its session, or itself, has called its commit done.
     is_proven: bool = False
+    #: By SQLAlchemy, while the driver had it open.
+    is_rolled_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,10 @@ class ByHand:
         self._is_heard = connection in _MARKS and not is_in_autocommit(connection)
         self._will_be_proven = will_be_proven or (self._is_heard and _tells_of_commit(root))
 
+    def is_proven(self) -> bool:
+        """This very record is committed."""
+        return self._course.is_proven
+
     def seen(self) -> Local | None:
         """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
         if self._course.is_proven:
@@ -239,8 +245,9 @@ class ByHand:
             # In two phases nobody tells, and who has no connection left could commit no messages.
             is_believed = is_tried and not self._will_be_proven and not _hangs(root)
             return Local.ENDED if is_believed or not self._is_heard else Local.UNKNOWN
-        if stands:
-            return Local.COMMITTED
+        if stands:  # another attempt's, perhaps of another process, where this one's is gone
+            is_gone = self._course.is_rolled_back and not is_tried
+            return Local.COMMITTED_BEFORE if is_gone else Local.COMMITTED
         # A commit that was cut off may still be under way, and one that was prepared may come.
         is_over = self._is_heard and not is_tried and not (root is not None and root.is_active)
         return Local.ROLLED_BACK if is_over else Local.UNKNOWN
@@ -264,7 +271,18 @@ def _listen(connection: Connection) -> None:
     if connection not in _HEARD:
         for name in COMMITS:
             event.listen(connection, name, _require_recorded)
+        event.listen(connection, "rollback", _note_rollback)
         _HEARD.add(connection)
+
+
+def _note_rollback(connection: Connection) -> None:
+    """Just before it. The driver is in no transaction where the program has committed past us."""
+    transaction = connection.get_transaction()
+    course = None if transaction is None else _COURSES.get(transaction)
+    if course is not None:
+        with suppress(Exception):
+            driver = connection.connection.driver_connection
+            course.is_rolled_back = guards.is_in_transaction(driver) is True
 
 
 def _require_recorded(connection: Connection, *phase: object) -> None:

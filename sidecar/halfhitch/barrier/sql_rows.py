@@ -20,7 +20,6 @@ from halfhitch.barrier.rules import Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_recorded import ByHand
 from halfhitch.barrier.sql_same_database import OwnDatabase
-from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 
@@ -50,9 +49,7 @@ class Rows:
             sql_recorded.require_earlier(connection)
             made = connection.execute(self._statements.record, _key_values(connection, key))
             sql_recorded.watch_commit(connection, made)
-            if sql_guards.is_ending_block(session):
-                recorded.note_block(self._rules.group, transaction_id)
-            else:
+            if not sql_guards.is_ending_block(session):
                 by_hand = ByHand(connection, will_be_proven=sql_guards.proves_commit(session))
             if not isinstance(session, Connection):
                 sql_recorded.watch_session(sql_guards.session_of(session), connection)

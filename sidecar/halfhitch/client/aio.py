@@ -227,7 +227,7 @@ class AsyncTransactionProducer:
         messages with a handle that was already added to are taken for that repetition.
         """
         prepared = await self.perform(self._calls.add(handle, messages))
-        in_use.note_prepared(self._calls.group, prepared)
+        in_use.note_prepared(self._calls.group, prepared, added_to=handle)
         return prepared
 
     async def commit(self, handle: str, *, wait_visible: bool = False) -> Ended:

@@ -26,7 +26,7 @@ from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.marks import Mark
 from halfhitch.client.notes import note_undecided
-from halfhitch.client.recorded import expect
+from halfhitch.client.recorded import expect_of_another
 from halfhitch.client.values import Ended, Message, OnError, Prepared
 from halfhitch.errors import HalfHitchError, OutcomeUnknown
 
@@ -73,7 +73,7 @@ class Conversation:
         self._on_error = on_error
         self._has_check = has_check
         self._process_id = os.getpid()
-        self._recorded = expect(self.group, self.transaction_id)
+        self._recorded = expect_of_another(self.group, self.transaction_id)
         self._is_entered = False
         self._is_left = False
         #: None: it was never held.
@@ -328,7 +328,12 @@ class Conversation:
             self._recorded.require_uncommitted(self.transaction_id)
 
     def _require_local_end(self) -> None:
-        """Raises TransactionMisused while one that was recorded is open."""
+        """Raises TransactionMisused while one that was recorded is open.
+
+        Of its own rows the barrier's block knows; what is noted is another attempt's, by hand.
+        """
+        if self.rows_stand:
+            return
         if self.phase is Phase.OPEN and self.handle is not None:
             self._recorded.require_end(self.transaction_id)
 

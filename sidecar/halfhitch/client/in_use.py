@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Conversation, held_already
 from halfhitch.client.marks import Mark, held
-from halfhitch.client.recorded import expect
+from halfhitch.client.recorded import expect, expect_of_another
 
 if TYPE_CHECKING:
     from halfhitch.client.recorded import Recorded
@@ -59,13 +59,18 @@ def note_handle(talk: Conversation, handle: str) -> None:
     _PREPARED.pop((talk.group, handle), None)
 
 
-def note_prepared(group: str, prepared: "Prepared") -> None:
-    """The same without a transaction object: of its local transaction only the record is known."""
+def note_prepared(group: str, prepared: "Prepared", added_to: str | None = None) -> None:
+    """The same without a transaction object: of its local transaction only the record is known.
+
+    What is added to a handle that was seen here is the same attempt's, else it is another's.
+    """
     transaction_id, key = prepared.transaction_id, (group, prepared.handle)
     talk = _TALKS.get(key)
     if talk is not None and talk.transaction_id != transaction_id:
         _TALKS.pop(key, None)  # another coordinator's, by chance the same
-    _PREPARED[key] = transaction_id, expect(group, transaction_id)
+    before = group, added_to
+    attempt = expect if before in _PREPARED or before in _TALKS else expect_of_another
+    _PREPARED[key] = transaction_id, attempt(group, transaction_id)
     if len(_PREPARED) > PREPARED_MAX:
         _PREPARED.popitem(last=False)
 

@@ -6,12 +6,16 @@ block may come to its end before it: the messages would be committed, and the ro
 they were rolled back, and the exception was swallowed; that of `record` itself, too. So `record`
 leaves word here how to find out, also when it raises, and the block asks before its commit. No I/O
 of its own.
+
+A record's row says that its id has committed, and not in which attempt. Attempts in one process
+share what is known of their id, for `record` is told no more than that.
 """
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from halfhitch.client.errors import TransactionMisused
 
@@ -23,7 +27,7 @@ class Local(Enum):
     ROLLED_BACK = "rolled back"
     #: The record stands.
     COMMITTED = "committed"
-    #: It stands, of an earlier attempt: all that was recorded here was refused.
+    #: It stands, and nobody knows whether it is this attempt's.
     COMMITTED_BEFORE = "committed before"
     #: It cannot be asked for.
     ENDED = "ended"
@@ -45,15 +49,27 @@ def _ended() -> Local:
     return Local.ENDED
 
 
+def _never() -> bool:
+    return False
+
+
+def _judged(recorded: "ReferenceType[Recorded]", *, stands: bool | None) -> Local:
+    """It is asked by itself only, so it is there."""
+    found = recorded()
+    assert found is not None
+    return found.judged(stands=stands)
+
+
 class Recorded:
     """What is known of the local transaction of one transaction."""
 
-    __slots__ = ("__weakref__", "_looked", "_state", "_state_awaited", "has_record")
+    __slots__ = ("__weakref__", "_is_proven", "_looked", "_state", "_state_awaited", "is_shared")
 
     def __init__(self) -> None:
         self.note(_ended)
-        #: One that was not refused: attempts in one process share what is known.
-        self.has_record = False
+        self._is_proven = _never
+        #: By several attempts: of a record nobody knows whose it is.
+        self.is_shared = False
 
     def note(
         self,
@@ -63,6 +79,19 @@ class Recorded:
         """How it is; of the last record."""
         self._state, self._state_awaited = state, state_awaited
         self._looked: Local | None = None
+
+    def note_made(self, is_proven: Callable[[], bool]) -> None:
+        """Of the last record that was not refused."""
+        self._is_proven = is_proven
+
+    def judged(self, *, stands: bool | None) -> Local:
+        """Of a record that was refused, and of what the table says."""
+        if stands is None:
+            return Local.REFUSED_UNREAD
+        if not stands:
+            return Local.REFUSED
+        is_own = self._is_proven() and not self.is_shared
+        return Local.COMMITTED if is_own else Local.COMMITTED_BEFORE
 
     async def look(self) -> None:
         """For asyncio's producer, just before `require_end`: the answer may have to be awaited."""
@@ -102,10 +131,11 @@ class Recorded:
         state = self._now()
         if state is Local.COMMITTED_BEFORE:
             raise TransactionMisused(
-                f"an earlier attempt of transaction {transaction_id} has committed, so that the"
-                " `record` of this one has raised an exception, and that was swallowed. Nothing was"
-                " sent: a commit of this attempt might leave out what the earlier one has sent."
-                " Leave the messages to the check-back, which commits them all"
+                f"an earlier attempt of transaction {transaction_id} has committed, for all that is"
+                " known: the `record` of this one has raised an exception that was swallowed, or"
+                " its local transaction was rolled back. Nothing was sent: a commit of this attempt"
+                " might leave out what the earlier one has sent. Leave the messages to the"
+                " check-back, which commits them all"
             )
         if state in (Local.REFUSED, Local.REFUSED_UNREAD):
             raise TransactionMisused(
@@ -154,20 +184,32 @@ def expect(group: str, transaction_id: str) -> Recorded:
     return _EXPECTED.setdefault(_key(group, transaction_id), Recorded())
 
 
+def expect_of_another(group: str, transaction_id: str) -> Recorded:
+    """The same, for an attempt that begins. One before it may be alive, and its record, too."""
+    made = Recorded()
+    found = _EXPECTED.setdefault(_key(group, transaction_id), made)
+    if found is not made:
+        found.is_shared = True
+    return found
+
+
 def note(
     group: str,
     transaction_id: str,
     state: Callable[[], Local],
     state_awaited: Callable[[], Awaitable[Local]] | None = None,
+    *,
+    is_proven: Callable[[], bool] = _never,
 ) -> None:
     """For the barrier: it has recorded the id, by hand. `state` raises nothing.
 
-    `state_awaited`: the same for who can await, and knows more.
+    `state_awaited`: the same for who can await, and knows more. `is_proven`: that this very record
+    is committed. The table cannot tell that from another attempt's.
     """
     found = _EXPECTED.get(_key(group, transaction_id))
     if found is not None:
         found.note(state, state_awaited)
-        found.has_record = True
+        found.note_made(is_proven)
 
 
 def note_refused(
@@ -186,29 +228,16 @@ def note_refused(
     found = _EXPECTED.get(_key(group, transaction_id))
     if found is None:
         return
-    judged = {
-        True: Local.COMMITTED if found.has_record else Local.COMMITTED_BEFORE,
-        False: Local.REFUSED,
-        None: Local.REFUSED_UNREAD,
-    }
-
+    judged = partial(_judged, ref(found))  # it will hold this
     if stands_awaited is None:
-        found.note(lambda: judged[stands()])
+        found.note(lambda: judged(stands=stands()))
         return
     awaited = stands_awaited
 
     async def state_awaited() -> Local:
-        return judged[await awaited()]
+        return judged(stands=await awaited())
 
-    found.note(lambda: judged[stands()], state_awaited)
-
-
-def note_block(group: str, transaction_id: str) -> None:
-    """For the barrier's block: it has recorded the id, and ends the local transaction itself.
-
-    An earlier attempt by hand, of the same id, says nothing of this one.
-    """
-    note(group, transaction_id, lambda: Local.ENDED)
+    found.note(lambda: judged(stands=stands()), state_awaited)
 
 
 def _key(group: str, transaction_id: str) -> tuple[str, str]:

@@ -207,7 +207,7 @@ class TransactionProducer:
         messages with a handle that was already added to are taken for that repetition.
         """
         prepared = self.perform(self._calls.add(handle, messages))
-        in_use.note_prepared(self._calls.group, prepared)
+        in_use.note_prepared(self._calls.group, prepared, added_to=handle)
         return prepared
 
     def commit(self, handle: str, *, wait_visible: bool = False) -> Ended:

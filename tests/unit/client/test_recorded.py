@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 from enum import StrEnum
+from weakref import ref
 
 import pytest
 
 from halfhitch.client import TransactionMisused
-from halfhitch.client.recorded import Local, expect, note, note_block, note_refused
+from halfhitch.client.recorded import Local, expect, expect_of_another, note, note_refused
 
 
 def test_messages_were_committed_while_their_local_transaction_was_open() -> None:
@@ -54,9 +55,6 @@ def test_messages_were_committed_though_their_record_had_raised() -> None:
     note_refused("shop", "refused", lambda: True)  # by then
     with pytest.raises(TransactionMisused, match="earlier attempt of transaction refused has"):
         found.require_end("refused")
-    note("shop", "refused", lambda: Local.OPEN)  # of another thread
-    note_refused("shop", "refused", lambda: True)
-    found.require_end("refused")
     note_refused("shop", 7, lambda: False)  # type: ignore[arg-type] # what has raised is the id
 
 
@@ -123,11 +121,38 @@ def test_ids_are_told_apart_by_group_and_the_last_record_counts() -> None:
         others.require_end("a")
 
 
-def test_a_block_was_asked_for_the_record_of_an_earlier_attempt_by_hand() -> None:
-    found = expect("shop", "a")
-    note("shop", "a", lambda: Local.ROLLED_BACK)
-    note_block("shop", "a")
-    found.require_end("a")
+def test_a_part_was_committed_behind_a_refused_record_whose_row_was_another_attempt_s() -> None:
+    """Only one that is known to be this attempt's speaks for its messages."""
+    found = expect_of_another("shop", "own")
+    is_proven = False
+    note("shop", "own", lambda: Local.OPEN, is_proven=lambda: is_proven)
+    note_refused("shop", "own", lambda: True)  # of another thread
+    with pytest.raises(TransactionMisused, match="earlier attempt"):
+        found.require_end("own")
+    is_proven = True
+    found.require_end("own")
+
+    note_refused("shop", "own", lambda: True)
+    again = expect_of_another("shop", "own")  # of which the first may have sent more
+    for attempt in (found, again):
+        with pytest.raises(TransactionMisused, match="earlier attempt"):
+            attempt.require_end("own")
+
+    plain = expect_of_another("shop", "plain")
+    note("shop", "plain", lambda: Local.COMMITTED)
+    plain.require_end("plain")
+    note_refused("shop", "plain", lambda: True)
+    with pytest.raises(TransactionMisused, match="earlier attempt"):
+        plain.require_end("plain")
+
+
+def test_an_attempt_that_was_refused_is_forgotten_at_once() -> None:
+    """What it knows of itself keeps it alive for nobody: the next one would share it."""
+    found = expect_of_another("shop", "forgotten")
+    note_refused("shop", "forgotten", lambda: True)
+    was = ref(found)
+    del found
+    assert was() is None
 
 
 def test_what_nobody_commits_any_more_is_forgotten() -> None:
