@@ -106,6 +106,7 @@ class Listening:
         if self._unix_listener is not None:
             self._unix_listener.remove()
             self._unix_listener = None
+        await self._let_in()
         for server in self._servers:
             server.close()
         if self._tls_listener is not None:
@@ -118,6 +119,19 @@ class Listening:
             self._servers.clear()
             if self._tls_listener is not None:
                 await self._tls_listener.wait_closed()
+
+    async def _let_in(self) -> None:
+        """Take no more sockets, and make connections of those that were taken.
+
+        asyncio's own loop does that a turn later. A server that is closed by then takes none in,
+        and nobody closes the socket before the garbage collector.
+        """
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.SelectorEventLoop):
+            for server in self._servers:
+                for listener in server.sockets:
+                    loop.remove_reader(listener.fileno())
+            await asyncio.sleep(0)
 
     def _encrypting(self, tls: ServerTls, dispatcher: Dispatcher) -> TlsListener:
         limits = self._limits

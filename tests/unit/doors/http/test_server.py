@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -273,6 +275,23 @@ async def test_draining_does_not_wait_for_callers_that_do_not_send(doors: OpenDo
         await door.stop(drain_s=60)
     for client in clients:
         await client.ended()
+
+
+@pytest.mark.parametrize("turn_count", range(5))
+async def test_a_connection_that_came_as_the_door_closed_was_never_closed(
+    doors: OpenDoors, turn_count: int
+) -> None:
+    """Its socket was taken, and asyncio's server was gone before it was made a connection."""
+    door = await doors.open()
+    assert door.port is not None
+    with socket.create_connection(("127.0.0.1", door.port)) as came:
+        came.setblocking(False)
+        for _ in range(turn_count):
+            await asyncio.sleep(0)
+        await door.stop(drain_s=0)
+        gc.collect()  # which warns of what was not closed
+        with suppress(ConnectionResetError):
+            assert await asyncio.get_running_loop().sock_recv(came, 1) == b""
 
 
 async def test_stopping_twice_or_unstarted_is_harmless(doors: OpenDoors) -> None:
