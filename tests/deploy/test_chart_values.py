@@ -347,6 +347,15 @@ def test_a_release_and_a_namespace_of_any_name_give_objects_with_texts(
         assert "." not in one["metadata"]["name"]
 
 
+@pytest.mark.parametrize("namespace", ["123", "null"])
+def test_the_policies_find_their_template_in_a_namespace_of_any_name(namespace: str) -> None:
+    found = rendered(CHART, merged(values("mesh"), _ALONE), namespace=namespace)
+    assert wrong_objects(found, "1.36") == []
+    places = [one["metadata"]["namespace"] for one in found if one["kind"] == "PodTemplate"]
+    params = [one["spec"]["paramRef"]["namespace"] for one in found if "paramRef" in str(one)]
+    assert {*places, *params} == {namespace}
+
+
 def test_a_release_that_begins_with_a_digit_is_told() -> None:
     """A Service must not, and the API server says so in words of its own."""
     said = told(CHART, values("mesh"), name="1st")
