@@ -25,6 +25,7 @@ from halfhitch.client import (
     AsyncTransactionProducer,
     LocalTransactionState,
     Message,
+    ProducerClosed,
     TransactionDoomed,
     TransactionEnded,
     TransactionMisused,
@@ -593,11 +594,13 @@ def sends_behind_its_commit(shop: Shop, producer: Any, wraps: str | None) -> Non
         def hook(_: Session) -> None:
             try:
                 if isinstance(tx, Blocking):
-                    await_only(tx.inner.send("orders", b"late"))
+                    promise = tx.inner.send("orders", b"late")
+                    if wraps != "unawaited":
+                        await_only(promise)
                 else:
                     tx.send("orders", b"late")
             except TransactionEnded as ended:
-                if wraps is None:
+                if wraps in (None, "unawaited"):
                     raise
                 if wraps == "cause":
                     raise KeyError("receiver") from ended
@@ -608,21 +611,51 @@ def sends_behind_its_commit(shop: Shop, producer: Any, wraps: str | None) -> Non
 
 
 @pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "asyncio-sqlite"], indirect=True)
-@pytest.mark.parametrize("wraps", [None, "cause", "context"])
+@pytest.mark.parametrize("wraps", [None, "cause", "context", "unawaited"])
 def test_a_message_that_was_sent_in_an_after_commit_hook_was_not_the_rows_any_more(
     shop: Shop, talking: tuple[Any, ScriptedServer], wraps: str | None
 ) -> None:
     """Had it failed, or the process died in it, the rows stood without it.
 
-    In a framework's exception it was lost without a word.
+    In a framework's exception it was lost without a word. Unawaited, it was TransactionDoomed.
     """
+    wraps_it = wraps in ("cause", "context")
     producer, server = talking
     with pytest.raises((TransactionEnded, KeyError)) as refused:
         sends_behind_its_commit(shop, producer, wraps)
-    assert isinstance(refused.value, TransactionEnded) == (wraps is None)
-    told = refused.value.__cause__ or refused.value.__context__ if wraps else refused.value
+    assert isinstance(refused.value, TransactionEnded) == (not wraps_it)
+    told = refused.value.__cause__ or refused.value.__context__ if wraps_it else refused.value
     assert str(told).startswith("the local commit of transaction")
     assert "messages were committed too" in refused.value.__notes__[0]
     assert (ends_of(server), orders(shop)) == (["commit"], {"a"})
     assert sum("/half" in target for target in server.targets()) == 1
     assert not any(target.endswith("/messages") for target in server.targets())
+
+
+def closes_in_a_hook(shop: Shop, producer: Any, moment: str, patch: pytest.MonkeyPatch) -> None:
+    """As a signal's handler may, or the end of a lifespan."""
+
+    def closed() -> None:
+        raise ProducerClosed
+
+    with shop.barrier.transaction(producer) as (tx, local):
+        insert(local, "a")
+        tx.send("orders", b"a")
+        used = (tx.inner if isinstance(tx, Blocking) else tx)._producer
+        session = local.inner.sync_session if isinstance(local, Blocking) else local
+        event.listen(session, moment, lambda _: patch.setattr(used, "check_open", closed))
+
+
+@pytest.mark.parametrize("shop", ["sqlalchemy-sqlite", "asyncio-sqlite"], indirect=True)
+@pytest.mark.parametrize("moment", ["before_commit", "after_commit"])
+def test_a_producer_that_closed_behind_the_local_commit_told_nobody_that_the_rows_stand(
+    shop: Shop, talking: tuple[Any, ScriptedServer], moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word for word it was what it is before that, when the work is to be done again."""
+    producer, server = talking
+    with pytest.raises(ProducerClosed) as raised:
+        closes_in_a_hook(shop, producer, moment, monkeypatch)
+    stands = moment == "after_commit"
+    notes = raised.value.__notes__
+    assert any("has committed, so do not repeat" in note for note in notes) == stands
+    assert (ends_of(server), orders(shop)) == ([], {"a"} if stands else set())

@@ -30,7 +30,7 @@ from halfhitch.client.errors import (
     TransactionMisused,
 )
 from halfhitch.client.marks import Mark
-from halfhitch.client.notes import note_failed_rollback
+from halfhitch.client.notes import note_failed_rollback, note_rows_stand
 from halfhitch.client.retries import without_inner_lines
 
 #| from halfhitch.client.turns import is_held_here
@@ -156,7 +156,11 @@ class AsyncTransaction:
     async def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""
         self._talk.rows_stand = True
-        return await self._commit(wait_visible=False)
+        try:
+            return await self._commit(wait_visible=False)
+        except BaseException as error:
+            note_rows_stand(error, self.id)
+            raise
 
     async def drop(self, error: BaseException) -> None:
         """Roll back because of `error`, when the local transaction surely has not committed.

@@ -106,12 +106,7 @@ class Conversation:
                 self.send_failed(late)
             raise late
         if self._is_sealed:
-            raise TransactionEnded(
-                f"the local commit of transaction {self.transaction_id} has begun, so its messages"
-                " are complete: one that is sent now, as in an after_commit hook, could be lost"
-                " although the rows stand. It was not sent. Send it inside the block, in a"
-                " before_commit hook at the latest, or in a transaction of its own behind it"
-            )
+            raise self._sealed()
         try:
             if self.handle is None:
                 return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
@@ -129,6 +124,8 @@ class Conversation:
         """
         if self._is_over:
             self._require_open()
+        elif self._is_sealed:
+            raise self._sealed()
 
     def _require_open(self) -> None:
         phase = self.phase  # once: it may change just now
@@ -203,7 +200,7 @@ class Conversation:
         """None: nothing was ever sent, so there is nothing to commit."""
         if self.phase is Phase.DOOMED:
             raise self._doomed()
-        if self._unawaited:
+        if self._unawaited and not self.rows_stand:
             raise self._forgotten()
         if self.phase is Phase.ROLLING_BACK:
             raise TransactionEnded("a rollback of this transaction was already sent")
@@ -387,6 +384,14 @@ class Conversation:
             f"{what} of transaction {self.transaction_id} was called without await, so nothing of"
             " it was carried out, and the transaction cannot be committed. Write `await` before the"
             " call, or await its task before the local commit"
+        )
+
+    def _sealed(self) -> TransactionEnded:
+        return TransactionEnded(
+            f"the local commit of transaction {self.transaction_id} has begun, so its messages are"
+            " complete: one that is sent now, as in an after_commit hook, could be lost although"
+            " the rows stand. It was not sent. Send it inside the block, in a before_commit hook at"
+            " the latest, or in a transaction of its own behind it"
         )
 
     def _unwanted(self, what: str) -> TransactionDoomed:

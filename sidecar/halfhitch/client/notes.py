@@ -89,6 +89,22 @@ def note_closed(transaction_ids: Sequence[str]) -> None:
     )
 
 
+def note_rows_stand(error: BaseException, transaction_id: str) -> None:
+    """It came between the local commit and the end of the messages' commit.
+
+    By its words alone it could be one that was raised before: whoever takes it for that would do
+    the work again.
+    """
+    if isinstance(error, ContraryDecision):
+        what_next = "Its messages were rolled back: look who has done so (halfhitch tx explain)."
+    else:
+        what_next = "The check-back commits its messages, if they are not committed yet."
+    error.add_note(
+        f"Half Hitch: the local transaction {transaction_id} has committed, so do not repeat the"
+        f" work. {what_next}"
+    )
+
+
 def note_failed_rollback(original: BaseException, error: HalfHitchError) -> None:
     """The exception that left the block stays the one that is raised."""
     if isinstance(error, ContraryDecision):

@@ -24,7 +24,7 @@ from halfhitch.client.errors import (
     TransactionEnded,
 )
 from halfhitch.client.marks import Mark
-from halfhitch.client.notes import note_failed_rollback
+from halfhitch.client.notes import note_failed_rollback, note_rows_stand
 from halfhitch.client.retries import without_inner_lines
 from halfhitch.client.turns import is_held_here
 from halfhitch.client.values import Ended, Headers, Message, Prepared
@@ -122,7 +122,11 @@ class Transaction:
     def follow(self) -> Ended:
         """For this package: the rows are committed, so the messages are."""
         self._talk.rows_stand = True
-        return self._commit(wait_visible=False)
+        try:
+            return self._commit(wait_visible=False)
+        except BaseException as error:
+            note_rows_stand(error, self.id)
+            raise
 
     def drop(self, error: BaseException) -> None:
         """Roll back because of `error`, when the local transaction surely has not committed.

@@ -134,6 +134,18 @@ def test_the_rest_was_committed_without_a_message_that_was_refused_before_its_tu
     assert talk.next_rollback().handle == "h1"
 
 
+def test_a_send_behind_the_local_commit_that_nobody_awaited_was_an_order_to_do_it_all_again(talk):
+    """TransactionDoomed, though the rows stood and the messages were stored."""
+    talk.sent(Prepared("t1", "h1"))
+    talk.require_unended()
+    talk.seal()
+    with pytest.raises(TransactionEnded, match=r"t1 has begun.*not sent"):
+        talk.require_unended()
+    talk.called("tx.prepare (shop.py:7)", lambda: None)  # whatever is called all the same
+    talk.rows_stand = True
+    assert talk.next_commit(wait_visible=False).handle == "h1"
+
+
 def test_a_message_that_is_refused_behind_the_local_commit_dooms_nothing(talk):
     talk.sent(Prepared("t1", "h1"))
     talk.seal()

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from halfhitch import errors
-from halfhitch.client.notes import failed_result, note_failed_rollback, result_of
+from halfhitch.client.errors import ProducerClosed
+from halfhitch.client.notes import failed_result, note_failed_rollback, note_rows_stand, result_of
 from halfhitch.client.values import LocalTransactionState, Prepared
 
 
@@ -24,6 +25,19 @@ def test_a_rollback_behind_a_commit_was_told_that_its_messages_stay_invisible():
     assert "was committed" in note
     assert "visible to consumers" in note
     assert "invisible" not in note
+    assert "check-back" not in note
+
+
+def test_what_failed_behind_the_local_commit_had_the_words_of_what_failed_before_it():
+    closed = ProducerClosed("t1")
+    note_rows_stand(closed, "t1")
+    (note,) = closed.__notes__
+    assert "t1 has committed, so do not repeat" in note
+    assert "check-back commits its messages" in note
+    contrary = errors.ContraryDecision("was undone", decided="rollback", requested="commit")
+    note_rows_stand(contrary, "t1")
+    (note,) = contrary.__notes__
+    assert "messages were rolled back" in note
     assert "check-back" not in note
 
 
