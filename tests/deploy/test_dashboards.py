@@ -19,6 +19,12 @@ FOLDER = ROOT / "dashboards"
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 #: Without these the chart says what is missing.
 NEEDED = yaml.safe_load((CHARTS / "halfhitch" / "ci" / "everything-values.yaml").read_text())
+#: Grafana 12's DashboardLink and AnnotationQuery.
+LINK: dict[str, type] = {
+    "title": str, "type": str, "icon": str, "tooltip": str, "url": str, "tags": list,
+    "asDropdown": bool, "targetBlank": bool, "includeVars": bool, "keepTime": bool,
+}  # fmt: skip
+ANNOTATION = {"name", "datasource", "enable", "iconColor", "target", "titleFormat"}
 PANELS = [
     pytest.param(panel, id=f"{dashboard.name}: {panel.title}")
     for dashboard in panels.DASHBOARDS
@@ -44,6 +50,29 @@ def test_a_dashboard_asks_the_chosen_data_source_and_belongs_to_nobody(name: str
     assert {source["uid"] for source in sources} == {"${datasource}"}
     linked = {link["url"].removeprefix("/d/halfhitch-") for link in found["links"]}
     assert linked == set(FILES) - {name}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_form_was_not_that_of_grafanas_own_types(name: str) -> None:
+    """Of what @grafana/schema says must be there, and of what kind; fields that were missing."""
+    found = FILES[name]
+    for link in found["links"]:
+        assert link.keys() == LINK.keys()
+        assert all(isinstance(link[field], kind) for field, kind in LINK.items())
+    for annotation in found["annotations"]["list"]:
+        assert annotation.keys() <= ANNOTATION
+        assert {"refId", "expr"} <= annotation["target"].keys()
+    for panel in drawn(found):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["thresholds"]["mode"] in ("absolute", "percentage")
+        assert defaults["color"]["mode"] in ("thresholds", "palette-classic")
+        assert defaults["thresholds"]["steps"][0]["value"] is None
+        assert None not in defaults.values()
+        assert panel["type"] == "stat" or panel["options"]["legend"]["calcs"] == []
+        letters = [target["refId"] for target in panel["targets"]]
+        assert len(set(letters)) == len(letters)
+        asking = [target for target in panel["targets"] if target.get("exemplar")]
+        assert len(asking) <= 1 or len({target["expr"] for target in asking}) == len(asking)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -2,7 +2,8 @@
 
 Grafana's own generator knows every panel there is; these are two kinds, and whoever reads the JSON
 finds nothing in it that is not here. Every panel has a unit and says what it shows; queries are
-relative to `$namespace` and `$instance`; no data source is named, for `$datasource` is chosen.
+relative to `$namespace` and `$instance`; no data source is named, for `$datasource` is chosen. The
+form is that of the types in Grafana's package @grafana/schema, by which it was checked.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         steps.append({"color": "red", "value": panel.red})
     defaults: dict[str, Any] = {
         "unit": panel.unit,
-        "min": None if panel.unit == "s" and "clock" in panel.title.lower() else 0,
+        **({} if panel.unit == "s" and "clock" in panel.title.lower() else {"min": 0}),
         "thresholds": {"mode": "absolute", "steps": steps},
         "color": {"mode": "thresholds" if is_stat else "palette-classic"},
         "custom": {} if is_stat else {"fillOpacity": 8, "lineWidth": 1, "showPoints": "never"},
@@ -182,7 +183,7 @@ _STAT: Final = {
     "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
 }
 _LINES: Final = {
-    "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+    "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True},
     "tooltip": {"mode": "multi", "sort": "desc"},
 }
 
@@ -218,15 +219,17 @@ def _variables(told_by: str) -> Iterator[dict[str, Any]]:
 
 
 def _restarts() -> dict[str, Any]:
+    expr = (
+        f"time() - process_start_time_seconds{{{SELECTION}}} < 60"
+        " and on (namespace, instance) halfhitch_build_info"
+    )
     return {
         "name": "Starts",
         "datasource": _SOURCE,
         "enable": True,
         "iconColor": "blue",
-        "expr": "time() - process_start_time_seconds"
-        f"{{{SELECTION}}} < 60 and on (namespace, instance) halfhitch_build_info",
+        "target": {"refId": "Anno", "expr": expr, "interval": "30s"},
         "titleFormat": "start of {{instance}}",
-        "step": "30s",
     }
 
 
@@ -235,6 +238,11 @@ def _link(other: Dashboard) -> dict[str, Any]:
         "title": other.title,
         "type": "link",
         "url": f"/d/halfhitch-{other.name}",
+        "icon": "dashboard",
+        "tooltip": "",
+        "tags": [],
+        "asDropdown": False,
+        "targetBlank": False,
         "keepTime": True,
         "includeVars": True,
     }

@@ -64,13 +64,19 @@ async function look(isRepeat = false) {
       askToken(error);
       return;
     }
-    $("trouble").replaceChildren(el("p", { class: "bad" }, error.message, now.seenMs ? " What is shown is older." : ""));
+    $("trouble").replaceChildren(el("p", { class: "bad" }, why(error), now.seenMs ? " What is shown is older." : ""));
     waitMs = Math.max(PACE_MS, 1000 * (error.retryAfterS ?? 0));
     if (error instanceof Refused && [400, 403, 404].includes(error.status)) waitMs = PACE_MAX_MS;
   }
   waitMs = Math.min(PACE_MAX_MS, Math.max(waitMs, REST * (performance.now() - beganMs)));
   told();
   if (!now.isPaused && !document.hidden) now.timer = setTimeout(again, waitMs);
+}
+
+/** The sidecar may have been replaced by another release since this page was loaded. */
+function why(error) {
+  if (!(error instanceof TypeError || error instanceof RangeError)) return error.message;
+  return `The answer is none that this page can show: it may be of another release. Load the page again (${error.message}).`;
 }
 
 /** Not under somebody's hands: who is choosing, marking a text or answering is left alone. */
