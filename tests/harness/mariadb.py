@@ -20,6 +20,8 @@ from harness.unprivileged import as_user, give, program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.held_log import HeldLog
+
 DATABASE = "shop"
 _QUICK = (
     "--innodb-buffer-pool-size=16M",
@@ -36,6 +38,12 @@ class EmbeddedMariaDb(PrivateServer):
     """One MariaDB on loopback; the user is root without a password, the database `shop`."""
 
     start_s_max = 60.0
+
+    def __init__(self, *, has_binary_log: bool = True, log: HeldLog | None = None) -> None:
+        """Without a binary log it is as Debian installs it; `log` can hold what InnoDB writes."""
+        self._has_binary_log = has_binary_log
+        self._log = log
+        super().__init__()
 
     @property
     def url(self) -> str:
@@ -76,11 +84,17 @@ class EmbeddedMariaDb(PrivateServer):
             *("--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve"),
             *(f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
             *(f"--tmpdir={folder}", "--max-connections=100", *_QUICK),
-            # As where there are replicas: how it is written down decides what is allowed.
-            *(f"--log-bin={folder / 'data' / 'binlog'}", "--server-id=1", "--sync-binlog=0"),
         ]
+        if self._has_binary_log:
+            # As where there are replicas: how it is written down decides what is allowed.
+            binary = folder / "data" / "binlog"
+            command += [f"--log-bin={binary}", "--server-id=1", "--sync-binlog=0"]
         self._process = ServerProcess(
-            "the embedded MariaDB", as_user(command), log=folder / "mariadb.log", sweep=folder
+            "the embedded MariaDB",
+            as_user(command),
+            log=folder / "mariadb.log",
+            sweep=folder,
+            environment=None if self._log is None else self._log.environment(),
         )
         self._await_answer()
 

@@ -2,19 +2,23 @@
 
 What is answered after the failover fits what is left. What was answered before may not, if the
 standby is asynchronous: that cannot be promised, and is shown here, so that nobody thinks it is.
-A synchronous standby loses nothing that was answered.
+A synchronous standby loses nothing that was answered, though somebody cuts the wait for it: then
+PostgreSQL shows a row that the standby lacks.
 """
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from halfhitch.barrier import TransactionFenced
+from halfhitch.barrier import AsyncBarrier, LocalOutcomeUnknown, TransactionFenced
 from halfhitch.client import LocalTransactionState
+from harness.barriers import GROUP, RecordingProducer
 from harness.databases import ENOUGH_S, ERRORS, WAYS, Truth, Way, open_shop
 from harness.kafka import wait_until
 from harness.postgres import EmbeddedPostgres
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 COMMIT = LocalTransactionState.COMMIT
 ROLLBACK = LocalTransactionState.ROLLBACK
 UNKNOWN = LocalTransactionState.UNKNOWN
+EVERY = pytest.mark.parametrize("way", [way for way in WAYS if way.server == "postgresql"], ids=str)
+_WAITING = "wait_event = 'SyncRep'"
 
 
 class Site:
@@ -39,6 +45,7 @@ class Site:
         self._primary_server = primary
         self._standby_server = standby
         self.wire = wire
+        self._told = ""
 
     def await_replication(self) -> None:
         """What the primary has is on the standby."""
@@ -46,14 +53,46 @@ class Site:
         statement = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
         wait_until(lambda: self.standby.run(statement) == [(True,)], ENOUGH_S)
 
+    def make_synchronous(self) -> None:
+        """No commit of the primary's is answered before the standby has it."""
+        self.primary.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        self.primary.run("SELECT pg_reload_conf()")
+        statement = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self.primary.run(statement) == [("sync",)], ENOUGH_S)
+
+    def await_waiting(self) -> None:
+        """Until one commit waits for the standby."""
+        statement = f"SELECT count(*) FROM pg_stat_activity WHERE {_WAITING}"
+        wait_until(lambda: self.primary.run(statement) == [(1,)], ENOUGH_S)
+
+    def cut_waits(self) -> None:
+        """The primary shows what the standby has not got."""
+        self.primary.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_WAITING}")
+
+    def restart_primary(self) -> None:
+        """What was killed in its wait is there, without it."""
+        self.primary.close()
+        self._primary_server.kill()
+        self._primary_server.restart()
+        self.primary = _truth(self._primary_server)
+
     def part(self) -> None:
         """From now on the standby is told nothing."""
         self.await_replication()
+        ((self._told,),) = self.standby.run("SHOW primary_conninfo")
         self.standby.run("ALTER SYSTEM SET primary_conninfo = ''")
         self.standby.run("SELECT pg_reload_conf()")
         wait_until(
             lambda: self.primary.run("SELECT count(*) FROM pg_stat_replication") == [(0,)], ENOUGH_S
         )
+
+    def rejoin(self) -> None:
+        """The standby is told everything again."""
+        told = self._told.replace("'", "''")
+        self.standby.run(f"ALTER SYSTEM SET primary_conninfo = '{told}'")
+        self.standby.run("SELECT pg_reload_conf()")
+        statement = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self.primary.run(statement) == [("sync",)], ENOUGH_S)
 
     def fail_over(self, *, is_stopped: bool = True) -> None:
         """The standby is promoted, and programs are led there."""
@@ -104,7 +143,8 @@ def way() -> Way:
 
 @pytest.fixture
 def shop(site: Site, way: Way) -> Iterator[Shop]:
-    made = open_shop(way, site.wire.port, pool_pre_ping=True)
+    options = {} if way.style == "plain" else {"pool_pre_ping": True}
+    made = open_shop(way, site.wire.port, **options)
     yield made
     made.close()
 
@@ -172,18 +212,15 @@ def test_rows_that_an_old_primary_still_takes_are_lost_with_it(shop: Shop, site:
     assert site.standby.rows() == {"a": "fenced"}
 
 
+@EVERY
 def test_a_synchronous_standby_loses_nothing_that_was_answered(shop: Shop, site: Site) -> None:
-    site.primary.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-    site.primary.run("SELECT pg_reload_conf()")
-    statement = "SELECT sync_state FROM pg_stat_replication"
-    wait_until(lambda: site.primary.run(statement) == [("sync",)], ENOUGH_S)
+    site.make_synchronous()
     commit_order(shop, "kept")
     assert shop.check("fenced") is ROLLBACK
     site.part()
     with ThreadPoolExecutor(1) as pool:
         committing = pool.submit(commit_order, shop, "lost")  # waits for the standby
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        wait_until(lambda: site.primary.run(waiting) == [(1,)], ENOUGH_S)
+        site.await_waiting()
         assert shop.check("lost", wait_s=1.0) is UNKNOWN
         # A fence that is not on the standby yet is none.
         assert shop.check("never", wait_s=1.0) is UNKNOWN
@@ -194,3 +231,127 @@ def test_a_synchronous_standby_loses_nothing_that_was_answered(shop: Shop, site:
     assert shop.check("fenced") is ROLLBACK
     assert shop.check("lost") is ROLLBACK
     assert site.standby.orders() == {"kept"}
+
+
+# -- a wait for the standby that is cut ----------------------------------------------------------
+
+
+def commit_cut_off(shop: Shop, site: Site, name: str) -> None:
+    """Its server ends the wait: the primary shows the row, and the standby lacks it."""
+    with ThreadPoolExecutor(1) as pool:
+        committing = pool.submit(commit_order, shop, name)
+        site.await_waiting()
+        site.cut_waits()
+        with pytest.raises(ERRORS):
+            committing.result(ENOUGH_S)
+    assert site.primary.orders() == {name}
+
+
+@EVERY
+@pytest.mark.parametrize("end", ["failover", "return"])
+def test_a_row_that_the_standby_lacked_was_answered_commit(
+    shop: Shop, site: Site, end: str
+) -> None:
+    site.make_synchronous()
+    site.part()
+    commit_cut_off(shop, site, "a")
+    assert shop.check("a", wait_s=1.0) is UNKNOWN
+    if end == "return":
+        site.rejoin()
+        assert shop.check("a") is COMMIT
+        return
+    site.fail_over()
+    assert shop.check("a") is ROLLBACK
+    assert site.standby.orders() == set()
+
+
+def test_a_row_that_was_there_after_a_restart_was_answered_commit(shop: Shop, site: Site) -> None:
+    site.make_synchronous()
+    site.part()
+    with ThreadPoolExecutor(1) as pool:
+        committing = pool.submit(commit_order, shop, "a")
+        site.await_waiting()
+        site.restart_primary()
+        with pytest.raises(ERRORS):
+            committing.result(ENOUGH_S)
+    assert site.primary.orders() == {"a"}
+    assert shop.check("a", wait_s=1.0) is UNKNOWN
+    site.fail_over()
+    assert shop.check("a") is ROLLBACK
+
+
+@EVERY
+def test_a_fence_that_the_standby_lacked_was_answered_rollback(shop: Shop, site: Site) -> None:
+    """Then its local transaction committed on the new primary."""
+    site.make_synchronous()
+    site.part()
+    assert shop.check("a", wait_s=1.0) is UNKNOWN
+    site.cut_waits()  # unless the driver has, as it was cancelled
+    wait_until(lambda: site.primary.rows() == {"a": "fenced"}, ENOUGH_S)
+    assert shop.check("a", wait_s=1.0) is UNKNOWN
+    site.fail_over()
+    commit_order(shop, "a")
+    assert shop.check("a") is COMMIT
+
+
+@EVERY
+def test_a_block_sent_messages_of_rows_that_the_standby_lacked(shop: Shop, site: Site) -> None:
+    site.make_synchronous()
+    site.part()
+    producer = RecordingProducer("a")
+
+    def work() -> None:
+        with shop.barrier(wait_s=1.0).transaction(producer):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        site.await_waiting()
+        site.cut_waits()
+        with pytest.raises(LocalOutcomeUnknown):
+            working.result(ENOUGH_S)
+    assert site.primary.rows() == {"a": "committed"}
+    assert producer.made[0].ends == []
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_a_cancelled_block_sent_messages_of_rows_that_the_standby_lacked(
+    site: Site, driver: str
+) -> None:
+    """`asyncio.wait_for`: the driver cancels the wait, and the primary shows the rows."""
+    site.make_synchronous()
+    site.part()
+    producer: Any = RecordingProducer("a")
+
+    async def main() -> None:
+        address = f"postgresql+{driver}://postgres@127.0.0.1:{site.wire.port}/postgres"
+        engine = create_async_engine(address)
+        barrier = AsyncBarrier(engine, GROUP, wait_s=1.0)
+
+        async def work() -> None:
+            async with barrier.transaction(producer):
+                pass
+
+        working = asyncio.ensure_future(work())
+        await asyncio.to_thread(site.await_waiting)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        await engine.dispose()
+
+    asyncio.run(main())
+    assert site.primary.rows() == {"a": "committed"}
+    assert producer.made[0].ends == []
+
+
+def test_a_session_without_synchronous_commit_was_answered_without_the_standby(
+    site: Site,
+) -> None:
+    """What its check read was only on the primary, and so was what the check wrote."""
+    site.make_synchronous()
+    site.part()
+    way = next(way for way in WAYS if (way.driver, way.style) == ("psycopg", "plain"))
+    shop = open_shop(way, site.wire.port, options="-c synchronous_commit=off")
+    commit_order(shop, "a")
+    assert site.primary.orders() == {"a"}
+    assert shop.check("a", wait_s=1.0) is UNKNOWN

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from halfhitch.barrier import guards, mysql, running, table
+from halfhitch.barrier import durable, guards, mysql, running, table
 from halfhitch.barrier.deadline import Deadline, Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.one_transaction import OneTransaction
@@ -364,10 +364,14 @@ class _Notes:
 
     def read(self, transaction_id: str) -> str | None:
         """In a transaction of its own, so that it sees all that is committed now."""
+        driver, name, key = self._driver, self._rules.table, self._rules.key(transaction_id)
         self._begin()
-        outcome = self._driver.outcome(self._rules.table, self._rules.key(transaction_id))
-        self._driver.connection.rollback()
-        return outcome
+        outcome = driver.outcome(name, key)
+        driver.connection.rollback()
+        if outcome is None or not durable.is_needed(driver.dialect):
+            return outcome
+        behind = durable.Behind(driver.dialect, name, self._begin, driver.run)
+        return behind.sure(lambda: driver.outcome(name, key), driver.connection.commit)
 
     def fence(self, transaction_id: str, born_ms: int | None) -> None:
         """Returns only when it is committed, or refused because a row stands there."""

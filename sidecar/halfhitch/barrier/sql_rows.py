@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
-from halfhitch.barrier import guards, mysql, sql_guards, sql_recorded, table
+from halfhitch.barrier import durable, guards, mysql, sql_guards, sql_recorded, table
 from halfhitch.barrier.deadline import Watch
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.rules import Question, Rules
@@ -191,12 +191,25 @@ class _Notes:
 
     def read(self, transaction_id: str) -> str | None:
         """In a transaction of its own, so that it sees all that is committed now."""
-        self._begin()
+        connection, dialect = self._connection, self._connection.dialect.name
         key = self._rules.key(transaction_id)
-        values = _key_values(self._connection, key)
-        row = self._connection.execute(self._statements.select, values).first()
-        self._connection.rollback()
-        return table.outcome_in(row, key)
+        values = _key_values(connection, key)
+
+        def look() -> str | None:
+            row = connection.execute(self._statements.select, values).first()
+            return table.outcome_in(row, key)
+
+        self._begin()
+        outcome = look()
+        connection.rollback()
+        if outcome is None or not durable.is_needed(dialect):
+            return outcome
+        behind = durable.Behind(dialect, self._rules.table, self._begin, self._run)
+        return behind.sure(look, connection.commit)
+
+    def _run(self, statement: str, values: table.Values) -> int:
+        given = {f"p{number}": value for number, value in enumerate(values, 1)}
+        return self._connection.execute(_text(statement), given).rowcount
 
     def fence(self, transaction_id: str, born_ms: int | None) -> None:
         """Returns only when it is committed, or refused because a row stands there."""

@@ -127,6 +127,15 @@ def key_values(dialect: str, key: tuple[str, str]) -> tuple[str, str]:
     return key
 
 
+def marker_values(dialect: str, name: str) -> tuple[str, str]:
+    """`key_values` of a row that is deleted again by the transaction that has written it.
+
+    Of no group: that has at least one character. MySQL's locks are on the space before a row, too,
+    where others wait for it, so there its row comes behind all others: no text has this byte.
+    """
+    return ("ff", name.encode().hex()) if dialect in _MYSQLS else ("", name)
+
+
 def _marker(dialect: str) -> str:
     """Of a part of the primary key."""
     return "UNHEX(?)" if dialect in _MYSQLS else "?"
@@ -169,6 +178,15 @@ def insert_young_fence(dialect: str, table: str, age_ms_max: int) -> str | None:
     return (
         f"INSERT INTO {table} (producer_group, transaction_id, outcome)"
         f" SELECT {one}, {one}, '{FENCED}'{source} WHERE {born} > {now_ms} - {int(age_ms_max)}"
+    )
+
+
+def delete_one(dialect: str, table: str) -> str:
+    """Parameters: group, id."""
+    one = _marker(dialect)
+    return (
+        f"DELETE FROM {table}"  # noqa: S608
+        f" WHERE producer_group = {one} AND transaction_id = {one}"
     )
 
 
