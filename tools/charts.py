@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
-from halfhitch.config.kafka_options import NAMES
+from halfhitch.config.kafka_options import HIDDEN, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -428,6 +428,32 @@ def needed_text(folder: Path) -> str:
     return head + "\n".join(lines) + "\n{{- end }}\n"
 
 
+_OPTIONS_HEAD: Final = """\
+{{/*
+Options of Kafka's client that are secrets, or files that the charts mount, and where they belong;
+made by tools/charts.py.
+*/}}
+{{- define "halfhitch.secretOptions" -}}
+"""
+#: Of the rest no chart has a file: what they open is a key with a password.
+_BELONGS: Final[Mapping[str, str]] = {
+    "sasl.password": "secrets.kafkaPassword",
+    "sasl.oauthbearer.client.secret": "secrets.kafkaOauthClientSecret",
+    "ssl.key.pem": "secrets.kafkaKey",
+    "ssl.ca.location": "secrets.kafkaCa",
+    "ssl.certificate.location": "secrets.kafkaCertificate",
+    "ssl.key.location": "secrets.kafkaKey",
+}
+
+
+def options_text() -> str:
+    """What the templates refuse of kafka.options."""
+    other = "secrets.kafkaKey, of a key without a password"
+    names = sorted({*HIDDEN, *_BELONGS})
+    lines = [f"{name}: {_BELONGS.get(name, other)}" for name in names]
+    return _OPTIONS_HEAD + "\n".join(lines) + "\n{{- end }}\n"
+
+
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
     yield SETTINGS_PAGE, settings_page()
@@ -435,6 +461,7 @@ def made() -> Iterator[tuple[Path, str]]:
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)
             yield folder / "templates" / "_needed.tpl", needed_text(folder)
+            yield folder / "templates" / "_options.tpl", options_text()
             yield folder / "README.md", readme_text(folder)
 
 

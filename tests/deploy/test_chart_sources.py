@@ -32,7 +32,7 @@ NAMES = ("halfhitch", "halfhitch-sidecar")
 
 def test_schemas_and_readmes_are_what_the_values_and_settings_make() -> None:
     found = list(tool.made())
-    assert len(found) == 1 + 3 * len(NAMES)
+    assert len(found) == 1 + 4 * len(NAMES)
     old = [str(path) for path, text in found if path.read_text() != text]
     assert not old, f"python tools/charts.py, for {old}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from halfhitch.config.kafka_options import HIDDEN
 from harness.chart_values import CHART, values
 from harness.charts import merged, parent_chart, render, rendered, told, wrong_objects
 
@@ -24,6 +25,7 @@ _MSK: Object = {"kafka": {"msk_iam_region": "eu-west-1"}}
 _ACCOUNT: Object = {"serviceAccount": {"create": False, "name": "kafka"}}
 _INJECTION: Object = {"kubeVersion": "1.36", "injection": {"policy": {"enabled": True}}}
 _ALONE: Object = merged(_INJECTION, {"coordinators": {"enabled": False}})
+_OF_KEYS = ("ssl.key.password", "ssl.keystore.password")
 _POLICED: Object = {"networkPolicy": {"enabled": True}}
 
 
@@ -90,6 +92,19 @@ def test_a_secret_that_nobody_heeds_is_told_still() -> None:
         assert "secrets.kafkaCa is set, and would go unheard" in said
 
 
+@pytest.mark.parametrize("name", sorted(HIDDEN))
+def test_passwords_of_keys_were_taken_as_plain_text(name: str, parent: Path) -> None:
+    kafka: Object = {"settings": {"kafka": {"options": {name: "hunter2"}}}}
+    for said in (
+        told(CHART, merged(values("mesh"), kafka)),
+        told(CHART, merged(values("mesh"), _INJECTION, {"injection": kafka})),
+        told(parent, {"halfhitch-sidecar": kafka}),
+    ):
+        assert f"settings.kafka.options has {name}, which is a secret or a file: use sec" in said
+        assert "hunter2" not in said
+        assert name not in _OF_KEYS or "secrets.kafkaKey, of a key without a password" in said
+
+
 def test_brokers_that_only_injected_sidecars_are_told_were_missed() -> None:
     brokers = {"bootstrap": "kafka.other.svc:9092"}
     none: Object = {"settings": {"kafka": {"bootstrap": ""}}}
@@ -129,6 +144,18 @@ def test_a_setting_of_injected_sidecars_wins_also_where_it_is_no_or_null() -> No
     found = variables(template["template"]["spec"]["initContainers"][0])
     assert found["HALFHITCH_OWNER_ENABLED"] == "false"
     assert "HALFHITCH_CHECKS_INTERVAL_S" not in found
+
+
+@pytest.mark.parametrize("label", ["commonLabels", "podLabels", "topics.podLabels"])
+def test_coordinators_asked_for_a_sidecar_which_the_policy_refused(label: str) -> None:
+    def change(asks: str) -> Object:
+        found: Object = {"halfhitch/inject": asks}
+        for name in reversed(label.split(".")):
+            found = {name: found}
+        return merged(values("mesh"), found)
+
+    assert f"{label} has halfhitch/inject, and the chart's pods" in told(CHART, change("true"))
+    assert told(CHART, change("false")) == ""
 
 
 # -- network policies ----------------------------------------------------------------------------

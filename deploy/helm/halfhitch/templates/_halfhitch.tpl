@@ -78,16 +78,6 @@ kafkaKey: ssl
 {{- toYaml $heeded -}}
 {{- end }}
 
-{{/* Options of Kafka's client that are secrets, and where they belong. */}}
-{{- define "halfhitch.secretOptions" -}}
-sasl.password: secrets.kafkaPassword
-sasl.oauthbearer.client.secret: secrets.kafkaOauthClientSecret
-ssl.key.pem: secrets.kafkaKey
-ssl.ca.location: secrets.kafkaCa
-ssl.certificate.location: secrets.kafkaCertificate
-ssl.key.location: secrets.kafkaKey
-{{- end }}
-
 {{/* What is wrong with values that both charts have. Fails with a sentence, or gives nothing. */}}
 {{- define "halfhitch.check" -}}
 {{- $elsewhere := fromYaml (include "halfhitch.elsewhere" .) -}}

@@ -145,7 +145,7 @@ asked, it is the number that there is.
 {{- end -}}
 {{- end }}
 
-{{/* Labels that the chart gives itself, selects pods by, or would give twice. Context: the values. */}}
+{{/* Labels that the chart gives itself, selects pods by, or would give twice, or that a policy hears. Context: the values. */}}
 {{- define "halfhitch.checkLabels" -}}
 {{- $own := list "helm.sh/chart" -}}
 {{- range list "name" "instance" "version" "managed-by" "component" -}}
@@ -153,9 +153,12 @@ asked, it is the number that there is.
 {{- end -}}
 {{- $common := .commonLabels | default dict -}}
 {{- range $place, $labels := dict "commonLabels" .commonLabels "podLabels" .podLabels "topics.podLabels" .topics.podLabels "metrics.labels" .metrics.labels "dashboards.labels" .dashboards.labels -}}
-{{- range $name, $_ := $labels -}}
+{{- range $name, $label := $labels -}}
 {{- if has $name $own -}}
 {{- fail (printf "%s has %s, which the chart gives itself and finds its pods by: choose another name." $place $name) -}}
+{{- end -}}
+{{- if and (eq $name "halfhitch/inject") (eq $label "true") (has $place (list "commonLabels" "podLabels" "topics.podLabels")) -}}
+{{- fail (printf "%s has halfhitch/inject, and the chart's pods would ask for a sidecar, which a coordinator cannot have: remove it." $place) -}}
 {{- end -}}
 {{- if and (ne $place "commonLabels") (hasKey $common $name) -}}
 {{- fail (printf "%s has %s, and commonLabels has it too: keep one." $place $name) -}}
