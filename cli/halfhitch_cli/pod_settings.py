@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from halfhitch.config import SETTINGS, Purpose, Settings, load, rules
-from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES
+from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES, pairs_of
 from halfhitch.config.secret import Secret
 from halfhitch.config.tracing_rules import traces_can_be_told
 from halfhitch.errors import ConfigurationError
@@ -114,7 +114,13 @@ class Given:
             if str(name).startswith(PREFIX) and "." in name
         }
         more = Given.of(own)
-        return Given({**self.texts, **more.texts}, {**self.references, **more.references})
+        options = more.texts.get("kafka.options")
+        named = {
+            part.partition("=")[0].strip()
+            for part in (options if isinstance(options, list) else ())
+        }
+        kept = {key: one for key, one in self.references.items() if key not in named}
+        return Given({**self.texts, **more.texts}, {**kept, **more.references})
 
     def checked(self) -> Settings:
         """Raises ConfigurationError with the sentence that the sidecar would have."""
@@ -205,8 +211,8 @@ def _without_references(value: object, references: dict[str, Reference]) -> list
     """Those that name files are taken out. Others would have the path for a value: a password."""
     kept = []
     for text in value if isinstance(value, list | tuple) else [value]:
-        for part in re.split(r",(?=[a-z][a-z0-9._]*=)", str(text)):
-            name, _, rest = part.partition("=")
+        for part in pairs_of(str(text)):
+            name, _, rest = (side.strip() for side in part.partition("="))
             if not _REFERENCE.fullmatch(rest) or name not in NAMES:
                 kept.append(part)
             elif name in FILES:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from halfhitch import __version__
 from halfhitch.config import SETTINGS, Purpose, load
+from halfhitch.config.kafka_options import pairs_of
 from halfhitch_cli.pod_settings import Given
 from halfhitch_cli.sidecar_pod import Sidecar
 from harness.charts import CHARTS, merged, rendered
@@ -228,8 +228,8 @@ def _meant(variable: Object) -> object:
     if setting.is_map:
         if text.startswith("{"):
             return json.loads(text)
-        parts = re.split(r",(?=[a-z][a-z0-9._]*=)", text)
-        return dict(part.split("=", 1) for part in parts)
+        pairs = (part.partition("=") for part in pairs_of(text))
+        return {name.strip(): value for name, _, value in pairs}
     if setting.metavar == "PATH":
         return text
     return load({setting.key: text}, purpose=Purpose.CLIENT).value_of(setting.key)

@@ -150,7 +150,16 @@ _ONE_OF: dict[str, tuple[frozenset[str], str]] = {
     ),
 }
 
+#: A comma splits only before the next `name=`, since values have commas of their own. A name with
+#: capitals counts where it has a dot: extensions of OAUTHBEARER, a value, are `a=1,poolId=2`.
+_NEXT_PAIR = re.compile(r",\s*(?=(?:[a-z][a-z0-9._]*|[A-Za-z][A-Za-z0-9_]*\.[A-Za-z0-9._]*)\s*=)")
+
 OptionValue = str | Secret
+
+
+def pairs_of(text: str) -> list[str]:
+    """`a=1, b=2` as its pairs; an object in JSON stays whole."""
+    return [text] if text.lstrip().startswith("{") else _NEXT_PAIR.split(text)
 
 
 class KafkaOptions(Mapping[str, OptionValue]):

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from halfhitch.config import rules
-from halfhitch.config.kafka_options import KafkaOptions
+from halfhitch.config.kafka_options import KafkaOptions, pairs_of
 from halfhitch.config.secret import Secret
 from halfhitch.config.settings import SETTINGS, Setting, Settings
 from halfhitch.errors import ConfigurationError
@@ -198,8 +198,7 @@ def _pairs(setting: Setting, raw: object, source: str) -> Mapping[str, object]:
                 ) from None
             pairs.update(decoded)
             continue
-        # A comma splits only before the next `name=`, since values have commas of their own.
-        for part in re.split(r",(?=[a-z][a-z0-9._]*=)", str(text)):
+        for part in pairs_of(str(text)):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise ConfigurationError(

@@ -59,7 +59,7 @@ def security_options_fit_together(settings: Settings) -> str | None:
     mechanism = str(options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "")
     if "sasl" in protocol and not mechanism:
         return (
-            f"kafka.options sets security.protocol={protocol} without sasl.mechanism: "
+            "kafka.options sets a security.protocol with SASL, and no sasl.mechanism: "
             "add for example sasl.mechanism=SCRAM-SHA-512."
         )
     idle = [

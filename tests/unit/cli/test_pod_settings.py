@@ -78,3 +78,27 @@ def test_the_path_of_a_secret_was_the_password(option: str, says: str) -> None:
 def test_a_port_that_nobody_knows_was_taken(door: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{door}\.port is 0, .* from 1 to 65535"):
         Given.of({**LEAST, f"{door}.port": "0"}).checked()
+
+
+@pytest.mark.parametrize("behind", [", ", ",\t", ",  "])
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.password ", "SASL.PASSWORD"])
+@pytest.mark.parametrize("first", [_SASL, "security.protocol=SASL_SSL", "client.rack=a"])
+def test_a_blank_carried_a_password_into_the_manifest(first: str, name: str, behind: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Given.of({**LEAST, "kafka.options": [f"{first}{behind}{name}=hunter2"]}).checked()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_blank_made_a_secrets_path_a_part_of_another_value() -> None:
+    with pytest.raises(ConfigurationError, match=r"sasl\.username names no file"):
+        Given.of({"kafka.options": ["sasl.mechanism=PLAIN, sasl.username = secret:kafka/user"]})
+    given = Given.of({"kafka.options": ["client.rack=a, ssl.ca.location=secret:kafka/ca"]})
+    assert list(given.references) == ["ssl.ca.location"]
+
+
+def test_a_path_in_an_annotation_lost_to_the_reference_of_a_flag() -> None:
+    flags = Given.of({"kafka.options": ["security.protocol=SSL,ssl.ca.location=secret:kafka/ca"]})
+    annotation = "security.protocol=SSL, ssl.ca.location=/etc/ssl/ca.pem"
+    given = flags.with_annotations({"halfhitch/kafka.options": annotation})
+    assert not given.references
+    assert given.texts["kafka.options"] == annotation.split(", ")

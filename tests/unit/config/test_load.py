@@ -112,6 +112,7 @@ def test_a_file_has_tables_arrays_and_native_values(tmp_path: Path) -> None:
     "given",
     [
         "client.rack=a,ssl.cipher.suites=x,y,security.protocol=SSL",
+        "client.rack=a, ssl.cipher.suites=x,y,\tsecurity.protocol =SSL",
         ["client.rack=a", "ssl.cipher.suites=x,y", "security.protocol=SSL"],
         '{"client.rack": "a", "ssl.cipher.suites": "x,y", "security.protocol": "SSL"}',
         {"client.rack": "a", "ssl.cipher.suites": "x,y", "security.protocol": "SSL"},
