@@ -133,7 +133,7 @@ impl HttpFront {
     }
 
     /// After its socket is the loop's again.
-    pub fn give_back(&self, connection: u64, unsent: Vec<u8>, begun_count: u32) -> Given {
+    pub fn give_back(&self, connection: u64, mut unsent: Vec<u8>, begun_count: u32) -> Given {
         let held =
             lock(&self.known).connections.get_mut(&connection).map_or_else(Vec::new, |one| {
                 one.held_since = None;
@@ -143,6 +143,8 @@ impl HttpFront {
         let mut results = lock(&self.carrier.results);
         let is_busy = results.connections.get_mut(&connection).is_some_and(|outbox| {
             outbox.has_more = false;
+            // An answer may have come since the socket was taken.
+            unsent.append(&mut outbox.out);
             std::mem::take(&mut outbox.has_failed) | (outbox.under_way > 0)
         });
         Given { unsent, held, begun_count, is_busy }

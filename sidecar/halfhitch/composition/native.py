@@ -24,7 +24,17 @@ _OPEN_PART: Final = 0.8
 #: A longer head is left to the loop, which knows how much is too much.
 _HEAD_BYTES_MAX: Final = 8_192
 
+#: Not before native threads ask the ledger what they do not know. A half under a name that was
+#: rolled back before a restart would get 201 and its commit 200, and nobody would see it; so would
+#: an end behind another instance's rollback. And requests in flight are bounded on each way alone.
+_IS_READY: Final = False
+
 FirstDecision = Callable[[int, Identity], UnderWay | None]
+
+
+def load_http() -> Callable[..., Native] | None:
+    """What makes halfhitch-native's carrier, where `serve` may use it for HTTP."""
+    return carrier.load_http() if _IS_READY else None
 
 
 def http_way(
