@@ -213,6 +213,9 @@ def test_what_inject_refuses_is_refused_with_a_sentence(
     [
         ("sasl.password=secret:kafka/password", "kafka.options has sasl.password, a secret"),
         (" sasl.password=secret:kafka/password", "kafka.options has sasl.password, a secret"),
+        ("client.rack=a,\tsasl.password=hunter2", "kafka.options has sasl.password, a secret"),
+        ("client.rack=a, sasl.password =hunter2", "kafka.options has sasl.password, a secret"),
+        ("client.rack=a,SASL.PASSWORD=hunter2", "has SASL.PASSWORD, which is none of the"),
         ("sasl.username=secret:kafka/user", "has sasl.username as secret:NAME/KEY, and it names"),
         ("security.protocol=SSL,ssl.cipher.suites=secret:a/b", "the path would become its value"),
         ("acks=1", "kafka.options has acks, which is none of the options"),

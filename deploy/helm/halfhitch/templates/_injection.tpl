@@ -234,10 +234,12 @@ matchConditions:
   expression: >-
     'halfhitch/kafka.options' in variables.annotations ?
     variables.annotations['halfhitch/kafka.options'].split(',') : []
-# The names of these options.
+# The names of these options, whatever blanks are around them.
 - name: optionNames
   expression: >-
-    variables.options.filter(o, o.matches('^ *[a-z][a-z0-9._]*=')).map(o, o.split('=')[0].trim())
+    variables.options.filter(o,
+    o.matches('^[^!-~]*([a-z][a-z0-9._]*|[A-Za-z][A-Za-z0-9_]*[.][A-Za-z0-9._]*)[^!-~]*='))
+    .map(o, o.split('=')[0].trim())
 # Files of Kafka's client that have a name of their own.
 - name: optionFiles
   expression: |-
