@@ -16,6 +16,7 @@ a commit is no more durable to its own program (docs/barrier.md).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
@@ -69,13 +70,24 @@ class Behind:
             self._write()
             commit()
         except (HalfHitchError, Undecidable):
+            self._undo()
             raise
         except Exception as error:
+            self._undo()
             said = " ".join(str(error).split())[:200]
             raise self._unsure(
                 f"could not be committed ({type(error).__name__}: {said})"
             ) from error
         return outcome
+
+    def _undo(self) -> None:
+        """Of a connection in autocommit mode nobody else would end what BEGIN began.
+
+        What its next user writes would be in it, unseen, and gone when the connection is closed.
+        """
+        if self._dialect in mysql.NAMES:
+            with suppress(Exception):  # of a connection that is lost the server ends it
+                self._run("ROLLBACK", ())
 
     def _write(self) -> None:
         values = table.marker_values(self._dialect, uuid4().hex)

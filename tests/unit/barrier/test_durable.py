@@ -84,6 +84,17 @@ def test_a_row_that_could_not_be_made_sure_of_is_none(word: str) -> None:
         Database("postgresql", refuses=word).sure()
 
 
+@pytest.mark.parametrize("word", ["INSERT", "DELETE", "COMMIT"])
+def test_what_autocommit_users_of_a_pool_wrote_was_in_a_transaction_that_nobody_ended(
+    word: str,
+) -> None:
+    """MariaDB: the next one's row was unseen, and gone when the connection was closed."""
+    database = Database("mariadb", refuses=word)
+    with pytest.raises(Undecidable):
+        database.sure()
+    assert database.said[-1] == "ROLLBACK"
+
+
 def test_a_row_that_a_trigger_took_away_has_made_sure_of_nothing() -> None:
     """Nothing was written to the log then, and the commit waits for nothing."""
     database = Database("mariadb", deleted=0)
