@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_origin
 
-import msgspec
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
 from halfhitch.config.kafka_options import HIDDEN, NAMES
+from halfhitch.config.load import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,9 +230,9 @@ def _bounds(setting: Setting) -> dict[str, Any]:
     }
     return {
         names[name]: getattr(part, name)
-        for part in getattr(setting.type, "__metadata__", ())
+        for part in bounds(setting)
         for name in names
-        if isinstance(part, msgspec.Meta) and getattr(part, name) is not None
+        if getattr(part, name) is not None
     }
 
 

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
@@ -168,7 +169,7 @@ def _convert(setting: Setting, raw: object, source: str) -> Any:
         raw = str(raw)
     try:
         return msgspec.convert(raw, setting.type, strict=not is_text, dec_hook=_special)
-    except (msgspec.ValidationError, TypeError):
+    except msgspec.ValidationError:
         shown = "" if setting.is_secret else f", not {_shown(raw)}"
         raise ConfigurationError(
             f"{setting.key} must be {expected(setting)}{shown} (from {source})."
@@ -212,7 +213,7 @@ def expected(setting: Setting) -> str:
     """What a good value looks like, in words: "a whole number from 0 to 65535"."""
     if setting.is_map:
         return "pairs such as compression.type=lz4,client.rack=a"
-    meta = _bounds(setting.type)
+    meta = _bounds(setting)
     if setting.is_list:
         inner = "one or two secrets" if setting.is_secret else "texts that are not empty"
         return f"{inner}, separated by commas"
@@ -231,16 +232,27 @@ def expected(setting: Setting) -> str:
         return f"{noun}{above}" + (f" and at most {meta['le']}" if "le" in meta else "")
     if "pattern" in meta:
         return "made of letters, digits, '.', '_' and '-'"
-    return "a path" if Path in get_args(setting.plain_type) else "a text that is not empty"
+    return "a path" if setting.plain_type is Path else "a text that is not empty"
 
 
-def _bounds(annotated: Any) -> dict[str, Any]:
+def bounds(setting: Setting) -> tuple[msgspec.Meta, ...]:
+    """What its values keep to: of the type, and of the one that stands there beside None."""
+    inner = get_args(get_args(setting.type)[0])
+    metas = (
+        part
+        for annotated in (setting.type, *(inner if NoneType in inner else ()))
+        for part in getattr(annotated, "__metadata__", ())
+    )
+    return tuple(part for part in metas if isinstance(part, msgspec.Meta))
+
+
+def _bounds(setting: Setting) -> dict[str, Any]:
     names = ("ge", "gt", "le", "pattern")
     return {
         name: getattr(part, name)
-        for part in getattr(annotated, "__metadata__", ())
+        for part in bounds(setting)
         for name in names
-        if isinstance(part, msgspec.Meta) and getattr(part, name) is not None
+        if getattr(part, name) is not None
     }
 
 

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl, unquote
 
@@ -404,13 +405,10 @@ class AuditSettings(Group, frozen=True, kw_only=True):
     retention_h: Annotated[
         int, Meta(ge=1, le=87_600, description="So many hours Kafka keeps it.")
     ] = 168
+    # Bounds stand at the number: beside `| None` msgspec would have none of them.
     replication_factor: Annotated[
-        int | None,
-        Meta(
-            ge=1,
-            le=32,
-            description="Copies of it when it is created; as topics.replication_factor if unset.",
-        ),
+        Annotated[int, Meta(ge=1, le=32)] | None,
+        Meta(description="Copies of it when it is created; as topics.replication_factor if unset."),
     ] = None
 
 
@@ -768,7 +766,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str  # kafka.start_wait_s
     type: Any  # as annotated, bounds included
-    plain_type: Any  # without bounds
+    plain_type: Any  # without bounds and without None
     default: Any
     description: str
     panel: str  # heading in the help
@@ -803,13 +801,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         """What stands for the value in help texts."""
         if self.is_map:
             return "NAME=VALUE"
-        arguments = get_args(self.plain_type)
         if get_origin(self.plain_type) is Literal:
-            return "|".join(arguments)
-        if Path in arguments:
-            return "PATH"
-        numbers = {int: "INTEGER", float: "NUMBER"}
-        return numbers.get(self.plain_type, "LIST" if self.is_list else "TEXT")
+            return "|".join(get_args(self.plain_type))
+        names = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
+        return names.get(self.plain_type, "LIST" if self.is_list else "TEXT")
 
 
 def _without_query(key: str, value: object) -> object:
@@ -831,6 +826,11 @@ def _shown(value: object) -> str | int | float | bool | None:
     return str(value)
 
 
+def _without_none(plain: Any) -> Any:
+    kinds = [part for part in get_args(plain) if part is not NoneType]
+    return kinds[0] if NoneType in get_args(plain) else plain
+
+
 def _table() -> tuple[Setting, ...]:
     rows: list[Setting] = []
     for group_name, group in get_type_hints(Settings).items():
@@ -847,7 +847,7 @@ def _table() -> tuple[Setting, ...]:
                 Setting(
                     key=f"{group_name}.{field.name}",
                     type=full[field.name],
-                    plain_type=plain[field.name],
+                    plain_type=_without_none(plain[field.name]),
                     default=default,
                     description=next(m.description for m in meta if m.description),
                     panel=(group.__doc__ or "").strip(),

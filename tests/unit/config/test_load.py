@@ -3,11 +3,12 @@
 import contextlib
 import random
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 
 from halfhitch.config import SETTINGS, Purpose, Setting, load
-from halfhitch.config.load import expected
+from halfhitch.config.load import _convert, bounds, expected
 from halfhitch.errors import ConfigurationError
 
 BASE: dict[str, object] = {"kafka.bootstrap": "kafka:9092", "handle.key": "k" * 32}
@@ -83,6 +84,43 @@ def test_flag_and_variable_mean_the_same(key: str) -> None:
     assert by_flag.value_of(key) == by_env.value_of(key)
     if value is not None:
         assert by_flag.value_of(key) == value
+
+
+def good_text(setting: Setting) -> str:
+    if setting.key in TEXTS:
+        return TEXTS[setting.key][0]
+    if setting.plain_type is bool:
+        return "true"
+    if setting.plain_type in (int, float):
+        metas = bounds(setting)
+        low = max((part.ge for part in metas if part.ge is not None), default=None)
+        high = next((part.le for part in metas if part.le is not None), None)
+        return str(high if low is None else low)
+    if get_origin(setting.plain_type) is Literal:
+        return str(get_args(setting.plain_type)[0])
+    return "a"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_a_setting_could_not_be_set_at_all(setting: Setting) -> None:
+    # Bounds beside `| None` were a TypeError, which was told as the user's.
+    text = good_text(setting)
+    value = _convert(setting, text, f"flag {setting.flag}")
+    assert _convert(setting, text, f"env {setting.env}") == value
+    if setting.plain_type in (bool, int, float):
+        native = value if setting.plain_type is bool else setting.plain_type(text)
+        assert _convert(setting, native, "file x") == value
+        assert type(value) is setting.plain_type
+
+
+def test_a_number_that_may_be_left_out_had_no_bounds_in_words() -> None:
+    key = "audit.replication_factor"
+    assert load({**BASE, key: "2"}).audit.replication_factor == 2
+    for wrong in ("0", "33", "x"):
+        sentence = refusal({key: wrong})
+        assert f"must be a whole number from 1 to 32, not '{wrong}'" in sentence
+    setting = next(s for s in SETTINGS if s.key == key)
+    assert setting.metavar == "INTEGER"
 
 
 def test_a_file_has_tables_arrays_and_native_values(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ PLAIN_NUMBERS = {
     "admin.port",
     "topics.partitions",
     "topics.replication_factor",
+    "audit.replication_factor",
     "checks.backoff",
     "checks.jitter",
     "rocketmq.port",

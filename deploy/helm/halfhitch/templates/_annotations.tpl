@@ -54,7 +54,7 @@ texts:
   topics.allow: "."
   audit.enabled: "(?i)^(true|false|0|1)$"
   audit.retention_h: "^[0-9]+$"
-  audit.replication_factor: "."
+  audit.replication_factor: "^[0-9]+$"
   tracing.endpoint: "."
   owner.enabled: "(?i)^(true|false|0|1)$"
   owner.batch_count_max: "^[0-9]+$"
