@@ -36,10 +36,10 @@ class _AsWritten(PlainScalarString):
         return super().__new__(cls, text, anchor=anchor) if is_read else str(text)
 
 
-class _OddNumber(PlainScalarString):
-    """What ruamel takes for a number and would write as another one; `tag` is what it takes it for.
+class _Odd(PlainScalarString):
+    """What ruamel takes for a number or a time and would write as another one; `tag` says which.
 
-    `03E8`, a commit's number, would become `30E7`.
+    `03E8`, a commit's number, would become `30E7`; a time would lose its nanoseconds.
     """
 
     tag: str
@@ -58,6 +58,9 @@ class _Reads(RoundTripConstructor):
     def construct_yaml_float(self, node: Any) -> Any:
         return _exactly(super().construct_yaml_float, node)
 
+    def construct_as_written(self, node: Any) -> Any:
+        return _as_it_stands(node)
+
 
 def _exactly(construct: Callable[[Any], Any], node: Any) -> Any:
     """The number, if ruamel writes it as it stands there; else as it stands there."""
@@ -67,7 +70,11 @@ def _exactly(construct: Callable[[Any], Any], node: Any) -> Any:
             return found
     except (ValueError, IndexError):
         pass
-    odd = _OddNumber(node.value, anchor=node.anchor)
+    return _as_it_stands(node)
+
+
+def _as_it_stands(node: Any) -> Any:
+    odd = _Odd(node.value, anchor=node.anchor)
     odd.tag = node.tag
     return odd
 
@@ -77,15 +84,16 @@ class _Writes(RoundTripRepresenter):
         is_plain = _SURELY_TEXT.match(data) and data.lower() not in _NO_TEXTS
         return self.represent_scalar(_TEXT, data, style=None if is_plain else "'")
 
-    def represent_odd_number(self, data: _OddNumber) -> Any:
+    def represent_odd(self, data: _Odd) -> Any:
         return self.represent_scalar(data.tag, data, anchor=data.yaml_anchor(any=True))
 
 
 _Reads.add_constructor(_TEXT, _Reads.construct_yaml_str)
 _Reads.add_constructor("tag:yaml.org,2002:int", _Reads.construct_yaml_int)
 _Reads.add_constructor("tag:yaml.org,2002:float", _Reads.construct_yaml_float)
+_Reads.add_constructor("tag:yaml.org,2002:timestamp", _Reads.construct_as_written)
 _Writes.add_representer(str, _Writes.represent_str)
-_Writes.add_representer(_OddNumber, _Writes.represent_odd_number)
+_Writes.add_representer(_Odd, _Writes.represent_odd)
 _Writes.add_representer(_AsWritten, _Writes.represent_plain_scalarstring)
 
 

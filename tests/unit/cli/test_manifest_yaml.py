@@ -198,3 +198,24 @@ def test_a_change_of_what_an_alias_stands_for_is_none_of_the_other_places() -> N
 def test_aliases_that_cannot_be_written_out_are_told(more: str, says: str) -> None:
     with pytest.raises(NoManifest, match=says):
         Manifests("x.yaml", POD + more)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2024-01-05T10:00:00.1234567Z",
+        "2024-01-05T10:00:00.100Z",
+        "2024-01-05T10:00:00.5Z",
+        "2024-01-05t10:00:00z",
+        "2024-01-05 10:00:00",
+        "2024-01-05T10:00:00+01:00",
+        "2024-1-5",
+        "2024-01-05",
+        "&t 2024-01-05T10:00:00.1234567Z",
+    ],
+)
+def test_a_time_lost_what_is_below_a_microsecond(time: str) -> None:
+    text = f"{POD}x: {time}\n"
+    manifests = Manifests("x.yaml", text)
+    tuple(manifests.workloads())
+    assert f"x: {time}\n" in manifests.text()
