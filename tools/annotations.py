@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from halfhitch.config import SETTINGS
-from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES
+from halfhitch.config.kafka_options import ALIASES, FILES, HIDDEN, NAMES
 from halfhitch_cli.pod_rules import NATIVE_GRACE_S, SOCKET_FOLDERS, VOLUMES
 from halfhitch_cli.pod_settings import PREFIX, REFUSED, ROCKETMQ_ONLY, file_name, file_setting
 
@@ -23,9 +23,10 @@ _HEAD: Final = """\
 What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/annotations.py.
 `texts` become variables, `files` name a key of a Secret, `options` are Kafka's that name one.
 `refused` are the pod's own matter, `secrets` belong into the file that is named behind them.
-`known` are all of Kafka's options, `hidden` its secrets; `idle` are those of a RocketMQ door that
-is off. Of the pod: `volumes` are the sidecar's names, `socketFolders` is where its socket may be
-mounted, and `graceSeconds` what it may take behind the application.
+`known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
+are those of a RocketMQ door that is off. Of the pod: `volumes` are the sidecar's names,
+`socketFolders` is where its socket may be mounted, and `graceSeconds` what it may take behind the
+application.
 */}}
 {{- define "halfhitch.annotations" -}}
 """
@@ -60,6 +61,7 @@ def annotations_text() -> str:
         elif not setting.is_map:
             kinds["texts"][key] = _LOOKS.get(kind, ".")
     kinds["options"] = {name: file_name(name) for name in sorted(FILES)}
+    kinds["aliases"] = dict(sorted(ALIASES.items()))
     lines = [
         line
         for name, members in kinds.items()

@@ -7,12 +7,12 @@ have, and `environment`, the variables of the container. Knows nothing of pods.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from halfhitch.config import SETTINGS, Purpose, Settings, load, rules
-from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES, pairs_of
+from halfhitch.config.kafka_options import ALIASES, FILES, HIDDEN, NAMES, pairs_of
 from halfhitch.config.secret import Secret
 from halfhitch.config.tracing_rules import traces_can_be_told
 from halfhitch.errors import ConfigurationError
@@ -107,20 +107,27 @@ class Given:
         return cls(texts, references)
 
     def with_annotations(self, annotations: Mapping[str, Any]) -> "Given":
-        """Those of a pod win: `halfhitch/checks.interval_s: "30"`."""
+        """Those of a pod win: `halfhitch/checks.interval_s: "30"`. Of `kafka.options` each does."""
         own = {
             name.removeprefix(PREFIX): str(value)
             for name, value in annotations.items()
             if str(name).startswith(PREFIX) and "." in name
         }
         more = Given.of(own)
-        options = more.texts.get("kafka.options")
-        named = {
-            part.partition("=")[0].strip()
-            for part in (options if isinstance(options, list) else ())
-        }
+        named = {name for part in more.options for name in _names(part)} | set(more.references)
+        named |= {ALIASES[name] for name in named & set(ALIASES)}
         kept = {key: one for key, one in self.references.items() if key not in named}
-        return Given({**self.texts, **more.texts}, {**kept, **more.references})
+        texts = {**self.texts, **more.texts}
+        options = [*_without(named, self.options), *more.options]
+        if options:
+            texts["kafka.options"] = options
+        return Given(texts, {**kept, **more.references})
+
+    @property
+    def options(self) -> list[str]:
+        """Those of Kafka's client that name no files: pairs, or objects in JSON."""
+        found = self.texts.get("kafka.options")
+        return found if isinstance(found, list) else []
 
     def checked(self) -> Settings:
         """Raises ConfigurationError with the sentence that the sidecar would have."""
@@ -170,9 +177,8 @@ class Given:
             elif read:
                 options.append(f"{read}={_STAND_IN}")
         flags |= self.texts
-        own = self.texts.get("kafka.options")
         if options:
-            flags["kafka.options"] = [*options, *(own if isinstance(own, list) else ())]
+            flags["kafka.options"] = [*options, *self.options]
         return flags
 
 
@@ -219,6 +225,30 @@ def _without_references(value: object, references: dict[str, Reference]) -> list
                 references[name] = _reference(name, rest)
             else:
                 raise ConfigurationError(f"kafka.options: {name} names no file{_instead(name)}.")
+    return kept
+
+
+def _names(part: str) -> list[str]:
+    """Of a pair, or of an object in JSON."""
+    if not part.lstrip().startswith("{"):
+        return [part.partition("=")[0].strip()]
+    try:
+        return [str(name) for name in json.loads(part)]
+    except ValueError:
+        return []  # what reads it says so
+
+
+def _without(names: Collection[str], parts: list[str]) -> list[str]:
+    """Of an object in JSON the rest stays."""
+    kept = []
+    for part in parts:
+        said = _names(part)
+        rest = [name for name in said if name not in names]
+        if rest == said:
+            kept.append(part)
+        elif rest:
+            decoded = json.loads(part)
+            kept.append(json.dumps({name: decoded[name] for name in rest}))
     return kept
 
 

@@ -107,6 +107,38 @@ def test_twice_injected_is_once_whoever_was_first(objects: list[Object]) -> None
     assert comparable(inject(once)) == comparable(once)
 
 
+def test_a_label_that_was_copied_kept_the_sidecar_out(objects: list[Object]) -> None:
+    asked = merged(asking(PODS["plain"]), {"metadata": {"labels": {"halfhitch/sidecar": "native"}}})
+    found = admitted(objects, asked)
+    assert comparable(found) == comparable(inject(asked))
+    assert admitted(objects, found) == found
+    mounts = {"volumes": [{"name": "halfhitch-socket", "emptyDir": {}}]}
+    assert comparable(admitted(objects, merged(asked, {"spec": mounts}))) == comparable(found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"containers": [{"name": "halfhitch", "image": "x"}]}, "was not injected: rename it"),
+        (
+            {"initContainers": [{"name": "halfhitch", "image": "x", "args": ["sell"]}]},
+            "was not injected: rename it",
+        ),
+        (_MOUNTED["secrets"], "a volume named as one of the sidecar's"),
+    ],
+)
+def test_a_label_that_was_copied_let_things_of_the_users_pass(
+    spec: Object, says: str, objects: list[Object]
+) -> None:
+    labels = {"metadata": {"labels": {"halfhitch/sidecar": "native"}}}
+    asked = merged(asking(PODS["plain"]), labels, {"spec": spec})
+    with pytest.raises(ConfigurationError, match="was not injected"):
+        inject(asked)
+    with pytest.raises(Refused) as refused:
+        admitted(objects, asked)
+    assert says in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -262,6 +294,7 @@ def test_options_as_json_are_refused_for_files_could_not_be_put_in(objects: list
 #: A value for settings without a default, and for those whose default an annotation cannot say.
 _SAMPLES = {
     "kafka.bootstrap": "k:1",
+    "audit.replication_factor": "2",
     "kafka.msk_iam_region": "eu-central-1",
     "kafka.options": "compression.type=lz4",
     "rocketmq.advertised": "a:1",

@@ -36,7 +36,7 @@ def _texts(items: Iterable[str]) -> celtypes.ListType:
 #: Kubernetes' functions, and those of CEL's extensions, that cel-python does not have.
 _FUNCTIONS: Final[Mapping[str, Any]] = {
     "range": lambda _, count: celtypes.ListType(celtypes.IntType(n) for n in range(count)),
-    "split": lambda text, by: _texts(text.split(by)),
+    "split": lambda text, by, most=0: _texts(text.split(by, int(most) - 1)),
     "join": lambda texts, by: celtypes.StringType(by.join(texts)),
     "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
     "trim": lambda text: celtypes.StringType(text.strip()),

@@ -34,7 +34,10 @@ VALUES: Final[Object] = {
         "settings": {"checks": {"interval_s": 30.5}, "topics": {"allow": ["orders", "points.*"]}},
     },
     "settings": {
-        "kafka": {"bootstrap": "kafka:9092", "options": {"security.protocol": "SSL"}},
+        "kafka": {
+            "bootstrap": "kafka:9092",
+            "options": {"security.protocol": "SSL", "compression.type": "zstd"},
+        },
     },
     "secrets": {
         "handleKey": {"secretName": "halfhitch"},
@@ -44,7 +47,10 @@ VALUES: Final[Object] = {
 }
 FLAGS: Final[Mapping[str, object]] = {
     "kafka.bootstrap": "kafka:9092",
-    "kafka.options": ["security.protocol=SSL", "ssl.ca.location=secret:kafka-ca/ca.crt"],
+    "kafka.options": [
+        "security.protocol=SSL,compression.type=zstd",
+        "ssl.ca.location=secret:kafka-ca/ca.crt",
+    ],
     "handle.key_file": "secret:halfhitch/handle-key",
     "checks.interval_s": "30.5",
     "topics.allow": ["orders,points.*"],
@@ -154,6 +160,12 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
         "halfhitch/kafka.options": "security.protocol=SSL,ssl.cipher.suites=A,B,"
         "ssl.certificate.location=secret:me/tls.crt,ssl.crl.location=configmap:crl/crl.pem"
     },
+    "one more option": {"halfhitch/kafka.options": "client.rack=eu-1a"},
+    "options with blanks": {
+        "halfhitch/kafka.options": " client.rack=a b , ssl.crl.location = secret:crl/crl.pem"
+    },
+    "a path": {"halfhitch/kafka.options": "ssl.ca.location=/etc"},
+    "an option by its other name": {"halfhitch/kafka.options": "compression.codec=lz4"},
     "another authority": {
         "halfhitch/kafka.options": "security.protocol=SSL,ssl.ca.location=configmap:own/ca.crt"
     },

@@ -100,6 +100,16 @@ HIDDEN: frozenset[str] = frozenset(
 FILES: frozenset[str] = frozenset(
     name for name, option in _ALLOWED.items() if option.kind is _Kind.PATH
 )
+#: Options with two names; librdkafka takes whichever it hears last.
+ALIASES: dict[str, str] = {
+    name: other
+    for pair in (
+        ("sasl.mechanism", "sasl.mechanisms"),
+        ("compression.codec", "compression.type"),
+        ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+    )
+    for name, other in (pair, pair[::-1])
+}
 #: Names (blank separated regular expressions) and why they are refused.
 _REFUSED_NAMES: dict[str, str] = {
     r"bootstrap\.servers metadata\.broker\.list": "the brokers are named by kafka.bootstrap; "

@@ -102,3 +102,30 @@ def test_a_path_in_an_annotation_lost_to_the_reference_of_a_flag() -> None:
     given = flags.with_annotations({"halfhitch/kafka.options": annotation})
     assert not given.references
     assert given.texts["kafka.options"] == annotation.split(", ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "annotation", "options"),
+    [
+        (
+            ["security.protocol=SSL,client.rack=a"],
+            "client.rack=b",
+            ["security.protocol=SSL", "client.rack=b"],
+        ),
+        (
+            ['{"security.protocol": "SSL", "client.rack": "a"}'],
+            '{"client.rack": "b"}',
+            ['{"security.protocol": "SSL"}', '{"client.rack": "b"}'],
+        ),
+        (['{"client.rack": "a"}'], "client.rack=b", ["client.rack=b"]),
+        (["sasl.mechanism=PLAIN"], "sasl.mechanisms=GSSAPI", ["sasl.mechanisms=GSSAPI"]),
+        (["{", "client.rack=a"], "{", ["{", "client.rack=a", "{"]),
+        (["ssl.ca.location=/etc"], "ssl.ca.location=secret:kafka/ca", []),
+    ],
+)
+def test_one_option_in_an_annotation_took_all_of_the_flags_away(
+    flags: list[str], annotation: str, options: list[str]
+) -> None:
+    given = Given.of({"kafka.options": flags})
+    found = given.with_annotations({"halfhitch/kafka.options": annotation})
+    assert found.options == options

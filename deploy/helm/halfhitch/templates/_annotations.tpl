@@ -2,9 +2,10 @@
 What annotations of a pod may say, as `halfhitch inject` takes it; made by tools/annotations.py.
 `texts` become variables, `files` name a key of a Secret, `options` are Kafka's that name one.
 `refused` are the pod's own matter, `secrets` belong into the file that is named behind them.
-`known` are all of Kafka's options, `hidden` its secrets; `idle` are those of a RocketMQ door that
-is off. Of the pod: `volumes` are the sidecar's names, `socketFolders` is where its socket may be
-mounted, and `graceSeconds` what it may take behind the application.
+`known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
+are those of a RocketMQ door that is off. Of the pod: `volumes` are the sidecar's names,
+`socketFolders` is where its socket may be mounted, and `graceSeconds` what it may take behind the
+application.
 */}}
 {{- define "halfhitch.annotations" -}}
 texts:
@@ -131,6 +132,13 @@ options:
   ssl.crl.location: "ssl-crl-location"
   ssl.key.location: "kafka-key.pem"
   ssl.keystore.location: "ssl-keystore-location"
+aliases:
+  compression.codec: "compression.type"
+  compression.type: "compression.codec"
+  fetch.message.max.bytes: "max.partition.fetch.bytes"
+  max.partition.fetch.bytes: "fetch.message.max.bytes"
+  sasl.mechanism: "sasl.mechanisms"
+  sasl.mechanisms: "sasl.mechanism"
 known: ["batch.num.messages", "batch.size", "broker.address.family", "broker.address.ttl", "client.dns.lookup", "client.rack", "compression.codec", "compression.level", "compression.type", "connections.max.idle.ms", "fetch.message.max.bytes", "https.ca.location", "max.partition.fetch.bytes", "metadata.max.age.ms", "retry.backoff.max.ms", "retry.backoff.ms", "sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name", "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.extensions", "sasl.oauthbearer.method", "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol", "socket.keepalive.enable", "socket.nagle.disable", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites", "ssl.crl.location", "ssl.curves.list", "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.keystore.location", "ssl.keystore.password", "ssl.sigalgs.list"]
 hidden: ["sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password"]
 idle: "^(rocketmq[.]tls_|rocketmq[.]access_key)"

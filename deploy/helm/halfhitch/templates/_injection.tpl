@@ -134,14 +134,16 @@ sentence. One policy leaves such a pod alone, the other refuses it. Context: wha
     This pod runs on Windows, and the sidecar's image is for Linux: remove the label halfhitch/inject, and use a shared
     coordinator.
 - expression: >-
-    'halfhitch/sidecar' in object.metadata.labels || !(object.spec.containers.exists(c, c.name == 'halfhitch') ||
-    (has(object.spec.initContainers) && object.spec.initContainers.exists(c, c.name == 'halfhitch')))
+    !{{ include "halfhitch.injection.isAlien" "object.spec.containers" | nindent 4 | trim }} &&
+    !(has(object.spec.initContainers) &&
+    {{ include "halfhitch.injection.isAlien" "object.spec.initContainers" | nindent 4 | trim }})
   message: >-
     This pod has a container named 'halfhitch' that was not injected: rename it, or remove the label
     halfhitch/inject.
 - expression: >-
-    'halfhitch/sidecar' in object.metadata.labels || !(has(object.spec.volumes) &&
-    object.spec.volumes.exists(v, v.name in {{ toJson .volumes }}))
+    !(has(object.spec.volumes) && object.spec.volumes.exists(v, v.name in {{ toJson .volumes }} &&
+    !('halfhitch/sidecar' in object.metadata.labels &&
+    (v.name == 'halfhitch-secrets' ? has(v.projected) : has(v.emptyDir)))))
   message: >-
     This pod has a volume named as one of the sidecar's ({{ join ", " .volumes }}) that was not injected, and the sidecar's
     would replace it: rename it.
@@ -165,6 +167,17 @@ sentence. One policy leaves such a pod alone, the other refuses it. Context: wha
   message: >-
     This pod has less than {{ int .graceSeconds }} s to stop, and the sidecar, which stops behind the application, may take
     that: set terminationGracePeriodSeconds to {{ int .graceSeconds }} and what the application takes.
+{{- end }}
+
+{{/* Whether the sidecar is one of these containers. Context: a list in CEL. */}}
+{{- define "halfhitch.injection.isIn" -}}
+{{ . }}.exists(c, c.name == 'halfhitch' && has(c.args) && c.args == ['serve'])
+{{- end }}
+
+{{/* Whether one of these containers has the sidecar's name and was not injected. Context: a list in CEL. */}}
+{{- define "halfhitch.injection.isAlien" -}}
+{{ . }}.exists(c, c.name == 'halfhitch' &&
+!('halfhitch/sidecar' in object.metadata.labels && has(c.args) && c.args == ['serve']))
 {{- end }}
 
 {{/* Whether one of these containers is told of another sidecar or coordinator. Context: a list in CEL. */}}
@@ -229,17 +242,18 @@ matchConditions:
 - name: files
   expression: |-
     {{- include "halfhitch.cel" .files | nindent 4 }}
-# Options of Kafka's client, each as name=value. What has a comma in it comes apart here, and together again.
+- name: optionBegin
+  expression: "'^[^!-~]*([a-z][a-z0-9._]*|[A-Za-z][A-Za-z0-9_]*[.][A-Za-z0-9._]*)[^!-~]*='"
+# Options of Kafka's client, each as name=value, without blanks around names and references. What has a comma in it
+# comes apart here, and together again.
 - name: options
   expression: >-
-    'halfhitch/kafka.options' in variables.annotations ?
-    variables.annotations['halfhitch/kafka.options'].split(',') : []
-# The names of these options, whatever blanks are around them.
+    ('halfhitch/kafka.options' in variables.annotations ?
+    variables.annotations['halfhitch/kafka.options'].split(',') : [])
+    .map(o, !o.matches(variables.optionBegin) ? o : o.split('=', 2)[0].trim() + '=' +
+    (o.split('=', 2)[1].trim().matches(variables.reference) ? o.split('=', 2)[1].trim() : o.split('=', 2)[1]))
 - name: optionNames
-  expression: >-
-    variables.options.filter(o,
-    o.matches('^[^!-~]*([a-z][a-z0-9._]*|[A-Za-z][A-Za-z0-9_]*[.][A-Za-z0-9._]*)[^!-~]*='))
-    .map(o, o.split('=')[0].trim())
+  expression: "variables.options.filter(o, o.matches(variables.optionBegin)).map(o, o.split('=')[0])"
 # Files of Kafka's client that have a name of their own.
 - name: optionFiles
   expression: |-
