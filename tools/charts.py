@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_or
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
-from halfhitch.config.kafka_options import HIDDEN, NAMES
+from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES
 from halfhitch.config.load import bounds
 
 if TYPE_CHECKING:
@@ -201,16 +201,24 @@ def setting_schema(setting: Setting) -> dict[str, Any]:
         value = {"type": ["string", "number", "boolean", "null"]}
         schema = {**_object({}), "patternProperties": {f"^({names})$": value}}
     elif setting.is_list:
-        schema = {"type": "array", "items": {"type": "string"}}
+        schema = {"type": "array", "items": {"type": "string", "minLength": 1}, **_bounds(setting)}
+        schema = {_OF_LISTS.get(name, name): value for name, value in schema.items()}
     elif kind is bool:
         schema = {"type": "boolean"}
     elif kind in (int, float):
-        schema = {"type": "integer" if kind is int else "number", **_bounds(setting)}
+        # Helm's numbers have 53 bits: what is larger would not come through as it is.
+        schema = {"type": "integer" if kind is int else "number", "maximum": 2**53 - 1}
+        schema |= _bounds(setting)
     elif get_origin(kind) is Literal:
         schema = {"enum": list(get_args(kind))}
     else:
-        schema = {"type": "string", **_bounds(setting)}
+        # Nothing is told by null; an empty text would be no path and no address.
+        schema = {"type": "string", **({"minLength": 1} if setting.default is None else {})}
+        schema |= _bounds(setting)
     return {"description": setting.description, **_or_null(schema)}
+
+
+_OF_LISTS: Final = {"minLength": "minItems", "maxLength": "maxItems"}
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -227,6 +235,7 @@ def _bounds(setting: Setting) -> dict[str, Any]:
         "le": "maximum",
         "pattern": "pattern",
         "min_length": "minLength",
+        "max_length": "maxLength",
     }
     return {
         names[name]: getattr(part, name)
@@ -430,8 +439,8 @@ def needed_text(folder: Path) -> str:
 
 _OPTIONS_HEAD: Final = """\
 {{/*
-Options of Kafka's client that are secrets, or files that the charts mount, and where they belong;
-made by tools/charts.py.
+Options of Kafka's client that are secrets or files, and where they belong, and numbers that are
+compared, with their defaults; made by tools/charts.py.
 */}}
 {{- define "halfhitch.secretOptions" -}}
 """
@@ -443,14 +452,27 @@ _BELONGS: Final[Mapping[str, str]] = {
     "ssl.ca.location": "secrets.kafkaCa",
     "ssl.certificate.location": "secrets.kafkaCertificate",
     "ssl.key.location": "secrets.kafkaKey",
+    "ssl.crl.location": "secrets.kafkaCrl",
+    "ssl.keystore.location": "secrets.kafkaCertificate and secrets.kafkaKey, in PEM",
+    "https.ca.location": "secrets.kafkaOauthCa",
+    "sasl.kerberos.keytab": "another sasl.mechanism, for Kerberos has files that no chart mounts",
 }
+#: Those that rules between settings look at (config/rules.py).
+_COMPARED: Final = (
+    *("messages.bytes_max", "messages.transaction_bytes_max"),
+    *("owner.batch_bytes_max", "owner.payload_cache_bytes"),
+    *("owner.transaction_timeout_ms", "owner.hung_call_s", "ledger.horizon_s"),
+    *("limits.undecided_max", "limits.undecided_group_max"),
+)
 
 
 def options_text() -> str:
-    """What the templates refuse of kafka.options."""
+    """What the templates refuse of kafka.options, and what they compare."""
     other = "secrets.kafkaKey, of a key without a password"
-    names = sorted({*HIDDEN, *_BELONGS})
+    names = sorted({*HIDDEN, *FILES})
     lines = [f"{name}: {_BELONGS.get(name, other)}" for name in names]
+    lines += ["{{- end }}", "", '{{- define "halfhitch.defaults" -}}']
+    lines += [f"{row.key}: {row.default}" for row in SETTINGS if row.key in _COMPARED]
     return _OPTIONS_HEAD + "\n".join(lines) + "\n{{- end }}\n"
 
 

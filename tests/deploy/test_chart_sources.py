@@ -42,8 +42,9 @@ def test_the_policies_know_what_inject_knows() -> None:
     assert text == annotations.annotations_text(), "python tools/annotations.py"
 
 
-def test_both_charts_have_the_same_common_templates() -> None:
-    texts = {(CHARTS / name / "templates" / "_halfhitch.tpl").read_text() for name in NAMES}
+@pytest.mark.parametrize("file", ["_halfhitch.tpl", "_settings.tpl", "_options.tpl"])
+def test_both_charts_have_the_same_common_templates(file: str) -> None:
+    texts = {(CHARTS / name / "templates" / file).read_text() for name in NAMES}
     assert len(texts) == 1
 
 

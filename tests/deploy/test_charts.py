@@ -191,6 +191,13 @@ _TLS: dict[str, Any] = {"secretName": "tls"}
 _PORT_VARIABLE = {"name": "HALFHITCH_HTTP_PORT", "value": "1"}
 _SSL: Object = {"settings": {"kafka": {"options": {"security.protocol": "SSL"}}}}
 _NO_CPU = {"requests": {"cpu": None}}
+_OIDC = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "shop",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example.com/token",
+}
 _IDENTITIES = {"authTokens": {"secretName": ""}, "identities": {"secretName": "ids"}}
 
 
@@ -320,7 +327,10 @@ def test_what_is_wrong_with_values_is_told_with_the_cure(change: Object, says: s
             "msk_iam_region is set",
         ),
         (
-            {"settings": {"kafka": {"options": {"sasl.oauthbearer.token.endpoint.url": "u"}}}},
+            {
+                "settings": {"kafka": {"options": _OIDC}},
+                "secrets": {"kafkaOauthClientSecret": _TLS},
+            },
             "sasl.oauthbearer.token.endpoint.url is set",
         ),
         (

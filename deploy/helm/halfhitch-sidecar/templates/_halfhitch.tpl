@@ -43,7 +43,9 @@ checksUrlToken: {variable: HALFHITCH_CHECKS_URL_TOKEN_FILE, file: checks-url-tok
 rocketmqAccessKeys: {variable: HALFHITCH_ROCKETMQ_ACCESS_KEY_FILE, file: rocketmq-access-keys}
 kafkaPassword: {variable: HALFHITCH_KAFKA_SASL_PASSWORD_FILE, file: kafka-password}
 kafkaOauthClientSecret: {variable: HALFHITCH_KAFKA_OAUTH_CLIENT_SECRET_FILE, file: kafka-oauth-client-secret}
+kafkaOauthCa: {option: https.ca.location, file: https-ca-location}
 kafkaCa: {option: ssl.ca.location, file: kafka-ca.pem}
+kafkaCrl: {option: ssl.crl.location, file: ssl-crl-location}
 kafkaCertificate: {option: ssl.certificate.location, file: kafka-certificate.pem}
 kafkaKey: {option: ssl.key.location, file: kafka-key.pem}
 {{- end }}
@@ -52,7 +54,9 @@ kafkaKey: {option: ssl.key.location, file: kafka-key.pem}
 {{- define "halfhitch.heededBy" -}}
 kafkaPassword: sasl
 kafkaOauthClientSecret: sasl
+kafkaOauthCa: sasl
 kafkaCa: ssl
+kafkaCrl: ssl
 kafkaCertificate: ssl
 kafkaKey: ssl
 {{- end }}
@@ -64,14 +68,30 @@ kafkaKey: ssl
 {{ index ($kafka.options | default dict) "security.protocol" | default $default | toString | lower }}
 {{- end }}
 
+{{/* How Kafka's client signs in; nothing where it does not. */}}
+{{- define "halfhitch.mechanism" -}}
+{{- $kafka := .settings.kafka | default dict -}}
+{{- $options := $kafka.options | default dict -}}
+{{- $default := ternary "" "OAUTHBEARER" (empty $kafka.msk_iam_region) -}}
+{{ index $options "sasl.mechanism" | default (index $options "sasl.mechanisms") | default $default | toString | upper }}
+{{- end }}
+
+{{/* Secrets for Kafka that another way to sign in makes idle, with blanks around each. */}}
+{{- define "halfhitch.idle" -}}
+{{- if ne (include "halfhitch.mechanism" .) "OAUTHBEARER" }} kafkaOauthClientSecret kafkaOauthCa {{ else -}}
+{{- ternary " kafkaPassword " " kafkaPassword kafkaOauthClientSecret kafkaOauthCa " (empty .settings.kafka.msk_iam_region) -}}
+{{- end -}}
+{{- end }}
+
 {{/* The secrets that are there and heeded: a file that its protocol ignores would keep a sidecar from starting. */}}
 {{- define "halfhitch.heeded" -}}
 {{- $words := fromYaml (include "halfhitch.heededBy" .) -}}
 {{- $protocol := include "halfhitch.protocol" . -}}
+{{- $idle := include "halfhitch.idle" . -}}
 {{- $heeded := dict -}}
 {{- $off := ternary "" "rocketmqAccessKeys" ((.doors.rocketmq | default dict).enabled | default false) -}}
 {{- range $name, $secret := omit .secrets $off -}}
-{{- if and $secret.secretName (contains (index $words $name | default "") $protocol) -}}
+{{- if and $secret.secretName (contains (index $words $name | default "") $protocol) (not (contains (printf " %s " $name) $idle)) -}}
 {{- $_ := set $heeded $name $secret -}}
 {{- end -}}
 {{- end -}}
@@ -101,6 +121,7 @@ kafkaKey: ssl
 {{- if ne (empty .secrets.kafkaCertificate.secretName) (empty .secrets.kafkaKey.secretName) -}}
 {{- fail "secrets.kafkaCertificate and secrets.kafkaKey belong together: set the secretName of both, or of neither." -}}
 {{- end -}}
+{{- include "halfhitch.checkApart" . -}}
 {{- include "halfhitch.checkImage" .image -}}
 {{- include "halfhitch.checkExtraEnv" .extraEnv -}}
 {{- $ports := dict -}}
@@ -133,6 +154,8 @@ each kind of sidecar, of a mapping of `place` (where its settings are written) a
 */}}
 {{- define "halfhitch.checkKafka" -}}
 {{- $protocols := list -}}
+{{- $mechanisms := list -}}
+{{- $heeded := dict -}}
 {{- range . -}}
 {{- $place := .place -}}
 {{- $bootstrap := (.values.settings.kafka | default dict).bootstrap -}}
@@ -149,11 +172,36 @@ each kind of sidecar, of a mapping of `place` (where its settings are written) a
 {{- end -}}
 {{- end -}}
 {{- $protocols = append $protocols (include "halfhitch.protocol" .values) -}}
+{{- $mechanisms = append $mechanisms (include "halfhitch.mechanism" .values | default "none") -}}
+{{- $heeded = merge $heeded (fromYaml (include "halfhitch.heeded" .values)) -}}
 {{- end -}}
 {{- $secrets := (first .).values.secrets -}}
 {{- range $name, $word := fromYaml (include "halfhitch.heededBy" .) -}}
 {{- if and (index $secrets $name).secretName (not (contains $word (join " " $protocols))) -}}
 {{- fail (printf "secrets.%s is set, and would go unheard with security.protocol %s: set settings.kafka.options security.protocol to SASL_SSL or SSL." $name (join " and " (uniq $protocols))) -}}
+{{- end -}}
+{{- if and (index $secrets $name).secretName (not (hasKey $heeded $name)) -}}
+{{- fail (printf "secrets.%s is set, and would go unheard with sasl.mechanism %s%s: remove it, or set settings.kafka.options sasl.mechanism to %s." $name (join " and " (uniq $mechanisms)) (ternary " of settings.kafka.msk_iam_region" "" (and (ne $name "kafkaPassword") (has "OAUTHBEARER" $mechanisms))) (ternary "SCRAM-SHA-512 or another with a password" "OAUTHBEARER" (eq $name "kafkaPassword"))) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* One text for two purposes: whoever is told it for the one could do the other. Context: the values. */}}
+{{- define "halfhitch.checkApart" -}}
+{{- $seen := dict -}}
+{{- $secrets := dict "metrics.token" .metrics.token -}}
+{{- range list "handleKey" "authTokens" "identities" "redisUrl" "checksUrlToken" "rocketmqAccessKeys" "kafkaPassword" "kafkaOauthClientSecret" -}}
+{{- $_ := set $secrets (printf "secrets.%s" .) (index $.secrets .) -}}
+{{- end -}}
+{{- $tokens := list "metrics.token" "secrets.authTokens" "secrets.checksUrlToken" -}}
+{{- range $name, $secret := $secrets -}}
+{{- if $secret.secretName -}}
+{{- $text := printf "%s/%s" $secret.secretName $secret.key -}}
+{{- $other := index $seen $text -}}
+{{- if and $other (not (and (has $name $tokens) (has $other $tokens))) -}}
+{{- fail (printf "%s and %s are both the key %s of the secret %s, so that who is given the one has the other: give each a key of its own." $other $name $secret.key $secret.secretName) -}}
+{{- end -}}
+{{- $_ := set $seen $text $name -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
@@ -179,7 +227,10 @@ each kind of sidecar, of a mapping of `place` (where its settings are written) a
 {{- define "halfhitch.checkExtraEnv" -}}
 {{- $names := dict -}}
 {{- range . -}}
-{{- if and (hasPrefix "HALFHITCH_" .name) (not (has .name (list "HALFHITCH_CONFIG" "HALFHITCH_CACHE_DIR"))) -}}
+{{- if eq .name "HALFHITCH_CONFIG" -}}
+{{- fail "extraEnv has HALFHITCH_CONFIG, which names a file, and no pod has it mounted: put settings below settings and doors, and secrets below secrets." -}}
+{{- end -}}
+{{- if and (hasPrefix "HALFHITCH_" .name) (ne .name "HALFHITCH_CACHE_DIR") -}}
 {{- fail (printf "extraEnv has %s, and what the chart gives would go unheard: put settings below settings and doors, and secrets below secrets." .name) -}}
 {{- end -}}
 {{- if hasKey $names .name -}}
@@ -272,7 +323,9 @@ paths to defaults].
       fieldPath: metadata.name
 {{- range $group, $settings := .settings }}
 {{- range $name, $value := $settings }}
-{{- if and (not (kindIs "invalid" $value)) (ne (printf "%s.%s" $group $name) "kafka.options") }}
+{{- /* An empty list is none: as a text it would be one with an empty item. */}}
+{{- $isThere := not (or (kindIs "invalid" $value) (and (kindIs "slice" $value) (empty $value))) }}
+{{- if and $isThere (ne (printf "%s.%s" $group $name) "kafka.options") }}
 - name: HALFHITCH_{{ upper $group }}_{{ upper $name }}
   value: {{ include "halfhitch.text" $value | quote }}
 {{- end }}

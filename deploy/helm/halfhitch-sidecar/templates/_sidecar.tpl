@@ -40,6 +40,7 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- $values := .values -}}
 {{- include "halfhitch.check" $values -}}
 {{- include "halfhitch.checkKafka" (list (dict "place" "settings" "values" $values)) -}}
+{{- include "halfhitch.checkSettings" (dict "values" $values) -}}
 {{- if and (eq $values.mode "native") (not (semverCompare ">=1.29-0" .version)) -}}
 {{- fail (printf "halfhitch-sidecar.mode is native, which needs Kubernetes 1.29, and this cluster is %s: set halfhitch-sidecar.mode to container, and include halfhitch.sidecar below containers." .version) -}}
 {{- end -}}

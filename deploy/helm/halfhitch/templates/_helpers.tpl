@@ -47,14 +47,30 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if $values.injection.policy.enabled -}}
 {{- $place := ternary "injection.settings" "settings" (not (empty ($values.injection.settings.kafka | default dict).bootstrap)) -}}
 {{- $injected := fromYaml (include "halfhitch.injection.values" .) -}}
-{{- $sidecars = append $sidecars (dict "place" $place "values" (dict "settings" $injected.settings "secrets" $values.secrets)) -}}
+{{- $sidecars = append $sidecars (dict "place" $place "over" $values.injection.settings
+  "values" (dict "settings" $injected.settings "doors" $injected.doors "secrets" (set (deepCopy $values.secrets) "identities" (dict "secretName" "")))) -}}
+{{- include "halfhitch.checkInjected" $injected.settings -}}
 {{- end -}}
 {{- include "halfhitch.checkKafka" $sidecars -}}
+{{- range $sidecars -}}{{- include "halfhitch.checkSettings" . -}}{{- end -}}
 {{- include "halfhitch.checkMonitors" $values -}}
 {{- include "halfhitch.checkLabels" $values -}}
 {{- if $values.coordinators.enabled -}}{{- include "halfhitch.checkCoordinators" . -}}{{- end -}}
 {{- if and (not $values.serviceAccount.create) $values.serviceAccount.annotations -}}
 {{- fail "serviceAccount.annotations is set, but serviceAccount.create is false: annotate the one that is there, or set serviceAccount.create to true." -}}
+{{- end -}}
+{{- end }}
+
+{{/* What a pod can be told alone, by annotations beside that of its certificate. Context: the settings of such sidecars. */}}
+{{- define "halfhitch.checkInjected" -}}
+{{- range $door := list "http" "admin" "rocketmq" -}}
+{{- $group := index $ $door | default dict -}}
+{{- range $name, $off := dict "tls_clients" "off" "tls_required" "false" -}}
+{{- $value := toString (index $group $name) -}}
+{{- if not (has $value (list $off "<nil>" "")) -}}
+{{- fail (printf "injection.settings.%s.%s is %s, and sidecars have no certificate by settings: leave it out, and give the pods that bring one the annotation halfhitch/%s.%s beside halfhitch/%s.tls_cert." $door $name $value $door $name $door) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -96,6 +112,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with $values.podDisruptionBudget -}}
 {{- if and .enabled (has (toString .maxUnavailable) (list "0" "0%")) -}}
 {{- fail "podDisruptionBudget.maxUnavailable is 0, so that no node could be drained: set it to 1 or more." -}}
+{{- end -}}
+{{- $all := int (ternary $values.autoscaling.minReplicas $values.coordinators.replicas $values.autoscaling.enabled) -}}
+{{- $away := float64 (trimSuffix "%" (toString .maxUnavailable)) -}}
+{{- if hasSuffix "%" (toString .maxUnavailable) -}}{{- $away = ceil (divf (mulf $away $all) 100.0) -}}{{- end -}}
+{{- if and .enabled (gt $all 1) (ge (int $away) $all) -}}
+{{- fail (printf "podDisruptionBudget.maxUnavailable is %v, so that all %d instances could be away at once: set it to less, or podDisruptionBudget.enabled to false." .maxUnavailable $all) -}}
 {{- end -}}
 {{- end -}}
 {{- if or (hasPrefix "127." $values.doors.bind) (eq $values.doors.bind "::1") -}}

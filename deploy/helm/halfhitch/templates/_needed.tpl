@@ -28,8 +28,12 @@ secrets.kafkaPassword: null
 secrets.kafkaPassword.key: "kafka-password"
 secrets.kafkaOauthClientSecret: null
 secrets.kafkaOauthClientSecret.key: "kafka-oauth-client-secret"
+secrets.kafkaOauthCa: null
+secrets.kafkaOauthCa.key: "ca.crt"
 secrets.kafkaCa: null
 secrets.kafkaCa.key: "ca.crt"
+secrets.kafkaCrl: null
+secrets.kafkaCrl.key: "ca.crl"
 secrets.kafkaCertificate: null
 secrets.kafkaCertificate.key: "tls.crt"
 secrets.kafkaKey: null
