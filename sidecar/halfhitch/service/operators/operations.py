@@ -82,7 +82,7 @@ class OperationsService:
                 if matches(wanted, shown):
                     found.append(shown)
                     total_count += 1
-        found.sort(key=lambda shown: -shown.age_s)
+        found.sort(key=lambda shown: shown.place)
         return UndecidedPage(found[: wanted.count_max], total_count, missing)
 
     async def _remember_answers(self, mine: Sequence[Undecided]) -> None:
@@ -161,6 +161,7 @@ class OperationsService:
             asked=doubt.last_instance,
             last_reason=doubt.last_reason,
             from_index=True,
+            born_ms=doubt.born_ms,
         )
 
     # -- decide ----------------------------------------------------------------------------------

@@ -384,15 +384,12 @@ class CheckBack:
 
     # -- for people ------------------------------------------------------------------------------
 
-    def _age_s(
-        self, transaction: Transaction, payload: Mapping[int, Payload] | None = None
-    ) -> float:
+    def _age_s(self, transaction: Transaction) -> float:
         """By the calendar: the ledger's scale, which is never too high, decides about checks only.
 
-        `payload`: what is known of its halves; else what is here, for nothing is read back.
+        By what is here of its halves, for nothing is read back.
         """
-        if payload is None:
-            payload = self._payloads.present(o for _, o in transaction.messages())
+        payload = self._payloads.present(o for _, o in transaction.messages())
         return max(0.0, (self._clock.wall_ms() - born_ms(transaction, payload)) / 1000)
 
     def view(self, transaction: Transaction) -> tuple[int, float | None, str | None]:
@@ -458,6 +455,7 @@ class CheckBack:
         halves = [half_offset for _, half_offset in transaction.messages()]
         check_count, next_s, _ = self.view(transaction)
         last_answer, asked, last_reason = transaction.answer or (None, None, None)
+        born = born_ms(transaction, payload)
         return Undecided(
             transaction_id=transaction.identity[1],
             producer_group=transaction.identity[0],
@@ -465,7 +463,7 @@ class CheckBack:
             topics=topics_of(halves, payload),
             message_count=transaction.message_count or transaction.missing_count,
             half_offsets=tuple(halves),
-            age_s=self._age_s(transaction, payload),
+            age_s=max(0.0, (self._clock.wall_ms() - born) / 1000),
             check_count=check_count,
             check_max=check_max,
             delivered=transaction.is_delivered,
@@ -473,6 +471,7 @@ class CheckBack:
             last_answer=last_answer,
             asked=asked,
             last_reason=last_reason,
+            born_ms=born,
         )
 
     def hasten(self, identity: Identity) -> "Future[bool]":

@@ -183,7 +183,7 @@ class Ownership:
             )
         )
         found = [transaction for transactions, _ in answers for transaction in transactions]
-        found.sort(key=lambda transaction: -transaction.age_s)
+        found.sort(key=lambda transaction: transaction.place)
         return found[: wanted.count_max], sum(count for _, count in answers)
 
     async def names(self, wanted: Filter) -> tuple[list[tuple[int, Identity]], int]:

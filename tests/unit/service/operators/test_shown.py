@@ -21,6 +21,7 @@ SHOWN = Undecided(
     next_check_s=None,
     last_answer=None,
     asked=None,
+    born_ms=0,
 )
 
 

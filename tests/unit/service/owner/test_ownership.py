@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,21 @@ async def test_for_one_that_is_named_only_its_owner_is_asked(
     assert asked == [1]
     await instance.ownership.undecided(Filter(transaction_id="T1"))
     assert asked == [1, 0, 1]
+
+
+async def test_a_list_was_in_another_order_each_time_it_was_made(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was as old as it was when it was looked at: of two of one millisecond the later one
+    was the older, and a page had what was on the page before."""
+    for number in range(4):
+        instance.twin.half(f"T{number}", partition=number % 2)
+    instance.ownership.assigned([0, 1])
+    instance.until_working(0, 1)
+    ticks = itertools.count(instance.twin.clock.wall_ms())
+    monkeypatch.setattr(instance.twin.clock, "wall_ms", lambda: next(ticks))
+    found, _ = await instance.ownership.undecided(Filter())
+    assert [shown.transaction_id for shown in found] == ["T0", "T2", "T1", "T3"]
 
 
 # -- workers that hang ---------------------------------------------------------------------------
