@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from halfhitch.engine import Engine
 from halfhitch.observability.metrics import Metrics
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def running(bootstrap: str, prefix: str, *, deadline_s: float) -> AsyncIterator[Engine]:
+async def running(
+    bootstrap: str, prefix: str, *, deadline_s: float, **changes: Any
+) -> AsyncIterator[Engine]:
     """Started and working; stopped at the end."""
     engine = Engine(
         engine_options(
@@ -25,6 +27,7 @@ async def running(bootstrap: str, prefix: str, *, deadline_s: float) -> AsyncIte
             topic_prefix=prefix,
             partition_count=1,
             create_topics=True,
+            **changes,
         ),
         Metrics(),
     )

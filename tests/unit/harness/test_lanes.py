@@ -98,6 +98,20 @@ def test_whole_lives_are_not_traced_and_what_comes_after_them_is() -> None:
     assert told == ["stop", "start"]
 
 
+def test_to_be_traced_again_ended_a_lane_that_had_tried_a_command_of_django() -> None:
+    """Its file is named as the package is, and coverage warned of it: an error, in a lane."""
+    program = (
+        "import warnings; warnings.simplefilter('error')\n"
+        "import halfhitch.django.management.commands.halfhitch\n"
+        "from coverage import Coverage\n"
+        "measured = Coverage(data_file=None)\n"
+        "measured._warn_preimported_source = True  # as by `coverage run`\n"
+        "measured.start(); measured.stop(); measured.start(); measured.stop()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": python_path()}
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)
+
+
 def test_a_slow_machine_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the fixed work takes and what a test takes grow alike."""
     monkeypatch.setattr(lanes, "QUIET_WORK_S", work() / 4)
