@@ -1,6 +1,7 @@
 """Single halves, read again by their offsets. One thread uses a fetcher; everything may block."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ class HalfFetcher:
         # A run that began below the log's start would be answered with an error, and those of its
         # halves that are still there would look as if they were gone too.
         low = low_of(self.consumer, log)
-        wanted = sorted(half_offset for half_offset in half_offsets if half_offset >= low)
+        wanted = sorted({half_offset for half_offset in half_offsets if half_offset >= low})
         run: list[int] = []
         for half_offset in [*wanted, None]:
             if run and (half_offset is None or half_offset - run[-1] > _FETCH_GAP):
@@ -72,16 +73,17 @@ class HalfFetcher:
         found: dict[int, StoredRecord],
     ) -> None:
         consumer.assign([TopicPartition(*log, run[0])])
-        missing = set(run)
+        missing = deque(run)
         give_up_s = time.monotonic() + ANSWER_S
         while missing:
             progress()
             message: Any = consumer.poll(0.5)
             if message is not None and message.error() is None:
                 half_offset = message.offset()
-                if half_offset in missing:
-                    found[half_offset] = message
-                missing = {wanted for wanted in missing if wanted > half_offset}
+                while missing and missing[0] < half_offset:
+                    missing.popleft()  # it is gone
+                if missing and missing[0] == half_offset:
+                    found[missing.popleft()] = message
             elif message is not None and message.error().code() in _NOTHING_MORE:
                 return
             if missing and time.monotonic() > give_up_s:

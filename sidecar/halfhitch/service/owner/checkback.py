@@ -10,12 +10,12 @@ when it is not.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from halfhitch.core.ledger import Ledger, Step
-from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, TransactionId
+from halfhitch.core.model import HalfOffset, Identity, ProducerGroup
 from halfhitch.core.transaction import Transaction
 from halfhitch.crash_points import reached
 from halfhitch.errors import KafkaUnavailable
@@ -33,8 +33,10 @@ from halfhitch.service.checking.api import COUNTED, OUTCOME_OF, CheckGate, Check
 from halfhitch.service.checking.policy import POLICY_NAMES, GiveUpPolicy
 from halfhitch.service.owner.calendar import Calendar
 from halfhitch.service.owner.copying import Copying
+from halfhitch.service.owner.listing import Listing
+from halfhitch.service.owner.many import Named, names_of
 from halfhitch.service.owner.numbers import CheckNumbers, check_numbers
-from halfhitch.service.owner.payloads import Payload, PayloadCache
+from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions, born_ms, topics_of
 from halfhitch.service.owner.turn_questions import TurnQuestions
 from halfhitch.wire.check import Check
@@ -90,6 +92,9 @@ class CheckBack:
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
         self._asked = TurnQuestions(partition)
+        self.listing = Listing(
+            partition, payloads=payloads, reader=reader, clock=clock, view=self.view
+        )
         self._given_up: set[Identity] = set()  # told of, and not known to be decided
         self._rooms: dict[ProducerGroup, int] = {}
         self._held: dict[ProducerGroup, int] = {}  # permits of the checks in the step that is out
@@ -360,7 +365,7 @@ class CheckBack:
             return
         self._numbers_s = now_s
         self.calendar.look()
-        self.numbers = check_numbers(ledger, self._age_s)
+        self.numbers = check_numbers(ledger, self.listing.age_s)
 
     def _tell_index(self, ledger: Ledger) -> None:
         checks, index = ledger.checks, self._index
@@ -383,14 +388,6 @@ class CheckBack:
             index.doubtful(self._partition, doubts)
 
     # -- for people ------------------------------------------------------------------------------
-
-    def _age_s(self, transaction: Transaction) -> float:
-        """By the calendar: the ledger's scale, which is never too high, decides about checks only.
-
-        By what is here of its halves, for nothing is read back.
-        """
-        payload = self._payloads.present(o for _, o in transaction.messages())
-        return max(0.0, (self._clock.wall_ms() - born_ms(transaction, payload)) / 1000)
 
     def view(self, transaction: Transaction) -> tuple[int, float | None, str | None]:
         """Check count, seconds until the next, the last answer. For other threads."""
@@ -421,57 +418,12 @@ class CheckBack:
 
     def undecided(self, wanted: Filter) -> "Future[tuple[list[Undecided], int]]":
         """Pending transactions that match, oldest first, and how many. For other threads."""
-        return self.ask(lambda ledger: self._undecided(ledger, wanted))
+        return self.ask(lambda ledger: self.listing.page(ledger, wanted))
 
-    def _undecided(self, ledger: Ledger, wanted: Filter) -> tuple[list[Undecided], int]:
-        found: list[Transaction] = []
-        count = 0
-        for transaction in _candidates(ledger, wanted):
-            if self.matches(transaction, wanted):
-                count += 1
-                if len(found) < wanted.count_max:
-                    found.append(transaction)
-        halves = [o for transaction in found for _, o in transaction.messages()]
-        payload = self._payloads.all_of(halves, self._reader)
-        return [self._shown(t, payload, ledger.checks.rules.count_max) for t in found], count
-
-    def matches(self, transaction: Transaction, wanted: Filter) -> bool:
-        group, transaction_id = transaction.identity
-        if (
-            not wanted.takes_group(group)
-            or (wanted.transaction_id is not None and wanted.transaction_id != transaction_id)
-            or (wanted.older_than_s is not None and self._age_s(transaction) < wanted.older_than_s)
-            or (wanted.check_count_min or 0) > transaction.check_count
-        ):
-            return False
-        if wanted.topic is None:
-            return True
-        halves = [half_offset for _, half_offset in transaction.messages()]
-        return wanted.topic in topics_of(halves, self._payloads.all_of(halves, self._reader))
-
-    def _shown(
-        self, transaction: Transaction, payload: Mapping[int, Payload], check_max: int
-    ) -> Undecided:
-        halves = [half_offset for _, half_offset in transaction.messages()]
-        check_count, next_s, _ = self.view(transaction)
-        last_answer, asked, last_reason = transaction.answer or (None, None, None)
-        born = born_ms(transaction, payload)
-        return Undecided(
-            transaction_id=transaction.identity[1],
-            producer_group=transaction.identity[0],
-            partition=self._partition,
-            topics=topics_of(halves, payload),
-            message_count=transaction.message_count or transaction.missing_count,
-            half_offsets=tuple(halves),
-            age_s=max(0.0, (self._clock.wall_ms() - born) / 1000),
-            check_count=check_count,
-            check_max=check_max,
-            delivered=transaction.is_delivered,
-            next_check_s=next_s,
-            last_answer=last_answer,
-            asked=asked,
-            last_reason=last_reason,
-            born_ms=born,
+    def names(self, wanted: Filter) -> "Future[tuple[list[Named], int]]":
+        """Their names alone."""
+        return self.ask(
+            lambda ledger: names_of(self.listing.matching(ledger, wanted), wanted.count_max)
         )
 
     def hasten(self, identity: Identity) -> "Future[bool]":
@@ -482,12 +434,3 @@ class CheckBack:
             return transaction is not None and ledger.checks.hasten(transaction)
 
         return self.ask(do)
-
-
-def _candidates(ledger: Ledger, wanted: Filter) -> Iterable[Transaction]:
-    """Who is named is not looked for among a million others."""
-    if wanted.producer_group is None or wanted.transaction_id is None:
-        return ledger.pending()
-    identity = ProducerGroup(wanted.producer_group), TransactionId(wanted.transaction_id)
-    found = ledger.find(identity)
-    return () if found is None or found.resolution is not None else (found,)

@@ -4,7 +4,7 @@ Nothing here reads a payload: whoever decides a hundred thousand must not hold u
 (But for a filter by topic, which only payloads can answer.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from halfhitch.core.ledger import Ledger
@@ -38,15 +38,12 @@ def halves_of(ledger: Ledger, identities: Sequence[Identity]) -> dict[Identity, 
     return found
 
 
-def names_of(
-    ledger: Ledger, takes: Callable[[Transaction], bool], count_max: int
-) -> tuple[list[Named], int]:
-    """All that are taken, those first that were stored first, and how many there are."""
+def names_of(transactions: Iterable[Transaction], count_max: int) -> tuple[list[Named], int]:
+    """The first of them, and how many there are."""
     found: list[Named] = []
     count = 0
-    for transaction in ledger.pending():
-        if takes(transaction):
-            count += 1
-            if len(found) < count_max:
-                found.append(Named(transaction.stored_at_ms, transaction.identity))
+    for transaction in transactions:
+        count += 1
+        if len(found) < count_max:
+            found.append(Named(transaction.stored_at_ms, transaction.identity))
     return found, count

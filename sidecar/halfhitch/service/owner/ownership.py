@@ -190,16 +190,7 @@ class Ownership:
         """When stored, and which: all that match, the oldest of each partition first; how many."""
         answers = await asyncio.gather(
             *(
-                asyncio.wrap_future(
-                    checkback.ask(
-                        partial(
-                            many.names_of,
-                            takes=partial(checkback.matches, wanted=wanted),
-                            count_max=wanted.count_max,
-                        )
-                    )
-                )
-                for _, checkback in self._checkbacks()
+                asyncio.wrap_future(checkback.names(wanted)) for _, checkback in self._checkbacks()
             )
         )
         found = [(one.stored_ms, one.identity) for names, _ in answers for one in names]

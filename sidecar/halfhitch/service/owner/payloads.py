@@ -13,7 +13,7 @@ from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import KafkaHeaders, PartitionReader, StoredRecord
 
 #: What a payload of no bytes at all takes in memory, with the system headers every half has.
-_OVERHEAD_BYTES: Final = 1_000
+OVERHEAD_BYTES: Final = 1_000
 
 
 @dataclass(slots=True, init=False)
@@ -62,20 +62,20 @@ class PayloadCache:
     def put(self, half_offset: int, payload: Payload) -> None:
         """Keep it, and let the oldest go while there is too much."""
         self._payloads[half_offset] = payload
-        self._size_bytes = size_bytes = self._size_bytes + payload.size_bytes + _OVERHEAD_BYTES
+        self._size_bytes = size_bytes = self._size_bytes + payload.size_bytes + OVERHEAD_BYTES
         if size_bytes > self._budget_bytes:
             self._make_room()
 
     def _make_room(self) -> None:
         while self._size_bytes > self._budget_bytes and self._payloads:
-            self._size_bytes -= self._payloads.popitem(last=False)[1].size_bytes + _OVERHEAD_BYTES
+            self._size_bytes -= self._payloads.popitem(last=False)[1].size_bytes + OVERHEAD_BYTES
 
     def let_go(self, half_offsets: Iterable[int]) -> None:
         """Nobody needs these any more."""
         for half_offset in half_offsets:
             payload = self._payloads.pop(half_offset, None)
             if payload is not None:
-                self._size_bytes -= payload.size_bytes + _OVERHEAD_BYTES
+                self._size_bytes -= payload.size_bytes + OVERHEAD_BYTES
 
     def clear(self) -> None:
         """A new takeover begins."""

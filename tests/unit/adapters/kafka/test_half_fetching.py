@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -30,7 +32,7 @@ class Log:
         self.there, self.low = sorted(there), low
         self.begun: list[tuple[int, int]] = []
         self.is_away = self.is_closed = self.is_silent = False
-        self._left: list[int] = []
+        self._left: deque[int] = deque()
 
     def get_watermark_offsets(self, _place: Any, _wait_s: float) -> tuple[int, int]:
         if self.is_away:
@@ -40,17 +42,17 @@ class Log:
     def assign(self, places: list[Any]) -> None:
         (place,) = places
         self.begun.append((place.partition, place.offset))
-        self._left = [found for found in self.there if found >= place.offset]
+        self._left = deque(found for found in self.there if found >= place.offset)
 
     def unassign(self) -> None:
-        self._left = []
+        self._left.clear()
 
     def poll(self, _wait_s: float) -> Record | None:
         if self.is_silent:
             return None
         if not self._left:
             return Record(-1, KafkaError(KafkaError._PARTITION_EOF))
-        return Record(self._left.pop(0))
+        return Record(self._left.popleft())
 
     def close(self) -> None:
         self.is_closed = True
@@ -70,6 +72,17 @@ def test_what_is_gone_is_missing() -> None:
     log = Log({8, 9, 30}, low=8)
     assert fetched(log, 2, 8, 10, 30, 31) == [8, 30]
     assert log.begun == [(3, 8)], "nothing is read below the log's start"
+
+
+def cpu_s(count: int) -> float:
+    began_s = time.thread_time()
+    assert len(fetched(Log(set(range(count))), *range(count))) == count
+    return time.thread_time() - began_s
+
+
+def test_each_half_that_was_found_went_through_all_that_were_missing() -> None:
+    few_s = min(cpu_s(2_000) for _ in range(3))
+    assert cpu_s(20_000) < 40 * few_s, "ten times as many take ten times as long, not a hundred"
 
 
 def test_a_kafka_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_names_need_no_payload(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Filter(producer_group="group")
 
     def names(ledger: Ledger) -> object:
-        return many.names_of(ledger, lambda t: owner.checkback.matches(t, wanted), 3)
+        return many.names_of(owner.checkback.listing.matching(ledger, wanted), 3)
 
     asked = owner.checkback.ask(names)
     owner.turn(0.0)
