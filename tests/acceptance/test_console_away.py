@@ -114,17 +114,3 @@ def test_of_a_million_a_page_is_shown_and_no_more_is_agreed_to_than_is_named(
         browser.wait_text("200,000 transactions of group shop would be rolled back", "dialog")
         browser.wait_text("800,000 match and cannot be reached at once", "dialog")
         browser.click("Close")
-
-
-def test_an_answer_of_another_release_was_told_in_the_words_of_the_browser(
-    browser: Browser,
-) -> None:
-    strange: Any = {"topics": None}
-    operations = FakeOperations([undecided("order-1", **strange)])
-    with console(browser, operations) as address:
-        browser.go(f"{address}#transactions")
-        browser.wait_text("may be of another release. Load the page again", "#trouble")
-        operations.pending[0].topics = ("orders",)
-        browser.press("r")
-        browser.wait_text("order-1")
-        browser.wait("return document.querySelector('#trouble').innerText === ''")

@@ -15,15 +15,16 @@ import pytest
 import yaml
 
 from halfhitch.errors import HalfHitchError
-from halfhitch.service.api import ParkedMessage, PartitionPhase, PartitionState
+from halfhitch.service.api import ParkedMessage
 from halfhitch_cli.answers import KINDS, Answer, settings_of, without_strange
 from halfhitch_cli.app import main
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.top import pages, story
 from halfhitch_cli.top.looking import Door, Wish
 from halfhitch_cli.top.numbers import Pace
-from harness.admin_door import QuietSystem, admin_door
+from harness.admin_door import admin_door
 from harness.fake_operations import FakeOperations, parked, undecided
+from harness.strange_answers import GONE, OTHERS, Busy, changed, places
 from harness.told import ToldLog, answered, asked, ended, stories_service
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CONTRACT: Any = yaml.safe_load(files("halfhitch.doors.admin").joinpath("openapi.yaml").read_text())
-GONE = object()
-OTHERS = (GONE, None, 7, -1.5, "text", [], [None], ["x"], {}, {"a": None}, True)
 #: Of each command; there are some hundreds for most.
 TRIED = 20
 ASKING = [
@@ -47,16 +46,6 @@ ASKING = [
     ["tx", "rollback", "--all-matching", "--older-than", "0s", "--reason", "gone", "--dry-run"],
     ["parked", "resume", "--all-matching", "--reason", "gone", "--yes"],
 ]  # fmt: skip
-
-
-class Busy(QuietSystem):
-    """Owns a half partition, and is degraded."""
-
-    def partitions(self) -> list[Any]:
-        return [PartitionState(2, PartitionPhase.WORKING, 1, 0, 0, 5, 10, 12, 20, 25, None)]
-
-    def degraded_reasons(self) -> list[str]:
-        return ["Redis is away"]
 
 
 class Between:
@@ -77,32 +66,6 @@ class Between:
         if self.changes is None or self.changes[0] != path:
             return raw
         return json.dumps(changed(answer, self.changes[1], self.to)).encode()
-
-
-def places(answer: Any) -> Iterator[tuple[Any, ...]]:
-    """The way to each field, through the first element of lists."""
-    entries = answer.items() if isinstance(answer, dict) else ()
-    if isinstance(answer, list):
-        entries = enumerate(answer[:2])
-    for name, value in entries:
-        yield (name,)
-        for rest in places(value):
-            yield (name, *rest)
-
-
-def changed(answer: Any, place: tuple[Any, ...], to: Any) -> Any:
-    answer = copy.deepcopy(answer)
-    holder = answer
-    try:
-        for name in place[:-1]:
-            holder = holder[name]
-        if to is GONE:
-            del holder[place[-1]]
-        else:
-            holder[place[-1]] = to
-    except (KeyError, IndexError, TypeError):
-        pass  # this time it answers in another form
-    return answer
 
 
 @pytest.fixture

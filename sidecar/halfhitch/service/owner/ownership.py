@@ -189,9 +189,7 @@ class Ownership:
     async def names(self, wanted: Filter) -> tuple[list[tuple[int, Identity]], int]:
         """When stored, and which: all that match, the oldest of each partition first; how many."""
         answers = await asyncio.gather(
-            *(
-                asyncio.wrap_future(checkback.names(wanted)) for _, checkback in self._checkbacks()
-            )
+            *(asyncio.wrap_future(checkback.names(wanted)) for _, checkback in self._checkbacks())
         )
         found = [(one.stored_ms, one.identity) for names, _ in answers for one in names]
         return found, sum(count for _, count in answers)

@@ -3,7 +3,7 @@
 // What was agreed to is a list of names: who comes later is not among them. Everything goes through
 // the routes that the command line uses, so the door decides who may.
 
-import { NoAnswer, Refused, get, identity, operableGroups, post, segment } from "./asking.js";
+import { Refused, get, identity, operableGroups, post, segment, why } from "./asking.js";
 import { el, number, plural } from "./shown.js";
 
 /** Of one request about many; the door takes 16 KiB. */
@@ -58,7 +58,7 @@ export function openAction(dialog, name, { rows, query }, done) {
       await step();
     } catch (error) {
       disagree();
-      body.replaceChildren(el("p", { class: "bad" }, error.message));
+      body.replaceChildren(el("p", { class: "bad" }, why(error)));
     }
     next.disabled = next.hidden = state.isOver;
   });
@@ -259,7 +259,8 @@ function define(transactions, group) {
 }
 
 function failure(error) {
-  return error instanceof NoAnswer ? `not known: ${error.message} Look before you repeat it; to repeat is safe.` : error.message;
+  const isKnown = error instanceof Refused;
+  return isKnown ? error.message : `not known: ${why(error)} Look before you repeat it; to repeat is safe.`;
 }
 
 function accounted(action, { done, failed, untried, isStopped }) {

@@ -3,6 +3,8 @@
 // The token is kept for this tab (sessionStorage) and sent as a header: no cookie, so no other page
 // can act with it.
 
+import { isStrange } from "./shown.js";
+
 const TOKEN = "halfhitch.token";
 const NAME = "halfhitch.operator";
 const WAIT_MS = 95_000;
@@ -17,6 +19,12 @@ export class Refused extends Error {
 
 /** No answer came: of an action it is not known whether it was done. */
 export class NoAnswer extends Error {}
+
+/** An error for people. The sidecar may be of another release than the one this page came from. */
+export function why(error) {
+  if (!isStrange(error)) return error.message;
+  return `The answer is none that this page can show: it may be of another release. Load the page again (${error.message}).`;
+}
 
 export const identity = {
   token: () => sessionStorage.getItem(TOKEN) ?? "",
@@ -118,6 +126,6 @@ function decoded(response, text) {
   const error = answer?.error ?? {};
   const retryAfterS = Number(response.headers.get("Retry-After")) || 0;
   throw new Refused(
-    response.status, error.code ?? "", error.message ?? `The answer is ${response.status}.`, retryAfterS,
+    response.status, error.code ?? "", typeof error.message === "string" ? error.message : `The answer is ${response.status}.`, retryAfterS,
   );
 }

@@ -1,6 +1,6 @@
 // Tables, filter bars and pages of many: what several views are made of.
 
-import { cut, el, number, place } from "./shown.js";
+import { cut, el, list, number, orDash, place, text } from "./shown.js";
 
 export const PAGE = 50;
 /** The door pages no further. */
@@ -15,10 +15,10 @@ export function keyOf(row) {
  * has a box, where `may` says so.
  */
 export function table(columns, rows, { open, selection, may, key = keyOf, empty = "Nothing." } = {}) {
-  if (!rows.length) return el("p", { class: "empty" }, empty);
+  if (!list(rows).length) return el("p", { class: "empty" }, empty);
   const head = columns.map(([label, , kind]) => el("th", { scope: "col", class: kind }, label));
   const body = rows.map((row) => {
-    const cells = columns.map(([, content, kind]) => el("td", { class: kind }, content(row)));
+    const cells = columns.map(([, content, kind]) => el("td", { class: kind }, orDash(() => content(row))));
     if (selection) cells.unshift(el("td", { class: "box" }, may(row) ? box(row, selection, key) : ""));
     const properties = open ? { tabindex: 0, dataset: { key: key(row) }, onclick: (event) => opened(event, open(row)) } : {};
     return el("tr", properties, cells);
@@ -29,7 +29,7 @@ export function table(columns, rows, { open, selection, may, key = keyOf, empty 
 
 function box(row, selection, key) {
   const found = el("input", {
-    type: "checkbox", "aria-label": `select ${cut(row.transaction_id, 100)}`, tabindex: -1,
+    type: "checkbox", "aria-label": `select ${cut(text(row.transaction_id), 100)}`, tabindex: -1,
     onchange: (event) => selection.set(key(row), event.target.checked ? row : null),
   });
   found.checked = selection.has(key(row));
@@ -83,7 +83,7 @@ export function filterBar(page, parameters, fields) {
   const inputs = fields.map(([name, label, hint, more = {}]) => {
     const input = typeof hint === "string"
       ? el("input", { name, type: "search", placeholder: hint, autocomplete: "off", spellcheck: "false", ...more })
-      : el("select", { name }, Object.entries(hint).map(([value, text]) => el("option", { value }, text)));
+      : el("select", { name }, Object.entries(hint).map(([value, label]) => el("option", { value }, label)));
     input.value = parameters[name] ?? (typeof hint === "string" ? "" : Object.keys(hint)[0]);
     if (input.tagName === "SELECT") input.addEventListener("change", () => form.requestSubmit());
     return el("label", {}, label, input);

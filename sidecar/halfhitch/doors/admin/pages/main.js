@@ -4,9 +4,9 @@
 // never more than a tenth of the time is spent on the door, and nothing while nobody looks.
 
 import { actionsOf, openAction, verbOf } from "./acting.js";
-import { Refused, get, identity, mayOperate } from "./asking.js";
+import { Refused, get, identity, mayOperate, why } from "./asking.js";
 import { Selection } from "./lists.js";
-import { el, number, place } from "./shown.js";
+import { el, list, number, place, text } from "./shown.js";
 import { trace } from "./story.js";
 import { views } from "./views.js";
 
@@ -38,7 +38,7 @@ function show() {
   const called = now.name === "trace" && now.parameters.id ? now.parameters.id : view.title;
   const heading = el("h1", {}, view.title);
   document.title = `${el("i", {}, called).textContent} - Half Hitch`;
-  now.body = el("div", { id: "body" }, el("p", { class: "empty" }, "Looking…"));
+  now.body = el("div", { id: "body" }, el("p", { class: "empty looking" }, "Looking…"));
   $("main").replaceChildren(heading, view.filters?.(now.parameters) ?? "", el("div", { id: "trouble", role: "alert" }), now.body);
   look();
 }
@@ -64,19 +64,15 @@ async function look(isRepeat = false) {
       askToken(error);
       return;
     }
-    $("trouble").replaceChildren(el("p", { class: "bad" }, why(error), now.seenMs ? " What is shown is older." : ""));
+    now.body.querySelector(".looking")?.remove();
+    const isOlder = now.body.childElementCount > 0;
+    $("trouble").replaceChildren(el("p", { class: "bad" }, why(error), isOlder ? " What is shown is older." : ""));
     waitMs = Math.max(PACE_MS, 1000 * (error.retryAfterS ?? 0));
     if (error instanceof Refused && [400, 403, 404].includes(error.status)) waitMs = PACE_MAX_MS;
   }
   waitMs = Math.min(PACE_MAX_MS, Math.max(waitMs, REST * (performance.now() - beganMs)));
   told();
   if (!now.isPaused && !document.hidden) now.timer = setTimeout(again, waitMs);
-}
-
-/** The sidecar may have been replaced by another release since this page was loaded. */
-function why(error) {
-  if (!(error instanceof TypeError || error instanceof RangeError)) return error.message;
-  return `The answer is none that this page can show: it may be of another release. Load the page again (${error.message}).`;
 }
 
 /** Not under somebody's hands: who is choosing, marking a text or answering is left alone. */
@@ -98,8 +94,10 @@ function draw(made) {
 }
 
 async function know() {
-  identity.me = await get("v1/me");
-  const { name } = identity.me;
+  const me = await get("v1/me");
+  list(me.rights);
+  identity.me = me;
+  const name = me.name === null ? "" : text(me.name);
   $("who").replaceChildren(
     name ? `${name}${mayOperate() ? "" : " (may look only)"} ` : "",
     identity.token() ? el("button", { type: "button", onclick: signOut }, "Sign out") : "",

@@ -7,9 +7,56 @@ const HIDDEN = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/gu;
 const CHARACTERS_MAX = 2000;
 const ESCAPES = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
 
+/** For what the door did not tell, or not in a way that this page knows. */
+export const DASH = "–";
+
+/** What `made` gives; a dash where a field in it is of another kind than it should be. */
+export function orDash(made) {
+  try {
+    return made();
+  } catch (error) {
+    if (!isStrange(error)) throw error;
+    return DASH;
+  }
+}
+
+/** What reading a field of another kind throws. */
+export function isStrange(error) {
+  return error instanceof TypeError || error instanceof RangeError;
+}
+
+/** For what cannot be done without. */
+export function list(value) {
+  if (!Array.isArray(value)) throw new TypeError("there is no list where one should be");
+  return value;
+}
+
+/** A text, or a dash. */
+export function text(value) {
+  return typeof value === "string" ? value : DASH;
+}
+
+export function joined(values) {
+  return list(values).map(text).join(", ");
+}
+
+/** What may be null, which is nothing; what is missing is a dash. */
+export function maybe(value) {
+  return value === null ? "" : text(value);
+}
+
+export function stateClass(state) {
+  return ["pending", "committed", "rolled_back", "parked"].includes(state) ? state : "";
+}
+
+/** A name of ours, as people write it. */
+export function words(name) {
+  return text(name).replaceAll("_", " ");
+}
+
 /** The text in one line, all of it visible. */
-export function shown(text) {
-  return String(text).replace(HIDDEN, escaped);
+export function shown(raw) {
+  return String(raw).replace(HIDDEN, escaped);
 }
 
 function escaped(character) {
@@ -21,8 +68,8 @@ function escaped(character) {
 }
 
 /** As above, and cut where nobody would read on. */
-export function cut(text, max = CHARACTERS_MAX) {
-  const characters = [...shown(text)];
+export function cut(raw, max = CHARACTERS_MAX) {
+  const characters = [...shown(raw)];
   if (characters.length <= max) return characters.join("");
   return `${characters.slice(0, max).join("")}… (${characters.length - max} more)`;
 }
@@ -49,7 +96,9 @@ function isThere(child) {
 }
 
 function node(child) {
-  return child instanceof Node ? child : document.createTextNode(cut(child));
+  if (child instanceof Node) return child;
+  const isPlain = typeof child === "string" || Number.isFinite(child);
+  return document.createTextNode(isPlain ? cut(child) : DASH);
 }
 
 /** A place within the console. */
@@ -65,11 +114,12 @@ export function plural(count, one, many = `${one}s`) {
 
 /** 12,345 */
 export function number(count) {
-  return Number(count).toLocaleString("en-US");
+  return Number.isFinite(count) ? count.toLocaleString("en-US") : DASH;
 }
 
 /** 42s, 3m05s, 2h10m, 3d04h: as the command line writes it. */
 export function age(seconds) {
+  if (!Number.isFinite(seconds)) return DASH;
   const whole = Math.max(0, Math.floor(seconds));
   const two = (value) => String(value).padStart(2, "0");
   if (whole < 60) return `${whole}s`;
@@ -80,8 +130,9 @@ export function age(seconds) {
 
 /** By the clock of whoever looks. */
 export function moment(ms) {
-  if (ms === null || ms === undefined) return "";
-  const at = new Date(ms);
+  if (ms === null) return "";
+  const at = new Date(Number.isFinite(ms) ? ms : NaN);
+  if (Number.isNaN(at.getTime())) return DASH;
   const two = (value) => String(value).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
@@ -91,8 +142,8 @@ export function moment(ms) {
 const UNITS = { s: 1, m: 60, h: 3600, d: 86400 };
 
 /** Seconds of 30s, 10m, 1h30m; NaN for what is none. */
-export function seconds(text) {
-  const trimmed = text.trim();
+export function seconds(typed) {
+  const trimmed = typed.trim();
   if (!/^(\d+(\.\d+)?[smhd])+$/.test(trimmed)) return NaN;
   let sum = 0;
   for (const [, count, unit] of trimmed.matchAll(/(\d+(?:\.\d+)?)([smhd])/g)) sum += count * UNITS[unit];

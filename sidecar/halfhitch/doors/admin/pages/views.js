@@ -5,7 +5,7 @@
 
 import { get, getSeldom, mayOperate, operableGroups } from "./asking.js";
 import { PAGE, filterBar, keyOf, pager, skipOf, table } from "./lists.js";
-import { age, el, moment, number, place, plural, seconds } from "./shown.js";
+import { DASH, age, el, joined, list, maybe, moment, number, orDash, place, plural, seconds, stateClass, text, words } from "./shown.js";
 
 const PARTS = new Set(["group", "topic", "id"]);
 const DURATION = { pattern: "\\s*(\\d+(\\.\\d+)?[smhd])+\\s*", title: "30s, 10m, 2h, 3d" };
@@ -22,7 +22,7 @@ export function queryOf(parameters) {
 
 function secondsOf(text) {
   const found = seconds(text);
-  if (Number.isNaN(found)) throw new RangeError("A length of time is written 30s, 10m, 2h or 3d.");
+  if (Number.isNaN(found)) throw new Error("A length of time is written 30s, 10m, 2h or 3d.");
   return found;
 }
 
@@ -31,9 +31,9 @@ function traceOf(row) {
 }
 
 // Empty ids are no ids of ours, but what is stored is shown.
-const idColumn = ["Transaction", (row) => el("a", { href: traceOf(row), class: "id" }, row.transaction_id || "(empty)")];
-const groupColumn = ["Group", (row) => row.producer_group];
-const topicsColumn = ["Topics", (row) => row.topics.join(", ")];
+const idColumn = ["Transaction", (row) => el("a", { href: traceOf(row), class: "id" }, text(row.transaction_id) || "(empty)")];
+const groupColumn = ["Group", (row) => text(row.producer_group)];
+const topicsColumn = ["Topics", (row) => joined(row.topics)];
 
 // -- overview --------------------------------------------------------------------------------------
 
@@ -60,33 +60,38 @@ const overview = {
     return { status, pending, parked, producers, ended };
   },
   draw({ status, pending, parked, producers, ended }) {
-    const troubles = [...status.reasons, ...status.degraded, ...status.partitions.flatMap((p) => p.troubles)];
-    const groups = producers.groups ?? [];
-    const alone = groups.filter((group) => group.undecided_count && isAlone(group));
+    const troubles = [...list(status.reasons), ...list(status.degraded), ...list(status.partitions).flatMap((p) => list(p.troubles))];
+    const alone = producers.failure ? "?" : orDash(() => list(producers.groups).filter((group) => group.undecided_count && isAlone(group)).length);
     const waiting = sum(status.partitions, "waiting_count");
     const oldest = pending.transactions?.[0];
     return [
       el(
         "div", { class: "cards" },
-        card("Sidecar", status.ready ? (troubles.length ? "ready, degraded" : "ready") : "not ready", !status.ready || troubles.length),
+        card("Sidecar", readiness(status, troubles), status.ready !== true || troubles.length),
         card("Undecided", pending.failure ? "?" : number(pending.total_count), false, place("transactions")),
         card("Oldest", oldest ? age(oldest.age_s) : "none", false, oldest && traceOf(oldest)),
         card("Parked", parked.failure ? "?" : number(parked.total_count), parked.total_count > 0, place("parked")),
-        card("Groups with nobody to ask", number(alone.length), alone.length > 0, place("producers")),
+        card("Groups with nobody to ask", typeof alone === "number" ? number(alone) : alone, alone > 0, place("producers")),
         card("Waiting for a topic", number(waiting), waiting > 0, place("partitions")),
       ),
       failures({ pending, parked, producers, ended }),
       troubles.length ? el("ul", { class: "troubles" }, [...new Set(troubles)].map((trouble) => el("li", {}, trouble))) : "",
       missing(pending),
       el("h2", {}, "Oldest undecided"),
-      table(pendingColumns, pending.transactions ?? [], { open: traceOf, empty: "Nothing is undecided." }),
+      table(pendingColumns, pending.failure ? [] : pending.transactions, { open: traceOf, empty: "Nothing is undecided." }),
       el("h2", {}, "Ended in the last hour"),
-      table(endedColumns, ended.stories ?? [], { open: traceOf, empty: ended.trouble ?? (ended.is_cut ? "None among those that ended last: choose State: ended under Transactions." : "Nothing that is kept.") }),
+      table(endedColumns, ended.failure ? [] : ended.stories, { open: traceOf, empty: ended.trouble ?? (ended.is_cut ? "None among those that ended last: choose State: ended under Transactions." : "Nothing that is kept.") }),
       el("h2", {}, "This instance"),
-      el("dl", {}, Object.entries(status.info).map(([name, value]) => [el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, String(value ?? ""))])),
+      el("dl", {}, Object.entries(status.info).map(([name, value]) => [el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""))])),
     ];
   },
 };
+
+function readiness(status, troubles) {
+  if (typeof status.ready !== "boolean") return DASH;
+  if (!status.ready) return "not ready";
+  return troubles.length ? "ready, degraded" : "ready";
+}
 
 function card(label, value, isBad, to) {
   const inner = [el("span", { class: "label" }, label), el("span", { class: isBad ? "value bad" : "value" }, value)];
@@ -99,14 +104,14 @@ function failures(parts) {
 }
 
 function sum(rows, name) {
-  return rows.reduce((total, row) => total + row[name], 0);
+  return rows.reduce((total, row) => total + (Number.isFinite(row[name]) ? row[name] : NaN), 0);
 }
 
 function missing(page) {
-  if (!page.missing_partitions?.length) return "";
+  if (page.failure || !list(page.missing_partitions).length) return "";
   return el(
     "p", { class: "note bad" },
-    `Not everything is shown: half partitions ${page.missing_partitions.join(", ")} belong to other instances, and Redis does not tell of them.`,
+    `Not everything is shown: half partitions ${page.missing_partitions.map(number).join(", ")} belong to other instances, and Redis does not tell of them.`,
   );
 }
 
@@ -118,31 +123,27 @@ const pendingColumns = [
   topicsColumn,
   ["Messages", (row) => number(row.message_count), "number"],
   ["Age", (row) => age(row.age_s), "number"],
-  ["Checks", (row) => `${row.check_count}/${row.check_max}`, "number"],
+  ["Checks", (row) => `${number(row.check_count)}/${number(row.check_max)}`, "number"],
   ["Next check", (row) => nextCheck(row), "number"],
-  ["Last answer", (row) => [row.last_answer ?? "", row.last_reason ? el("span", { class: "why" }, ` ${row.last_reason}`) : ""]],
-  ["Asked", (row) => row.asked ?? ""],
+  ["Last answer", (row) => [maybe(row.last_answer), row.last_reason ? el("span", { class: "why" }, ` ${text(row.last_reason)}`) : ""]],
+  ["Asked", (row) => maybe(row.asked)],
 ];
 
 function nextCheck(row) {
   if (row.next_check_s === null) return el("span", { class: "bad" }, "no producer");
-  return row.next_check_s >= 1 ? age(row.next_check_s) : "now";
+  return row.next_check_s < 1 ? "now" : age(row.next_check_s);
 }
 
 const endedColumns = [
   ["Ended", (row) => moment(row.ended_ms), "time"],
   idColumn,
   groupColumn,
-  ["State", (row) => el("span", { class: `state ${stateClass(row.state)}` }, row.state.replaceAll("_", " "))],
-  ["By", (row) => row.decided_by ?? ""],
+  ["State", (row) => el("span", { class: `state ${stateClass(row.state)}` }, words(row.state))],
+  ["By", (row) => maybe(row.decided_by)],
   ["Checks", (row) => number(row.check_count), "number"],
   topicsColumn,
-  ["Reason", (row) => row.reason ?? ""],
+  ["Reason", (row) => maybe(row.reason)],
 ];
-
-export function stateClass(state) {
-  return ["pending", "committed", "rolled_back", "parked"].includes(state) ? state : "";
-}
 
 const transactions = {
   title: "Transactions",
@@ -165,7 +166,7 @@ const transactions = {
     }
     const query = { ...queryOf(parameters), limit: PAGE, skip: skipOf(parameters) || "" };
     const page = await get("v1/transactions", query, signal);
-    return { page, groups: await operableGroups(page.transactions.map((row) => row.producer_group)) };
+    return { page, groups: await operableGroups(list(page.transactions).map((row) => row.producer_group)) };
   },
   draw({ page, groups, ended, count }, parameters, tools) {
     if (ended) return drawEnded(ended, count, parameters);
@@ -199,13 +200,13 @@ function drawEnded(ended, count, parameters) {
 // -- parked ----------------------------------------------------------------------------------------
 
 const parkedColumns = [
-  ["Transaction", (row) => el("a", { href: parkedPlace(row), class: "id" }, row.transaction_id || "(empty)")],
+  ["Transaction", (row) => el("a", { href: parkedPlace(row), class: "id" }, text(row.transaction_id) || "(empty)")],
   groupColumn,
   topicsColumn,
   ["Messages", (row) => number(row.message_count), "number"],
   ["Parked", (row) => moment(row.parked_ms), "time"],
-  ["Why", (row) => [row.reason.replaceAll("_", " "), row.detail ? el("span", { class: "why" }, ` ${row.detail}`) : ""]],
-  ["When resumed", (row) => row.decision ?? "asked again"],
+  ["Why", (row) => [words(row.reason), row.detail ? el("span", { class: "why" }, ` ${text(row.detail)}`) : ""]],
+  ["When resumed", (row) => (row.decision === null ? "asked again" : text(row.decision))],
   ["Put back before", (row) => number(row.resumed_count), "number"],
 ];
 
@@ -222,7 +223,7 @@ const parked = {
   async load(parameters, signal) {
     const query = { ...queryOf(parameters), limit: PAGE, skip: skipOf(parameters) || "" };
     const page = await get("v1/parked", query, signal);
-    return { page, groups: await operableGroups(page.transactions.map((row) => row.producer_group)) };
+    return { page, groups: await operableGroups(list(page.transactions).map((row) => row.producer_group)) };
   },
   draw({ page, groups }, parameters, tools) {
     return [
@@ -242,7 +243,7 @@ const parked = {
 // -- producers and partitions ----------------------------------------------------------------------
 
 function isAlone(group) {
-  return !group.link_count && !group.elsewhere.length;
+  return !group.link_count && !list(group.elsewhere).length;
 }
 
 const producers = {
@@ -250,14 +251,14 @@ const producers = {
   load: (_, signal) => get("v1/producers", {}, signal),
   draw({ groups }) {
     const columns = [
-      ["Group", (row) => el("a", { href: place("transactions", { group: row.producer_group }) }, row.producer_group)],
+      ["Group", (row) => el("a", { href: place("transactions", { group: row.producer_group }) }, text(row.producer_group))],
       ["Connected", (row) => (isAlone(row) ? el("span", { class: row.undecided_count ? "bad" : "" }, "nobody") : number(row.link_count)), "number"],
       ["Under way", (row) => number(row.outstanding_count), "number"],
       ["Waiting", (row) => number(row.waiting_count), "number"],
       ["Undecided", (row) => number(row.undecided_count), "number"],
-      ["Breaker", (row) => (row.breaker === "closed" ? "" : el("span", { class: "bad" }, row.breaker))],
-      ["Who", (row) => row.links.join(", ")],
-      ["Elsewhere", (row) => row.elsewhere.join(", ")],
+      ["Breaker", (row) => (row.breaker === "closed" ? "" : el("span", { class: "bad" }, text(row.breaker)))],
+      ["Who", (row) => joined(row.links)],
+      ["Elsewhere", (row) => joined(row.elsewhere)],
     ];
     return [
       el("p", { class: "note" }, "As this instance knows it. A group without anybody cannot be asked: its undecided transactions wait, and no check is counted."),
@@ -275,18 +276,18 @@ const partitions = {
   load: (_, signal) => get("v1/partitions", {}, signal),
   draw({ partitions: rows }) {
     const columns = [
-      ["Half partition", (row) => String(row.partition), "number"],
-      ["State", (row) => el("span", { class: row.phase === "working" ? "" : "bad" }, row.phase.replaceAll("_", " "))],
+      ["Half partition", (row) => number(row.partition), "number"],
+      ["State", (row) => el("span", { class: row.phase === "working" ? "" : "bad" }, words(row.phase))],
       ["Undecided", (row) => number(row.pending_count), "number"],
-      ["Oldest", (row) => (row.pending_count ? age(row.oldest_age_s) : ""), "number"],
+      ["Oldest", (row) => (row.pending_count === 0 ? "" : age(row.oldest_age_s)), "number"],
       ["Checks due", (row) => number(row.due_count), "number"],
       ["Under way", (row) => number(row.checking_count), "number"],
       ["Decided, to do", (row) => number(row.decided_count), "number"],
       ["Half log", (row) => `${number(row.half_watermark)} / ${number(row.half_position)}`, "number"],
       ["Op log", (row) => `${number(row.op_watermark)} / ${number(row.op_position)}`, "number"],
-      ["Behind", (row) => (row.lag_s ? `${row.lag_s.toFixed(1)}s` : ""), "number"],
+      ["Behind", (row) => (row.lag_s === 0 ? "" : `${row.lag_s.toFixed(1)}s`), "number"],
       ["Waiting for", (row) => Object.entries(row.waiting_by_topic).map(([topic, count]) => `${topic} (${number(count)})`).join(", ")],
-      ["Trouble", (row) => el("span", { class: "bad" }, [row.trouble, ...row.troubles].filter(Boolean).join("; "))],
+      ["Trouble", (row) => el("span", { class: "bad" }, [maybe(row.trouble), ...list(row.troubles).map(text)].filter(Boolean).join("; "))],
     ];
     return [
       el("p", { class: "note" }, "Those that this instance owns. Logs: all below the first number is finished, the second is read next."),
