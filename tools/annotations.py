@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from halfhitch.config import SETTINGS
 from halfhitch.config.kafka_options import ALIASES, FILES, HIDDEN, NAMES
-from halfhitch_cli.pod_rules import NATIVE_GRACE_S, SOCKET_FOLDERS, VOLUMES
+from halfhitch_cli.pod_rules import LABELS, NATIVE_GRACE_S, SOCKET_FOLDERS, VOLUMES, WORDS
 from halfhitch_cli.pod_settings import PREFIX, REFUSED, ROCKETMQ_ONLY, file_name, file_setting
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -24,9 +24,9 @@ What annotations of a pod may say, as `halfhitch inject` takes it; made by tools
 `texts` become variables, `files` name a key of a Secret, `options` are Kafka's that name one.
 `refused` are the pod's own matter, `secrets` belong into the file that is named behind them.
 `known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
-are those of a RocketMQ door that is off. Of the pod: `volumes` are the sidecar's names,
-`socketFolders` is where its socket may be mounted, and `graceSeconds` what it may take behind the
-application.
+are those of a RocketMQ door that is off. Of the pod: `words` are annotations that are no settings,
+`labels` all labels, `volumes` the sidecar's names, `socketFolders` is where its socket may be
+mounted, and `graceSeconds` what it may take behind the application.
 */}}
 {{- define "halfhitch.annotations" -}}
 """
@@ -72,6 +72,8 @@ def annotations_text() -> str:
         "hidden": sorted(HIDDEN),
         "idle": f"^({'|'.join(ROCKETMQ_ONLY)})".replace(".", "[.]"),
         "rocketmqPort": next(str(one.default) for one in SETTINGS if one.key == "rocketmq.port"),
+        "words": [PREFIX + word for word in WORDS],
+        "labels": [PREFIX + word for word in LABELS],
         "volumes": VOLUMES,
         "socketFolders": SOCKET_FOLDERS,
         "graceSeconds": NATIVE_GRACE_S,

@@ -5,12 +5,13 @@ in a pod. tools/annotations.py hands names and numbers on to the chart's policie
 same pods. Knows nothing of the container itself.
 """
 
+import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from halfhitch.config import Settings
+from halfhitch.config import SETTINGS, Settings
 from halfhitch.errors import ConfigurationError
 from halfhitch_cli.pod_settings import PREFIX
 
@@ -42,6 +43,12 @@ NATIVE_GRACE_S: Final = 2 + _HAND_OVER_S
 _ON: Final = frozenset({"true", "yes", "on", "y"})
 _OFF: Final = frozenset({"false", "no", "off", "n"})
 
+#: What annotations of the pods say besides settings, and what their labels do.
+WORDS: Final = ("inject", "readiness", "transport")
+LABELS: Final = ("inject", "sidecar")
+#: Flags without an annotation.
+_FLAGS: Final = {"image": "--image", "mode": "--mode"}
+
 Template = MutableMapping[str, Any]
 
 
@@ -50,11 +57,57 @@ class NotInjected(ConfigurationError):
 
 
 def wanted(where: str, template: Mapping[str, Any]) -> bool:
-    """Whether the annotation `halfhitch/inject` lets the sidecar in."""
-    said = str(annotations_of(where, template).get(PREFIX + "inject", "true")).lower()
-    if said in _ON | _OFF:
-        return said in _ON
-    raise NotInjected(f"{where}: {PREFIX}inject must be true or false, not {said!r}.")
+    """Whether the annotation `halfhitch/inject` lets the sidecar in, or else that label."""
+    found = annotations_of(where, template).get(PREFIX + "inject")
+    said = str("true" if found is None else found).lower()
+    if said not in _ON | _OFF:
+        raise NotInjected(f"{where}: {PREFIX}inject must be true or false, not {said!r}.")
+    label = ((template.get("metadata") or {}).get("labels") or {}).get(PREFIX + "inject", "true")
+    if said in _OFF or (found is None and str(label).lower() in _OFF):
+        return False
+    if label != "true" and str(label).lower() not in _OFF:
+        raise NotInjected(
+            f"{where}: its pods have the label {PREFIX}inject: {label}, which no policy hears: "
+            'write "true", in small letters and in quotes, or "false" to leave them alone.'
+        )
+    return True
+
+
+def has_known_names(where: str, metadata: Mapping[str, Any]) -> None:
+    """Annotations with a dot are settings, which are looked up elsewhere."""
+    for place, known in (("annotations", WORDS), ("labels", LABELS)):
+        for name in map(str, metadata.get(place) or ()):
+            word = name.removeprefix(PREFIX)
+            if word == name or word in known or (place == "annotations" and "." in word):
+                continue
+            raise NotInjected(
+                f"{where}: its pods have {name} in their {place}, which is none of Half Hitch's: "
+                f"{_meant(word, place)}."
+            )
+
+
+def _meant(word: str, place: str) -> str:
+    if word in _FLAGS:
+        return f"give {_FLAGS[word]} instead"
+    known = LABELS if place == "labels" else (*WORDS, *(setting.key for setting in SETTINGS))
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.7)
+    return f"write {PREFIX}{near[0]}, if that is meant" if near else "remove it"
+
+
+def stands_at_the_pods(
+    where: str, above: Iterable[tuple[str, Mapping[str, Any]]], place: str, template: Template
+) -> None:
+    """What somebody wrote further up, by its place, and nobody would read."""
+    own = template.get("metadata") or {}
+    for at, metadata in above:
+        for kind in ("annotations", "labels"):
+            found = metadata.get(kind)
+            for name in map(str, found if isinstance(found, Mapping) else ()):
+                if name.startswith(PREFIX) and name not in {*(own.get(kind) or ()), INJECTED}:
+                    raise NotInjected(
+                        f"{where}: it has {name} in {at}.{kind}, where nobody reads it: move it to "
+                        f"{place}.metadata.{kind}."
+                    )
 
 
 def annotations_of(where: str, template: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ from halfhitch_cli.pod_rules import (
     NotInjected,
     Template,
     annotations_of,
+    has_known_names,
     has_ports,
     has_room_for_the_socket,
     has_time,
@@ -51,6 +52,7 @@ class Sidecar:
         """Into this pod's template. `ends`: the pod is there to end, as a Job's."""
         annotations = annotations_of(where, template)
         metadata = template.get("metadata") or {}
+        has_known_names(where, metadata)
         pod = suitable(where, metadata, template.get("spec"), ends=ends, mode=self.mode)
         try:
             given = self.given.with_annotations(annotations)

@@ -39,7 +39,13 @@ class Workload:
         way, self.ends = _WAYS[_kind(document)]
         self.where = f"{where}, {_name(document)}"
         found: Any = document
-        for name in way:
+        #: Metadata that is not the pods', by its place.
+        self.above: list[tuple[str, Mapping[str, Any]]] = []
+        self.place = ".".join(way)
+        for depth, name in enumerate(way):
+            metadata = found.get("metadata") if isinstance(found, Mapping) else None
+            if isinstance(metadata, Mapping):
+                self.above.append((".".join((*way[:depth], "metadata")), metadata))
             found = found.get(name) if isinstance(found, Mapping) else None
         if not isinstance(found, MutableMapping):
             raise NoManifest(f"{self.where}: it has no {'.'.join(way)}.")

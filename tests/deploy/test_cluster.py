@@ -19,6 +19,7 @@ from harness.charts import merged, parent_chart, rendered
 from harness.cluster import Cluster, Rejected, namespace
 from harness.injected import ANNOTATIONS, LABEL, PODS, asking, chart, comparable, inject
 from harness.injected import CHANGES as POLICY_CHANGES
+from harness.injected import VALUES as INJECTION
 from harness.manifests import MANIFESTS
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def policed(cluster: Cluster) -> Iterator[Cluster]:
     wrong = asking(PODS["plain"], {"halfhitch/no.setting": "1"})
 
     def is_obeyed() -> bool:
-        found = cluster.create(asking(PODS["plain"]), dry_run=True)
+        try:  # a policy may be known before its parameters are
+            found = cluster.create(asking(PODS["plain"]), dry_run=True)
+        except Rejected:
+            return False
         try:
             cluster.create(wrong, dry_run=True)
         except Rejected:
@@ -180,6 +184,44 @@ def test_it_takes_the_policies(change: str, cluster: Cluster) -> None:
     assert taken(cluster, chart(POLICY_CHANGES[change])) >= 5
 
 
+def test_two_releases_put_sidecars_into_the_same_pods() -> None:
+    """One of them won, and nobody knew which.
+
+    A cluster of its own: an API server whose last policy went does not find the template of the
+    next one.
+    """
+    import helm_python
+
+    def selecting(team: str) -> Object:
+        selector = {"matchLabels": {"team": team}} if team else {}
+        policy = {"enabled": True, "namespaceSelector": selector}
+        return merged(INJECTION, {"checkSecrets": False, "injection": {"policy": policy}})
+
+    with Cluster() as cluster:
+        for one in (*namespace("shop"), *namespace("other")):
+            cluster.apply(one)
+
+        def refusal(team: str) -> str:
+            with helm_python.Config(kubeconfig_path=cluster.kubeconfig, namespace="other") as helm:
+                try:
+                    helm.install(CHART, "two", selecting(team), dry_run="server")
+                except helm_python.HelmError as error:
+                    return str(error)
+            return ""
+
+        with helm_python.Config(kubeconfig_path=cluster.kubeconfig, namespace="shop") as helm:
+            helm.install(CHART, "one", selecting("sales"))
+            helm.upgrade(CHART, "one", selecting("sales"))
+            said = "(release one in namespace shop) looks at pods of the same namespaces"
+            assert said in refusal("")
+            assert said in refusal("sales")
+            assert refusal("stock") == ""
+            helm.upgrade(CHART, "one", selecting(""))
+            assert said in refusal("stock")
+            helm.uninstall("one")
+        assert refusal("") == ""
+
+
 @pytest.mark.parametrize("change", LIBRARY)
 def test_it_takes_what_the_library_makes(change: str, cluster: Cluster, tmp_path: Path) -> None:
     given = {"halfhitch-sidecar": {**LIBRARY[change], **_NEW}}
@@ -282,6 +324,7 @@ def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
         ({"halfhitch/kafka.options": "sasl.password=x"}, {}, "kafka.options has sasl.password"),
         ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
         ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
+        ({"halfhitch/transprot": "tcp"}, {}, "halfhitch/transprot is none of Half Hitch"),
         (
             {"halfhitch/kafka.options": "sasl.username=secret:a/b"},
             {},
@@ -319,6 +362,14 @@ def test_what_is_refused_comes_with_its_sentence(
     with pytest.raises(Rejected, match="halfhitch") as refused:
         policed.create(asked, dry_run=True)
     assert says in str(refused.value)
+
+
+def test_a_label_with_a_word_that_no_policy_hears_is_refused(policed: Cluster) -> None:
+    with pytest.raises(Rejected, match="halfhitch/inject is yes, which brings no sidecar"):
+        policed.create(asking(PODS["plain"], value="yes"), dry_run=True)
+    copied = merged(PODS["plain"], {"metadata": {"labels": {"halfhitch/sidecar": "native"}}})
+    found = policed.create(asking(copied), dry_run=True)
+    assert found["spec"]["initContainers"][0]["name"] == "halfhitch"
 
 
 def test_secrets_and_parameters_are_of_the_right_namespaces(policed: Cluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from halfhitch.config import SETTINGS
 from halfhitch.errors import ConfigurationError
 from harness.admission import Refused, admitted
-from harness.charts import CHARTS, merged, pod_specs, told, unrestricted, wrong_objects
+from harness.charts import CHARTS, merged, pod_specs, rendered, told, unrestricted, wrong_objects
 from harness.injected import (
     ANNOTATIONS,
     CHANGES,
@@ -70,7 +70,7 @@ def test_the_policies_are_valid_and_their_sidecar_is_restricted(change: str) -> 
     assert [line for pod in pod_specs(found) for line in unrestricted(*pod)] == []
     names = [(one["kind"], one["metadata"]["name"]) for one in found]
     assert len(set(names)) == len(names)
-    assert all(len(name) <= 63 for _, name in names)
+    assert all(len(name) <= (253 if "Policy" in kind else 63) for kind, name in names)
 
 
 def test_without_coordinators_nothing_runs() -> None:
@@ -144,6 +144,7 @@ def test_a_label_that_was_copied_let_things_of_the_users_pass(
     [
         PODS["plain"],
         asking(PODS["plain"], value="false"),
+        asking(PODS["plain"], value="Off"),
         asking(PODS["plain"], {"halfhitch/inject": "false", "halfhitch/no.setting": "1"}),
         asking(PODS["plain"], {"halfhitch/inject": "Off"}),
         asking(PODS["plain"], {"kubernetes.io/config.mirror": "a"}),
@@ -198,6 +199,8 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({"halfhitch/kafka.options": "sasl.password=x"}, {}, "kafka.options has sasl.password"),
         ({"halfhitch/handle.key_file": "/etc/key"}, {}, "must be secret:NAME/KEY"),
         ({"halfhitch/log.level": "loud"}, {}, "halfhitch/log.level cannot be loud"),
+        ({"halfhitch/transprot": "tcp"}, {}, "annotation halfhitch/transprot is none of Half Hi"),
+        ({"halfhitch/Inject": "false"}, {}, "annotation halfhitch/Inject is none of Half Hitch's"),
         ({"halfhitch/checks.interval_s": "soon"}, {}, "checks.interval_s cannot be soon"),
         ({"halfhitch/topics.create": "perhaps"}, {}, "topics.create cannot be perhaps"),
         ({"halfhitch/transport": "pigeon"}, {}, "must be auto, socket or tcp"),
@@ -268,6 +271,27 @@ def test_the_path_of_a_secret_was_the_password(
     alone = [one for one in objects if not one["kind"].startswith("Validating")]
     assert mutating in alone
     assert "=/etc/halfhitch/secrets/sasl" not in str(admitted(alone, asked))
+
+
+def test_a_label_with_a_word_that_no_policy_hears_passed_in_silence(
+    objects: list[Object],
+) -> None:
+    for value in ("True", "yes", "1", "perhaps", ""):
+        with pytest.raises(Refused, match=f"halfhitch/inject is {value}, which brings no sidecar"):
+            admitted(objects, asking(PODS["plain"], value=value))
+    asked = merged(asking(PODS["plain"]), {"metadata": {"labels": {"halfhitch/injct": "true"}}})
+    with pytest.raises(Refused, match="The label halfhitch/injct is none of Half Hitch's, which"):
+        admitted(objects, asked)
+
+
+def test_two_releases_had_policies_of_one_name() -> None:
+    names = {
+        (one["kind"], one["metadata"]["name"])
+        for release, place in (("halfhitch-a", "b"), ("halfhitch", "a-b"))
+        for one in rendered(CHART, VALUES, name=release, namespace=place)
+        if "Policy" in one["kind"]
+    }
+    assert len(names) == 8
 
 
 def test_an_annotation_that_is_neither_yes_nor_no_is_refused(objects: list[Object]) -> None:

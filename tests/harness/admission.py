@@ -93,10 +93,14 @@ def _binds(binding: Object, policy: Object) -> bool:
 
 def _matches(spec: Object, pod: Object) -> bool:
     """Selector and conditions. Conditions may not use variables, and here they cannot."""
-    wanted = spec["matchConstraints"]["objectSelector"]["matchLabels"]
+    selector = spec["matchConstraints"]["objectSelector"]
     labels = pod["metadata"].get("labels") or {}
-    if any(labels.get(name) != value for name, value in wanted.items()):
+    if any(labels.get(name) != value for name, value in selector.get("matchLabels", {}).items()):
         return False
+    for one in selector.get("matchExpressions", ()):
+        assert one["operator"] == "Exists", "the only one that the charts use"
+        if one["key"] not in labels:
+            return False
     return all(
         evaluated(one["expression"], {"object": pod}) is True for one in spec["matchConditions"]
     )

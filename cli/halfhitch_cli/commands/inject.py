@@ -15,7 +15,7 @@ from halfhitch_cli.manifests import Manifests
 from halfhitch_cli.options import Given as Flags
 from halfhitch_cli.options import settings_command
 from halfhitch_cli.output import say
-from halfhitch_cli.pod_rules import annotations_of, wanted
+from halfhitch_cli.pod_rules import annotations_of, stands_at_the_pods, wanted
 from halfhitch_cli.pod_settings import PREFIX, Given
 from halfhitch_cli.sidecar_pod import Sidecar
 from halfhitch_cli.workloads import KINDS, Workload
@@ -73,7 +73,7 @@ def inject(
 
     What is there already is brought up to date, so it can be repeated. Settings are the flags
     below, or annotations of the pod template (halfhitch/checks.interval_s: "30"), which win.
-    Files are named as secret:NAME/KEY or configmap:NAME/KEY. A pod with the annotation
+    Files are named as secret:NAME/KEY or configmap:NAME/KEY. A pod with the annotation or label
     halfhitch/inject: "false" is left alone.
     """
     extras.require("`halfhitch inject`", extras.KUBERNETES)
@@ -92,6 +92,7 @@ def inject(
             _add(workload, labels=labels, annotations=annotations)
             if not wanted(workload.where, workload.template):
                 continue
+            stands_at_the_pods(workload.where, workload.above, workload.place, workload.template)
             sidecar.inject(workload.where, workload.template, ends=workload.ends)
             count += 1
         for sentence in manifests.left_alone():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halfhitch_cli.pod_rules import NotInjected, wanted
+from halfhitch_cli.pod_rules import NotInjected, stands_at_the_pods, wanted
 from halfhitch_cli.pod_settings import Given
 from halfhitch_cli.sidecar_pod import Sidecar
 from harness.injected import IMAGE, LEAST, template
@@ -204,3 +204,57 @@ def test_metadata_of_the_wrong_form_broke_inject(metadata: Any, says: str) -> No
 )
 def test_what_has_the_wrong_form_broke_inject(pod: dict[str, Any], says: str) -> None:
     assert says in refused(template(**pod)["spec"])
+
+
+@pytest.mark.parametrize("said", ["True", "yes", True, "perhaps", "1"])
+def test_a_label_that_no_policy_hears_was_taken(said: object) -> None:
+    with pytest.raises(NotInjected, match=f"the label halfhitch/inject: {said}, which no policy"):
+        wanted("here", {"metadata": {"labels": {"halfhitch/inject": said}}})
+
+
+def test_a_label_that_wants_none_was_not_heard() -> None:
+    for said in ("false", "No", False):
+        metadata: dict[str, Any] = {"labels": {"halfhitch/inject": said}}
+        assert not wanted("here", {"metadata": metadata})
+        metadata["annotations"] = {"halfhitch/inject": "true"}
+        assert wanted("here", {"metadata": metadata}), "the annotation is nearer"
+    assert wanted("here", {"metadata": {"labels": {"halfhitch/inject": "true"}}})
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "says"),
+    [
+        ("annotations", "halfhitch/injct", "write halfhitch/inject, if that is meant"),
+        ("annotations", "halfhitch/Inject", "write halfhitch/inject, if"),
+        ("annotations", "halfhitch/transprot", "write halfhitch/transport, if"),
+        ("annotations", "halfhitch/readines", "write halfhitch/readiness, if"),
+        ("annotations", "halfhitch/http_port", "write halfhitch/http.port, if"),
+        ("annotations", "halfhitch/mode", "give --mode instead"),
+        ("annotations", "halfhitch/image", "give --image instead"),
+        ("annotations", "halfhitch/colour", "none of Half Hitch's: remove it"),
+        ("labels", "halfhitch/injct", "write halfhitch/inject, if"),
+        ("labels", "halfhitch/http.port", "in their labels, which is none of Half Hitch's"),
+    ],
+)
+def test_a_name_that_says_nothing_was_passed_over(place: str, name: str, says: str) -> None:
+    found = {**template(), "metadata": {place: {"a": "b", name: "c"}}}
+    with pytest.raises(NotInjected, match=f"{name} in their {place}, which is none") as refused:
+        Sidecar(Given.of(LEAST), IMAGE).inject("here", found)
+    assert says in refused.value.message
+
+
+def test_what_stands_above_the_pods_was_passed_over() -> None:
+    off = {"halfhitch/inject": "false"}
+    for kind in ("annotations", "labels"):
+        above = [("metadata", {"annotations": None, "labels": 1, kind: off})]
+        says = f"halfhitch/inject in metadata.{kind}, .* it to spec.template.metadata.{kind}"
+        with pytest.raises(NotInjected, match=says):
+            stands_at_the_pods("here", above, "spec.template", template())
+        found = {**template(), "metadata": {kind: off}}
+        stands_at_the_pods("here", above, "spec.template", found)
+    stands_at_the_pods(
+        "here",
+        [("metadata", {"labels": {"halfhitch/sidecar": "native"}, "annotations": {"a": "b"}})],
+        "spec.template",
+        template(),
+    )

@@ -80,3 +80,14 @@ def test_whose_pods_a_rollout_takes_is_told() -> None:
 def test_a_kind_that_is_known_and_has_no_template_is_told() -> None:
     with pytest.raises(NoManifest, match=r"x\.yaml, Rollout/n: it has no spec\.template"):
         Workload("x.yaml", made("argoproj.io/v1alpha1", "Rollout"))
+
+
+def test_metadata_that_is_not_the_pods_is_known_by_its_place() -> None:
+    job = {"metadata": {"labels": {"a": "b"}}, "spec": {"template": CONTAINERS}}
+    found = Workload("x.yaml", made("batch/v1", "CronJob", jobTemplate=job))
+    assert found.place == "spec.jobTemplate.spec.template"
+    assert found.above == [
+        ("metadata", {"name": "n"}),
+        ("spec.jobTemplate.metadata", {"labels": {"a": "b"}}),
+    ]
+    assert Workload("x.yaml", {**made("v1", "Pod"), **CONTAINERS}).above == []

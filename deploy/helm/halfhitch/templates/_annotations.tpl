@@ -3,9 +3,9 @@ What annotations of a pod may say, as `halfhitch inject` takes it; made by tools
 `texts` become variables, `files` name a key of a Secret, `options` are Kafka's that name one.
 `refused` are the pod's own matter, `secrets` belong into the file that is named behind them.
 `known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
-are those of a RocketMQ door that is off. Of the pod: `volumes` are the sidecar's names,
-`socketFolders` is where its socket may be mounted, and `graceSeconds` what it may take behind the
-application.
+are those of a RocketMQ door that is off. Of the pod: `words` are annotations that are no settings,
+`labels` all labels, `volumes` the sidecar's names, `socketFolders` is where its socket may be
+mounted, and `graceSeconds` what it may take behind the application.
 */}}
 {{- define "halfhitch.annotations" -}}
 texts:
@@ -143,6 +143,8 @@ known: ["batch.num.messages", "batch.size", "broker.address.family", "broker.add
 hidden: ["sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password"]
 idle: "^(rocketmq[.]tls_|rocketmq[.]access_key)"
 rocketmqPort: "9876"
+words: ["halfhitch/inject", "halfhitch/readiness", "halfhitch/transport"]
+labels: ["halfhitch/inject", "halfhitch/sidecar"]
 volumes: ["halfhitch-socket", "halfhitch-secrets", "halfhitch-no-token"]
 socketFolders: "^/+(var/+)?run/+halfhitch(/|$)"
 graceSeconds: 7

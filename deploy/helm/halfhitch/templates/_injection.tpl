@@ -3,9 +3,32 @@ The sidecar that the API server puts into pods: the same as `halfhitch inject` m
 compares them.
 */}}
 
-{{/* Policies belong to the whole cluster, so their name has the namespace in it. */}}
+{{/* Policies belong to the whole cluster, so their name has the namespace in it. No namespace has a dot. */}}
 {{- define "halfhitch.injection.name" -}}
-{{ printf "%s-%s" (include "halfhitch.fullname" .) .Release.Namespace | trunc 63 | trimSuffix "-" }}
+{{ printf "%s.%s" (include "halfhitch.fullname" .) .Release.Namespace }}
+{{- end }}
+
+{{/*
+Of two releases whose policies look at the same namespaces, one puts its sidecar in, and nobody knows which. Where a
+cluster is asked, the others' selectors are known. Two that differ are believed to be of different namespaces.
+*/}}
+{{- define "halfhitch.injection.checkAlone" -}}
+{{- $own := .Values.injection.policy.namespaceSelector -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+{{- range (lookup "admissionregistration.k8s.io/v1" "MutatingAdmissionPolicy" "" "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- $annotations := .metadata.annotations | default dict -}}
+{{- $release := index $annotations "meta.helm.sh/release-name" | default "" -}}
+{{- $namespace := index $annotations "meta.helm.sh/release-namespace" | default "" -}}
+{{- $isOurs := and (eq $release $.Release.Name) (eq $namespace $.Release.Namespace) -}}
+{{- $isOurs = or $isOurs (eq .metadata.name (include "halfhitch.injection.name" $)) -}}
+{{- $isHalfHitchs := hasPrefix "halfhitch-" (index $labels "helm.sh/chart" | default "") -}}
+{{- $theirs := .spec.matchConstraints.namespaceSelector -}}
+{{- if and $isHalfHitchs (not $isOurs) (or (empty $own) (empty $theirs) (eq (toJson $own) (toJson $theirs))) -}}
+{{- fail (printf "The policy %s (release %s in namespace %s) looks at pods of the same namespaces, and nobody would know whose sidecar they get: give both releases an injection.policy.namespaceSelector, each its own." .metadata.name $release $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* Settings that these sidecars cannot have, and what to use instead. */}}
@@ -204,16 +227,15 @@ c.volumeMounts.exists(m, m.mountPath.matches(variables.socketFolders) && m.name 
 {{ .idle | replace "[.]" "_" | upper | replace "^(" "^HALFHITCH_(" }}
 {{- end }}
 
-{{/* Which pods a policy looks at. Context: the root. */}}
+{{/* Which pods a policy looks at. Context: a list of [the root, a selector of labels]. */}}
 {{- define "halfhitch.injection.match" -}}
 matchConstraints:
-  {{- with .Values.injection.policy.namespaceSelector }}
+  {{- with (index . 0).Values.injection.policy.namespaceSelector }}
   namespaceSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   objectSelector:
-    matchLabels:
-      halfhitch/inject: "true"
+    {{ index . 1 }}
   resourceRules:
     - apiGroups: [""]
       apiVersions: [v1]

@@ -262,6 +262,12 @@ def test_a_file_lost_the_ends_of_its_lines(tmp_path: Path, inject: Any) -> None:
         (POD, ("--log-level", "loud"), USAGE, "log.level"),
         (POD, ("--label", "team"), ERROR, "--label must be NAME=VALUE"),
         (POD.replace("metadata: {name: one}", "metadata: one"), (), USAGE, "must be a mapping"),
+        (
+            JOB.replace("metadata: {", "metadata: {annotations: {halfhitch/inject: 'false'}, ", 1),
+            (),
+            USAGE,
+            "move it to spec.template.metadata.annotations",
+        ),
         (POD, ("--annotation", "halfhitch/inject=perhaps"), USAGE, "must be true or false"),
         (POD, ("--image", ""), ERROR, "--image must name an image, such as halfhitch:"),
         (POD, ("--image", "a b"), ERROR, "--image must name an image"),
