@@ -94,8 +94,9 @@ class Observer(Protocol):
     def check_sent(self, producer_group: str, lag_s: float, trace_id: str | None = None) -> None:
         """A check was handed to a producer, this long after it was due; of such a trace, if any."""
 
-    def check_settled(self, producer_group: str, outcome: str) -> None:
-        """What became of a check: a value of service.checking.api.CheckOutcome."""
+    def check_settled(self, producer_group: str, outcome: str, elapsed_s: float) -> None:
+        """What became of a check, a value of service.checking.api.CheckOutcome, so long after it
+        was handed to a producer."""
 
     def given_up(self, policy: str, reason: str, count: int) -> None:
         """Undecided transactions were given up; policy is "park", "rollback" or "commit"."""

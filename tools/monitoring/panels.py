@@ -226,6 +226,13 @@ _CHECKS: Final = Dashboard(
                     quantiles("halfhitch_check_lag_seconds"),
                 ),
                 Panel(
+                    "Time to answer",
+                    "From the moment a check was handed to a producer until its answer was here.",
+                    "s",
+                    quantiles("halfhitch_check_answer_seconds", "outcome"),
+                    rare="no check was answered",
+                ),
+                Panel(
                     "Given up",
                     "Transactions a second, by what became of them.",
                     "ops",

@@ -61,6 +61,8 @@ _GIVE_UP_REASONS = ("too_old", "checks_exhausted")
 _REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow")
 #: The number is used again: these prove no delivery.
 _UNDELIVERED = frozenset({CheckOutcome.LOST, CheckOutcome.UNDELIVERED})
+#: Something came back: of the others no time of the application's is known.
+_ANSWERED = ("commit", "rollback", "unknown", "no_answer")
 #: In the life of the process: each name is a series that whoever scrapes keeps for weeks.
 TOPICS_NAMED_MAX = 500
 #: As many half partitions as a setting may ask for.
@@ -187,6 +189,7 @@ class Metrics:
         self._replayed = counter("halfhitch_replayed_records_total")
         self._checks_sent = counter("halfhitch_checks_sent_total")
         self._check_lag_s = histogram("halfhitch_check_lag_seconds")
+        self._check_answer_s = _Family(histogram("halfhitch_check_answer_seconds"), _ANSWERED)
         self._check_outcomes = _Family(
             counter("halfhitch_check_outcomes_total"), list(CheckOutcome)
         )
@@ -378,9 +381,11 @@ class Metrics:
         self._checks_sent.inc()
         self._check_lag_s.observe(max(0.0, lag_s), _example(trace_id))
 
-    def check_settled(self, producer_group: str, outcome: str) -> None:  # noqa: ARG002 - the same
+    def check_settled(self, producer_group: str, outcome: str, elapsed_s: float) -> None:  # noqa: ARG002 - the same
         """What became of a check."""
         self._check_outcomes(outcome).inc()
+        if outcome in _ANSWERED:
+            self._check_answer_s(outcome).observe(max(0.0, elapsed_s))
         if outcome in _UNDELIVERED:
             self._undelivered.inc()
 

@@ -116,6 +116,12 @@ _CHECKS = {
     "halfhitch_check_lag_seconds": _histogram(
         "From the moment a check was due until it was handed to a producer.", _WAIT_S
     ),
+    "halfhitch_check_answer_seconds": _histogram(
+        "From the moment a check was handed to a producer until its answer was here, by what it "
+        "was. A producer at another instance is that much further away.",
+        _WAIT_S,
+        "outcome",
+    ),
     "halfhitch_check_outcomes_total": _counter("What became of checks.", "outcome"),
     "halfhitch_checks_undelivered_total": _counter(
         "Checks that did not surely reach a producer, and are sent again with the same number."

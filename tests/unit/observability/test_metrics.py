@@ -73,9 +73,9 @@ def exercise(metrics: Metrics) -> None:
     metrics.loop_lag(0.25)
     metrics.membership(lambda: (2, MembershipState(is_joined=True, outside_s=0.0)))
     metrics.check_sent("orders", 0.75)
-    metrics.check_settled("orders", CheckOutcome.COMMIT)
-    metrics.check_settled("orders", CheckOutcome.LOST)
-    metrics.check_settled("orders", CheckOutcome.UNDELIVERED)
+    metrics.check_settled("orders", CheckOutcome.COMMIT, 0.5)
+    metrics.check_settled("orders", CheckOutcome.LOST, 9.0)
+    metrics.check_settled("orders", CheckOutcome.UNDELIVERED, 0.0)
     metrics.given_up("park", "too_old", 2)
     metrics.renewed(3)
     metrics.resumed(4)
@@ -165,6 +165,8 @@ def test_what_is_told_is_counted() -> None:
     assert found["halfhitch_check_lag_seconds_sum", ""] == 0.75
     assert found["halfhitch_check_outcomes_total", "outcome=commit"] == 1
     assert found["halfhitch_check_outcomes_total", "outcome=lost"] == 1
+    assert found["halfhitch_check_answer_seconds_sum", "outcome=commit"] == 0.5
+    assert ("halfhitch_check_answer_seconds_sum", "outcome=lost") not in found, "no answer came"
     assert found["halfhitch_checks_undelivered_total", ""] == 2
     assert found["halfhitch_given_up_transactions_total", "policy=park,reason=too_old"] == 2
     assert found["halfhitch_renewed_transactions_total", ""] == 3
@@ -209,7 +211,7 @@ def test_values_from_callers_cannot_grow_the_output() -> None:
             metrics.kafka_transaction(10_000 + number, text, 0.1, 0, 0)
             metrics.takeover(10_000 + number, 0.1, 0)
             metrics.check_sent(text, 0.1)
-            metrics.check_settled(text, text)
+            metrics.check_settled(text, text, 0.1)
             metrics.given_up(text, text, 1)
             metrics.redis_rebuilt(text)
         return len(metrics.render().splitlines())

@@ -400,7 +400,7 @@ class Delivery:
         self._permits.settled(
             ways.group, question.generation, now_s, outcome if is_telling else None
         )
-        self._observer.check_settled(ways.group, outcome)
+        self._observer.check_settled(ways.group, outcome, since_s)
         try:
             self._reports.report(check.partition, report)
         except Exception:

@@ -466,9 +466,10 @@ async def test_the_observer_hears_of_every_hand_over_with_its_lag_and_of_every_e
     a.room = 1
     one.desk.settle(identity("T1"), COMMIT)
     await turn()
+    one.world.clock.advance(0.5)
     one.desk.settle(identity("T2"), NO_ANSWER)
     assert one.observer.of("check_sent") == [(GROUP, 1.5, None), (GROUP, 2.0, None)]
-    assert one.observer.of("check_settled") == [(GROUP, "commit"), (GROUP, "no_answer")]
+    assert one.observer.of("check_settled") == [(GROUP, "commit", 2.0), (GROUP, "no_answer", 0.5)]
 
 
 async def test_live_groups_are_announced_once_for_each_change() -> None:

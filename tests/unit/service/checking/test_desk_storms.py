@@ -149,7 +149,7 @@ class Chaos:
             assert delivery._foreign_count == 0
             assert [ways.out_count for ways in delivery.ways.values() if ways.out_count] == []
             assert not [link for link in delivery._links.values() if link.out]
-            settled = [outcome for _, outcome in one.observer.of("check_settled")]
+            settled = [outcome for _, outcome, _ in one.observer.of("check_settled")]
             assert Counter(settled) == Counter(one.sink.outcomes())
 
 
