@@ -133,6 +133,7 @@ format: $(STAMP) ## put the code into its form; make the blocking twins anew
 	$(BIN)/ruff check --fix .
 	$(BIN)/python tools/blocking.py
 	$(BIN)/python tools/charts.py
+	$(BIN)/python tools/chart_options.py
 	$(BIN)/python tools/annotations.py
 	$(BIN)/python tools/pages.py
 	$(BIN)/python tools/logs_page.py

@@ -1,5 +1,6 @@
 """Writes what follows from the charts' values and the table of settings: schemas and READMEs. What
-annotations of a pod may say is in annotations.py.
+annotations of a pod may say is in annotations.py, what options of Kafka's client may be in
+chart_options.py.
 
     python tools/charts.py        writes those anew that differ (`make format` does)
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_or
 import yaml
 
 from halfhitch.config import SETTINGS, Setting
-from halfhitch.config.kafka_options import FILES, HIDDEN, NAMES
+from halfhitch.config.kafka_options import NAMES
 from halfhitch.config.load import bounds
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ _VARIABLE: Final = {
 _SELECTOR: Final = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {"matchLabels": _LABELS, "matchExpressions": {"type": "array"}},
+    "properties": {"matchLabels": _LABELS, "matchExpressions": _list({"type": "object"})},
 }
 # Of an empty one Kubernetes makes: everybody, everywhere.
 _PEER: Final = {
@@ -437,45 +438,6 @@ def needed_text(folder: Path) -> str:
     return head + "\n".join(lines) + "\n{{- end }}\n"
 
 
-_OPTIONS_HEAD: Final = """\
-{{/*
-Options of Kafka's client that are secrets or files, and where they belong, and numbers that are
-compared, with their defaults; made by tools/charts.py.
-*/}}
-{{- define "halfhitch.secretOptions" -}}
-"""
-#: Of the rest no chart has a file: what they open is a key with a password.
-_BELONGS: Final[Mapping[str, str]] = {
-    "sasl.password": "secrets.kafkaPassword",
-    "sasl.oauthbearer.client.secret": "secrets.kafkaOauthClientSecret",
-    "ssl.key.pem": "secrets.kafkaKey",
-    "ssl.ca.location": "secrets.kafkaCa",
-    "ssl.certificate.location": "secrets.kafkaCertificate",
-    "ssl.key.location": "secrets.kafkaKey",
-    "ssl.crl.location": "secrets.kafkaCrl",
-    "ssl.keystore.location": "secrets.kafkaCertificate and secrets.kafkaKey, in PEM",
-    "https.ca.location": "secrets.kafkaOauthCa",
-    "sasl.kerberos.keytab": "another sasl.mechanism, for Kerberos has files that no chart mounts",
-}
-#: Those that rules between settings look at (config/rules.py).
-_COMPARED: Final = (
-    *("messages.bytes_max", "messages.transaction_bytes_max"),
-    *("owner.batch_bytes_max", "owner.payload_cache_bytes"),
-    *("owner.transaction_timeout_ms", "owner.hung_call_s", "ledger.horizon_s"),
-    *("limits.undecided_max", "limits.undecided_group_max"),
-)
-
-
-def options_text() -> str:
-    """What the templates refuse of kafka.options, and what they compare."""
-    other = "secrets.kafkaKey, of a key without a password"
-    names = sorted({*HIDDEN, *FILES})
-    lines = [f"{name}: {_BELONGS.get(name, other)}" for name in names]
-    lines += ["{{- end }}", "", '{{- define "halfhitch.defaults" -}}']
-    lines += [f"{row.key}: {row.default}" for row in SETTINGS if row.key in _COMPARED]
-    return _OPTIONS_HEAD + "\n".join(lines) + "\n{{- end }}\n"
-
-
 def made() -> Iterator[tuple[Path, str]]:
     """Every file that this writes, and its text."""
     yield SETTINGS_PAGE, settings_page()
@@ -483,7 +445,6 @@ def made() -> Iterator[tuple[Path, str]]:
         if (folder / "values.yaml").is_file():
             yield folder / "values.schema.json", schema_text(folder)
             yield folder / "templates" / "_needed.tpl", needed_text(folder)
-            yield folder / "templates" / "_options.tpl", options_text()
             yield folder / "README.md", readme_text(folder)
 
 

@@ -91,6 +91,15 @@ _SIGN_IN = [
     (options(client_rack=""), "has client.rack with nothing in it: leave it out"),
     (options(client_rack="a\n"), "has client.rack, whose value begins or ends with a blank"),
     (oidc("http://login.example.com/token"), "begin it with https://"),
+    (
+        options(security_protocol="SLS"),
+        'to "SLS": Kafka\'s client takes PLAINTEXT, SSL, SASL_PLAIN',
+    ),
+    (options(compression_type="best"), "takes none, gzip, snappy, lz4 or zstd"),
+    (options(batch_size=0), 'batch.size to "0": Kafka\'s client takes a whole number from 1 to 21'),
+    (options(batch_size="1e6"), "a whole number from 1"),
+    (options(socket_nagle_disable="yes"), "takes true, false, 1, 0, t or f"),
+    (sasl("GSSAPI"), "for Kerberos has files that no chart mounts: use SCRAM-SHA-512"),
 ]
 _ADDRESSES = [
     (checks("ftp://c.example/"), "settings.checks.url is no address that begins with http://"),
@@ -223,6 +232,7 @@ def test_an_empty_list_became_a_list_of_nothing() -> None:
         {"settings": {"checks": {"give_up_topics": ["orders.*=rollback", "a = park"]}}},
         {"settings": {"rocketmq": {"advertised": "[::1]:9876"}}},
         merged(_PASSWORD, sasl("scram-sha-256", **{"sasl.username": "a"})),
+        options(batch_size=2_000_000, socket_nagle_disable=True, compression_level="-1"),
         {"podDisruptionBudget": {"maxUnavailable": "50%"}},
         {"podDisruptionBudget": {"maxUnavailable": 1}, "coordinators": {"replicas": 1}},
         {"metrics": {"token": {"secretName": "halfhitch", "key": "auth-tokens"}}},

@@ -25,14 +25,14 @@ def _tool(name: str) -> Any:
     return found
 
 
-tool, annotations = _tool("charts"), _tool("annotations")
+tool, annotations, options = _tool("charts"), _tool("annotations"), _tool("chart_options")
 
 NAMES = ("halfhitch", "halfhitch-sidecar")
 
 
 def test_schemas_and_readmes_are_what_the_values_and_settings_make() -> None:
     found = list(tool.made())
-    assert len(found) == 1 + 4 * len(NAMES)
+    assert len(found) == 1 + 3 * len(NAMES)
     old = [str(path) for path, text in found if path.read_text() != text]
     assert not old, f"python tools/charts.py, for {old}"
 
@@ -42,7 +42,12 @@ def test_the_policies_know_what_inject_knows() -> None:
     assert text == annotations.annotations_text(), "python tools/annotations.py"
 
 
-@pytest.mark.parametrize("file", ["_halfhitch.tpl", "_settings.tpl", "_options.tpl"])
+def test_the_charts_know_the_options_that_the_program_knows() -> None:
+    texts = {path.read_text() for path in options.PLACES}
+    assert texts == {options.options_text()}, "python tools/chart_options.py"
+
+
+@pytest.mark.parametrize("file", ["_halfhitch.tpl", "_settings.tpl"])
 def test_both_charts_have_the_same_common_templates(file: str) -> None:
     texts = {(CHARTS / name / "templates" / file).read_text() for name in NAMES}
     assert len(texts) == 1

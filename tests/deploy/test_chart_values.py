@@ -351,7 +351,11 @@ def test_a_secret_for_a_door_that_is_shut_was_mounted() -> None:
 
 def test_a_million_became_a_text_with_an_exponent() -> None:
     many = 1_000_000
-    change: Object = {"terminationGracePeriodSeconds": many, "topics": {"deadlineSeconds": many}}
+    change: Object = {
+        "terminationGracePeriodSeconds": many,
+        "topics": {"deadlineSeconds": many},
+        "coordinators": {"replicas": many},
+    }
     assert wrong_objects(rendered(CHART, merged(values("mesh"), change)), "1.36") == []
 
 

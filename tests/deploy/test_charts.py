@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.config import Purpose, Settings, load
+from harness.chart_starts import SECRETS
 from harness.chart_values import CHANGES, CHART, CI, LIBRARY, values
 from harness.charts import (
     CHARTS,
@@ -75,17 +76,6 @@ def test_the_linter_of_helm_is_content() -> None:
 
 # -- a sidecar starts with it --------------------------------------------------------------------
 
-_SECRETS = {
-    "handle-key": "a-key-of-sixteen-bytes-and-more",
-    "auth-tokens": "a-token-that-is-long-enough-for-us",
-    "redis-url": "redis://:secret@redis:6379/0",
-    "checks-url-token": "a-token-for-the-callback",
-    "rocketmq-access-keys": "access:secret-secret-secret",
-    "kafka-password": "secret",
-    "kafka-oauth-client-secret": "secret",
-    "identities.toml": '[identities.ops]\ntokens = ["sha256:' + "0" * 64 + '"]\nadmin = true\n',
-}
-
 
 def settings_of(container: Object, folder: Path) -> Settings:
     """What the sidecar of this container makes of its environment; files lie in `folder`."""
@@ -95,7 +85,7 @@ def settings_of(container: Object, folder: Path) -> Settings:
         for path in re.findall(r"/etc/halfhitch/[^\"]+", text):
             file = folder / path.removeprefix("/etc/halfhitch/")
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(_SECRETS.get(file.name, "-"))
+            file.write_text(SECRETS.get(file.name, "-"))
         environ[one["name"]] = text.replace("/etc/halfhitch", str(folder))
     assert len(environ) == len(container["env"]), "a variable is there twice"
     purpose = Purpose.SERVE if container["args"] == ["serve"] else Purpose.TOOL
@@ -112,7 +102,7 @@ def containers(objects: list[Object]) -> list[Object]:
     ]
 
 
-@pytest.mark.parametrize("change", [name for name in CHANGES if name != "identities"])
+@pytest.mark.parametrize("change", CHANGES)
 def test_the_sidecar_takes_what_the_chart_gives(change: str, tmp_path: Path) -> None:
     for one in containers(rendered(CHART, merged(values("mesh"), CHANGES[change]))):
         assert settings_of(one, tmp_path).kafka.bootstrap == "kafka.kafka.svc:9092"

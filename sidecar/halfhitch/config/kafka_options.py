@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+from halfhitch.config import kafka_values
 from halfhitch.config.secret import Secret
 from halfhitch.errors import ConfigurationError
 
@@ -260,7 +261,7 @@ def _checked(name: str, value: object) -> OptionValue:
         return Secret(text)
     if option.kind is _Kind.PATH:
         _check_readable(name, text)
-    return text
+    return kafka_values.taken(name, text)
 
 
 def _nearest(name: str) -> str:
@@ -273,7 +274,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return str(value)
+        return str(int(value) if value == value // 1 else value)
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"kafka.options.{name} must be a text or a number, not empty.")
     if "\0" in value or ("\n" in value.strip() and not name.endswith(".pem")):

@@ -253,12 +253,13 @@ templates: a sidecar, which is a mapping of `values` and, where sidecars are inj
 {{- define "halfhitch.checkOptions" -}}
 {{- $place := include "halfhitch.named" (list . "kafka.options") -}}
 {{- $elsewhere := fromYaml (include "halfhitch.secretOptions" .) -}}
+{{- $known := fromYaml (include "halfhitch.optionValues" .) -}}
 {{- range $name, $value := (.values.settings.kafka | default dict).options -}}
 {{- if hasKey $elsewhere $name -}}
 {{- fail (printf "%s has %s, which is a secret or a file: use %s." $place $name (index $elsewhere $name)) -}}
 {{- end -}}
 {{- if not (kindIs "invalid" $value) -}}
-{{- $text := toString $value -}}
+{{- $text := include "halfhitch.text" $value -}}
 {{- $isPem := hasSuffix ".pem" $name -}}
 {{- if not (trim $text) -}}
 {{- fail (printf "%s has %s with nothing in it: leave it out, or give it a value." $place $name) -}}
@@ -271,6 +272,18 @@ templates: a sidecar, which is a mapping of `values` and, where sidecars are inj
 {{- end -}}
 {{- if and (eq $name "ssl.endpoint.identification.algorithm") (ne (lower $text) "https") -}}
 {{- fail (printf "%s must not set %s to %q, for others could pose as Kafka: leave it out; if that is meant, set settings.kafka.verify_host_names to false." $place $name $text) -}}
+{{- end -}}
+{{- if and (hasPrefix "sasl.mechanism" $name) (eq (upper $text) "GSSAPI") -}}
+{{- fail (printf "%s must not set %s to %s, for Kerberos has files that no chart mounts: use SCRAM-SHA-512, PLAIN, OAUTHBEARER or certificates." $place $name $text) -}}
+{{- end -}}
+{{- with index $known $name -}}
+{{- if kindIs "string" (first .) -}}
+{{- if not (has (lower $text) (splitList " " (lower (join " " .)))) -}}
+{{- fail (printf "%s must not set %s to %q: Kafka's client takes %s or %s." $place $name $text (join ", " (initial .)) (last .)) -}}
+{{- end -}}
+{{- else if or (not (regexMatch "^[+-]?(0|[1-9][0-9]{0,17})$" $text)) (lt (atoi $text) (int (first .))) (gt (atoi $text) (int (last .))) -}}
+{{- fail (printf "%s must not set %s to %q: Kafka's client takes a whole number from %d to %d." $place $name $text (int (first .)) (int (last .))) -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq $name "sasl.oauthbearer.method") (ne (lower $text) "oidc") -}}
 {{- fail (printf "%s must not set %s to %q: only oidc is taken; for MSK with IAM set settings.kafka.msk_iam_region." $place $name $text) -}}

@@ -156,13 +156,13 @@ asked, it is the number that there is.
 */}}
 {{- define "halfhitch.replicas" -}}
 {{- if not .Values.autoscaling.enabled -}}
-{{ .Values.coordinators.replicas }}
+{{ int64 .Values.coordinators.replicas }}
 {{- else -}}
 {{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "halfhitch.fullname" .) -}}
 {{- if $there -}}
 {{ min (max (int $there.spec.replicas) (int .Values.autoscaling.minReplicas)) (int .Values.autoscaling.maxReplicas) }}
 {{- else if lookup "v1" "ServiceAccount" .Release.Namespace "default" -}}
-{{ .Values.autoscaling.minReplicas }}
+{{ int64 .Values.autoscaling.minReplicas }}
 {{- end -}}
 {{- end -}}
 {{- end }}
