@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use polling::Poller;
 
 use crate::events::{Counts, Failed, HttpFailed, Line, Told};
+use crate::flight::Flight;
 use crate::frame::Form;
 use crate::handle::Place;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
@@ -54,8 +55,8 @@ pub struct Results {
     pub due: Vec<u64>,
     /// Since when only counts wait to be told.
     quiet: Option<Instant>,
-    /// Requests of connections whose sockets are lent.
-    pub under_way: usize,
+    /// Requests of connections whose sockets are lent, and what the loop tells of its own.
+    pub flight: Arc<Flight>,
     pub failures: Vec<Failed>,
     pub http_failures: Vec<HttpFailed>,
     /// Transactions of the data door: stored, and ended.
@@ -95,6 +96,7 @@ pub struct Carrier {
     lanes: Mutex<Lanes>,
     gathering: Condvar,
     pub results: Mutex<Results>,
+    pub flight: Arc<Flight>,
     pub open_ones: Mutex<OpenOnes>,
     /// Of the thread that reads sockets: to be told of requests that need not wait any more.
     pub reading: OnceLock<Arc<Poller>>,
@@ -111,6 +113,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Carrier {
     pub fn start(config: Config) -> Result<Arc<Carrier>, String> {
+        let flight = Arc::new(Flight::default());
+        let results = Results { flight: flight.clone(), ..Results::default() };
         let carrier = Arc::new(Carrier {
             open_ones: Mutex::new(OpenOnes::new(config.open_for, Instant::now())),
             reading: OnceLock::new(),
@@ -118,7 +122,8 @@ impl Carrier {
             producer: Mutex::new(None),
             lanes: Mutex::new(Lanes::default()),
             gathering: Condvar::new(),
-            results: Mutex::new(Results::default()),
+            results: Mutex::new(results),
+            flight,
             in_flight_bytes: AtomicUsize::new(0),
             is_signalled: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
@@ -175,7 +180,7 @@ impl Carrier {
         fits
     }
 
-    fn release(&self, size_bytes: usize) {
+    pub fn release(&self, size_bytes: usize) {
         self.in_flight_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
 
@@ -427,7 +432,7 @@ impl Carrier {
                 let ask = (*form, *opaque, *queue_id);
                 lock(&self.results).stored(item, ask, offset, seal, &self.config.reply_start);
             }
-            HalfAsk::Http { topic, immunity_s, signer, .. } => {
+            HalfAsk::Http { topic, signer, .. } => {
                 let half_offset = offset as u64;
                 let handle = signer.encode(&Place {
                     partition: partition as u16,
@@ -437,7 +442,7 @@ impl Carrier {
                     topic,
                 });
                 // Before its end can come.
-                lock(&self.open_ones).put(group, id, half_offset, item.began, *immunity_s);
+                lock(&self.open_ones).stored(group, id, half_offset);
                 lock(&self.results).stored_over_http(item, &handle);
             }
         }
@@ -562,7 +567,7 @@ impl Results {
         let found = self.tell(connection)?;
         if found.under_way > 0 {
             found.under_way -= 1;
-            self.under_way -= 1;
+            self.flight.end(1);
         }
         self.connections.get_mut(&connection)
     }
@@ -598,14 +603,13 @@ impl Results {
                 is_json: form == Form::Json,
                 error_number,
             }),
-            HalfAsk::Http { names_itself, .. } => self.fail_over_http(HttpFailed {
+            HalfAsk::Http { .. } => self.fail_over_http(HttpFailed {
                 connection,
                 route: "half",
                 error_number,
                 partition,
                 group: group.to_string(),
                 transaction_id,
-                names_itself,
             }),
         }
     }
@@ -690,7 +694,6 @@ impl Results {
                 partition,
                 group: item.identity.0.to_string(),
                 transaction_id: item.identity.1.clone(),
-                names_itself: true,
             }),
         }
     }

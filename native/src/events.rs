@@ -92,8 +92,6 @@ pub struct HttpFailed {
     pub partition: i32,
     pub group: String,
     pub transaction_id: String,
-    /// The caller has named the transaction, or knows its name.
-    pub names_itself: bool,
 }
 
 /// What came over a lent socket and is the loop's.

@@ -15,7 +15,7 @@ use crate::sockets::Reader;
 use crate::taken::Taken;
 use crate::{read, write};
 
-/// Rolled back through here, and perhaps prepared again: the loop asks the ledger.
+/// Rolled back through here, or as an owner has read, and perhaps prepared again: the loop asks the ledger.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
 /// Of these, twice; then the oldest are forgotten earlier.
 const ROLLED_BACK_MAX: usize = 100_000;
@@ -136,7 +136,7 @@ impl Front {
         lock(&self.known).connections.remove(&connection);
         let mut results = lock(&self.carrier.results);
         if let Some(outbox) = results.connections.remove(&connection) {
-            results.under_way -= outbox.under_way;
+            results.flight.end(outbox.under_way);
         }
     }
 
@@ -163,6 +163,13 @@ impl Front {
     /// False: another message was taken under this id.
     pub fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> bool {
         lock(&self.known).taken.claim(group, transaction_id, digest, Instant::now())
+    }
+
+    /// Owners here have read that these (group, transaction id) were rolled back.
+    pub fn rolled_back(&self, ids: &[(String, String)]) {
+        let mut known = lock(&self.known);
+        known.forget_rolled_back(Instant::now());
+        known.rolled_back[0].extend(ids.iter().map(|(group, id)| memory_key(group, id)));
     }
 
     /// Connections with a frame that has been unfinished for a while.
@@ -200,7 +207,7 @@ impl Front {
         let room = {
             let results = lock(&self.carrier.results);
             let own = results.connections.get(&connection).map_or(0, |outbox| outbox.under_way);
-            let all = rooms.all.saturating_sub(results.under_way);
+            let all = rooms.all.saturating_sub(results.flight.native_count());
             all.min(rooms.connection.saturating_sub(own))
         };
         let (found, held) = self.read(connection, data, room, takes_ends, &producer);
@@ -215,7 +222,7 @@ impl Front {
                 outbox.under_way += found.taken;
                 outbox.unread_bytes += found.rest.len();
                 is_full |= outbox.unread_bytes > UNREAD_MAX;
-                results.under_way += found.taken;
+                results.flight.add(found.taken);
             }
             if has_unread {
                 results.unread.push((connection, found.rest));
@@ -350,14 +357,15 @@ impl Front {
                 return None;
             }
         }
+        if taken.is_known(&group.name, send.transaction_id, found.now) {
+            return None; // of a repeat the loop may know more
+        }
         let partition = write::partition(send.transaction_id, partition_count);
         let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
-        if !taken.claim(&group.name, send.transaction_id, digest, found.now) {
-            return None;
-        }
         if !self.carrier.reserve(send.size_bytes) {
             return None;
         }
+        taken.claim(&group.name, send.transaction_id, digest, found.now);
         let marker = write::marker(found.born_ms, &self.instance, digest);
         let queue = send.queue_id.to_string();
         let headers = write::half_headers(&send, &marker, &group.name, &topic.kafka_topic, &queue);

@@ -28,13 +28,11 @@ pub enum Request<'a> {
     End(End<'a>),
 }
 
-/// One message for a new transaction.
+/// One message for a new transaction, to which its caller gives no name.
 pub struct Half<'a> {
     pub host: &'a [u8],
     pub topic: &'a str,
     pub group: &'a str,
-    /// None: the transaction has no name yet.
-    pub transaction_id: Option<&'a str>,
     pub immunity_s: Option<u32>,
     pub key: Option<&'a [u8]>,
     pub value: &'a [u8],
@@ -71,7 +69,6 @@ struct Fields<'a> {
     length: Option<&'a [u8]>,
     kind: Option<&'a [u8]>,
     group: Option<&'a [u8]>,
-    transaction_id: Option<&'a [u8]>,
     immunity: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     user: Vec<(&'a [u8], &'a [u8])>,
@@ -121,9 +118,6 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
                 host,
                 topic,
                 group: plain_name(fields.group?)?,
-                transaction_id: fields
-                    .transaction_id
-                    .map_or(Some(None), |id| unique(id).map(Some))?,
                 immunity_s: fields.immunity.map_or(Some(None), |text| immunity(text).map(Some))?,
                 key,
                 value: &body[..body.len().min(length)],
@@ -132,8 +126,7 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
             Some((Request::Half(half), length))
         }
         Route::End(handle, is_commit) => {
-            let has_more = fields.transaction_id.is_some()
-                || fields.immunity.is_some()
+            let has_more = fields.immunity.is_some()
                 || fields.key.is_some()
                 || !fields.user.is_empty();
             if has_more || length.unwrap_or(0) > 0 {
@@ -206,13 +199,13 @@ fn put<'a>(found: &mut Fields<'a>, name: &'a [u8], value: &'a [u8]) -> Option<()
         b"content-length" => once(&mut found.length, value),
         b"content-type" => once(&mut found.kind, value),
         b"half-producer-group" => once(&mut found.group, value),
-        b"half-transaction-id" => once(&mut found.transaction_id, value),
         b"half-immunity-seconds" => once(&mut found.immunity, value),
         b"half-key" => once(&mut found.key, value),
         b"connection" => value.eq_ignore_ascii_case(b"keep-alive").then_some(()),
         b"authorization" | b"content-encoding" | b"expect" | b"origin" | b"proxy-connection"
         | b"sec-fetch-site" | b"traceparent" | b"tracestate" | b"transfer-encoding"
         | b"upgrade" => None,
+        // One with a name is a repeat perhaps: its owner may know what became of the first.
         begin if begin.starts_with(b"half-") => None,
         _ => Some(()), // passed over there, too
     }
@@ -265,19 +258,4 @@ fn immunity(digits: &[u8]) -> Option<u32> {
     let seconds = u32::try_from(length(digits)?).ok()?;
     let is_short = digits.len() == 1 || digits[0] != b'0';
     (is_short && seconds <= IMMUNITY_S_MAX).then_some(seconds)
-}
-
-/// A random UUID, with hyphens or without: nobody has used it for anything else, and whoever sends
-/// it again means the same transaction. Of other names the loop may know more.
-pub fn unique(raw: &[u8]) -> Option<&str> {
-    let (version_at, variant_at) = match raw.len() {
-        32 => (12, 16),
-        36 if [8, 13, 18, 23].iter().all(|at| raw[*at] == b'-') => (14, 19),
-        _ => return None,
-    };
-    let digits = raw.iter().filter(|byte| byte.is_ascii_hexdigit()).count();
-    if digits != 32 || raw[version_at] != b'4' || !b"89abAB".contains(&raw[variant_at]) {
-        return None;
-    }
-    std::str::from_utf8(raw).ok()
 }

@@ -16,7 +16,6 @@ use crate::memory;
 use crate::outbox::Outbox;
 use crate::read::plain_name;
 use crate::sockets::Reader;
-use crate::taken::Taken;
 use crate::write;
 
 /// Of what a lent socket has brought and nobody has carried out.
@@ -45,7 +44,6 @@ struct Known {
     /// Where a transaction goes that may go anywhere.
     preferred: u32,
     signer: Option<Arc<Signer>>,
-    taken: Taken,
     ids: Vec<String>,
 }
 
@@ -86,7 +84,6 @@ impl HttpFront {
             partition_count: 0,
             preferred: 0,
             signer: None,
-            taken: Taken::new(Instant::now()),
             ids: Vec::new(),
         };
         HttpFront { carrier, known: Mutex::new(known), instance, bounds }
@@ -128,7 +125,7 @@ impl HttpFront {
         lock(&self.known).connections.remove(&connection);
         let mut results = lock(&self.carrier.results);
         if let Some(outbox) = results.connections.remove(&connection) {
-            results.under_way -= outbox.under_way;
+            results.flight.end(outbox.under_way);
         }
     }
 
@@ -150,25 +147,33 @@ impl HttpFront {
         Given { unsent, held, begun_count, is_busy }
     }
 
-    /// The loop is about to store this message: 0: another stands under its id; 1: it is the
-    /// first; 2: it is the same again.
-    pub fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> u8 {
-        let (mut known, now) = (lock(&self.known), Instant::now());
-        if !known.taken.is_known(group, transaction_id, now) {
-            known.taken.claim(group, transaction_id, digest, now);
-            return 1;
+    /// The loop has stored the only message of this transaction, which came so long ago.
+    pub fn opened(
+        &self,
+        (group, id): (&str, &str),
+        half_offset: u64,
+        age: Duration,
+        immunity_s: Option<u32>,
+    ) {
+        let Some(began) = Instant::now().checked_sub(age) else {
+            return;
+        };
+        let mut open = lock(&self.carrier.open_ones);
+        open.expect(group, id, began, immunity_s);
+        open.stored(group, id, half_offset);
+    }
+
+    /// An owner here reads decisions about these (group, transaction id).
+    pub fn heard(&self, ids: &[(String, String)]) {
+        let mut open = lock(&self.carrier.open_ones);
+        for (group, id) in ids {
+            open.close(group, id);
         }
-        if known.taken.claim(group, transaction_id, digest, now) { 2 } else { 0 }
     }
 
-    /// It was surely not stored.
-    pub fn release(&self, group: &str, transaction_id: &str) {
-        lock(&self.known).taken.release(group, transaction_id);
-    }
-
-    /// The loop has stored the only message of this transaction, for the first time.
-    pub fn opened(&self, group: &str, id: &str, half_offset: u64, immunity_s: Option<u32>) {
-        lock(&self.carrier.open_ones).put(group, id, half_offset, Instant::now(), immunity_s);
+    /// An owner here has taken a half partition over.
+    pub fn close_all(&self) {
+        lock(&self.carrier.open_ones).close_all();
     }
 
     /// The first decision of the last moments. The loop asks before it does something with the
@@ -196,16 +201,30 @@ impl HttpFront {
         Some(incoming.held.len())
     }
 
-    fn half_began(&self, connection: u64, waiting: Waiting, has_more: bool) {
+    /// False: there is no room for it.
+    fn half_began(&self, connection: u64, waiting: Waiting, has_more: bool, room: usize) -> bool {
+        let item = &waiting.item;
+        if !self.carrier.flight.begin(room) {
+            self.carrier.release(item.size_bytes);
+            return false;
+        }
+        if let HalfAsk::Http { immunity_s, .. } = &item.ask {
+            let mut open = lock(&self.carrier.open_ones);
+            open.expect(&item.group, &item.transaction_id, item.began, *immunity_s);
+        }
         self.began(connection, has_more);
         self.carrier.queue(vec![waiting], Vec::new());
+        true
     }
 
-    /// False: it is not for here.
-    fn end_began(&self, connection: u64, item: EndItem, partition: i32, has_more: bool) -> bool {
+    /// False: it is not for here, or there is no room for it.
+    fn end_began(&self, item: EndItem, partition: i32, has_more: bool, room: usize) -> bool {
+        let connection = item.connection;
         let mut open = lock(&self.carrier.open_ones);
         let (group, id) = &item.identity;
-        if !open.take(group, id, item.half_offset as u64, item.began) {
+        if !open.take(group, id, item.half_offset as u64, item.began)
+            || !self.carrier.flight.begin(room)
+        {
             return false;
         }
         self.began(connection, has_more);
@@ -214,22 +233,22 @@ impl HttpFront {
         true
     }
 
-    /// Before it can end.
+    /// Before it can end; it is in flight already.
     fn began(&self, connection: u64, has_more: bool) {
         let mut results = lock(&self.carrier.results);
         if let Some(outbox) = results.tell(connection) {
             outbox.begun += 1;
             outbox.under_way += 1;
             outbox.has_more = has_more;
-            results.under_way += 1;
+        } else {
+            results.flight.end(1); // nobody will count it off
         }
     }
 
     fn find(&self, connection: u64, takes_ends: bool, producer: &Producer) -> Found {
         let now = Instant::now();
         let mut guard = lock(&self.known);
-        let Known { connections, allowed, partition_count, preferred, signer, taken, ids } =
-            &mut *guard;
+        let Known { connections, allowed, partition_count, preferred, signer, ids } = &mut *guard;
         let Some(incoming) = connections.get_mut(&connection) else {
             return Found::Odd;
         };
@@ -256,7 +275,7 @@ impl HttpFront {
             Request::Half(half) => {
                 let places = (*partition_count, *preferred, signer);
                 let made = (half.host == incoming.host)
-                    .then(|| self.half(connection, &half, allowed, places, (taken, ids), now))
+                    .then(|| self.half(connection, &half, allowed, places, ids, now))
                     .flatten();
                 let Some((item, marker)) = made else {
                     return Found::Odd;
@@ -280,7 +299,7 @@ impl HttpFront {
         half: &http::Half<'_>,
         allowed: &Allowed,
         (partition_count, preferred, signer): (u32, u32, &Arc<Signer>),
-        (taken, ids): (&mut Taken, &mut Vec<String>),
+        ids: &mut Vec<String>,
         now: Instant,
     ) -> Option<(HalfItem, String)> {
         let (group, topics) = allowed.get(half.group)?;
@@ -289,30 +308,18 @@ impl HttpFront {
         if size_bytes > self.bounds.message_bytes {
             return None;
         }
-        let named = half.transaction_id;
-        if named.is_some_and(|id| taken.is_known(group, id, now)) {
-            return None; // of a repeat the loop may know more
-        }
-        let transaction_id = named.map_or_else(|| new_id(ids), |id| Some(id.to_owned()))?;
-        let partition = match (half.key, named) {
-            (Some(key), _) => crc32fast::hash(key) % partition_count,
-            (None, Some(id)) => crc32fast::hash(id.as_bytes()) % partition_count,
-            (None, None) => preferred,
-        };
+        let transaction_id = new_id(ids)?;
+        let partition = half.key.map_or(preferred, |key| crc32fast::hash(key) % partition_count);
         if partition >= partition_count || !self.carrier.reserve(size_bytes) {
             return None;
         }
         let digest = digest_of(topic.as_bytes(), half.key, half.value, &half.headers);
-        if named.is_some() {
-            taken.claim(group, &transaction_id, digest, now);
-        }
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let marker = write::marker(born.as_millis(), &self.instance, digest);
         let item = HalfItem {
             ask: HalfAsk::Http {
                 topic: topic.clone(),
                 immunity_s: half.immunity_s,
-                names_itself: named.is_some(),
                 signer: signer.clone(),
             },
             connection,
@@ -340,7 +347,7 @@ impl Reader for HttpFront {
         };
         {
             let mut results = lock(&self.carrier.results);
-            let is_full = results.under_way >= rooms.all;
+            let is_full = self.carrier.flight.is_full(rooms.all);
             let Some(outbox) = results.connections.get_mut(&connection) else {
                 return false;
             };
@@ -359,11 +366,13 @@ impl Reader for HttpFront {
             Found::Odd => return false,
             Found::Nothing => return held <= HELD_MAX,
             Found::Half(waiting, size) => {
-                self.half_began(connection, waiting, held > size);
+                if !self.half_began(connection, waiting, held > size, rooms.all) {
+                    return false;
+                }
                 size
             }
             Found::End(item, partition, size) => {
-                if !self.end_began(connection, item, partition, held > size) {
+                if !self.end_began(item, partition, held > size, rooms.all) {
                     return false;
                 }
                 size

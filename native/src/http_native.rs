@@ -101,7 +101,7 @@ impl HttpNative {
 
     /// Requests in flight.
     fn under_way(&self) -> usize {
-        lock(&self.front.carrier.results).under_way
+        self.front.carrier.flight.native_count()
     }
 
     /// Connections with a request that has been unfinished for a while.
@@ -123,20 +123,46 @@ impl HttpNative {
         Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
     }
 
-    /// The loop is about to store this message: 0: another stands under its id; 1: it is the
-    /// first; 2: it is the same again.
-    fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> u8 {
-        self.front.claim(group, transaction_id, digest)
+    /// The loop has stored the only message of this transaction, which came `age_s` ago and whose
+    /// name is new.
+    fn opened(
+        &self,
+        group: &str,
+        id: &str,
+        half_offset: u64,
+        age_s: f64,
+        immunity_s: Option<u32>,
+    ) {
+        let age = Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX);
+        self.front.opened((group, id), half_offset, age, immunity_s);
     }
 
-    /// It was surely not stored.
-    fn release(&self, group: &str, transaction_id: &str) {
-        self.front.release(group, transaction_id);
+    /// An owner here reads decisions about these (group, transaction id): their ends are the
+    /// loop's.
+    fn heard(&self, ids: Vec<(String, String)>) {
+        self.front.heard(&ids);
     }
 
-    /// The loop has stored the only message of this transaction, for the first time.
-    fn opened(&self, group: &str, id: &str, half_offset: u64, immunity_s: Option<u32>) {
-        self.front.opened(group, id, half_offset, immunity_s);
+    /// An owner here has taken a half partition over: all ends are the loop's, but for those of
+    /// what is prepared from now on.
+    fn close_all(&self) {
+        self.front.close_all();
+    }
+
+    /// The loop carries out `count` requests and is about to begin one more; false: with those
+    /// here these are `max` already.
+    fn admit(&self, count: usize, max: usize) -> bool {
+        self.front.carrier.flight.admit(count, max)
+    }
+
+    /// The loop carries out so many requests.
+    fn tell(&self, count: usize) {
+        self.front.carrier.flight.tell(count);
+    }
+
+    /// Transactions that were prepared here and that nothing has told of yet.
+    fn prepared(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.front.carrier.results).prepared_ids)
     }
 
     /// Wait for what is in flight, at most so long, and end.
@@ -150,7 +176,7 @@ impl HttpNative {
 }
 
 type Headers = Vec<(Vec<u8>, Vec<u8>)>;
-type Made = (Option<Vec<u8>>, Vec<u8>, Headers, Option<String>, usize);
+type Made = (Option<Vec<u8>>, Vec<u8>, Headers, usize);
 /// Host, bytes, and what is asked.
 type ReadHalf = (Vec<u8>, usize, String, String, Made);
 type ReadEnd = (Vec<u8>, usize, Vec<u8>, Option<Vec<u8>>, bool);
@@ -174,14 +200,12 @@ pub fn http_half(
     let digest = digest::digest_of(half.topic.as_bytes(), half.key, half.value, &half.headers);
     let marker = write::marker(born_ms, instance, digest);
     let immunity = half.immunity_s.map(|seconds| seconds.to_string());
-    let id = half.transaction_id.unwrap_or(new_id);
-    let headers = http_front::half_headers(id, &marker, &half, immunity.as_deref())
+    let headers = http_front::half_headers(new_id, &marker, &half, immunity.as_deref())
         .into_iter()
         .map(|(name, value)| (name.to_vec(), value.to_vec()))
         .collect();
-    let named = half.transaction_id.map(str::to_owned);
     let key = half.key.map(<[u8]>::to_vec);
-    let made = (key, half.value.to_vec(), headers, named, half.size_bytes());
+    let made = (key, half.value.to_vec(), headers, half.size_bytes());
     (1, Some((half.host.to_vec(), size, half.group.to_owned(), half.topic.to_owned(), made)))
 }
 

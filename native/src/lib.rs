@@ -7,6 +7,7 @@
 mod carrier;
 mod digest;
 mod events;
+mod flight;
 mod frame;
 mod front;
 mod handle;
@@ -203,6 +204,11 @@ impl Native {
     /// The loop is about to store this message; false: another was taken under this id.
     fn claim(&self, group: &str, transaction_id: &str, digest: u64) -> bool {
         self.front.claim(group, transaction_id, digest)
+    }
+
+    /// Owners here have read that these (group, transaction id) were rolled back.
+    fn rolled_back(&self, ids: Vec<(String, String)>) {
+        self.front.rolled_back(&ids);
     }
 
     /// Wait for what is in flight, at most so long, and end.

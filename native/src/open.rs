@@ -1,5 +1,6 @@
-//! Transactions of one message that were prepared in this process a moment ago and that nobody in
-//! it has decided, added to or looked at since: what a native end may be about.
+//! Transactions of one message that were prepared in this process a moment ago and that nobody has
+//! decided, added to or looked at since, as far as this process can know: what a native end may be
+//! about. It knows what is asked of it, and what owners of half partitions here read in the op log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use crate::lanes::memory_key;
 const COUNT_MAX: usize = 100_000;
 
 struct Open {
-    half_offset: u64,
+    /// None: its message is being stored.
+    half_offset: Option<u64>,
     until: Instant,
 }
 
@@ -27,21 +29,23 @@ impl OpenOnes {
         OpenOnes { open_for, recent: HashMap::new(), older: HashMap::new(), renewed: now }
     }
 
-    /// Its only message is stored; it came at `began`.
-    pub fn put(
-        &mut self,
-        group: &str,
-        id: &str,
-        half_offset: u64,
-        began: Instant,
-        immunity_s: Option<u32>,
-    ) {
+    /// Its only message came at `began`, and is about to be stored. From now on it can be closed:
+    /// its owner may read it, and somebody decide it, before its append is reported here.
+    pub fn expect(&mut self, group: &str, id: &str, began: Instant, immunity_s: Option<u32>) {
         let immunity =
             immunity_s.map_or(self.open_for, |seconds| Duration::from_secs(seconds.into()));
         // Before its owner, whose clock is another one, may have it checked.
         let until = began + (immunity * 4 / 5).min(self.open_for);
         self.forget(Instant::now());
-        self.recent.insert(memory_key(group, id), Open { half_offset, until });
+        self.recent.insert(memory_key(group, id), Open { half_offset: None, until });
+    }
+
+    /// Its message lies there. Whoever was closed meanwhile stays closed.
+    pub fn stored(&mut self, group: &str, id: &str, half_offset: u64) {
+        let key = memory_key(group, id);
+        if let Some(one) = self.recent.get_mut(&key).or_else(|| self.older.get_mut(&key)) {
+            one.half_offset = Some(half_offset);
+        }
     }
 
     /// Whether this is the one that was stored there; either way it is not open any more.
@@ -49,14 +53,23 @@ impl OpenOnes {
         let key = memory_key(group, id);
         let older = self.older.remove(&key);
         let found = self.recent.remove(&key).or(older);
-        found.is_some_and(|one| one.half_offset == half_offset && now < one.until)
+        found.is_some_and(|one| one.half_offset == Some(half_offset) && now < one.until)
     }
 
-    /// The loop is about to do something with it.
+    /// The loop is about to do something with it, or its owner has read a decision.
     pub fn close(&mut self, group: &str, id: &str) {
+        if self.recent.is_empty() && self.older.is_empty() {
+            return;
+        }
         let key = memory_key(group, id);
         self.older.remove(&key);
         self.recent.remove(&key);
+    }
+
+    /// An owner here knows from now on what it did not read as it was written.
+    pub fn close_all(&mut self) {
+        self.older.clear();
+        self.recent.clear();
     }
 
     fn forget(&mut self, now: Instant) {

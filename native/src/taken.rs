@@ -41,13 +41,6 @@ impl Taken {
         self.recent.contains_key(&key) || self.older.contains_key(&key)
     }
 
-    /// None stands under this id any more.
-    pub fn release(&mut self, group: &str, transaction_id: &str) {
-        let key = key(group, transaction_id);
-        self.recent.remove(&key);
-        self.older.remove(&key);
-    }
-
     fn forget(&mut self, now: Instant) {
         let passed = now.duration_since(self.renewed);
         if passed > RECENT || self.recent.len() >= COUNT_MAX {

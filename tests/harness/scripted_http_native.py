@@ -38,7 +38,10 @@ class ScriptedHttpNative:
         self.unsent: dict[int, bytes] = {}
         self.idle: list[int] = []  # connections with an unfinished request
         self.opened_ids: list[tuple[str, str, int, int | None]] = []
-        self.claimed: dict[tuple[str, str], int] = {}
+        self.heard_ids: list[tuple[str, str]] = []
+        self.closed_count = 0
+        self.loop_count = 0  # requests that the loop has in flight
+        self.prepared_ids: list[str] = []  # and no event has told of them
         self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
         self.stops: list[float] = []
         self.lines: list[Line] = []
@@ -100,6 +103,15 @@ class ScriptedHttpNative:
     def under_way(self) -> int:
         return len(self.busy)
 
+    def admit(self, count: int, count_max: int) -> bool:
+        if count + len(self.busy) >= count_max:
+            return False
+        self.loop_count = count + 1
+        return True
+
+    def tell(self, count: int) -> None:
+        self.loop_count = count
+
     def lingering(self) -> list[int]:
         return self.idle
 
@@ -122,16 +134,26 @@ class ScriptedHttpNative:
     ) -> FirstDecision | None:
         return self.decisions.get((partition, group, transaction_id))
 
-    def claim(self, group: str, transaction_id: str, digest: int) -> int:
-        return int(self.claimed.setdefault((group, transaction_id), digest) == digest)
-
-    def release(self, group: str, transaction_id: str) -> None:
-        self.claimed.pop((group, transaction_id), None)
-
     def opened(
-        self, group: str, transaction_id: str, half_offset: int, immunity_s: int | None
+        self,
+        group: str,
+        transaction_id: str,
+        half_offset: int,
+        age_s: float,
+        immunity_s: int | None,
     ) -> None:
+        assert 0 <= age_s < 60
         self.opened_ids.append((group, transaction_id, half_offset, immunity_s))
+
+    def heard(self, identities: Sequence[tuple[str, str]]) -> None:
+        self.heard_ids += identities
+
+    def close_all(self) -> None:
+        self.closed_count += 1
+
+    def prepared(self) -> list[str]:
+        told, self.prepared_ids = self.prepared_ids, []
+        return told
 
     def stop(self, drain_s: float) -> None:
         self.stops.append(drain_s)
@@ -150,12 +172,12 @@ class ScriptedHttpNative:
         self._progress.append(Progress(connection, 0, 1, answer))
         self.wake()
 
-    def fail(self, error_number: int, *, route: str = "half", names_itself: bool = False) -> None:
+    def fail(self, error_number: int, *, route: str = "half") -> None:
         """It has failed, and the loop is to answer."""
         (connection,) = self.busy
         if connection in self.lent:
             self._due.append(connection)
-        self._failures.append(Failed(connection, route, error_number, 1, "g", "T1", names_itself))
+        self._failures.append(Failed(connection, route, error_number, 1, "g", "T1"))
         self.failed.add(connection)
         self.busy.discard(connection)
         self.wake()

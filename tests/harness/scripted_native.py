@@ -53,6 +53,7 @@ class ScriptedNative:
         self._done: dict[int, tuple[int, bytes]] = {}
         self._failures: list[Failed] = []
         self.claimed: dict[tuple[str, str], int] = {}
+        self.rolled_back_ids: list[tuple[str, str]] = []
         self._seconds: tuple[list[float], ...] = ([], [], [])
         self.lines: list[Line] = []
 
@@ -187,6 +188,9 @@ class ScriptedNative:
 
     def claim(self, group: str, transaction_id: str, digest: int) -> bool:
         return self.claimed.setdefault((group, transaction_id), digest) == digest
+
+    def rolled_back(self, identities: Sequence[tuple[str, str]]) -> None:
+        self.rolled_back_ids += identities
 
     def stop(self, drain_s: float) -> None:
         self.stops.append(drain_s)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TargetRecord,
         WriteResult,
     )
+    from halfhitch.service.transactions.op_appends import OnRead
     from halfhitch.wire.op import OpRead, StepRecord
 
 GROUP = "group"
@@ -288,6 +289,7 @@ class Twin:
         writer: PartitionWriter | None = None,
         partition: int = 0,
         stories: Stories | None = None,
+        on_read: OnRead = lambda _: None,
     ) -> PartitionOwner:
         """A fresh owner; reader and writer note their calls in `calls` unless given."""
         return PartitionOwner(
@@ -317,6 +319,7 @@ class Twin:
                 reader=its_reader,
             ),
             stories=stories,
+            on_read=on_read,
         )
 
     def working_owner(self, **options: Any) -> PartitionOwner:

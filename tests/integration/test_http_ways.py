@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.composition.native import http_way
+from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.http import HttpDoor
+from halfhitch.service.api import TransactionState
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import digest_in
 from harness.defaults import http_limits
-from harness.engines import GROUP, Site, until
+from harness.engines import GROUP, Site, until, until_idle, until_working
 from harness.identities import access_with
 from harness.native import native, needs_native
 from harness.raw_http import Answer, Client, json_post, request
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
 pytestmark = pytest.mark.kafka
+PENDING = TransactionState.PENDING
 
 
 @pytest.fixture
@@ -157,7 +160,7 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_each_answer_is_its
             unique = uuid.UUID(int=rng.getrandbits(128), version=4)
             headers = [("Half-Header-kind", f"k{n}")] if rng.random() < 0.5 else []
             headers += [("Half-Key", f"key{n % 5}")] if rng.random() < 0.5 else []
-            named = [("Half-Transaction-Id", unique.hex)] if rng.random() < 0.5 else []
+            named = [("Half-Transaction-Id", unique.hex)] if rng.random() < 0.1 else []
             asked = half(site.orders, body, *headers, *named)
             made = await ask(asked, cut=rng.choice([0, 0, 0, 3, 70, len(asked) - 1]))
             assert made.status == 201, made
@@ -196,13 +199,16 @@ async def test_requests_that_come_together_are_answered_in_their_order(
 ) -> None:
     async with served(site, way, path) as at:
         client = await at.lent(site)
-        names = [uuid.uuid4().hex for _ in range(20)]
-        asked = [half(site.orders, b"v", ("Half-Transaction-Id", name)) for name in names]
+        bodies = [b"v%d" % n for n in range(20)]
+        asked = [half(site.orders, body) for body in bodies]
         asked[7:7] = [request("GET", "/nowhere")]
         await client.send(b"".join(asked))
         answers = [await client.answer("POST") for _ in asked]
         assert answers.pop(7).status == 404
-        assert [answer.header("half-transaction-id") for answer in answers] == names
+        for n, made in enumerate(answers):
+            how = "commit" if n % 2 else "rollback"
+            assert (await client.ask(end(made, how))).status == 200
+        await until_written(site, set(bodies[1::2]))
 
 
 async def test_the_first_decision_stands_whichever_way_the_second_one_comes(
@@ -249,6 +255,47 @@ async def test_a_name_stands_for_one_message_whichever_way_it_came(site: Site, w
             refused = await second.ask(half(site.orders, b"another", named))
             assert (refused.status, refused.code) == (409, "transaction_id_reused")
             assert (await second.ask(half(site.orders, b"one", named))).status == 201
+
+
+async def test_a_name_that_was_rolled_back_or_used_before_a_restart_is_refused(
+    site: Site, way: str
+) -> None:
+    """Natively it got 201, its commit 200, and nobody ever saw it."""
+    dropped, kept = (("Half-Transaction-Id", uuid.uuid4().hex) for _ in range(2))
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        made = await client.ask(half(site.orders, b"dropped", dropped))
+        assert (await client.ask(end(made, "rollback"))).status == 200
+        assert (await client.ask(half(site.orders, b"one", kept))).status == 201
+        await until_idle(at.engine)
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        again = await client.ask(half(site.orders, b"dropped", dropped))
+        assert (again.status, again.code) == (409, "contrary_decision")
+        client = await at.lent(site)
+        other = await client.ask(half(site.orders, b"another", kept))
+        assert (other.status, other.code) == (409, "transaction_id_reused")
+
+
+async def test_a_commit_behind_another_instances_roll_back_is_told_so_where_the_owner_is(
+    site: Site, way: str
+) -> None:
+    """Natively it got 200 for ten seconds."""
+    async with served(site, way) as owner, served(site, "interpreted", working=1) as other:
+        await until_working(owner.engine, 1)
+        (mine,) = [state.partition for state in owner.engine.partitions()]
+        key = next(f"k{n}" for n in range(99) if half_partition(b"k%d" % n, None, 2) == mine)
+        client, far = await owner.lent(site), await other.client()
+        for n in range(5):
+            made = await client.ask(half(site.orders, b"%d" % n, ("Half-Key", key)))
+            assert (await far.ask(end(made, "rollback"))).status == 200
+            handle = made.header("half-handle")
+            async with asyncio.timeout(30):
+                while (await owner.engine.transactions.view(handle)).state is PENDING:
+                    await asyncio.sleep(0.005)
+            refused = await client.ask(end(made, "commit"))
+            assert (refused.status, refused.code) == (409, "contrary_decision")
+            client = await owner.lent(site)
 
 
 async def test_what_is_added_to_a_transaction_is_committed_with_it(site: Site, way: str) -> None:

@@ -24,17 +24,7 @@ _OPEN_PART: Final = 0.8
 #: A longer head is left to the loop, which knows how much is too much.
 _HEAD_BYTES_MAX: Final = 8_192
 
-#: Not before native threads ask the ledger what they do not know. A half under a name that was
-#: rolled back before a restart would get 201 and its commit 200, and nobody would see it; so would
-#: an end behind another instance's rollback. And requests in flight are bounded on each way alone.
-_IS_READY: Final = False
-
 FirstDecision = Callable[[int, Identity], UnderWay | None]
-
-
-def load_http() -> Callable[..., Native] | None:
-    """What makes halfhitch-native's carrier, where `serve` may use it for HTTP."""
-    return carrier.load_http() if _IS_READY else None
 
 
 def http_way(
@@ -93,13 +83,14 @@ def http_way(
         target_partitions=appends.target_partitions,
         is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,
+        is_open=transactions.is_open,
         disown=transactions.disown,
         error_of=error_of,
         log=carrier.native_log,
     )
     decisions = appends.decisions
     decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
-    transactions.named_elsewhere = lending
+    decisions.on_read.append(lending.heard)
     return lending
 
 

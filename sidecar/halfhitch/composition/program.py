@@ -21,9 +21,10 @@ import msgspec
 
 from halfhitch.adapters.descriptors import have_descriptors
 from halfhitch.adapters.heap import give_back
+from halfhitch.adapters.native import carrier
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
 from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
-from halfhitch.composition.native import http_way, load_http
+from halfhitch.composition.native import http_way
 from halfhitch.composition.options import engine_options, http_limits, server_tls
 from halfhitch.composition.rocketmq import rocketmq_door
 from halfhitch.config import Settings
@@ -116,7 +117,7 @@ class App:
                     self.metrics,
                     self.metrics.http_requests,
                     limits,
-                    None if self.access.asks_for_tokens else load_http(),
+                    None if self.access.asks_for_tokens else carrier.load_http(),
                     transaction_bytes_max=settings.messages.transaction_bytes_max,
                 ),
             )
@@ -218,7 +219,7 @@ def _with_files_for_connections(settings: Settings) -> Settings:
     http, rocketmq = settings.http.connections_max, settings.rocketmq.connections_max
     if not settings.rocketmq.enabled:
         rocketmq = 0
-    http_copies = 1 if load_http() is None else 2
+    http_copies = 1 if carrier.load_http() is None else 2
     door_files = http_copies * http + 2 * rocketmq  # native threads have copies
     handshakes = _handshake_files(settings)
     wanted = door_files + ADMIN_LIMITS.connection_count_max + handshakes + _OTHER_FILES

@@ -140,5 +140,6 @@ def native_way(
     )
     decisions = appends.decisions
     decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
+    decisions.on_read.append(lending.heard)
     engine.transactions.claim_elsewhere = lending.claim
     return lending

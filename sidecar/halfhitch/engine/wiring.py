@@ -406,6 +406,7 @@ class Parts:
             dice=random.random,
             skip_reason=partial(self._skip_reason, partition),
             stories=self._make_stories(partition),
+            on_read=self._decisions.read,
         )
 
     def _make_stories(self, partition: int) -> Stories | None:

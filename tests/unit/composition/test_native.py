@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from halfhitch.adapters.native import carrier
-from halfhitch.composition.native import both, http_way, load_http
+from halfhitch.composition.native import both, http_way
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.service.transactions.op_appends import UnderWay
 from harness.defaults import http_limits
@@ -28,12 +28,6 @@ class Engine:
 def way(make: Any) -> Any:
     engine, nobody = cast("Any", Engine), cast("Any", None)
     return http_way(engine, nobody, nobody, http_limits(), make, transaction_bytes_max=2**20)
-
-
-def test_serve_does_not_lend_the_data_door_s_sockets_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See DESIGN.md, "A request of the data door goes native": what it cannot know yet."""
-    monkeypatch.setattr(carrier, "load_http", lambda: object)
-    assert load_http() is None
 
 
 def test_without_a_carrier_there_is_none() -> None:

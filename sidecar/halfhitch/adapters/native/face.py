@@ -35,6 +35,7 @@ METHODS: Final[Mapping[str, int]] = {
     "lend": 3,
     "lingering": 0,
     "open": 2,
+    "rolled_back": 1,
     "stop": 1,
     "take_back": 1,
     "take_ends": 1,
@@ -61,20 +62,23 @@ HTTP_MADE_WITH: Final = (
     *("head_bytes_max", "message_bytes_max", "in_flight_bytes_max", "open_s"),
 )
 HTTP_METHODS: Final[Mapping[str, int]] = {
+    "admit": 2,
     "allow": 1,
-    "claim": 3,
+    "close_all": 0,
     "connect": 2,
     "disconnect": 1,
     "events": 0,
     "first_decision": 3,
+    "heard": 1,
     "lend": 3,
     "lingering": 0,
     "open": 4,
-    "opened": 4,
-    "release": 2,
+    "opened": 5,
+    "prepared": 0,
     "stop": 1,
     "take_back": 1,
     "take_ends": 1,
+    "tell": 1,
     "under_way": 0,
 }
 HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -84,7 +88,6 @@ HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "HttpFailed": (
         *("connection", "route", "error_number", "partition", "group", "transaction_id"),
-        "names_itself",
     ),
     "HttpTakenBack": ("unsent", "held", "begun_count", "is_busy"),
 }

@@ -115,6 +115,8 @@ class Dispatcher:
                 self._check(request, route)
         except HalfHitchError as error:
             return error_reply(error)
+        finally:
+            self._load.changed()  # it was only a look
         return None
 
     def _route_of(self, request: Request) -> Route | bytes:
@@ -155,9 +157,7 @@ class Dispatcher:
                 "This instance is stopping and takes no new messages; nothing was stored. Repeat "
                 "the request over another connection, which may lead to another instance."
             )
-        load = self._load
-        in_flight_count = len(load.tasks) + load.native_count - load.held_back_count
-        if in_flight_count >= self._in_flight_count_max:
+        if not self._load.admit(self._in_flight_count_max):
             raise Overloaded(
                 "Too many requests are in flight; this one was not begun. Repeat it after the time "
                 "in Retry-After.",

@@ -7,6 +7,7 @@ service is: a handle says whose transaction it is, and nothing more is looked at
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -156,7 +157,14 @@ class Handlers:
         self._unended.prepared(prepared.transaction_id)
         if self._lending is not None:
             topic = message.topic
-            self._lending.stored(producer_group, topic, prepared, transaction_id, immunity_s)
+            self._lending.stored(
+                producer_group,
+                topic,
+                prepared,
+                named=transaction_id,
+                age_s=perf_counter() - request.started_s,
+                immunity_s=immunity_s,
+            )
         return stored_reply(prepared.handle, prepared.transaction_id)
 
     async def add(self, request: Request) -> bytes:
@@ -192,6 +200,8 @@ class Handlers:
             reason=request.half.get(b"half-reason", b"").decode(errors="replace"),
             trace_id=sampled_request(request.trace) if request.trace else None,
         )
+        if self._lending is not None:
+            self._lending.tell_prepared()
         self._unended.ended(ended.transaction_id)
         visible = ended.visible and "wait" in options
         return json_reply(200, _encode(EndedAnswer(ended.transaction_id, ended.state, visible)))

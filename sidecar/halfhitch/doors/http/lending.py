@@ -7,10 +7,10 @@ anything unusual about it ends the loan: the socket is taken back with the bytes
 goes on here as if they had just come. A second later it may be lent again.
 
 Halves are taken natively for groups and topics that this door has stored one for, as long as
-nothing of them is refused; ends, of transactions of one message that were prepared in this process
-moments ago and that nobody in it has looked at since. So what can be refused is judged in one
-place. What the service would do with the difference is the same as if another instance had taken
-the request.
+nothing of them is refused, and never under a name of their caller's, which the ledger may know.
+Ends are taken of transactions of one message that were prepared in this process moments ago, that
+nobody in it has looked at since, and of which no owner in it has read a decision. So what can be
+refused is judged in one place.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from halfhitch.core.model import (
+    DecisionRead,
     Identity,
     ProducerGroup,
     Resolution,
@@ -41,8 +42,9 @@ logger = logging.getLogger(__name__)
 #: Told of answers of one kind: route name, status, the seconds of each.
 OnRequests = Callable[[str, int, Sequence[float]], None]
 
-#: Before a socket that was taken back is lent again.
+#: Before a socket that was taken back is lent again; after loans that were to no use longer.
 _BETWEEN_LOANS_S: Final = 1.0
+_USELESS_FACTOR_MAX: Final = 64.0
 #: Groups and topics whose halves go the native way: more are not remembered.
 _PAIRS_MAX: Final = 1_000
 _HALF: Final = "half"
@@ -92,6 +94,7 @@ class Lending:
         target_partitions: Callable[[str], int | None],
         is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
+        is_open: Callable[[Prepared, str], bool],
         disown: Callable[[int, Identity], None],
         error_of: Callable[[str, int], HalfHitchError],
         log: Callable[[int, str, str], None],
@@ -99,7 +102,8 @@ class Lending:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
         `signer`: two times nothing as long as it is not known. `is_asking`: whether some check is
-        out. `is_free`: whether nothing of this group for this topic is refused. `disown`: what was
+        out. `is_free`: whether nothing of this group for this topic is refused. `is_open`: whether
+        nothing is known of a decision about what this group has prepared. `disown`: what was
         perhaps stored under an id of ours that was told to nobody is to be rolled back.
         """
         self._make_native = make_native
@@ -111,6 +115,7 @@ class Lending:
         self._target_partitions = target_partitions
         self._is_asking = is_asking
         self._is_free = is_free
+        self._is_open = is_open
         self._disown = disown
         self._error_of = error_of
         self._log = log
@@ -148,6 +153,7 @@ class Lending:
         logger.info(
             "raw halves and ends over HTTP go the native way", extra={"action": "native_used"}
         )
+        load.native = self.native
         self.look()
 
     def look(self) -> None:
@@ -162,7 +168,6 @@ class Lending:
         self._allow(native)
         for number in native.lingering():
             self._take_back(number)
-        self._load.native_count = native.under_way()
 
     def leave(self) -> None:
         """The door is stopping: nothing is lent any more."""
@@ -181,8 +186,7 @@ class Lending:
             return  # somebody else has stopped it meanwhile
         self.catch_up()
         asyncio.get_running_loop().remove_reader(self._ends[0])
-        self.native = None
-        self._load.native_count = 0
+        self.native = self._load.native = None
         self._close()
 
     def _close(self) -> None:
@@ -192,9 +196,17 @@ class Lending:
     # -- what goes the native way ----------------------------------------------------------------
 
     def stored(
-        self, group: str, topic: str, prepared: Prepared, named: str | None, immunity_s: int | None
+        self,
+        group: str,
+        topic: str,
+        prepared: Prepared,
+        *,
+        named: str | None,
+        age_s: float,
+        immunity_s: int | None,
     ) -> None:
-        """The service has just stored this half; `named`: as its caller calls the transaction."""
+        """The service has just stored this half, which came `age_s` ago; `named`: as its caller
+        calls the transaction."""
         native = self.native
         if native is None:
             return
@@ -204,8 +216,13 @@ class Lending:
                 del self._pairs[next(iter(self._pairs))]  # back with its next half, if it is used
             self._pairs[pair] = None
             self._allow(native)
-        if named is None and len(prepared.half_offsets) == 1:
-            native.opened(group, prepared.transaction_id, prepared.half_offsets[0], immunity_s)
+        if named is not None or len(prepared.half_offsets) != 1:
+            return
+        unique, (half_offset,) = prepared.transaction_id, prepared.half_offsets
+        native.opened(group, unique, half_offset, age_s, immunity_s)
+        # Whoever has decided it before that was heard of as it was not open yet.
+        if not self._is_open(prepared, group):
+            native.heard([(group, unique)])
 
     def _allow(self, native: Native) -> None:
         native.allow(
@@ -246,14 +263,24 @@ class Lending:
             _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
         )
 
-    def claim(self, identity: Identity, digest: int) -> bool:
-        """See service.transactions.service.Named."""
-        return self.native is None or bool(self.native.claim(*identity, digest))
+    def heard(self, read: Sequence[object] | None) -> None:
+        """See service.transactions.op_appends.DecisionLog.on_read. From owners' threads."""
+        native = self.native
+        if native is None:
+            return
+        if read is None:
+            native.close_all()
+            return
+        identities = [event.identity for event in read if isinstance(event, DecisionRead)]
+        if identities:
+            native.heard(identities)
 
-    def release(self, identity: Identity) -> None:
-        """See service.transactions.service.Named."""
-        if self.native is not None:
-            self.native.release(*identity)
+    def tell_prepared(self) -> None:
+        """Of all that was prepared natively until now, before one of these is told as ended."""
+        native, unended = self.native, self._unended
+        if native is not None and unended is not None:
+            for transaction_id in native.prepared():
+                unended.prepared(transaction_id)
 
     # -- what comes back -------------------------------------------------------------------------
 
@@ -268,7 +295,6 @@ class Lending:
         if native is None:
             return
         events = native.events()
-        self._load.native_count = native.under_way()
         self._count(events)
         # First: who has failed waits for an answer of the loop's.
         for number in events.due:
@@ -286,12 +312,9 @@ class Lending:
         error = self._error_of(failed.route, failed.error_number)
         if failed.route == _HALF:
             self._observer.prepare_refused(error.code)
-            identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
-            if not failed.names_itself:
-                if isinstance(error, OutcomeUnknown):
-                    self._disown(failed.partition, identity)
-            elif not isinstance(error, OutcomeUnknown):
-                self.release(identity)
+            if isinstance(error, OutcomeUnknown):
+                identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
+                self._disown(failed.partition, identity)
         else:
             self._observer.end_refused(error.code)
         loan = self._loans.get(failed.connection)
@@ -321,7 +344,9 @@ class Lending:
 class Loan:
     """Of one connection's socket, again and again."""
 
-    __slots__ = ("_lend_at_s", "_lending", "_loop", "_number", "_side", "_transport")
+    __slots__ = (
+        "_factor", "_is_used", "_lend_at_s", "_lending", "_loop", "_number", "_side", "_transport",
+    )  # fmt: skip
 
     def __init__(self, lending: Lending, side: Side) -> None:
         self._lending = lending
@@ -329,6 +354,8 @@ class Loan:
         self._number = 0  # while it is lent, or something of it is under way
         self._transport: asyncio.Transport | None = None  # while its socket is lent
         self._lend_at_s = 0.0
+        self._is_used = False  # something was carried out since it was lent
+        self._factor = 1.0
         self._side: Side | None = side  # None: the connection is gone
 
     @property
@@ -348,7 +375,7 @@ class Loan:
         transport.pause_reading()
         self._number = self._lending.lend(self, socket.fileno(), host)
         if self._number:
-            self._transport = transport
+            self._transport, self._is_used = transport, False
         else:
             transport.resume_reading()
 
@@ -358,8 +385,11 @@ class Loan:
         if transport is None or native is None:
             return
         self._transport = None
-        self._lend_at_s = self._loop.time() + _BETWEEN_LOANS_S
         taken = native.take_back(self._number)
+        # Of whoever sends what is not for there: each loan costs him something.
+        is_used = self._is_used or taken.begun_count > 0
+        self._factor = 1.0 if is_used else min(2 * self._factor, _USELESS_FACTOR_MAX)
+        self._lend_at_s = self._loop.time() + self._factor * _BETWEEN_LOANS_S
         if not taken.is_busy:
             self._ended()
         side = self._side
@@ -377,6 +407,7 @@ class Loan:
 
     def went_on(self, answers: bytes) -> None:
         """Requests were carried out; `answers` are for the loop to write."""
+        self._is_used = True
         if self._side is not None:
             self._side.was_active()
         if answers:

@@ -6,6 +6,7 @@ from typing import Any
 
 from halfhitch.doors.crowd import Crowd
 from halfhitch.doors.holding import Held, Holding, OnRefused
+from halfhitch.doors.http.native import Native
 from halfhitch.observability.lines import LineBudget
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Load(Holding):
         "group_streams",
         "held_back_count",
         "identity_streams",
-        "native_count",
+        "native",
         "placeless_count",
         "stream_count",
         "stream_lines",
@@ -54,8 +55,8 @@ class Load(Holding):
         self.came_count = 0
         #: Tasks that only keep a refusal back.
         self.held_back_count = 0
-        #: Requests that are carried out natively.
-        self.native_count = 0
+        #: Who carries out requests natively, while somebody does.
+        self.native: Native | None = None
         #: How many of the connections are check streams.
         self.stream_count = 0
         self.buffered_bytes = 0
@@ -69,6 +70,23 @@ class Load(Holding):
         self.fault_lines = LineBudget()
         #: Streams come in crowds when a release is rolled out: people want to see most of them.
         self.stream_lines = LineBudget(count_max=200)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests being worked on now, here and natively."""
+        return len(self.tasks) + (0 if self.native is None else self.native.under_way())
+
+    def admit(self, count_max: int) -> bool:
+        """Whether one more may begin; then it does, or `changed` is called."""
+        count = len(self.tasks) - self.held_back_count
+        if self.native is None:
+            return count < count_max
+        return self.native.admit(count, count_max)
+
+    def changed(self) -> None:
+        """A task has begun or ended, or will not begin."""
+        if self.native is not None:
+            self.native.tell(len(self.tasks) - self.held_back_count)
 
     def came(self, peer: str) -> int:
         """See Holding."""

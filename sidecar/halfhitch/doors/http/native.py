@@ -38,7 +38,6 @@ class Failed:
     partition: int
     group: str
     transaction_id: str
-    names_itself: bool  # its caller has named the transaction, or knows its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,16 @@ class Native(Protocol):
         ...
 
     def under_way(self) -> int:
-        """Requests in flight."""
+        """Requests in flight here."""
+        ...
+
+    def admit(self, count: int, count_max: int) -> bool:
+        """The loop has so many in flight and is about to begin one more; False: with those here
+        they are `count_max` already."""
+        ...
+
+    def tell(self, count: int) -> None:
+        """The loop has so many in flight."""
         ...
 
     def lingering(self) -> Sequence[int]:
@@ -126,18 +134,28 @@ class Native(Protocol):
         """The first one of the last moments. The transaction's end is the loop's from now on."""
         ...
 
-    def claim(self, group: str, transaction_id: str, digest: int) -> int:
-        """The message is about to be stored by the loop; 0: another was taken for this id."""
-        ...
-
-    def release(self, group: str, transaction_id: str) -> None:
-        """It was surely not stored."""
-        ...
-
     def opened(
-        self, group: str, transaction_id: str, half_offset: int, immunity_s: int | None
+        self,
+        group: str,
+        transaction_id: str,
+        half_offset: int,
+        age_s: float,
+        immunity_s: int | None,
     ) -> None:
-        """The loop has stored the only message of this transaction, whose name is new."""
+        """The loop has stored the only message of this transaction, whose name is new. It came
+        `age_s` ago."""
+        ...
+
+    def heard(self, identities: Sequence[tuple[str, str]]) -> None:
+        """From any thread: an owner here reads decisions about them. Their ends are the loop's."""
+        ...
+
+    def close_all(self) -> None:
+        """From any thread: the ends of all that was prepared until now are the loop's."""
+        ...
+
+    def prepared(self) -> Sequence[str]:
+        """Transactions that were prepared here and that nothing has told of yet."""
         ...
 
     def stop(self, drain_s: float) -> None:

@@ -348,6 +348,7 @@ class Connection(Ending):
             self._is_busy = True
             self._task = task = self._loop.create_task(self._serve(request, work))
             self._load.tasks.add(task)
+        self._load.changed()
 
     async def _serve(self, request: Request, work: Awaitable[bytes]) -> None:
         try:
@@ -359,6 +360,7 @@ class Connection(Ending):
             load = self._load
             self._release(request)
             load.tasks.discard(self._task)
+            load.changed()
             if load.is_draining:
                 load.drained_some()
         self._answer(request, reply)

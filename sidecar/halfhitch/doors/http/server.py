@@ -115,7 +115,7 @@ class HttpDoor:
     @property
     def in_flight_count(self) -> int:
         """Requests being worked on now."""
-        return len(self._load.tasks) + self._load.native_count
+        return self._load.in_flight_count
 
     async def start(self) -> None:
         """Open the door. Raises ConfigurationError; nothing stays open then."""

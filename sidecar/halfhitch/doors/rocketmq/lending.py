@@ -14,10 +14,18 @@ service would do with the difference is the same as if another instance had take
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.core.model import (
+    ROLLED_BACK,
+    DecisionRead,
+    DoneRead,
+    Identity,
+    Resolution,
+    ResolutionSource,
+)
 from halfhitch.doors.rocketmq.native import Events, Failed, Native
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
@@ -33,6 +41,8 @@ logger = logging.getLogger(__name__)
 _ALLOWED_S: Final = 1.0
 #: Before a socket that was taken back is lent again.
 _BETWEEN_LOANS_S: Final = 1.0
+#: What owners have read as rolled back before native threads run: more is not remembered.
+_ROLLED_BACK_MAX: Final = 100_000
 #: Digits of an id of ours after those that a connection's ids have in common.
 _POSITION_DIGITS: Final = 16
 _COMMIT: Final = Resolution.COMMIT
@@ -97,6 +107,7 @@ class Lending:
         self._number = 0
         self._stats = Stats()
         self._forget_at_s = 0.0
+        self._rolled_back: deque[Identity] = deque(maxlen=_ROLLED_BACK_MAX)
 
     def start(self, stats: Stats) -> None:
         """Begin; call on the loop. Where that fails everything goes the interpreted way."""
@@ -120,6 +131,7 @@ class Lending:
                 "half messages and one-way ends of RocketMQ's clients go the native way",
                 extra={"action": "native_used"},
             )
+            self._tell_rolled_back(self.native)
 
     def look(self) -> None:
         """Every quarter of a second or so."""
@@ -194,6 +206,31 @@ class Lending:
     def claim(self, identity: Identity, digest: int) -> bool:
         """What service.transactions.service.TransactionService does not know of itself."""
         return self.native is None or self.native.claim(*identity, digest)
+
+    def heard(self, read: Sequence[object] | None) -> None:
+        """See service.transactions.op_appends.DecisionLog.on_read. From owners' threads.
+
+        A half of what was rolled back must be refused, and native threads do not ask the ledger.
+        """
+        self._rolled_back += [
+            event.identity
+            for event in read or ()
+            if (isinstance(event, DecisionRead) and event.resolution is _ROLLBACK)
+            or (isinstance(event, DoneRead) and event.ending == ROLLED_BACK)
+        ]
+        native = self.native
+        if native is not None:
+            self._tell_rolled_back(native)
+
+    def _tell_rolled_back(self, native: Native) -> None:
+        told: list[Identity] = []
+        try:
+            while True:
+                told.append(self._rolled_back.popleft())
+        except IndexError:  # another thread may take the last one, too
+            pass
+        if told:
+            native.rolled_back(told)
 
     # -- what comes back -------------------------------------------------------------------------
 

@@ -163,6 +163,10 @@ class Native(Protocol):
         """The message is about to be stored by the loop; False: another was taken for this id."""
         ...
 
+    def rolled_back(self, identities: Sequence[tuple[str, str]]) -> None:
+        """From any thread: owners here have read that. A half of one of these is the loop's."""
+        ...
+
     def stop(self, drain_s: float) -> None:
         """Blocks: wait for what is in flight, then end."""
         ...

@@ -17,6 +17,7 @@ from halfhitch.core.model import DecisionRead, DoneRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import Clock, Observer, PartitionReader, StoredRecord
 from halfhitch.service.owner.payloads import PayloadCache, payload_of
+from halfhitch.service.transactions.op_appends import OnRead
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -50,8 +51,10 @@ class Feed:
         observer: Observer,
         clock: Clock,
         skip_reason: SkipReason = lambda *_: None,
+        on_read: OnRead = lambda _: None,
     ) -> None:
         self._partition = partition
+        self.on_read = on_read
         self._skip_reason = skip_reason
         self._reader = reader
         self._payloads = payloads
@@ -184,6 +187,7 @@ class Feed:
         """Feed op entries in log order, but none before the halves it speaks of."""
         while self._waiting and not self._is_ahead(ledger, *self._waiting[0]):
             op_offset, events = self._waiting.popleft()
+            self.on_read(events)
             for event in events:
                 if isinstance(event, DecisionRead):
                     ledger.decision(event)
@@ -193,6 +197,7 @@ class Feed:
                         self._payloads.let_go(event.half_offsets)
             if not events:
                 ledger.pass_op(op_offset)
+            self.on_read(events)
 
     def _is_ahead(self, ledger: Ledger, op_offset: int, events: Sequence[op_wire.OpRead]) -> bool:
         """Whether halves that these entries speak of are still to be read.

@@ -44,6 +44,7 @@ from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.takeover import replay
 from halfhitch.service.owner.trimming import Trimmer
 from halfhitch.service.topic_policy import TopicPolicy
+from halfhitch.service.transactions.op_appends import OnRead
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.proof import write_proof
 from halfhitch.wire.trace_parent import sampled_trace
@@ -90,6 +91,7 @@ class PartitionOwner:
         dice: Callable[[], float] = lambda: 0.5,
         skip_reason: SkipReason = lambda *_: None,
         stories: Stories | None = None,
+        on_read: OnRead = lambda _: None,
     ) -> None:
         """`stories`: None where nothing is told to the audit topic."""
         self.partition = partition
@@ -140,6 +142,7 @@ class PartitionOwner:
             observer=observer,
             clock=clock,
             skip_reason=skip_reason if stories is None else stories.telling(skip_reason),
+            on_read=on_read,
         )
         self._op_held = False
 
@@ -190,6 +193,7 @@ class PartitionOwner:
         self._op_held = False
         if self._stories is not None:
             self._stories.begin()
+        self._feed.on_read(None)
         self._ledger = ledger
         self._observer.takeover(self.partition, self._clock.monotonic_s() - began_s, replayed)
         logger.info(

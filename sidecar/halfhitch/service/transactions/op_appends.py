@@ -15,7 +15,7 @@ that it counts.
 """
 
 from asyncio import Future, get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,11 @@ _RECENT_S: Final = 1.0
 _GATHER_S: Final = 0.004
 #: So many do not wait: the record is large enough.
 _GATHERED_MAX: Final = 64
+
+
+#: Hears what an owner here reads in the op log, on the owner's thread: before it counts there, and
+#: again when it does. None: a half partition was taken over, and its logs were read up to now.
+OnRead = Callable[[Sequence[op_wire.OpRead] | None], None]
 
 
 @dataclass(slots=True)
@@ -110,6 +115,8 @@ class DecisionLog:
         self._log = log
         #: What else is under way, from whoever else appends decisions in this process.
         self.elsewhere: Callable[[int, Identity], UnderWay | None] | None = None
+        #: Who must hear of decisions that were made elsewhere.
+        self.on_read: list[OnRead] = []
         self._lanes: dict[int, _Lane] = {}
 
     def append(
@@ -141,6 +148,16 @@ class DecisionLog:
         if found is None and self.elsewhere is not None:
             found = self.elsewhere(partition, identity)
         return found
+
+    def is_known(self, partition: int, identity: Identity) -> bool:
+        """Whether a decision was asked for here that its owner has perhaps not read yet."""
+        lane = self._lanes.get(partition)
+        return lane is not None and lane.first(identity) is not None
+
+    def read(self, events: Sequence[op_wire.OpRead] | None) -> None:
+        """See OnRead."""
+        for hear in self.on_read:
+            hear(events)
 
     def _send_or_gather(self, partition: int, lane: _Lane) -> None:
         if lane.is_awaited or len(lane.waiting) >= _GATHERED_MAX:

@@ -6,7 +6,7 @@ whoever owns the partition does the rest. The handle carries all that an end nee
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from halfhitch.core.model import (
     GIVEN_UP,
@@ -60,18 +60,6 @@ _PARK: Final = Resolution.PARK
 _ROLLBACK: Final = Resolution.ROLLBACK
 
 
-class Named(Protocol):
-    """Whoever else takes transactions in this process that their callers have named."""
-
-    def claim(self, identity: Identity, digest: int) -> bool:
-        """False: another first message was taken there; else this one holds the name there too."""
-        ...
-
-    def release(self, identity: Identity) -> None:
-        """It was surely not stored."""
-        ...
-
-
 class TransactionService:
     """service.api.Transactions over the logs."""
 
@@ -84,8 +72,6 @@ class TransactionService:
         #: was taken there under the id, else this one holds it now, too. (Also when it then cannot
         #: be stored: those clients repeat what they have sent.)
         self.claim_elsewhere: Callable[[Identity, int], bool] = lambda *_: True
-        #: The same for every door, and it hears of what could not be stored.
-        self.named_elsewhere: Named | None = None
 
     def open(self, partition_count: int) -> None:
         """The internal topics are verified: prepares are taken from now on."""
@@ -134,7 +120,10 @@ class TransactionService:
             size_bytes = parts.sizes.begins(messages)
             if transaction_id is not None:
                 self._preparing.claim(partition, identity, 0, digests)
-                self._claim_elsewhere(identity, digests[0], is_chosen=is_partition_chosen)
+                if not (is_partition_chosen or self.claim_elsewhere(identity, digests[0])):
+                    refusal = reused(identity)
+                    self._preparing.failed(identity, 0, refusal)  # the other one may come here too
+                    raise refusal
             half_offsets = await self._store(
                 partition,
                 identity,
@@ -153,24 +142,18 @@ class TransactionService:
         handle = Handle(partition, *identity, half_offsets, _topics(messages))
         return Prepared(identity[1], parts.handles.encode(handle), state, partition, half_offsets)
 
-    def _claim_elsewhere(self, identity: Identity, digest: int, *, is_chosen: bool) -> None:
-        named = self.named_elsewhere
-        is_free = named is None or named.claim(identity, digest)
-        if not (is_free and (is_chosen or self.claim_elsewhere(identity, digest))):
-            refusal = reused(identity)
-            self._preparing.failed(identity, 0, refusal)  # the other one may come here too
-            raise refusal
+    def is_open(self, prepared: Prepared, producer_group: str) -> bool:
+        """Whether no decision is known here of what was prepared just now, and of one message."""
+        identity = ProducerGroup(producer_group), TransactionId(prepared.transaction_id)
+        partition, (half_offset,) = prepared.partition, prepared.half_offsets
+        standing = self._parts.owners.standing(partition, identity, half_offset)
+        is_decided = standing is None or standing.resolution is not None
+        return not (is_decided or self._parts.decisions.is_known(partition, identity))
 
     def disown(self, partition: int, identity: Identity) -> None:
         """Roll back what was perhaps stored elsewhere in this process, under a name of ours that
         nobody was told."""
         self._preparing.disown(partition, identity, 1, ())
-
-    def _failed(self, identity: Identity, index: int, error: BaseException) -> None:
-        self._preparing.failed(identity, index, error)
-        named = self.named_elsewhere
-        if named is not None and index == 0 and not isinstance(error, OutcomeUnknown):
-            named.release(identity)
 
     async def add(self, handle: str, messages: Sequence[OutgoingMessage]) -> Prepared:
         """See service.api.Transactions."""
@@ -248,7 +231,7 @@ class TransactionService:
             try:
                 return (await futures[0],)
             except HalfHitchError as error:
-                self._failed(identity, first_index, error)
+                self._preparing.failed(identity, first_index, error)
                 if not caller_knows_id and isinstance(error, OutcomeUnknown):
                     self._preparing.disown(partition, identity, first_index + 1, ())
                 raise
@@ -259,7 +242,7 @@ class TransactionService:
             return stored
         for index, result in enumerate(results, first_index):
             if isinstance(result, BaseException):
-                self._failed(identity, index, result)
+                self._preparing.failed(identity, index, result)
         # Nobody else can ever have used an id of ours that was not told: what is left of it would
         # never be ended, so end it now. Under a caller's id this may be a repetition, also one that
         # is refused now: the first prepare may have been acknowledged, elsewhere and long ago, and

@@ -113,11 +113,11 @@ def end(how: str = "commit", *, offset: int = 17, name: str = "T1") -> bytes:
 
 def test_a_half_that_failed_stops_the_connection_and_the_rest_comes_back(lent: Lent) -> None:
     lent.lend()
-    lent.far.sendall(half(b"v", ("Half-Transaction-Id", UNIQUE)) + half(b"w"))
+    lent.far.sendall(half(b"v") + half(b"w"))
     lent.until(lambda: lent.failures and lent.due)
     (failed,) = lent.failures
     assert (failed.connection, failed.route, failed.error_number) == (1, "half", TIMED_OUT)
-    assert (failed.group, failed.transaction_id, failed.names_itself) == ("g", UNIQUE, True)
+    assert (failed.group, len(failed.transaction_id)) == ("g", 32)
     assert lent.taken_back() == (b"", half(b"w"), True)
     assert lent.it.under_way() == 0
 
@@ -128,14 +128,13 @@ def test_what_is_under_way_is_told_of_after_the_socket_came_back(lent: Lent) -> 
     lent.until(lambda: lent.it.under_way() == 1)
     assert lent.taken_back() == (b"", b"", True)
     lent.until(lambda: lent.failures)
-    assert not lent.failures[0].names_itself
     assert len(lent.failures[0].transaction_id) == 32
 
 
 @pytest.mark.parametrize(
     "odd",
     [half(topic="points"), half(host="evil"), half(b"v", ("Half-Key", "")), half(b"x" * 10_001),
-     half(b"v", ("Half-Transaction-Id", "order-17")), request("GET", "/v1/openapi.yaml"), end(),
+     half(b"v", ("Half-Transaction-Id", UNIQUE)), request("GET", "/v1/openapi.yaml"), end(),
      half(b"v", ("Expect", "100-continue"))[:-1], b"GARBAGE\r\n"],
     ids=["topic", "host", "empty", "large", "name", "route", "unknown end", "expect", "garbage"],
 )  # fmt: skip
@@ -189,7 +188,7 @@ def test_the_end_of_a_connection_is_the_loops_to_notice(patient: Lent) -> None:
 
 def test_an_end_is_taken_once_and_only_of_what_was_opened(patient: Lent) -> None:
     patient.lend()
-    patient.it.opened("g", "T1", 17, None)
+    patient.it.opened("g", "T1", 17, 0.5, None)
     patient.far.sendall(end())
     patient.until(lambda: patient.it.under_way() == 1)
     first = patient.it.first_decision(1, "g", "T1")
@@ -198,12 +197,24 @@ def test_an_end_is_taken_once_and_only_of_what_was_opened(patient: Lent) -> None
     assert patient.taken_back()[0] == b""
 
 
-@pytest.mark.parametrize("why", ["looked at", "another half", "no immunity", "other key"])
+@pytest.mark.parametrize(
+    "why",
+    ["looked at", "another half", "no immunity", "other key", "heard of", "taken over", "long ago",
+     "not stored", "no room"],
+)  # fmt: skip
 def test_an_end_of_what_the_loop_may_know_more_of_is_the_loops(patient: Lent, why: str) -> None:
-    patient.lend()
-    patient.it.opened(
-        "g", "T1", 18 if why == "another half" else 17, 0 if why == "no immunity" else None
-    )
+    patient.lend(room=1)
+    if why != "not stored":
+        patient.it.opened(
+            "g", "T1", 18 if why == "another half" else 17, 50.0 if why == "long ago" else 0.1,
+            0 if why == "no immunity" else None,
+        )  # fmt: skip
+    if why == "heard of":
+        patient.it.heard([("g", "T0"), ("g", "T1")])
+    if why == "taken over":
+        patient.it.close_all()
+    if why == "no room":
+        patient.it.tell(1)
     if why == "looked at":
         assert patient.it.first_decision(1, "g", "T1") is None
     if why == "other key":
@@ -214,17 +225,32 @@ def test_an_end_of_what_the_loop_may_know_more_of_is_the_loops(patient: Lent, wh
     assert patient.it.first_decision(1, "g", "T1") is None
 
 
-def test_a_name_is_known_on_both_ways(patient: Lent) -> None:
-    named = half(b"v", ("Half-Transaction-Id", UNIQUE))
-    assert patient.it.claim("g", UNIQUE, 7) == 1
-    assert patient.it.claim("g", UNIQUE, 7) == 2
-    assert patient.it.claim("g", UNIQUE, 8) == 0
-    patient.lend()
-    patient.far.sendall(named)
-    patient.until(lambda: patient.due)
-    assert patient.taken_back() == (b"", named, False)
-    patient.it.release("g", UNIQUE)
-    patient.lend()
-    patient.far.sendall(named)
+def test_the_loops_requests_and_those_of_native_threads_have_one_bound(patient: Lent) -> None:
+    assert patient.it.admit(1, 2)
+    assert not patient.it.admit(2, 2)
+    patient.lend(room=3)
+    patient.far.sendall(half())
     patient.until(lambda: patient.it.under_way() == 1)
-    assert patient.it.claim("g", UNIQUE, 8) == 0
+    assert not patient.it.admit(2, 3), "two of the loop's, one of its own"
+    assert patient.it.admit(1, 3)
+    assert patient.taken_back() == (b"", b"", True)
+    own, far = socket.socketpair()
+    with own, far:
+        own.setblocking(False)
+        patient.it.connect(2, b"localhost")
+        assert patient.it.lend(2, own.fileno(), 3)
+        far.sendall(half())
+        patient.until(lambda: 2 in patient.due)
+        assert patient.it.take_back(2).held == half(), "the loop has two, and one is here"
+        patient.it.tell(1)
+        assert patient.it.lend(2, own.fileno(), 3)
+        far.sendall(half())
+        patient.until(lambda: patient.it.under_way() == 2)
+        patient.it.take_back(2)
+
+
+def test_what_is_prepared_is_told_when_it_is_stored_and_not_before(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(half())
+    patient.until(lambda: patient.it.under_way() == 1)
+    assert patient.it.prepared() == []

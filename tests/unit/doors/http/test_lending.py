@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.core.model import ProducerGroup, Resolution, ResolutionSource, TransactionId
+from halfhitch.core.model import (
+    DecisionRead,
+    DoneRead,
+    OpOffset,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TimestampMs,
+    TransactionId,
+)
 from halfhitch.doors.http.lending import Lending
 from halfhitch.doors.http.native import FirstDecision, Line
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
@@ -27,6 +36,9 @@ ROLLBACK = "/v1/transactions/h.0/rollback"
 ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nnative"
 T1 = ProducerGroup("g"), TransactionId("T1")
 GONE, UNKNOWN = 1, 2
+DECIDED = DecisionRead(
+    OpOffset(1), TimestampMs(0), T1, Resolution.ROLLBACK, 1, ResolutionSource.PRODUCER
+)
 
 
 class Rig:
@@ -39,7 +51,7 @@ class Rig:
         self.counted: list[tuple[str, int]] = []
         self.disowned: list[object] = []
         self.lines: list[tuple[int, str, str]] = []
-        self.free = True
+        self.free = self.undecided = True
         self.is_asking = False
         self.failure: RuntimeError | None = None
         self.made: list[ScriptedHttpNative] = []
@@ -53,6 +65,7 @@ class Rig:
             target_partitions=lambda topic: 3 if topic == "orders" else None,
             is_asking=lambda: self.is_asking,
             is_free=lambda *_: self.free,
+            is_open=lambda *_: self.undecided,
             disown=lambda *what: self.disowned.append(what),
             error_of=lambda _, number: (
                 OutcomeUnknown("nobody knows") if number == UNKNOWN else KafkaUnavailable("away")
@@ -96,6 +109,12 @@ class Rig:
 @pytest.fixture
 async def rig(doors: Any) -> Rig:
     return Rig(doors)
+
+
+def stored(rig: Rig, group: str, name: str, *, topic: str = "orders", **how: Any) -> None:
+    prepared = Prepared(name, "h", half_offsets=(17,))
+    how = {"named": None, "immunity_s": None, **how}
+    rig.lending.stored(group, topic, prepared, age_s=0.5, **how)
 
 
 # -- there and back ------------------------------------------------------------------------------
@@ -257,26 +276,11 @@ async def test_what_was_perhaps_stored_under_a_name_that_nobody_knows_is_disowne
     assert rig.disowned == [(1, T1)]
 
 
-@pytest.mark.parametrize(("number", "is_kept"), [(GONE, False), (UNKNOWN, True)])
-async def test_a_name_is_free_again_only_if_its_message_was_surely_not_stored(
-    rig: Rig, number: int, is_kept: bool
-) -> None:
-    client = await rig.lent()
-    assert rig.lending.claim(T1, 7)
-    assert not rig.lending.claim(T1, 8)
-    await client.send(raw_half(b"first"))
-    await rig.until_under_way()
-    rig.native.fail(number, names_itself=True)
-    assert (await client.answer("POST")).status == 503
-    assert rig.lending.claim(T1, 8) is not is_kept
-    assert rig.disowned == []
-
-
 async def test_an_end_that_failed_is_told_as_one(rig: Rig) -> None:
     client = await rig.lent()
     await client.send(request("POST", ROLLBACK))
     await rig.until_under_way()
-    rig.native.fail(UNKNOWN, route="commit", names_itself=True)
+    rig.native.fail(UNKNOWN, route="commit")
     assert (await client.answer("POST")).code == "outcome_unknown"
     assert rig.observer.of("end_refused") == [("outcome_unknown",)]
     assert rig.counted[-1] == ("commit", 503)
@@ -345,8 +349,8 @@ async def test_threads_that_do_not_start_are_told_and_nothing_else_changes(
     assert any("no more threads" in line for line in caplog.messages)
     rig.lending.look()
     rig.lending.catch_up()
-    assert rig.lending.claim(T1, 1)
-    rig.lending.release(T1)
+    rig.lending.heard([DECIDED])
+    rig.lending.tell_prepared()
     assert rig.lending.first_decision(0, T1) is None
 
 
@@ -362,10 +366,10 @@ async def test_bounds_of_a_group_and_topics_that_are_gone_end_what_is_allowed(ri
     rig.lending.look()
     assert rig.native.allowed == [("g", "orders")]
     assert not rig.native.takes_ends
-    rig.lending.stored("g", "elsewhere", Prepared("T2", "h", half_offsets=(17,)), None, 30)
+    stored(rig, "g", "T2", immunity_s=30, topic="elsewhere")
     assert rig.native.allowed == [("g", "orders")]
     assert rig.native.opened_ids[-1] == ("g", "T2", 17, 30)
-    rig.lending.stored("g", "orders", Prepared("T3", "h", half_offsets=(18,)), "T3", None)
+    stored(rig, "g", "T3", named="T3")
     assert len(rig.native.opened_ids) == 1, "of a name that was given more may be known"
 
 
@@ -375,8 +379,107 @@ async def test_of_very_many_groups_the_latest_go_the_native_way(
     monkeypatch.setattr("halfhitch.doors.http.lending._PAIRS_MAX", 2)
     await rig.open()
     for group in ("a", "b", "b", "c"):
-        rig.lending.stored(group, "orders", Prepared("T", "h", half_offsets=(1,)), "T", None)
+        stored(rig, group, "T", named="T")
     assert rig.native.allowed == [("b", "orders"), ("c", "orders")]
+
+
+async def test_what_an_owner_reads_as_decided_is_the_loops_to_end(rig: Rig) -> None:
+    await rig.open()
+    done = DoneRead(OpOffset(2), TimestampMs(0), T1, 1, ())
+    rig.lending.heard([done])
+    assert rig.native.heard_ids == []
+    rig.lending.heard([DECIDED, done])
+    assert rig.native.heard_ids == [T1]
+    assert rig.native.closed_count == 0
+    rig.lending.heard(None)
+    assert rig.native.closed_count == 1
+
+
+async def test_what_was_decided_before_its_prepare_was_told_is_not_open(rig: Rig) -> None:
+    await rig.open()
+    stored(rig, "g", "T2")
+    assert rig.native.heard_ids == []
+    rig.undecided = False
+    stored(rig, "g", "T3")
+    assert [name for _, name, *_ in rig.native.opened_ids] == ["T2", "T3"]
+    assert rig.native.heard_ids == [("g", "T3")]
+
+
+async def test_native_requests_and_those_of_the_loop_have_one_bound(rig: Rig) -> None:
+    client = await rig.lent(limits=http_limits(in_flight_count_max=1))
+    assert rig.native.room == 1
+    assert rig.native.loop_count == 0
+    await client.send(raw_half(b"first"))
+    await rig.until_under_way()
+    rig.native.is_borrowing = False
+    other = await rig.doors.client(rig.door)
+    refused = await other.ask(raw_half(b"v", ("Half-Transaction-Id", "T9")))
+    assert (refused.status, refused.code) == (429, "overloaded")
+    assert (await other.ask(request("POST", ROLLBACK))).status == 200, "ends pass"
+    assert rig.native.loop_count == 0
+    rig.native.finish(ANSWER)
+    assert (await client.answer("POST")).body == b"native"
+    assert (await other.ask(raw_half(b"v", ("Half-Transaction-Id", "T9")))).status == 201
+    assert rig.native.loop_count == 0
+
+
+async def test_native_threads_hear_of_requests_that_the_loop_has_in_flight(rig: Rig) -> None:
+    client = await rig.doors.client(await rig.open())
+    assert (await client.ask(raw_half(b"v", ("Half-Transaction-Id", "T9")))).status == 201
+    rig.doors.service.hold()
+    await client.send(request("POST", ROLLBACK))
+    await until(lambda: rig.native.loop_count == 1)
+    rig.doors.service.release()
+    assert (await client.answer("POST")).status == 200
+    assert rig.native.loop_count == 0
+
+
+async def test_a_look_at_whether_a_body_is_wanted_takes_no_room(rig: Rig) -> None:
+    await rig.open()
+    client = await rig.doors.client(rig.door)
+    whole = raw_half(b"v", ("Expect", "100-continue"))
+    await client.send(whole[:-1])
+    assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert rig.native.loop_count == 0
+
+
+async def test_a_stop_does_not_wait_for_what_was_told_as_prepared_behind_its_end(rig: Rig) -> None:
+    client = await rig.doors.client(await rig.open(limits=http_limits(unended_s=60)))
+    assert (await client.ask(raw_half(b"v", ("Half-Transaction-Id", "T9")))).status == 201
+    rig.native.prepared_ids.append("T9")
+    answer = await client.ask(request("POST", ROLLBACK))
+    assert answer.json()["transaction_id"] == "T9"
+    assert rig.native.prepared_ids == []
+    assert rig.door is not None
+    async with asyncio.timeout(5):
+        await rig.door.stop(drain_s=30)
+
+
+async def test_whoever_sends_what_is_not_for_there_is_lent_less_and_less_often(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfhitch.doors.http.lending._BETWEEN_LOANS_S", 0.1)
+    client = await rig.lent()
+    for factor in (2, 4):
+        rig.native.is_odd = True
+        await client.ask(request("GET", "/nowhere"))
+        await asyncio.sleep(0.1)
+        assert (await client.ask(raw_half())).status == 201
+        assert not rig.native.lent
+        rig.native.is_odd = False
+        await asyncio.sleep(0.1 * factor)
+        assert (await client.ask(raw_half())).status == 201
+        await until(lambda: rig.native.lent)
+    await client.send(raw_half(b"of use"))
+    await rig.until_under_way()
+    rig.native.finish(ANSWER)
+    assert (await client.answer("POST")).body == b"native"
+    await until(lambda: rig.told)
+    rig.native.is_odd = True
+    await client.ask(request("GET", "/nowhere"))
+    await asyncio.sleep(0.15)
+    assert (await client.ask(raw_half())).status == 201
+    await until(lambda: rig.native.lent)
 
 
 async def test_decisions_of_the_last_moments_are_told(rig: Rig) -> None:

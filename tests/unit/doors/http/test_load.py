@@ -32,3 +32,14 @@ def test_streams_that_have_ended_leave_no_names_behind() -> None:
     assert load.stream_count == 0
     assert not load.group_streams
     assert not load.identity_streams
+
+
+def test_without_native_threads_the_bound_is_for_the_loops_requests() -> None:
+    load = Load()
+    load.changed()
+    assert load.admit(1)
+    load.tasks.add(sentinel.task)
+    assert not load.admit(1)
+    assert load.in_flight_count == 1
+    load.held_back_count = 1
+    assert load.admit(1)

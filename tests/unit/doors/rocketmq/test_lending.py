@@ -13,7 +13,17 @@ import pytest
 
 from halfhitch.access import Access
 from halfhitch.adapters.native.carrier import native_error
-from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
+from halfhitch.core.model import (
+    ROLLED_BACK,
+    DecisionRead,
+    DoneRead,
+    OpOffset,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TimestampMs,
+    TransactionId,
+)
 from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq import dispatch
 from halfhitch.doors.rocketmq.errors import response_of
@@ -457,6 +467,26 @@ async def test_an_id_that_was_taken_natively_for_another_message_is_refused(rig:
     sent = await client.half(GROUP, TOPIC, b"x", unique="U7")
     assert sent.code == codes.MESSAGE_ILLEGAL
     assert "transaction_id_reused" in (sent.remark or "")
+
+
+async def test_what_owners_have_read_as_rolled_back_is_told_also_from_before_the_start(
+    rig: Rig,
+) -> None:
+    def decided(name: str, resolution: Resolution) -> DecisionRead:
+        identity = ProducerGroup(GROUP), TransactionId(name)
+        source = ResolutionSource.PRODUCER
+        return DecisionRead(OpOffset(1), TimestampMs(0), identity, resolution, 1, source)
+
+    def done(name: str, ending: int) -> DoneRead:
+        identity = ProducerGroup(GROUP), TransactionId(name)
+        return DoneRead(OpOffset(2), TimestampMs(0), identity, ending, (1,))
+
+    rig.lending.heard(None)
+    rig.lending.heard([decided("U1", Resolution.ROLLBACK), decided("U2", Resolution.COMMIT)])
+    await rig.connected()
+    assert rig.native.rolled_back_ids == [(GROUP, "U1")]
+    rig.lending.heard([done("U3", 1), done("U4", ROLLED_BACK)])
+    assert rig.native.rolled_back_ids == [(GROUP, "U1"), (GROUP, "U4")]
 
 
 # -- the way out ---------------------------------------------------------------------------------

@@ -29,7 +29,10 @@ from harness.twin import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from halfhitch.service.owner.turn import PartitionOwner
+    from halfhitch.wire.op import OpRead
 
 
 def finish(owner: PartitionOwner) -> None:
@@ -79,6 +82,24 @@ def test_a_takeover_ends_when_both_logs_were_read_to_their_ends() -> None:
     owner = twin.working_owner(reader=small_reads)
     assert twin.observer.of("takeover")[0][2] == 100
     assert (owner.numbers().half_position, owner.numbers().op_position) == (50, 50)
+
+
+def test_who_waits_for_decisions_of_others_hears_them_before_and_after_they_count() -> None:
+    twin = Twin()
+    told: list[tuple[object, Standing | None]] = []
+
+    def hear(read: Sequence[OpRead] | None) -> None:
+        what = None if read is None else [event.identity[1] for event in read]
+        told.append((what, owner.standing(identity("T1"), half_offset)))
+
+    owner = twin.owner(on_read=hear)
+    half_offset = twin.half("T1")
+    owner.take_over()
+    assert told == [(None, Standing.UNKNOWN)], "before it can be asked"
+    twin.roll_back("T1")
+    told.clear()
+    finish(owner)
+    assert told[:2] == [(["T1"], Standing.PENDING), (["T1"], Standing.ROLLING_BACK)]
 
 
 def test_a_partition_can_be_taken_over_again_after_a_failure() -> None:

@@ -268,3 +268,24 @@ async def test_a_full_record_waits_for_nobody() -> None:
         assert log.records() == []
         log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
     assert [len(record) for record in log.records()] == [decisions_module._GATHERED_MAX]
+
+
+async def test_what_was_asked_for_here_is_known_until_its_owner_has_read_it() -> None:
+    log = Log()
+    assert not log.decisions.is_known(0, identity("T1"))
+    stored = log.decisions.append(0, decision("T1"))
+    assert log.decisions.is_known(0, identity("T1"))
+    await stored
+    assert log.decisions.is_known(0, identity("T1"))
+    for _ in range(2):
+        log.pass_time(1.1)
+        assert log.decisions.under_way(0, identity("T2")) is None
+    assert not log.decisions.is_known(0, identity("T1"))
+
+
+def test_what_owners_read_is_told_to_all_who_want_to_hear_it() -> None:
+    log, told = Log(), []
+    log.decisions.read([])
+    log.decisions.on_read += [told.append, told.append]
+    log.decisions.read(None)
+    assert told == [None, None]

@@ -10,7 +10,6 @@ import pytest
 from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource, TransactionId
 from halfhitch.errors import (
-    BackendError,
     ContraryDecision,
     KafkaUnavailable,
     OutcomeUnknown,
@@ -301,49 +300,25 @@ async def test_a_message_that_others_here_refuse_does_not_bar_the_first_one() ->
         await single(it, TWO)
 
 
-class Elsewhere:
-    """Whoever else takes transactions that their callers have named."""
-
-    def __init__(self) -> None:
-        self.taken: dict[object, int] = {}
-
-    def claim(self, identity: object, digest: int) -> bool:
-        return self.taken.setdefault(identity, digest) == digest
-
-    def release(self, identity: object) -> None:
-        del self.taken[identity]
-
-
-async def test_a_name_that_was_taken_elsewhere_stands_for_what_was_taken_there() -> None:
-    it = Coordinator(owns=())
-    it.service.named_elsewhere = elsewhere = Elsewhere()
-    elsewhere.taken[GROUP, "T1"] = digest_of_message(ONE)
-    with pytest.raises(TransactionReused):
-        await prepare(it, TWO)
-    assert (await prepare(it, ONE)).transaction_id == "T1"
-    await prepare(it, TWO, transaction_id=None)
-    assert list(elsewhere.taken) == [(GROUP, "T1")]
-
-
-@pytest.mark.parametrize(
-    ("fault", "is_kept"), [(AppendFault.REFUSED, False), (AppendFault.ANSWER_LOST, True)]
-)
-async def test_a_name_is_given_up_elsewhere_only_if_nothing_was_stored(
-    fault: AppendFault, is_kept: bool
-) -> None:
-    it = Coordinator(owns=())
-    it.service.named_elsewhere = elsewhere = Elsewhere()
-    it.kafka.faults.appends = [fault]
-    with pytest.raises(BackendError):
-        await prepare(it)
-    assert bool(elsewhere.taken) is is_kept
-
-
 async def test_what_was_perhaps_stored_elsewhere_under_a_name_of_ours_is_rolled_back() -> None:
     it = Coordinator(owns=())
     it.service.disown(1, (GROUP, TransactionId("T7")))
     await settle()
     assert it.decided() == [("T7", R, 1)]
+
+
+async def test_what_was_prepared_is_open_until_a_decision_of_it_is_known() -> None:
+    it = Coordinator(owns=(0, 1))
+    first, second = await prepare(it, transaction_id=None), await prepare(it, transaction_id=None)
+    for made in (first, second):
+        assert it.service.is_open(made, GROUP)
+    await it.service.end(first.handle, R)
+    assert not it.service.is_open(first, GROUP), "this instance was asked for it"
+    it.carry_out()
+    assert not it.service.is_open(first, GROUP), "its owner has read it"
+    assert it.service.is_open(second, GROUP)
+    stranger = Coordinator(owns=())
+    assert stranger.service.is_open(first, GROUP), "nothing is known there"
 
 
 async def test_what_signs_and_how_many_partitions_there_are_is_told() -> None:
