@@ -95,7 +95,7 @@ OPEN_QUESTIONS = frozenset(
 _OF_OLD = frozenset({Unjudged.OLD_FORWARD})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Where:
     """One record."""
 
@@ -207,7 +207,8 @@ class Findings:
         self.violations.sort(key=lambda v: (v.kind, v.producer_group, v.transaction_id))
 
     def _cut(self) -> None:
-        self.unfinished.sort(key=lambda one: one.stored_ms)
+        # Many are stored within one millisecond, and they are judged in no order of their own.
+        self.unfinished.sort(key=lambda one: (one.stored_ms, one.where))
         del self.unfinished[self.limit :]
 
     def begin(self) -> None:
