@@ -126,9 +126,8 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
             Some((Request::Half(half), length))
         }
         Route::End(handle, is_commit) => {
-            let has_more = fields.immunity.is_some()
-                || fields.key.is_some()
-                || !fields.user.is_empty();
+            let has_more =
+                fields.immunity.is_some() || fields.key.is_some() || !fields.user.is_empty();
             if has_more || length.unwrap_or(0) > 0 {
                 return None;
             }

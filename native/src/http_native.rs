@@ -125,14 +125,7 @@ impl HttpNative {
 
     /// The loop has stored the only message of this transaction, which came `age_s` ago and whose
     /// name is new.
-    fn opened(
-        &self,
-        group: &str,
-        id: &str,
-        half_offset: u64,
-        age_s: f64,
-        immunity_s: Option<u32>,
-    ) {
+    fn opened(&self, group: &str, id: &str, half_offset: u64, age_s: f64, immunity_s: Option<u32>) {
         let age = Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX);
         self.front.opened((group, id), half_offset, age, immunity_s);
     }
