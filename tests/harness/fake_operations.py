@@ -39,7 +39,7 @@ def undecided(name: str, group: str = "shop", **more: Any) -> Undecided:
         "next_check_s": 42.0,
         "last_answer": "unknown",
         "asked": "shop-1",
-        "born_ms": 0,
+        "stored_ms": 0,
     }
     return Undecided(transaction_id=name, producer_group=group, **{**values, **more})
 

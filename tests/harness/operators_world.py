@@ -42,7 +42,7 @@ def pending(name: str, partition: int = 0, age_s: float = 10.0, **more: Any) -> 
     }  # fmt: skip
     return Undecided(
         transaction_id=name, producer_group="shop", partition=partition, age_s=age_s,
-        born_ms=NOW_MS - int(age_s * 1000),
+        stored_ms=NOW_MS - int(age_s * 1000),
         **{**values, **more},
     )  # fmt: skip
 

@@ -331,12 +331,12 @@ class Undecided:
     asked: str | None  # who was asked last
     last_reason: str | None = None  # of that answer, in words of who was asked
     from_index: bool = False  # as Redis says: its owner is another instance
-    born_ms: int  # the calendar's; its age is of the moment in which it was looked at
+    stored_ms: int  # the calendar's; its age is of the moment in which it was looked at
 
     @property
     def place(self) -> tuple[int, int, tuple[int, ...]]:
         """Where it stands in a list, the oldest first: the same whenever the list is made."""
-        return self.born_ms, self.partition, self.half_offsets
+        return self.stored_ms, self.partition, self.half_offsets
 
 
 @dataclass(slots=True)

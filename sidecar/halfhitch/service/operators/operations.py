@@ -161,7 +161,7 @@ class OperationsService:
             asked=doubt.last_instance,
             last_reason=doubt.last_reason,
             from_index=True,
-            born_ms=doubt.born_ms,
+            stored_ms=doubt.born_ms,
         )
 
     # -- decide ----------------------------------------------------------------------------------

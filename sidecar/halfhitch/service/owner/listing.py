@@ -109,7 +109,7 @@ class Listing:
             last_answer=last_answer,
             asked=asked,
             last_reason=last_reason,
-            born_ms=born,
+            stored_ms=born,
         )
 
 

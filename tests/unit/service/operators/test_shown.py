@@ -21,7 +21,7 @@ SHOWN = Undecided(
     next_check_s=None,
     last_answer=None,
     asked=None,
-    born_ms=0,
+    stored_ms=0,
 )
 
 
