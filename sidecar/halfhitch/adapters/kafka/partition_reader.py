@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.half_fetching import ANSWER_S, LOG_IS_GONE, HalfFetcher, low_of
 from halfhitch.adapters.kafka.log_ends import LogEnds, held_sentence
+from halfhitch.adapters.kafka.silent_logs import SilentLogs
 from halfhitch.adapters.watchdog import progress, resting
 from halfhitch.errors import BelowLogError, KafkaUnavailable, TopologyError
 from halfhitch.ports import ReadBatch, StoredRecord
@@ -50,6 +51,8 @@ class KafkaPartitionReader:
         self._half = (half_topic, partition)
         self._op = (op_topic, partition)
         self._half_read_to = self._op_read_to = 0
+        self._silent = SilentLogs(ends.readable)
+        self._is_op_held = False
         #: See ports.PartitionReader.
         self.stamp = ""
 
@@ -75,11 +78,19 @@ class KafkaPartitionReader:
         if below := half_below or op_below:
             raise BelowLogError(below)
         self._half_read_to, self._op_read_to = half_start, op_start
-        self._consumer.assign(
-            [TopicPartition(*self._half, half_start), TopicPartition(*self._op, op_start)]
-        )
+        self._assign()
         self.hold_op()
         return half_start, op_start
+
+    def _assign(self) -> None:
+        """To where they have been read."""
+        self._consumer.assign(
+            [
+                TopicPartition(*self._half, self._half_read_to),
+                TopicPartition(*self._op, self._op_read_to),
+            ]
+        )
+        self._silent.heard(self._half)
 
     def _start(self, log: tuple[str, int], position: int | None) -> tuple[int, str]:
         """Where to begin; and why not there, when it lies below the log."""
@@ -103,10 +114,14 @@ class KafkaPartitionReader:
 
     def hold_op(self) -> None:
         """See ports.PartitionReader."""
+        self._is_op_held = True
+        self._silent.leave(self._op)
         self._consumer.pause([TopicPartition(*self._op)])
 
     def release_op(self) -> None:
         """See ports.PartitionReader."""
+        self._is_op_held = False
+        self._silent.heard(self._op)
         self._consumer.resume([TopicPartition(*self._op)])
 
     def read(self, wait_s: float) -> ReadBatch:
@@ -126,9 +141,34 @@ class KafkaPartitionReader:
                     op.append(message)
         if half:
             self._half_read_to = max(self._half_read_to, half[-1].offset() + 1)
+            self._silent.heard(self._half)
         if op:
             self._op_read_to = max(self._op_read_to, op[-1].offset() + 1)
+            self._silent.heard(self._op)
+        self._look_at_silent()
         return ReadBatch(half, op)
+
+    def _look_at_silent(self) -> None:
+        read_to = {self._half: self._half_read_to, self._op: self._op_read_to}
+        if self._is_op_held:
+            self._silent.leave(self._op)  # what was on its way when it was held may have come
+        stuck = self._silent.stuck(read_to)
+        if not stuck:
+            return
+        for log, end in stuck.items():
+            logger.warning(
+                "%s-%d gives nothing from %d on, though it can be read to %d; both logs of the "
+                "half partition are fetched anew",
+                *log,
+                read_to[log],
+                end,
+                extra={"action": "log_silent"},
+            )
+        self._assign()
+        if self._is_op_held:
+            self.hold_op()
+        else:
+            self.release_op()
 
     def _event(self, message: Any) -> None:
         error: Any = message.error()
@@ -138,6 +178,7 @@ class KafkaPartitionReader:
                 self._half_read_to = max(self._half_read_to, message.offset())
             else:
                 self._op_read_to = max(self._op_read_to, message.offset())
+            self._silent.heard((message.topic(), message.partition()))
         elif code in LOG_IS_GONE:
             raise TopologyError(
                 f"{message.topic()}-{message.partition()} cannot be read where it was left: "
