@@ -73,3 +73,29 @@ def test_a_log_at_its_end_behind_markers_and_one_that_is_held_are_left_alone(
         assert reader.read(0.1).op == []
     hidden.abort()
     assert "gives nothing" not in caplog.text
+
+
+def test_what_the_client_held_as_its_logs_were_assigned_anew_comes_once(world: KafkaWorld) -> None:
+    reader = begun(world)
+    halves = [b"half %d" % number for number in range(6_000)]
+    ops = [b"op %d" % number for number in range(500)]
+    world.put(world.half_topic, halves)
+    world.put(world.op_topic, ops)
+    got_half: list[bytes | None] = []
+    got_op: list[bytes | None] = []
+    give_up_s = time.monotonic() + DEADLINE_S
+    reads = 0
+    while (len(got_half), len(got_op)) < (6_000, 500) and time.monotonic() < give_up_s:
+        batch = reader.read(0.1)
+        got_half += [record.value() for record in batch.half]
+        got_op += [record.value() for record in batch.op]
+        reads += 1
+        if reads <= 5:
+            time.sleep(0.1)  # the client fetches ahead
+            reader._assign()
+            reader.release_op()
+    for _ in range(10):
+        batch = reader.read(0.1)
+        assert not batch.half
+        assert not batch.op
+    assert (got_half, got_op) == (halves, ops)

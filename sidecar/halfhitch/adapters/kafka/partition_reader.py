@@ -90,7 +90,7 @@ class KafkaPartitionReader:
                 TopicPartition(*self._op, self._op_read_to),
             ]
         )
-        self._silent.heard(self._half)
+        self._silent.begin(self._half)
 
     def _start(self, log: tuple[str, int], position: int | None) -> tuple[int, str]:
         """Where to begin; and why not there, when it lies below the log."""
@@ -121,7 +121,7 @@ class KafkaPartitionReader:
     def release_op(self) -> None:
         """See ports.PartitionReader."""
         self._is_op_held = False
-        self._silent.heard(self._op)
+        self._silent.begin(self._op)
         self._consumer.resume([TopicPartition(*self._op)])
 
     def read(self, wait_s: float) -> ReadBatch:
@@ -130,9 +130,12 @@ class KafkaPartitionReader:
         op: list[Any] = []
         progress()
         first = self._consumer.poll(wait_s)
+        has_taken_all = True
         if first is not None:
             half_topic = self._half[0]
-            for message in [first, *self._consumer.consume(READ_MAX, 0)]:
+            more = self._consumer.consume(READ_MAX, 0)
+            has_taken_all = len(more) < READ_MAX
+            for message in [first, *more]:
                 if message.error() is not None:
                     self._event(message)
                 elif message.topic() == half_topic:
@@ -145,13 +148,15 @@ class KafkaPartitionReader:
         if op:
             self._op_read_to = max(self._op_read_to, op[-1].offset() + 1)
             self._silent.heard(self._op)
-        self._look_at_silent()
+        if has_taken_all:
+            self._look_at_silent()
         return ReadBatch(half, op)
 
     def _look_at_silent(self) -> None:
         read_to = {self._half: self._half_read_to, self._op: self._op_read_to}
         if self._is_op_held:
             self._silent.leave(self._op)  # what was on its way when it was held may have come
+        progress()
         stuck = self._silent.stuck(read_to)
         if not stuck:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from halfhitch.adapters.kafka.silent_logs import SilentLogs
@@ -23,7 +24,7 @@ class Ends:
         self.now_s = 100.0
         self.silent = SilentLogs(self.readable, lambda: self.now_s)
         for log in self.ends:
-            self.silent.heard(log)
+            self.silent.begin(log)
 
     def readable(self, logs: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         self.asked.append([*logs])
@@ -72,7 +73,7 @@ def test_a_log_that_is_held_on_purpose_is_not_asked_about() -> None:
     it.silent.leave(OP)
     assert [it.after(10), it.after(10), it.after(10)] == [{}] * 3
     assert it.asked == [[HALF]] * 3
-    it.silent.heard(OP)
+    it.silent.begin(OP)
     assert [it.after(10), it.after(5)] == [{}, {OP: 3}]
 
 
@@ -83,3 +84,23 @@ def test_a_kafka_that_does_not_say_where_logs_end_says_nothing_of_them() -> None
     assert [it.after(10), it.after(5)] == [{}, {}]
     it.is_away = False
     assert [it.after(5), it.after(5)] == [{}, {OP: 3}]
+
+
+def test_records_that_came_slower_than_the_log_was_assigned_anew_would_never_have_come() -> None:
+    it = Ends()
+    it.ends[OP] = 3
+
+    def tries(seconds: int) -> list[int]:
+        told = []
+        for second in range(seconds):
+            if it.after(1):
+                told.append(second)
+                it.silent.begin(OP)
+        return told
+
+    first, second, third, *_ = told = tries(2_000)
+    assert second - first >= 20
+    assert third - second >= 40
+    assert all(later - earlier <= 320 for earlier, later in itertools.pairwise(told)), told
+    it.silent.heard(OP)
+    assert tries(30)[0] < 20, "what has given something is waited for no longer than at first"
