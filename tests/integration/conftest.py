@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import OrderedDict
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import psycopg
 import pytest
 
+from halfhitch.client import in_use, recorded
 from harness.databases import Truth, open_shop
 
 if TYPE_CHECKING:
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
     from harness.databases import Shop, Way
     from harness.mariadb import EmbeddedMariaDb
     from harness.postgres import EmbeddedPostgres
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as attempts go: a traceback may keep another test's, which had the same id."""
+    monkeypatch.setattr(recorded, "_EXPECTED", WeakValueDictionary())
+    monkeypatch.setattr(in_use, "_PREPARED", OrderedDict())
+    monkeypatch.setattr(in_use, "_TALKS", WeakValueDictionary())
 
 
 @pytest.fixture

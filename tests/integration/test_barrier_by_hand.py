@@ -201,15 +201,15 @@ def test_a_block_was_refused_for_an_earlier_attempt_by_hand_that_was_rolled_back
 ) -> None:
     """Its rows stood, and it said that they were rolled back: for the attempt was kept alive."""
     with talking(shop, server) as producer:
-        with shop.begin() as local, producer.transaction("a") as first:
+        first = producer.transaction("a")
+        with shop.begin() as local:
             first.send("orders", b"a")
             local.record(first.id)
             local.rollback()
-            first.rollback()
         block = shop.barrier().transaction(getattr(producer, "inner", producer), "a")
         with block as (tx, _):
             tx.send("orders", b"a")
-    assert (ends_of(server), truth.rows()) == (["rollback", "commit"], {"a": "committed"})
+    assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
 
 
 BY_ALCHEMY = (
@@ -290,7 +290,7 @@ def test_the_commit_of_a_connection_is_followed_though_the_table_cannot_be_read(
 
 
 def records_and_commits_past(shop: Any, producer: Any, how: str) -> None:
-    with producer.transaction("a") as tx:
+    with producer.transaction() as tx:
         tx.send("orders", b"a")
         with shop.session() as local:
             shop.barrier().record(local, tx.id)
@@ -312,7 +312,8 @@ def test_rows_that_were_committed_past_sqlalchemy_were_said_to_be_rolled_back(
     """Who did as the refusal said, and rolled the messages back, had lost them."""
     with talking(shop, server) as producer:
         records_and_commits_past(shop, producer, how)
-    assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
+    assert ends_of(server) == ["commit"]
+    assert set(truth.rows().values()) == {"committed"}
 
 
 @BY_CONNECTION

@@ -76,7 +76,8 @@ def test_what_was_prepared_followed_a_plain_connection_that_was_rolled_back(
         with pytest.raises(TransactionMisused, match="is not known"):
             producer.commit(prepared.handle)
         producer.rollback(prepared.handle)
-    assert (ends_of(server), truth.rows()) == (["rollback"], {})
+    fenced = {prepared.transaction_id: "fenced"}
+    assert (ends_of(server), truth.rows()) == (["rollback"], fenced)
 
 
 def commits_without_its_table(

@@ -19,6 +19,7 @@ from halfhitch.barrier.plain_work import ConnectionWork
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.statement import Block
 from halfhitch.barrier.table import check_style
+from halfhitch.barrier.told import Look, Told
 from halfhitch.client import recorded
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import ConfigurationError
@@ -95,24 +96,31 @@ class DbapiBarrier:
 
         The producer's block reads the table at its end, for drivers call nobody at their commit.
         """
-        is_committed = partial(self._is_committed, transaction_id)
-        with refusals_noted(self.group, transaction_id, is_committed):
+        settle = partial(self.ask, Question(transaction_id, is_own=True))
+        tell = partial(self._told, transaction_id)
+        with refusals_noted(self.group, transaction_id, tell, settle):
             running.require_none(self.full_key(transaction_id))
-            used = self.note(connection, transaction_id)
-        recorded.note(self.group, transaction_id, ByHand(used, is_committed).state)
+            used, number = self.note(connection, transaction_id)
+        look = Look(number)
+        by_hand = ByHand(used, partial(tell, look), is_numbered=number is not None)
+        word = recorded.Word(by_hand.state, settle=settle, reason=look.reason)
+        recorded.note(self.group, transaction_id, word)
 
     def full_key(self, transaction_id: str) -> tuple[str, ...]:
         """For this package: the row's, and whose table it is in."""
         return (self._rules.table, *self._rules.key(transaction_id))
 
-    def note(self, connection: Any, transaction_id: str) -> Any:
-        """For this package: `record`, by the block of this transaction too; the connection."""
+    def note(self, connection: Any, transaction_id: str) -> tuple[Any, str | None]:
+        """For this package: `record`, by the block of this transaction too.
+
+        Gives the connection and the number of its transaction, where the database tells that.
+        """
         key = self._rules.key(transaction_id)
         found = connection if hasattr(connection, "cursor") else connection.connection
         driver = self._driver(found)
         driver.require_transaction()
         try:
-            driver.record(self._rules.table, key)
+            number = driver.record(self._rules.table, key)
         except driver.integrity_error as error:
             raise refusal(transaction_id, self._look_again(driver, key)) from error
         except Exception as error:
@@ -121,14 +129,20 @@ class DbapiBarrier:
             with suppress(Exception):
                 found.rollback()
             raise
-        return found
+        return found, number
 
-    def _is_committed(self, transaction_id: str) -> bool | None:
-        """The record, by the table; None when it could not be read."""
+    def _told(self, transaction_id: str, look: Look) -> Told:
+        """Of the record, by the table."""
+
+        def tell(notes: _Notes) -> Told:
+            look.begin(notes.watch)
+            outcome = notes.read(transaction_id)
+            return look.told(outcome, lambda number: notes.is_of(transaction_id, number))
+
         try:
-            return self._look(lambda notes: notes.read(transaction_id)) == table.COMMITTED
-        except Exception:  # noqa: BLE001 - nobody knows, then
-            return None
+            return self._look(tell)
+        except Exception as error:  # noqa: BLE001 - nobody knows, then
+            return look.failed(error)
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.
@@ -287,19 +301,24 @@ class _Driver:
         if at_once:
             raise guards.commits_alone()
 
-    def record(self, name: str, key: tuple[str, str]) -> None:
-        """Raises InvalidRequest inside a savepoint, where the database tells."""
+    def record(self, name: str, key: tuple[str, str]) -> str | None:
+        """The number of the transaction, where the database tells it.
+
+        Raises InvalidRequest inside a savepoint, where the database tells.
+        """
         statement = table.insert(self.dialect, name, table.COMMITTED)
         values = table.key_values(self.dialect, key)
         if self.dialect != "postgresql":
             if self.run(statement, values) == 0:
                 raise guards.unwritten()
-            return
+            return None
         row = self._one(statement + guards.POSTGRESQL_OUTSIDE_SAVEPOINT, values)
         if row is None:
             raise guards.unwritten()
-        if not _first(row):
+        is_outside, number = row.values() if isinstance(row, dict) else row
+        if not is_outside:
             raise guards.in_savepoint()
+        return str(number)
 
     def run(self, statement: str, values: table.Values) -> int:
         """How many rows it changed."""
@@ -359,7 +378,7 @@ class _Notes:
     ) -> None:
         self._driver = driver
         self._rules = rules
-        self._watch = watch
+        self.watch = watch
         self._first = first
 
     def read(self, transaction_id: str) -> str | None:
@@ -370,8 +389,22 @@ class _Notes:
         driver.connection.rollback()
         if outcome is None or not durable.is_needed(driver.dialect):
             return outcome
-        behind = durable.Behind(driver.dialect, name, self._begin, driver.run)
+        self.watch.has_seen = True
+        behind = durable.Behind(driver.dialect, name, self._rules.group, self._begin, driver.run)
         return behind.sure(lambda: driver.outcome(name, key), driver.connection.commit)
+
+    def is_of(self, transaction_id: str, number: str) -> bool:
+        """Whether the row was written by the transaction of this number, where that is told."""
+        driver = self._driver
+        statement = table.select_is_of(driver.dialect, self._rules.table)
+        if statement is None:
+            return False
+        with suppress(Exception):  # of a view, say: then it is not known
+            self._begin()
+            found = driver.value(statement, (number, *self._rules.key(transaction_id)))
+            driver.connection.rollback()
+            return found is True
+        return False
 
     def fence(self, transaction_id: str, born_ms: int | None) -> None:
         """Returns only when it is committed, or refused because a row stands there."""
@@ -390,7 +423,7 @@ class _Notes:
             driver.connection.rollback()
 
     def _begin(self) -> None:
-        first = self._first(self._watch.patience_ms())
+        first = self._first(self.watch.patience_ms())
         if first is not None:
             self._driver.run(first, ())
 

@@ -53,6 +53,8 @@ class Watch:
         self._socket: socket.socket | None = None
         #: Nobody waits for this check any more, and its connection is not to be used again.
         self.is_cut = False
+        #: A row of the id; whether it is sure is another question.
+        self.has_seen = False
 
     def patience_ms(self) -> int:
         """How long the database may wait for a lock. Raises Overdue."""

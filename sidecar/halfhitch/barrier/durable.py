@@ -7,8 +7,8 @@ database fails then, the row is gone, and what was answered by it was wrong.
 
 What is committed later is written to the log later, and a commit returns when all of the log before
 it is safe, too. So a check that has found a row reads it again, in a transaction that writes a row
-and deletes it, and believes it when that has committed. Nobody ever sees the row: it is no group's,
-so that it can be nobody's record and no purge looks at it.
+and deletes it, and believes it when that has committed. Nobody ever sees the row, nor does a purge:
+it is not there when that transaction ends.
 
 SQLite needs none: with `synchronous=FULL` nobody sees what was not synced, for the file is locked
 until then, and of the write-ahead log readers are shown no more than was. With less, in WAL mode,
@@ -18,10 +18,10 @@ a commit is no more durable to its own program (docs/barrier.md).
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from uuid import uuid4
 
 from halfhitch.barrier import mysql, table
 from halfhitch.barrier.rules import Undecidable
+from halfhitch.client.calls import new_transaction_id
 from halfhitch.errors import HalfHitchError
 
 #: Run before all else in that transaction. At SERIALIZABLE it would collide with others' records.
@@ -48,11 +48,13 @@ class Behind:
         self,
         dialect: str,
         name: str,
+        group: str,
         begin: Callable[[], None],
         run: Callable[[str, table.Values], int],
     ) -> None:
         self._dialect = dialect
         self._name = name
+        self._group = group
         self._begin = begin
         self._run = run
 
@@ -90,7 +92,7 @@ class Behind:
                 self._run("ROLLBACK", ())
 
     def _write(self) -> None:
-        values = table.marker_values(self._dialect, uuid4().hex)
+        values = table.marker_values(self._dialect, self._group, new_transaction_id())
         self._run(table.insert(self._dialect, self._name, table.FENCED), values)
         if self._run(table.delete_one(self._dialect, self._name), values) == 0:
             raise self._unsure("was taken away, by a trigger say")

@@ -19,6 +19,7 @@ from halfhitch.barrier.table import UnfitConnection
 from halfhitch.errors import InvalidRequest
 
 _PSYCOPG_IDLE: Final = 0
+_PSYCOPG_ACTIVE: Final = 1
 #: psycopg's INERROR: a statement has failed, and PostgreSQL takes no other one before the end.
 _PSYCOPG_FAILED: Final = 3
 #: MySQL's SERVER_STATUS_IN_TRANS.
@@ -36,9 +37,10 @@ _SOCKETS: Final = (
 #: Of PostgreSQL, for a driver of which nothing is known: two statements of one transaction agree.
 TRANSACTION_PROBE: Final = ("SELECT txid_current()", "SELECT txid_current_if_assigned()")
 
-#: After an INSERT: the row is the transaction's own, not that of a savepoint inside it.
+#: After an INSERT: the row is the transaction's own, not that of a savepoint inside it; its number.
 POSTGRESQL_OUTSIDE_SAVEPOINT: Final = (
-    " RETURNING CAST(CAST(xmin AS TEXT) AS BIGINT) = MOD(txid_current(), 4294967296)"
+    " RETURNING CAST(CAST(xmin AS TEXT) AS BIGINT) = MOD(txid_current(), 4294967296),"
+    " CAST(txid_current() AS TEXT)"
 )
 
 
@@ -150,6 +152,12 @@ def is_in_transaction(connection: Any) -> bool | None:
     if isinstance(server_status, int):
         return bool(server_status & _MYSQL_IN_TRANSACTION)
     return None
+
+
+def is_busy(connection: Any) -> bool:
+    """A statement was not answered yet: a COMMIT perhaps, from which a signal's handler came."""
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    return status is not None and int(status) == _PSYCOPG_ACTIVE
 
 
 def is_lost(connection: Any) -> bool:

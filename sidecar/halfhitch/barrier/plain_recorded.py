@@ -13,8 +13,10 @@ from weakref import ReferenceType, ref
 
 from halfhitch.barrier import guards
 from halfhitch.barrier.errors import stands
+from halfhitch.barrier.told import Look, Told, refused
 from halfhitch.client import recorded
 from halfhitch.client.recorded import Local
+from halfhitch.client.values import LocalTransactionState
 
 #: Of sqlite3's connections, which take no weak reference, so many at most are kept alive.
 KEPT_COUNT: Final = 100
@@ -32,38 +34,59 @@ _KEPT: Final[deque[ReferenceType[_Kept]]] = deque()  # at most KEPT_COUNT
 
 @contextmanager
 def refusals_noted(
-    group: str, transaction_id: str, is_committed: Callable[[], bool | None]
+    group: str,
+    transaction_id: str,
+    tell: Callable[[Look], Told],
+    settle: Callable[[], LocalTransactionState],
 ) -> Iterator[None]:
     """Around a record by hand: one that raises leaves word, too."""
     try:
         yield
     except BaseException as error:
         is_known = stands(error)
-        recorded.note_refused(group, transaction_id, lambda: is_known or is_committed())
+        look = Look()
+
+        def state() -> Local:
+            return refused(Told.UNREAD if is_known else tell(look), is_known=is_known)
+
+        word = recorded.Word(state, settle=settle, reason=look.reason)
+        recorded.note(group, transaction_id, word, is_refused=True)
         raise
 
 
 class ByHand:
     """Of one record. It keeps no connection from being closed when the program drops it."""
 
-    def __init__(self, connection: Any, is_committed: Callable[[], bool | None]) -> None:
-        """`is_committed` reads the table, None if it cannot be read."""
+    def __init__(
+        self, connection: Any, tell: Callable[[], Told], *, is_numbered: bool = False
+    ) -> None:
+        """`tell` reads the table; `is_numbered`: it knows this transaction's rows."""
         self._connection = _reference(connection)
-        self._is_committed = is_committed
+        self._tell = tell
+        self._is_numbered = is_numbered
 
     def state(self) -> Local:
         """How it is now."""
         connection = self._connection()
-        is_lost = connection is None or guards.is_lost(connection)
+        is_lost = connection is None or guards.is_lost(connection) or guards.is_busy(connection)
         in_transaction = None if is_lost else guards.is_in_transaction(connection)
-        stands = self._is_committed()
-        if stands:
-            return Local.COMMITTED
-        if in_transaction:
+        told = self._tell()
+        if told is Told.NOTHING and in_transaction:
             return Local.OPEN
         # Else who has used up the pool that the table is read over could commit no messages.
-        is_believed = stands is None and not is_lost
-        return Local.ENDED if is_believed else Local.UNKNOWN
+        if told is Told.UNREAD and not is_lost and not in_transaction:
+            return Local.ENDED
+        if told is Told.COMMITTED and self._is_numbered:
+            return Local.STANDS
+        return _TOLD.get(told, Local.UNKNOWN)
+
+
+#: On databases that number no transactions nobody knows whose a record is (docs/barrier.md).
+_TOLD: Final[dict[Told, Local]] = {
+    Told.OWN: Local.COMMITTED,
+    Told.COMMITTED: Local.COMMITTED,
+    Told.FENCED: Local.ROLLED_BACK,
+}
 
 
 def _reference(connection: Any) -> Callable[[], Any]:

@@ -16,7 +16,7 @@ from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
 from halfhitch.client import given, why
 from halfhitch.client.values import LocalTransactionState
-from halfhitch.errors import ConfigurationError, InvalidRequest, RequestError
+from halfhitch.errors import BackendError, ConfigurationError, InvalidRequest, RequestError
 
 log = logging.getLogger("halfhitch.barrier")
 
@@ -238,6 +238,11 @@ class Rules:
             yield
         except RequestError:
             raise
+        except Undecidable as unsure:
+            raise BackendError(
+                f"{unsure}. So whether an earlier attempt {transaction_id} has committed is not"
+                " known, and this one was not begun: nothing was sent. Try again with the same id"
+            ) from unsure
         except Exception as error:
             self.explain(error)
             error.add_note(

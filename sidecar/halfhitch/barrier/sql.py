@@ -22,6 +22,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.barrier.statement import Block
+from halfhitch.barrier.told import Look, Told, refused
 from halfhitch.client import recorded
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
@@ -100,20 +101,33 @@ class Barrier:
         if by_hand is None:
             return
 
-        def state() -> recorded.Local:
-            return by_hand.seen() or by_hand.judged(stands=self._is_committed(transaction_id))
+        look = Look(by_hand.number)
 
-        recorded.note(self.group, transaction_id, state, is_proven=by_hand.is_proven)
+        def state() -> recorded.Local:
+            return by_hand.seen() or by_hand.judged(self._told(transaction_id, look))
+
+        settle = self._settle(transaction_id)
+        word = recorded.Word(state, settle=settle, is_proven=by_hand.is_proven, reason=look.reason)
+        recorded.note(self.group, transaction_id, word)
 
     def _note_refused(self, session: object, transaction_id: str, *, is_known: bool) -> None:
         """`is_known`: that a record stands. Of its own the barrier's block knows what became."""
         if sql_guards.is_ending_block(session):
             return
 
-        def stands_now() -> bool | None:
-            return is_known or self._is_committed(transaction_id)
+        look = Look()
 
-        recorded.note_refused(self.group, transaction_id, stands_now)
+        def state() -> recorded.Local:
+            told = Told.UNREAD if is_known else self._told(transaction_id, look)
+            return refused(told, is_known=is_known)
+
+        settle = self._settle(transaction_id)
+        word = recorded.Word(state, settle=settle, reason=look.reason)
+        recorded.note(self.group, transaction_id, word, is_refused=True)
+
+    def _settle(self, transaction_id: str) -> Callable[[], LocalTransactionState]:
+        """Before a rollback: what a check would be answered, by a fence if need be."""
+        return lambda: self.ask(Question(transaction_id, is_own=True))
 
     def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.
@@ -195,17 +209,17 @@ class Barrier:
         with self._rules.first_or_unread(transaction_id):
             self._deadline.run(look)
 
-    def _is_committed(self, transaction_id: str) -> bool | None:
-        """The record, by the table; None when it could not be read."""
+    def _told(self, transaction_id: str, look: Look) -> Told:
+        """Of the record, by the table."""
 
-        def look(watch: Watch) -> bool:
+        def read(watch: Watch) -> Told:
             with self._engine.connect() as connection:
-                return self._rows.is_committed(connection, transaction_id, watch)
+                return self._rows.told(connection, transaction_id, look, watch)
 
         try:
-            return self._deadline.run(look)
-        except Exception:  # noqa: BLE001 - nobody knows, then
-            return None
+            return self._deadline.run(read)
+        except Exception as error:  # noqa: BLE001 - nobody knows, then
+            return look.failed(error)
 
     def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

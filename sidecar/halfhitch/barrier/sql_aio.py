@@ -12,7 +12,7 @@ It decides nothing: statements, rules and guards are the blocking barrier's, run
 own way from tasks to blocking code (`run_sync`).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +32,7 @@ from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_rows import Rows
 from halfhitch.barrier.statement_aio import AsyncBlock
+from halfhitch.barrier.told import Look, Told, refused
 from halfhitch.client import recorded
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
@@ -127,18 +128,24 @@ class AsyncBarrier:
         if by_hand is None:
             return
 
-        async def state() -> recorded.Local:
-            return by_hand.seen() or by_hand.judged(stands=await self._is_committed(transaction_id))
+        look = Look(by_hand.number)
 
-        #| recorded.note(self.group, transaction_id, state, is_proven=by_hand.is_proven)
+        async def state() -> recorded.Local:
+            return by_hand.seen() or by_hand.judged(await self._told(transaction_id, look))
+
+        #| settle = self._settle(transaction_id)
+        #| word = recorded.Word(
+        #|     state, settle=settle, is_proven=by_hand.is_proven, reason=look.reason
+        #| )
         # asyncio only: a blocking producer cannot await it
-        recorded.note(
-            self.group,
-            transaction_id,
+        word = recorded.Word(
             lambda: by_hand.seen() or recorded.Local.UNASKED,
             state,
+            settle_awaited=self._settle(transaction_id),
             is_proven=by_hand.is_proven,
+            reason=look.reason,
         )
+        recorded.note(self.group, transaction_id, word)
 
     # asyncio only
     async def _record(
@@ -158,12 +165,26 @@ class AsyncBarrier:
         if sql_guards.is_ending_block(session):
             return
 
-        async def stands_now() -> bool | None:
-            return is_known or await self._is_committed(transaction_id)
+        look = Look()
 
-        #| recorded.note_refused(self.group, transaction_id, stands_now)
+        async def state() -> recorded.Local:
+            told = Told.UNREAD if is_known else await self._told(transaction_id, look)
+            return refused(told, is_known=is_known)
+
+        #| settle = self._settle(transaction_id)
+        #| word = recorded.Word(state, settle=settle, reason=look.reason)
         # asyncio only: a blocking producer cannot await it
-        recorded.note_refused(self.group, transaction_id, lambda: is_known or None, stands_now)
+        word = recorded.Word(
+            lambda: refused(Told.UNREAD, is_known=is_known),
+            state,
+            settle_awaited=self._settle(transaction_id),
+            reason=look.reason,
+        )
+        recorded.note(self.group, transaction_id, word, is_refused=True)
+
+    def _settle(self, transaction_id: str) -> Callable[[], Awaitable[LocalTransactionState]]:
+        """Before a rollback: what a check would be answered, by a fence if need be."""
+        return lambda: self.ask(Question(transaction_id, is_own=True))
 
     async def check(self, check: Checked) -> LocalTransactionState:
         """What became of the local transaction; for a producer's `check` or a listener.
@@ -247,17 +268,17 @@ class AsyncBarrier:
         with self._rules.first_or_unread(transaction_id):
             await self._deadline.run_task(look)
 
-    async def _is_committed(self, transaction_id: str) -> bool | None:
-        """The record, by the table; None when it could not be read."""
+    async def _told(self, transaction_id: str, look: Look) -> Told:
+        """Of the record, by the table."""
 
-        async def look(watch: Watch) -> bool:
+        async def read(watch: Watch) -> Told:
             async with self._engine.connect() as connection:
-                return await connection.run_sync(self._rows.is_committed, transaction_id, watch)
+                return await connection.run_sync(self._rows.told, transaction_id, look, watch)
 
         try:
-            return await self._deadline.run_task(look)
-        except Exception:  # noqa: BLE001 - nobody knows, then
-            return None
+            return await self._deadline.run_task(read)
+        except Exception as error:  # noqa: BLE001 - nobody knows, then
+            return look.failed(error)
 
     async def ask(self, question: Question) -> LocalTransactionState:
         """For this package: on a connection of its own, in time."""

@@ -21,7 +21,7 @@ from typing import Any, Final
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, CursorResult, RootTransaction
+from sqlalchemy.engine import Connection, CursorResult, RootTransaction, TwoPhaseTransaction
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, SessionTransaction
 
@@ -35,6 +35,7 @@ from halfhitch.barrier.sql_guards import (
     is_in_autocommit,
     require_commit,
 )
+from halfhitch.barrier.told import Told
 from halfhitch.client.recorded import Local
 from halfhitch.errors import InvalidRequest
 
@@ -162,17 +163,38 @@ class _Telling(RootTransaction):
 
     def commit(self) -> None:
         super().commit()
-        course = _COURSES.get(self)
-        if course is not None and course.is_tried:
-            course.is_proven = True
+        _note_commit(self)
+
+
+class _TellingOfTwo(TwoPhaseTransaction):
+    """The same, of two phases: behind the second one."""
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        super().commit()
+        _note_commit(self)
+
+
+_TELLING: Final[dict[type[RootTransaction], type[RootTransaction]]] = {
+    RootTransaction: _Telling,
+    TwoPhaseTransaction: _TellingOfTwo,
+}
 
 
 def _tells_of_commit(transaction: RootTransaction) -> bool:
-    """From now on; not one of two phases, whose commit is two."""
-    if type(transaction) is RootTransaction:
+    """From now on."""
+    telling = _TELLING.get(type(transaction))
+    if telling is not None:
         with suppress(TypeError):  # if SQLAlchemy ever makes them so that they cannot be changed
-            object.__setattr__(transaction, "__class__", _Telling)
-    return isinstance(transaction, _Telling)
+            object.__setattr__(transaction, "__class__", telling)
+    return type(transaction) in _TELLING.values()
+
+
+def _note_commit(transaction: RootTransaction) -> None:
+    course = _COURSES.get(transaction)
+    if course is not None and course.is_tried:
+        course.is_proven = True
 
 
 def _require_one_database(session: Session, *_: object) -> None:
@@ -225,8 +247,13 @@ class ByHand:
         assert root is not None
         self._root = ref(root)
         self._course = _COURSES.setdefault(root, _Course())
-        self._is_heard = connection in _MARKS and not is_in_autocommit(connection)
-        self._will_be_proven = will_be_proven or (self._is_heard and _tells_of_commit(root))
+        mark = _MARKS.get(connection)
+        #: Of the transaction, on PostgreSQL: its rows have it.
+        self.number: str | None = None if mark is None else mark.setting
+        self._is_heard = mark is not None and not is_in_autocommit(connection)
+        # A session tells behind the program's hooks, which may raise; its transaction before them.
+        is_told = self._is_heard and _tells_of_commit(root)
+        self._will_be_proven = will_be_proven or is_told
 
     def is_proven(self) -> bool:
         """This very record is committed."""
@@ -236,21 +263,32 @@ class ByHand:
         """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
         if self._course.is_proven:
             return Local.COMMITTED
-        return Local.OPEN if _is_open(self._root()) else None
+        # A COMMIT that was begun may be under way: a handler has left it, or another thread asks.
+        is_open = not self._course.is_tried and _is_open(self._root())
+        return Local.OPEN if is_open else None
 
-    def judged(self, *, stands: bool | None) -> Local:
-        """With what the table says of the record, None if it cannot be read."""
+    def judged(self, told: Told) -> Local:
+        """With what the table says of the record."""
         root, is_tried = self._root(), self._course.is_tried
-        if stands is None:
-            # In two phases nobody tells, and who has no connection left could commit no messages.
+        if told is Told.COMMITTED:  # another attempt's, perhaps, where this one's is gone
+            is_gone = self._course.is_rolled_back and not is_tried
+            return Local.COMMITTED_BEFORE if is_gone else Local.STANDS
+        if told is Told.UNREAD:
+            # Where nobody tells, and who has no connection left could commit no messages.
             is_believed = is_tried and not self._will_be_proven and not _hangs(root)
             return Local.ENDED if is_believed or not self._is_heard else Local.UNKNOWN
-        if stands:  # another attempt's, perhaps of another process, where this one's is gone
-            is_gone = self._course.is_rolled_back and not is_tried
-            return Local.COMMITTED_BEFORE if is_gone else Local.COMMITTED
-        # A commit that was cut off may still be under way, and one that was prepared may come.
-        is_over = self._is_heard and not is_tried and not (root is not None and root.is_active)
-        return Local.ROLLED_BACK if is_over else Local.UNKNOWN
+        if told is Told.NOTHING:
+            # A commit that was cut off may still be under way; one that was prepared may come.
+            is_over = self._is_heard and not is_tried and not (root is not None and root.is_active)
+            return Local.ROLLED_BACK if is_over else Local.UNKNOWN
+        return _TOLD[told]
+
+
+_TOLD: Final[dict[Told, Local]] = {
+    Told.OWN: Local.COMMITTED,
+    Told.FENCED: Local.ROLLED_BACK,
+    Told.UNSURE: Local.UNKNOWN,
+}
 
 
 def _is_open(transaction: RootTransaction | None) -> bool:

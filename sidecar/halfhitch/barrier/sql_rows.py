@@ -20,6 +20,7 @@ from halfhitch.barrier.rules import Question, Rules
 from halfhitch.barrier.sql_home import HomeEngine
 from halfhitch.barrier.sql_recorded import ByHand
 from halfhitch.barrier.sql_same_database import OwnDatabase
+from halfhitch.barrier.told import Look, Told
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 
@@ -101,10 +102,15 @@ class Rows:
             connection, watch, lambda notes: self._rules.require_first(notes, transaction_id)
         )
 
-    def is_committed(self, connection: Connection, transaction_id: str, watch: Watch) -> bool:
-        """The record, on a connection that nobody else is using."""
-        outcome = self._look(connection, watch, lambda notes: notes.read(transaction_id))
-        return outcome == table.COMMITTED
+    def told(self, connection: Connection, transaction_id: str, look: Look, watch: Watch) -> Told:
+        """Of the record, on a connection that nobody else is using."""
+
+        def tell(notes: _Notes) -> Told:
+            outcome = notes.read(transaction_id)
+            return look.told(outcome, lambda number: notes.is_of(transaction_id, number))
+
+        look.begin(watch)
+        return self._look(connection, watch, tell)
 
     def _look(self, connection: Connection, watch: Watch, work: "Callable[[_Notes], T]") -> T:
         pooled = connection.connection
@@ -171,6 +177,8 @@ class _Statements:
             record += sql_recorded.POSTGRESQL
         self.record = _text(record)
         self.fence = _text(table.insert(dialect, rules.table, table.FENCED))
+        is_of = table.select_is_of(dialect, rules.table)
+        self.is_of = None if is_of is None else _text(is_of)
         #: None where the database cannot be asked for its clock.
         self.young_fence: TextClause | None = None
         young = table.insert_young_fence(dialect, rules.table, rules.fence_age_ms_max)
@@ -204,8 +212,23 @@ class _Notes:
         connection.rollback()
         if outcome is None or not durable.is_needed(dialect):
             return outcome
-        behind = durable.Behind(dialect, self._rules.table, self._begin, self._run)
+        self._watch.has_seen = True
+        name, group = self._rules.table, self._rules.group
+        behind = durable.Behind(dialect, name, group, self._begin, self._run)
         return behind.sure(look, connection.commit)
+
+    def is_of(self, transaction_id: str, number: str) -> bool:
+        """Whether the row was written by the transaction of this number, where that is told."""
+        connection, statement = self._connection, self._statements.is_of
+        if statement is None:
+            return False
+        key = self._rules.key(transaction_id)
+        with suppress(Exception):  # of a view, say: then it is not known
+            self._begin()
+            found = connection.execute(statement, _named((number, *key))).scalar()
+            connection.rollback()
+            return found is True
+        return False
 
     def _run(self, statement: str, values: table.Values) -> int:
         given = {f"p{number}": value for number, value in enumerate(values, 1)}

@@ -127,13 +127,15 @@ def key_values(dialect: str, key: tuple[str, str]) -> tuple[str, str]:
     return key
 
 
-def marker_values(dialect: str, name: str) -> tuple[str, str]:
+def marker_values(dialect: str, group: str, name: str) -> tuple[str, str]:
     """`key_values` of a row that is deleted again by the transaction that has written it.
 
-    Of no group: that has at least one character. MySQL's locks are on the space before a row, too,
-    where others wait for it, so there its row comes behind all others: no text has this byte.
+    It is never committed, so it may be of the very group: the table may have conditions of its own,
+    and to Oracle an empty group is none. `name` is like an id that was made, and nobody's. MySQL's
+    locks are on the space before a row, too, where others wait for it, so there its row comes
+    behind all others: no text has this byte.
     """
-    return ("ff", name.encode().hex()) if dialect in _MYSQLS else ("", name)
+    return ("ff", name.encode().hex()) if dialect in _MYSQLS else (group, name)
 
 
 def _marker(dialect: str) -> str:
@@ -147,6 +149,19 @@ def select_outcome(dialect: str, table: str) -> str:
     return (
         f"SELECT outcome, producer_group, transaction_id FROM {table}"  # noqa: S608
         f" WHERE producer_group = {one} AND transaction_id = {one}"
+    )
+
+
+def select_is_of(dialect: str, table: str) -> str | None:
+    """Parameters: a transaction's number, group, id. Whether that one has written the row.
+
+    None where the database does not tell.
+    """
+    if dialect != "postgresql":
+        return None
+    return (
+        "SELECT CAST(CAST(xmin AS TEXT) AS BIGINT) = MOD(CAST(CAST(? AS TEXT) AS BIGINT),"  # noqa: S608
+        f" 4294967296) FROM {table} WHERE producer_group = ? AND transaction_id = ?"
     )
 
 

@@ -39,7 +39,6 @@ from halfhitch.client.options import (
 )
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.protocol import Response
-from halfhitch.client.recorded import expect
 from halfhitch.client.retries import Attempts, TransportFailure, without_inner_lines
 from halfhitch.client.values import (
     AsyncTransactionListener,
@@ -167,6 +166,7 @@ class AsyncTransactionProducer:
             immunity_s,
             on_error or self._on_error,
             has_check=self._check is not None,
+            is_given=transaction_id is not None,
         )
         return AsyncTransaction(self, talk)
 
@@ -180,22 +180,21 @@ class AsyncTransactionProducer:
         the decision was not surely stored (DecisionUnknown carries the handle to repeat it with).
         """
         listener = require_listener(self._listener)
-        transaction_id = message.transaction_id
-        if transaction_id is None:
-            transaction_id = new_transaction_id()
         process_id = os.getpid()
-        prepared = await self.prepare([message], transaction_id, immunity_s)
-        recorded = expect(self._calls.group, transaction_id)
+        prepared = await self.prepare([message], message.transaction_id, immunity_s)
+        transaction_id = prepared.transaction_id
+        recorded = in_use.recorded(self._calls.group, prepared.handle)
         try:
             told = await listener.execute_local_transaction(
-                message._replace(transaction_id=prepared.transaction_id), arg
+                message._replace(transaction_id=transaction_id), arg
             )
-            # asyncio only
-            await recorded.look()
-            if told is LocalTransactionState.COMMIT:
-                recorded.require_end(transaction_id)
-            elif told is LocalTransactionState.ROLLBACK:
-                recorded.require_uncommitted(transaction_id)
+            if recorded is not None:
+                # asyncio only
+                await recorded.look(is_rollback=told is LocalTransactionState.ROLLBACK)
+                if told is LocalTransactionState.COMMIT:
+                    recorded.require_end(transaction_id)
+                elif told is LocalTransactionState.ROLLBACK:
+                    recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
         require_process(transaction_id, process_id)  # the listener may have forked
@@ -216,7 +215,7 @@ class AsyncTransactionProducer:
         chosen = new_transaction_id() if transaction_id is None else transaction_id
         in_use.require_unheld_id(self._calls.group, chosen, "producer.prepare")
         prepared = await self.perform(self._calls.prepare(messages, chosen, immunity_s))
-        in_use.note_prepared(self._calls.group, prepared)
+        in_use.note_prepared(self._calls.group, prepared, is_given=transaction_id is not None)
         return prepared
 
     async def add(self, handle: str, messages: Sequence[Message]) -> Prepared:
@@ -245,7 +244,7 @@ class AsyncTransactionProducer:
 
     async def _end(self, call: Call[Ended], handle: str, what: str) -> Ended:
         # asyncio only: the database may have to be asked for the end of a local transaction
-        await in_use.look(self._calls.group, handle)
+        await in_use.look(call.operation, self._calls.group, handle)
         in_use.require_end(call.operation, self._calls.group, handle, what)
         ended = await self.perform(call)
         in_use.note_ended(self._calls.group, handle)

@@ -186,9 +186,9 @@ class AsyncTransaction:
                 #| self._in_line.pop(mark, None)
                 await self._perform(self._talk.next_send(messages))
         except BaseException as error:
-            #| self._in_line.pop(mark, None)
             if not isinstance(error, TransactionEnded):  # which is behind the end, and too late
                 self._talk.send_refused(messages, error)
+            #| self._in_line.pop(mark, None)  # last: who ends it sees one of the two
             raise
 
     async def _perform(self, call: Call[Prepared]) -> None:
@@ -220,7 +220,7 @@ class AsyncTransaction:
         with await self._turns.taken():
             # asyncio only: as in `_commit`
             if is_by_hand:
-                await self._talk.look()
+                await self._talk.look(is_rollback=True)
             if is_by_hand:
                 self._talk.require_uncommitted()
             call = self._talk.next_rollback()
@@ -311,7 +311,7 @@ class AsyncTransaction:
         # asyncio only: as in `_commit`
         if error is None or self._talk.rolls_back(error):
             try:
-                await self._talk.look()
+                await self._talk.look(is_rollback=error is not None)
             except BaseException as interrupted:
                 self._talk.leave(interrupted)
                 raise
@@ -321,7 +321,7 @@ class AsyncTransaction:
                 await self._commit(wait_visible=False)
             except TransactionDoomed as doomed:
                 # asyncio only: as above; a doomed commit has not asked
-                await self._talk.look()
+                await self._talk.look(is_rollback=True)
                 if self._talk.leave(doomed) is Leaving.ROLLBACK:
                     await self.drop(doomed)
                 raise

@@ -14,7 +14,8 @@ Invariants:
   committed before it. So it sends nothing, unless the program has chosen `on_error="rollback"` (or
   has no check, and nobody could answer), and then for an `Exception` only: a cancellation or Ctrl-C
   comes out of any line, out of the local commit too;
-- no rollback is sent of messages whose local transaction a barrier knows to be committed.
+- of messages whose local transaction a barrier has recorded no rollback is sent unless it is
+  sure that no record stands, nor will (`recorded`).
 """
 
 import os
@@ -26,7 +27,7 @@ from halfhitch.client.calls import Call, Calls, Operation
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
 from halfhitch.client.marks import Mark
 from halfhitch.client.notes import note_undecided
-from halfhitch.client.recorded import expect_of_another
+from halfhitch.client.recorded import attempt
 from halfhitch.client.values import Ended, Message, OnError, Prepared
 from halfhitch.errors import HalfHitchError, OutcomeUnknown
 
@@ -63,7 +64,9 @@ class Conversation:
         on_error: OnError = "rollback",
         *,
         has_check: bool = False,
+        is_given: bool = True,
     ) -> None:
+        """`is_given`: the id was, by the program."""
         self.group = calls.group
         self.transaction_id = given.transaction_id(transaction_id)
         self.handle: str | None = None
@@ -73,7 +76,8 @@ class Conversation:
         self._on_error = on_error
         self._has_check = has_check
         self._process_id = os.getpid()
-        self._recorded = expect_of_another(self.group, self.transaction_id)
+        #: What a barrier tells of the local transaction.
+        self.recorded = attempt(self.group, self.transaction_id, is_given=is_given)
         self._is_entered = False
         self._is_left = False
         #: None: it was never held.
@@ -97,6 +101,7 @@ class Conversation:
 
     def next_send(self, messages: Sequence[Message]) -> Call[Prepared]:
         """Raises what is wrong with the messages; it dooms them all, for nobody may look at it."""
+        self.recorded.used()
         self._require_open()
         if self._is_over:
             late = TransactionEnded(
@@ -206,7 +211,7 @@ class Conversation:
             raise TransactionEnded("a rollback of this transaction was already sent")
         self._require_local_end()
         is_first = self._phase is Phase.OPEN
-        self._phase = Phase.COMMITTING
+        self._phase, self.recorded.is_over = Phase.COMMITTING, True
         if is_first and self._is_refused:  # just now; one that comes later is behind the commit
             self._phase, self._failure = Phase.DOOMED, self._refused
             raise self._doomed()
@@ -223,7 +228,7 @@ class Conversation:
                 "a commit of this transaction was already sent; it may stand even if its answer"
                 " did not come, so it is not rolled back. Commit again to learn how it ended"
             )
-        self._phase = Phase.ROLLING_BACK
+        self._phase, self.recorded.is_over = Phase.ROLLING_BACK, True
         if self.handle is None:
             return None
         return self._calls.end(Operation.ROLLBACK, self.handle, self.transaction_id)
@@ -241,6 +246,7 @@ class Conversation:
         if self.wants_end():
             is_commit = operation is Operation.COMMIT
             self._phase = Phase.COMMITTING if is_commit else Phase.ROLLING_BACK
+            self.recorded.is_over = True
 
     def nothing_to_end(self, operation: Operation) -> Ended:
         """The end of a transaction without messages, of which the coordinator never heard."""
@@ -297,7 +303,7 @@ class Conversation:
 
         Raises TransactionMisused when its local transaction was recorded and is still open.
         """
-        self._is_left = True
+        self._is_left = self.recorded.is_over = True
         if not self.wants_end():
             return Leaving.NOTHING
         if error is None:
@@ -309,7 +315,7 @@ class Conversation:
                 raise
             self._is_sealed = True
             return Leaving.COMMIT
-        if self.rolls_back(error) and (self.handle is None or self._recorded.stands() is False):
+        if self.rolls_back(error) and (self.handle is None or self.recorded.may_roll_back()):
             return Leaving.ROLLBACK
         if self.handle is not None or self._is_perhaps_stored:
             note_undecided(error, self.transaction_id, has_check=self._has_check)
@@ -320,9 +326,9 @@ class Conversation:
         return isinstance(error, Exception) and self._on_error == "rollback"
 
     def require_uncommitted(self) -> None:
-        """Before a rollback by hand. Raises TransactionMisused when the rows stand."""
+        """Before a rollback by hand. Raises TransactionMisused where the rows may stand."""
         if self.wants_end() and self.handle is not None:
-            self._recorded.require_uncommitted(self.transaction_id)
+            self.recorded.require_uncommitted(self.transaction_id)
 
     def _require_local_end(self) -> None:
         """Raises TransactionMisused while one that was recorded is open.
@@ -332,12 +338,12 @@ class Conversation:
         if self.rows_stand:
             return
         if self.phase is Phase.OPEN and self.handle is not None:
-            self._recorded.require_end(self.transaction_id)
+            self.recorded.require_end(self.transaction_id)
 
-    async def look(self) -> None:
+    async def look(self, *, is_rollback: bool = False) -> None:
         """For asyncio, before an end: what that requires of a local transaction is awaited."""
         if self.wants_end() and self.handle is not None:
-            await self._recorded.look()
+            await self.recorded.look(is_rollback=is_rollback)
 
     def require_process(self) -> None:
         """Raises TransactionMisused in a forked child."""

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Conversation, held_already
 from halfhitch.client.marks import Mark, held
-from halfhitch.client.recorded import expect, expect_of_another
+from halfhitch.client.recorded import attempt
 
 if TYPE_CHECKING:
     from halfhitch.client.recorded import Recorded
@@ -59,34 +59,50 @@ def note_handle(talk: Conversation, handle: str) -> None:
     _PREPARED.pop((talk.group, handle), None)
 
 
-def note_prepared(group: str, prepared: "Prepared", added_to: str | None = None) -> None:
+def note_prepared(
+    group: str, prepared: "Prepared", added_to: str | None = None, *, is_given: bool = True
+) -> None:
     """The same without a transaction object: of its local transaction only the record is known.
 
     What is added to a handle that was seen here is the same attempt's, else it is another's.
+    `is_given`: its id was, by the program.
     """
     transaction_id, key = prepared.transaction_id, (group, prepared.handle)
     talk = _TALKS.get(key)
     if talk is not None and talk.transaction_id != transaction_id:
         _TALKS.pop(key, None)  # another coordinator's, by chance the same
-    before = group, added_to
-    attempt = expect if before in _PREPARED or before in _TALKS else expect_of_another
-    _PREPARED[key] = transaction_id, attempt(group, transaction_id)
+    found = None if added_to is None else recorded(group, added_to)
+    if found is None:
+        found = attempt(group, transaction_id, is_given=is_given)
+    found.used()
+    _PREPARED[key] = transaction_id, found
     if len(_PREPARED) > PREPARED_MAX:
         _PREPARED.popitem(last=False)
 
 
+def recorded(group: str, handle: str) -> "Recorded | None":
+    """What is known of the attempt that has this handle."""
+    prepared, talk = _PREPARED.get((group, handle)), _TALKS.get((group, handle))
+    if prepared is not None:
+        return prepared[1]
+    return None if talk is None else talk.recorded
+
+
 def note_ended(group: str, handle: str) -> None:
     """What was prepared so has ended, durably."""
-    _PREPARED.pop((group, handle), None)
+    ended = _PREPARED.pop((group, handle), None)
+    if ended is not None:
+        ended[1].is_over = True
 
 
-async def look(group: str, handle: str) -> None:
+async def look(operation: Operation, group: str, handle: str) -> None:
     """For asyncio, before `require_end`."""
+    is_rollback = operation is Operation.ROLLBACK
     talk, prepared = _TALKS.get((group, handle)), _PREPARED.get((group, handle))
     if talk is not None:
-        await talk.look()
+        await talk.look(is_rollback=is_rollback)
     if prepared is not None:
-        await prepared[1].look()
+        await prepared[1].look(is_rollback=is_rollback)
 
 
 def require_end(operation: Operation, group: str, handle: str, what: str) -> None:
@@ -99,8 +115,10 @@ def require_end(operation: Operation, group: str, handle: str, what: str) -> Non
         talk.ends_by_handle(operation)
     prepared = _PREPARED.get((group, handle))
     if prepared is not None:
-        transaction_id, recorded = prepared
+        transaction_id, found = prepared
+        if talk is not None and talk.recorded is found:
+            return
         if operation is Operation.COMMIT:
-            recorded.require_end(transaction_id)
+            found.require_end(transaction_id)
         else:
-            recorded.require_uncommitted(transaction_id)
+            found.require_uncommitted(transaction_id)

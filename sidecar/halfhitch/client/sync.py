@@ -36,7 +36,6 @@ from halfhitch.client.options import (
 )
 from halfhitch.client.pacing import REAL_PACING, Pacing
 from halfhitch.client.protocol import Response
-from halfhitch.client.recorded import expect
 from halfhitch.client.retries import Attempts, TransportFailure, without_inner_lines
 from halfhitch.client.sync_connections import ConnectionPool
 from halfhitch.client.sync_transactions import Transaction
@@ -149,6 +148,7 @@ class TransactionProducer:
             immunity_s,
             on_error or self._on_error,
             has_check=self._check is not None,
+            is_given=transaction_id is not None,
         )
         return Transaction(self, talk)
 
@@ -162,20 +162,19 @@ class TransactionProducer:
         the decision was not surely stored (DecisionUnknown carries the handle to repeat it with).
         """
         listener = require_listener(self._listener)
-        transaction_id = message.transaction_id
-        if transaction_id is None:
-            transaction_id = new_transaction_id()
         process_id = os.getpid()
-        prepared = self.prepare([message], transaction_id, immunity_s)
-        recorded = expect(self._calls.group, transaction_id)
+        prepared = self.prepare([message], message.transaction_id, immunity_s)
+        transaction_id = prepared.transaction_id
+        recorded = in_use.recorded(self._calls.group, prepared.handle)
         try:
             told = listener.execute_local_transaction(
-                message._replace(transaction_id=prepared.transaction_id), arg
+                message._replace(transaction_id=transaction_id), arg
             )
-            if told is LocalTransactionState.COMMIT:
-                recorded.require_end(transaction_id)
-            elif told is LocalTransactionState.ROLLBACK:
-                recorded.require_uncommitted(transaction_id)
+            if recorded is not None:
+                if told is LocalTransactionState.COMMIT:
+                    recorded.require_end(transaction_id)
+                elif told is LocalTransactionState.ROLLBACK:
+                    recorded.require_uncommitted(transaction_id)
         except Exception as error:  # noqa: BLE001 - the application's; logged and on the result
             return failed_result(prepared, error)
         require_process(transaction_id, process_id)  # the listener may have forked
@@ -196,7 +195,7 @@ class TransactionProducer:
         chosen = new_transaction_id() if transaction_id is None else transaction_id
         in_use.require_unheld_id(self._calls.group, chosen, "producer.prepare")
         prepared = self.perform(self._calls.prepare(messages, chosen, immunity_s))
-        in_use.note_prepared(self._calls.group, prepared)
+        in_use.note_prepared(self._calls.group, prepared, is_given=transaction_id is not None)
         return prepared
 
     def add(self, handle: str, messages: Sequence[Message]) -> Prepared:

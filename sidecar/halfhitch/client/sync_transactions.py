@@ -152,9 +152,9 @@ class Transaction:
                 self._in_line.pop(mark, None)
                 self._perform(self._talk.next_send(messages))
         except BaseException as error:
-            self._in_line.pop(mark, None)
             if not isinstance(error, TransactionEnded):  # which is behind the end, and too late
                 self._talk.send_refused(messages, error)
+            self._in_line.pop(mark, None)  # last: who ends it sees one of the two
             raise
 
     def _perform(self, call: Call[Prepared]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from halfhitch.barrier import TransactionFenced, TransactionRecordedTwice
 from halfhitch.barrier.rules import KEEP_S, Question, Rules, Undecidable
 from halfhitch.client import LocalTransactionState, Message, why
-from halfhitch.errors import ConfigurationError, InvalidRequest
+from halfhitch.errors import BackendError, ConfigurationError, InvalidRequest
 
 COMMIT = LocalTransactionState.COMMIT
 ROLLBACK = LocalTransactionState.ROLLBACK
@@ -118,6 +118,15 @@ def test_an_attempt_behind_an_earlier_one_that_ended_was_begun(
         RULES.require_first(notes, "a")
     RULES.require_first(notes, "a")
     assert notes.calls == ["read", "read"]  # it fences nothing
+
+
+def test_a_row_that_is_not_sure_was_told_to_the_program_by_a_private_exception() -> None:
+    def begin() -> None:
+        with RULES.first_or_unread("a"):
+            raise Undecidable("b has a row, and whether it is safe is not known")
+
+    with pytest.raises(BackendError, match=r"safe is not known.* attempt a .* was not begun"):
+        begin()
 
 
 def test_an_unknown_to_another_group_s_check_had_no_reason() -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from halfhitch.barrier import sql_recorded
+from halfhitch.barrier.told import Told
 from halfhitch.client.recorded import Local
 from halfhitch.errors import InvalidRequest
 
@@ -107,7 +109,7 @@ def test_a_connection_tells_of_its_commit_and_the_table_need_not_be_read(
     again = recorded_by_hand(connection)
     assert again.seen() is Local.OPEN
     connection.rollback()
-    assert (again.seen(), again.judged(stands=None)) == (None, Local.UNKNOWN)
+    assert (again.seen(), again.judged(Told.UNREAD)) == (None, Local.UNKNOWN)
 
 
 def test_a_commit_that_was_refused_was_believed_once_it_was_rolled_back(
@@ -128,7 +130,65 @@ def test_a_commit_that_was_refused_was_believed_once_it_was_rolled_back(
     with pytest.raises(IntegrityError):
         connection.commit()
     connection.rollback()
-    assert (by_hand.seen(), by_hand.judged(stands=None)) == (None, Local.UNKNOWN)
+    assert (by_hand.seen(), by_hand.judged(Told.UNREAD)) == (None, Local.UNKNOWN)
+
+
+def test_a_commit_that_was_under_way_was_taken_for_an_open_local_transaction(
+    connection: Connection,
+) -> None:
+    """And rolled back were its messages, for who waits for a standby was sure of no record."""
+    by_hand, seen = recorded_by_hand(connection), list[Local | None]()
+    assert by_hand.seen() is Local.OPEN
+    event.listen(connection, "commit", lambda _: seen.append(by_hand.seen()))
+    connection.commit()
+    assert seen == [None]
+    assert by_hand.seen() is Local.COMMITTED
+
+
+def judged(by_hand: sql_recorded.ByHand) -> dict[Told, Local]:
+    return {told: by_hand.judged(told) for told in Told}
+
+
+def test_what_the_table_says_of_a_transaction_that_is_over(connection: Connection) -> None:
+    """Whose record stands only PostgreSQL tells (OWN), and else at most the id."""
+    cut_off = recorded_by_hand(connection)
+    cut_off._course.is_tried = True
+    connection.rollback()
+    assert judged(cut_off) == {
+        Told.OWN: Local.COMMITTED,
+        Told.COMMITTED: Local.STANDS,
+        Told.FENCED: Local.ROLLED_BACK,
+        Told.NOTHING: Local.UNKNOWN,
+        Told.UNSURE: Local.UNKNOWN,
+        Told.UNREAD: Local.UNKNOWN,
+    }
+    rolled_back = recorded_by_hand(connection)
+    connection.rollback()
+    assert judged(rolled_back) == {
+        **judged(cut_off),
+        Told.COMMITTED: Local.COMMITTED_BEFORE,
+        Told.NOTHING: Local.ROLLED_BACK,
+    }
+
+
+def test_a_session_s_commit_was_not_heard_because_a_hook_of_the_program_s_raised_first(
+    connection: Connection,
+) -> None:
+    """Under an id of the program's own the row may be another attempt's, then."""
+    session = Session(connection.engine)
+
+    def raises(_: object) -> None:
+        raise SoftTimeLimitError
+
+    event.listen(session, "after_commit", raises)
+    own = session.connection()
+    record(own)
+    by_hand = sql_recorded.ByHand(own, will_be_proven=True)
+    sql_recorded.watch_session(session, own)
+    with pytest.raises(SoftTimeLimitError):
+        session.commit()
+    assert by_hand.is_proven()
+    session.close()
 
 
 class SoftTimeLimitError(Exception):

@@ -14,7 +14,7 @@ from halfhitch.client.aio_connections import Connection
 from halfhitch.client.calls import Operation
 from halfhitch.client.conversation import Phase
 from halfhitch.client.errors import TransactionDoomed, TransactionEnded, TransactionMisused
-from halfhitch.client.recorded import Local, note
+from halfhitch.client.recorded import Local, Word, note
 from halfhitch.client.values import LocalTransactionState
 from harness.scripted_http import CUT_AFTER, HANG, Answer, Bytes, ScriptedServer
 
@@ -521,7 +521,7 @@ class Records:
     """A listener whose local transaction is committed, whatever it returns."""
 
     async def execute_local_transaction(self, message, arg):
-        note("orders", message.transaction_id, lambda: Local.COMMITTED)
+        note("orders", message.transaction_id, Word(lambda: Local.COMMITTED))
         return LocalTransactionState.ROLLBACK
 
 
