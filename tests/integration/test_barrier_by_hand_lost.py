@@ -103,6 +103,39 @@ def test_a_plain_commit_is_followed_though_the_table_cannot_be_read(
     assert (ends_of(server), truth.rows()) == (["commit"], {"a": "committed"})
 
 
+# -- committed past SQLAlchemy -------------------------------------------------------------------
+
+
+def commits_past_and_fails(shop: Any, truth: Truth, producer: Any, local: Any, how: str) -> None:
+    with producer.transaction() as tx:
+        tx.send("orders", b"a")
+        shop.barrier().record(local, tx.id)
+        local.execute(text("LOCK TABLES shop_orders WRITE" if is_mysql(truth) else "COMMIT"))
+        local.execute(text("UNLOCK TABLES" if is_mysql(truth) else "SELECT 1"))
+        local.execute(text("INSERT INTO shop_orders (id) VALUES ('b')"))
+        if how == "tx.rollback":
+            tx.rollback()
+        raise OSError("in the midst of the work")
+
+
+def is_mysql(truth: Truth) -> bool:
+    """There statements commit by themselves."""
+    return truth.dialect in ("mysql", "mariadb")
+
+
+@each("alchemy", *SERVERS)
+@pytest.mark.parametrize("how", ["tx.rollback", "on_error"])
+def test_messages_were_rolled_back_in_the_transaction_behind_that_of_their_rows(
+    shop: Any, truth: Truth, server: ScriptedServer, how: str
+) -> None:
+    """SQLAlchemy and the driver have called it open: that other one was."""
+    refusal = pytest.raises(OSError if how == "on_error" else TransactionMisused)
+    with talking(shop, server, on_error="rollback") as producer, opened(shop) as local, refusal:
+        commits_past_and_fails(shop, truth, producer, local, how)
+    assert ends_of(server) == []
+    assert list(truth.rows().values()) == ["committed"]
+
+
 # -- lost ----------------------------------------------------------------------------------------
 
 

@@ -155,12 +155,20 @@ def nothing(_: object) -> None:
     """It is still at work."""
 
 
+def goes_on(connection: Any) -> None:
+    """In another transaction, of which nobody is told that it is one."""
+    execute = getattr(connection, "exec_driver_sql", None) or connection.execute
+    execute("COMMIT")
+    execute("DELETE FROM halfhitch_barrier WHERE outcome = 'none such'")
+
+
 IN_DOUBT = (Own.COMMITTED, Own.OVER, Own.MAY_COME)
 WAYS = (
     Way("open", nothing, (Own.OPEN,)),
     Way("rolls back", lambda one: one.rollback(), (Own.OVER,)),
     Way("commits", lambda one: one.commit(), (Own.COMMITTED,), is_heard=True),
     Way("commits past", lambda one: one.exec_driver_sql("COMMIT"), (Own.COMMITTED,)),
+    Way("commits past and goes on", goes_on, (Own.COMMITTED,)),
     Way("rolls back past", lambda one: one.exec_driver_sql("ROLLBACK"), (Own.OVER,)),
     Way("is cut", is_cut, IN_DOUBT),
     Way("invalidates", lambda one: one.invalidate(), (Own.OVER,)),
@@ -169,6 +177,7 @@ WAYS = (
     Way("open", nothing, (Own.OPEN,), is_plain=True),
     Way("rolls back", lambda one: one.rollback(), (Own.OVER,), is_plain=True),
     Way("commits", lambda one: one.commit(), (Own.COMMITTED,), is_plain=True),
+    Way("commits and goes on", goes_on, (Own.COMMITTED,), is_plain=True),
     Way("is cut", lambda one: one.close(), IN_DOUBT, is_plain=True),
     Way("is refused", nothing, (Own.OVER,), is_plain=True, is_refused=True),
 )
@@ -252,14 +261,14 @@ class Programs:
 def awaited(word: Word) -> Word:
     """As an AsyncBarrier leaves it."""
 
-    async def state() -> recorded.Local:
-        return word.state()
+    async def state(wanted: LocalTransactionState) -> recorded.Local:
+        return word.state(wanted)
 
     async def settle() -> LocalTransactionState:
         return word.settle()
 
     return recorded.Word(
-        lambda: recorded.Local.UNASKED, state, settle_awaited=settle, is_proven=word.is_proven
+        lambda _: recorded.Local.UNASKED, state, settle_awaited=settle, is_proven=word.is_proven
     )
 
 
@@ -281,8 +290,14 @@ def sent(attempt: Recorded, request: str, *, is_awaited: bool) -> str:
 
 
 def is_not_promised(way: Way, world: World, out: str) -> bool:
-    """docs/barrier.md says which: of a plain connection, that what is over was committed."""
-    if not way.is_plain or out != "commit":
+    """docs/barrier.md says which: that what looks open is, and what is over was committed.
+
+    The latter of a plain connection.
+    """
+    if not way.is_plain:
+        is_believed_open = way.go is goes_on and out == "rollback"
+        return is_believed_open and world.table is Table.UNREAD
+    if out != "commit":
         return False
     is_part = world.other is Other.COMMITTED and not world.is_numbered
     return world.table is Table.UNREAD or (is_part and world.table is Table.SURE)
@@ -344,4 +359,6 @@ OF_OTHERS = (Other.COMMITTED, Other.MAY_COME)
 
 def way_out(way: Way) -> str:
     """What is sent at least, where the table can be read."""
+    if way.go is goes_on and not way.is_plain:
+        return "nothing"  # it looks open, and is the check-back's
     return "commit" if Own.COMMITTED in way.become else "rollback"

@@ -46,7 +46,7 @@ def refusals_noted(
         is_known = stands(error)
         look = Look()
 
-        def state() -> Local:
+        def state(_: LocalTransactionState) -> Local:
             return refused(Told.UNREAD if is_known else tell(look), is_known=is_known)
 
         word = recorded.Word(state, settle=settle, reason=look.reason)
@@ -65,8 +65,8 @@ class ByHand:
         self._tell = tell
         self._is_numbered = is_numbered
 
-    def state(self) -> Local:
-        """How it is now."""
+    def state(self, _: LocalTransactionState = LocalTransactionState.COMMIT) -> Local:
+        """How it is now, by the table in any case."""
         connection = self._connection()
         is_lost = connection is None or guards.is_lost(connection) or guards.is_busy(connection)
         in_transaction = None if is_lost else guards.is_in_transaction(connection)

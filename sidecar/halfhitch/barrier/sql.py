@@ -103,8 +103,9 @@ class Barrier:
 
         look = Look(by_hand.number)
 
-        def state() -> recorded.Local:
-            return by_hand.seen() or by_hand.judged(self._told(transaction_id, look))
+        def state(wanted: LocalTransactionState) -> recorded.Local:
+            seen = by_hand.seen(wanted)
+            return seen or by_hand.judged(self._told(transaction_id, look))
 
         settle = self._settle(transaction_id)
         word = recorded.Word(state, settle=settle, is_proven=by_hand.is_proven, reason=look.reason)
@@ -117,7 +118,7 @@ class Barrier:
 
         look = Look()
 
-        def state() -> recorded.Local:
+        def state(_: LocalTransactionState) -> recorded.Local:
             told = Told.UNREAD if is_known else self._told(transaction_id, look)
             return refused(told, is_known=is_known)
 

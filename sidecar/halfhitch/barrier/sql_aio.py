@@ -130,8 +130,9 @@ class AsyncBarrier:
 
         look = Look(by_hand.number)
 
-        async def state() -> recorded.Local:
-            return by_hand.seen() or by_hand.judged(await self._told(transaction_id, look))
+        async def state(wanted: LocalTransactionState) -> recorded.Local:
+            seen = by_hand.seen(wanted)
+            return seen or by_hand.judged(await self._told(transaction_id, look))
 
         #| settle = self._settle(transaction_id)
         #| word = recorded.Word(
@@ -139,7 +140,7 @@ class AsyncBarrier:
         #| )
         # asyncio only: a blocking producer cannot await it
         word = recorded.Word(
-            lambda: by_hand.seen() or recorded.Local.UNASKED,
+            lambda _: by_hand.seen() or recorded.Local.UNASKED,
             state,
             settle_awaited=self._settle(transaction_id),
             is_proven=by_hand.is_proven,
@@ -167,7 +168,7 @@ class AsyncBarrier:
 
         look = Look()
 
-        async def state() -> recorded.Local:
+        async def state(_: LocalTransactionState) -> recorded.Local:
             told = Told.UNREAD if is_known else await self._told(transaction_id, look)
             return refused(told, is_known=is_known)
 
@@ -175,7 +176,7 @@ class AsyncBarrier:
         #| word = recorded.Word(state, settle=settle, reason=look.reason)
         # asyncio only: a blocking producer cannot await it
         word = recorded.Word(
-            lambda: refused(Told.UNREAD, is_known=is_known),
+            lambda _: refused(Told.UNREAD, is_known=is_known),
             state,
             settle_awaited=self._settle(transaction_id),
             reason=look.reason,

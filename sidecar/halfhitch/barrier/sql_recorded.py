@@ -37,6 +37,7 @@ from halfhitch.barrier.sql_guards import (
 )
 from halfhitch.barrier.told import Told
 from halfhitch.client.recorded import Local
+from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 
 _NAME: Final = "halfhitch_record"
@@ -259,13 +260,19 @@ class ByHand:
         """This very record is committed."""
         return self._course.is_proven
 
-    def seen(self) -> Local | None:
-        """None: only the table can tell, which was committed past SQLAlchemy, or was cut off."""
+    def seen(self, wanted: LocalTransactionState = LocalTransactionState.COMMIT) -> Local | None:
+        """None: only the table can tell, which was committed past SQLAlchemy, or was cut off.
+
+        Or before a rollback, for what is open now may have been begun behind such a commit.
+        """
         if self._course.is_proven:
             return Local.COMMITTED
+        is_told = wanted is not LocalTransactionState.ROLLBACK
+        return Local.OPEN if is_told and self._looks_open() else None
+
+    def _looks_open(self) -> bool:
         # A COMMIT that was begun may be under way: a handler has left it, or another thread asks.
-        is_open = not self._course.is_tried and _is_open(self._root())
-        return Local.OPEN if is_open else None
+        return not self._course.is_tried and _is_open(self._root())
 
     def judged(self, told: Told) -> Local:
         """With what the table says of the record."""
@@ -273,6 +280,8 @@ class ByHand:
         if told is Told.COMMITTED:  # another attempt's, perhaps, where this one's is gone
             is_gone = self._course.is_rolled_back and not is_tried
             return Local.COMMITTED_BEFORE if is_gone else Local.STANDS
+        if told in (Told.NOTHING, Told.UNREAD) and self._looks_open():
+            return Local.OPEN
         if told is Told.UNREAD:
             # Where nobody tells, and who has no connection left could commit no messages.
             is_believed = is_tried and not self._will_be_proven and not _hangs(root)

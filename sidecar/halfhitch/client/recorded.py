@@ -68,11 +68,14 @@ def _unsettled() -> LocalTransactionState:
 
 
 class Word(NamedTuple):
-    """What `record` by hand leaves. Nothing of it raises."""
+    """What `record` by hand leaves. Nothing of it raises.
 
-    state: Callable[[], Local]
+    A state is asked for with what is to be sent: before a rollback one may look more closely.
+    """
+
+    state: Callable[[LocalTransactionState], Local]
     #: The same for who can await, and knows more.
-    state_awaited: Callable[[], Awaitable[Local]] | None = None
+    state_awaited: Callable[[LocalTransactionState], Awaitable[Local]] | None = None
     #: What a check would be answered: ROLLBACK says that no record will ever stand.
     settle: Callable[[], LocalTransactionState] = _unsettled
     settle_awaited: Callable[[], Awaitable[LocalTransactionState]] | None = None
@@ -129,7 +132,7 @@ class Recorded:
         note = self._note
         if note is None or note.word.state_awaited is None or self._is_proven():
             return
-        note.looked = await note.word.state_awaited()
+        note.looked = await note.word.state_awaited(_wanted(is_rollback=is_rollback))
         rollback, _ = _ENDS[self._judged(note.looked, note)]
         settle = note.word.settle_awaited
         if is_rollback and settle is not None and rollback is _Rollback.ASKED:
@@ -145,20 +148,21 @@ class Recorded:
             return Local.COMMITTED if is_told_apart else Local.COMMITTED_BEFORE
         return state if note.is_own else _OF_ANOTHER.get(state, state)
 
-    def _now(self) -> Local:
+    def _now(self, *, is_rollback: bool = False) -> Local:
         if self._is_proven():
             return Local.COMMITTED
         note = self._note
         if note is None:
             return Local.UNRECORDED
-        state, note.looked = note.known or note.looked or note.word.state(), None
+        state = note.known or note.looked or note.word.state(_wanted(is_rollback=is_rollback))
+        note.looked = None
         if state in _OVER:  # a block asks twice, and it may have been asked of the database
             note.known = state
         return self._judged(state, note)
 
     def _rollback(self) -> _Rollback:
         """ASKED: and nobody knows."""
-        rollback, _ = _ENDS[self._now()]
+        rollback, _ = _ENDS[self._now(is_rollback=True)]
         note = self._note
         if rollback is not _Rollback.ASKED or note is None:
             return rollback
@@ -198,6 +202,10 @@ class Recorded:
     def _reason(self) -> str:
         reason = "" if self._note is None else self._note.word.reason()
         return reason and f" ({reason})"
+
+
+def _wanted(*, is_rollback: bool) -> LocalTransactionState:
+    return LocalTransactionState.ROLLBACK if is_rollback else LocalTransactionState.COMMIT
 
 
 #: What another attempt's word says of this one. What stands may be less than what this has sent,

@@ -15,6 +15,7 @@ from sqlalchemy.pool import StaticPool
 from halfhitch.barrier import sql_recorded
 from halfhitch.barrier.told import Told
 from halfhitch.client.recorded import Local
+from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -143,6 +144,24 @@ def test_a_commit_that_was_under_way_was_taken_for_an_open_local_transaction(
     connection.commit()
     assert seen == [None]
     assert by_hand.seen() is Local.COMMITTED
+
+
+def test_what_was_begun_behind_a_commit_past_sqlalchemy_was_taken_for_open_before_a_rollback(
+    connection: Connection,
+) -> None:
+    by_hand = recorded_by_hand(connection)
+    connection.exec_driver_sql("COMMIT")
+    connection.execute(INSERT)
+    assert by_hand.seen() is Local.OPEN  # a commit is refused in any case
+    assert by_hand.seen(LocalTransactionState.ROLLBACK) is None
+    assert judged(by_hand) == {
+        Told.OWN: Local.COMMITTED,
+        Told.COMMITTED: Local.STANDS,
+        Told.FENCED: Local.ROLLED_BACK,
+        Told.NOTHING: Local.OPEN,
+        Told.UNSURE: Local.UNKNOWN,
+        Told.UNREAD: Local.OPEN,  # who has used up the pool could roll nothing back
+    }
 
 
 def judged(by_hand: sql_recorded.ByHand) -> dict[Told, Local]:

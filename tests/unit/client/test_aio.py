@@ -521,7 +521,7 @@ class Records:
     """A listener whose local transaction is committed, whatever it returns."""
 
     async def execute_local_transaction(self, message, arg):
-        note("orders", message.transaction_id, Word(lambda: Local.COMMITTED))
+        note("orders", message.transaction_id, Word(lambda _: Local.COMMITTED))
         return LocalTransactionState.ROLLBACK
 
 

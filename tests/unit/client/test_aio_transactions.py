@@ -385,7 +385,7 @@ async def test_a_task_that_was_cancelled_while_the_database_was_asked_has_decide
     """At the end of its block: a local transaction by hand may have committed."""
     is_asked = asyncio.Event()
 
-    async def hangs():
+    async def hangs(_):
         is_asked.set()
         await asyncio.Event().wait()
 
@@ -393,7 +393,7 @@ async def test_a_task_that_was_cancelled_while_the_database_was_asked_has_decide
         async with producer.transaction("a") as tx:
             made.append(tx)
             await tx.send("orders", b"one")
-            recorded.note("shop", "a", recorded.Word(lambda: recorded.Local.ENDED, hangs))
+            recorded.note("shop", "a", recorded.Word(lambda _: recorded.Local.ENDED, hangs))
 
     made = []
     with ScriptedServer() as server:

@@ -66,7 +66,7 @@ def test_a_message_behind_the_local_commit_was_taken_and_lost(talk):
 def test_a_barrier_s_block_asked_for_another_attempt_s_record_by_hand():
     """It knows of its own rows, and what becomes of them: the other one's say nothing."""
     by_hand, block = talk_with("h1"), talk_with("h2")
-    note("g", "t1", Word(lambda: Local.ROLLED_BACK))
+    note("g", "t1", Word(lambda _: Local.ROLLED_BACK))
     block.rows_stand = True
     assert block.next_commit(wait_visible=False).handle == "h2"
     with pytest.raises(TransactionMisused, match="is rolled back"):

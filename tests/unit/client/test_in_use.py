@@ -14,7 +14,7 @@ from halfhitch.client.conversation import Conversation
 from halfhitch.client.errors import TransactionEnded, TransactionMisused
 from halfhitch.client.marks import Mark
 from halfhitch.client.recorded import Local, Word, attempt, note
-from halfhitch.client.values import Message, Prepared
+from halfhitch.client.values import LocalTransactionState, Message, Prepared
 from harness.strikes import Struck, strikes
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ def test_a_transaction_that_another_producer_ends_by_handle_hears_of_it() -> Non
 def test_what_was_prepared_was_committed_before_its_local_transaction() -> None:
     in_use.note_prepared("shop", Prepared("a", "in-use-3"))
     state = Local.OPEN
-    note("shop", "a", Word(lambda: state))
+    note("shop", "a", Word(lambda _: state))
     with pytest.raises(TransactionMisused, match="still open"):
         ends("in-use-3")
     ends("in-use-3", operation=Operation.ROLLBACK)
     state = Local.ENDED
     ends("in-use-3")
     in_use.note_ended("shop", "in-use-3")
-    note("shop", "a", Word(lambda: Local.OPEN))
+    note("shop", "a", Word(lambda _: Local.OPEN))
     ends("in-use-3")  # it is somebody else's
 
 
@@ -105,7 +105,7 @@ def test_a_handle_that_two_coordinators_have_made_is_the_last_one_s() -> None:
     talk = talk_of("a")
     in_use.note_handle(talk, "in-use-6")
     in_use.note_prepared("shop", Prepared("b", "in-use-6"))
-    note("shop", "b", Word(lambda: Local.OPEN))
+    note("shop", "b", Word(lambda _: Local.OPEN))
     with pytest.raises(TransactionMisused, match="of b was recorded"):
         ends("in-use-6")
     in_use.note_handle(talk, "in-use-6")
@@ -115,7 +115,7 @@ def test_a_handle_that_two_coordinators_have_made_is_the_last_one_s() -> None:
 async def test_what_only_the_database_knows_is_awaited_before_an_end_by_handle() -> None:
     asked = []
 
-    async def awaited() -> Local:
+    async def awaited(_: LocalTransactionState) -> Local:
         asked.append("a")
         return Local.ROLLED_BACK
 
@@ -124,7 +124,7 @@ async def test_what_only_the_database_knows_is_awaited_before_an_end_by_handle()
     in_use.note_handle(talk, "in-use-4")
     in_use.note_prepared("shop", Prepared("b", "in-use-5"))
     for transaction_id, handle in (("a", "in-use-4"), ("b", "in-use-5")):
-        note("shop", transaction_id, Word(lambda: Local.ENDED, awaited))
+        note("shop", transaction_id, Word(lambda _: Local.ENDED, awaited))
         await in_use.look(Operation.COMMIT, "shop", handle)
         with pytest.raises(TransactionMisused, match="is rolled back"):
             ends(handle)
@@ -139,7 +139,7 @@ def test_what_is_prepared_here_and_ended_elsewhere_does_not_pile_up(
     monkeypatch.setattr(in_use, "_PREPARED", type(in_use._PREPARED)())
     for number in range(3):
         in_use.note_prepared("shop", Prepared(f"a{number}", f"in-use-{number}"))
-        note("shop", f"a{number}", Word(lambda: Local.OPEN))
+        note("shop", f"a{number}", Word(lambda _: Local.OPEN))
     ends("in-use-0")
     with pytest.raises(TransactionMisused):
         ends("in-use-2")

@@ -29,11 +29,11 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def says(state: Local, **options: Any) -> Word:
-    return Word(lambda: state, **options)
+    return Word(lambda _: state, **options)
 
 
 def settles(state: Local, settled: LocalTransactionState) -> Word:
-    return Word(lambda: state, settle=lambda: settled)
+    return Word(lambda _: state, settle=lambda: settled)
 
 
 def in_a_thread(do: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ def test_messages_were_committed_while_their_local_transaction_was_open() -> Non
     found = attempt("shop", "a")
     found.require_end("a")  # nothing was recorded
     state = Local.OPEN
-    note("shop", "a", Word(lambda: state))
+    note("shop", "a", Word(lambda _: state))
     refuses(found, "of a was recorded and is still open")
     state = Local.ROLLED_BACK
     refuses(found, r"is rolled back.*tx\.rollback")
@@ -63,6 +63,26 @@ def test_messages_were_committed_while_their_local_transaction_was_open() -> Non
     found.require_end("a")
 
 
+async def test_a_state_is_asked_for_with_what_is_to_be_sent() -> None:
+    found, asked = attempt("shop", "a"), []
+
+    def state(wanted: LocalTransactionState) -> Local:
+        asked.append(wanted)
+        return Local.OPEN
+
+    async def awaited(wanted: LocalTransactionState) -> Local:
+        return state(wanted)
+
+    note("shop", "a", Word(state))
+    refuses(found, "open")
+    found.require_uncommitted("a")
+    assert found.may_roll_back()
+    note("shop", "a", Word(state, awaited))
+    await found.look()
+    await found.look(is_rollback=True)
+    assert asked == [COMMIT, ROLLBACK, ROLLBACK, COMMIT, ROLLBACK]
+
+
 def test_every_state_has_its_two_answers() -> None:
     assert set(_ENDS) == set(Local) - {Local.STANDS}  # that one is told apart by the id
 
@@ -70,7 +90,7 @@ def test_every_state_has_its_two_answers() -> None:
 def test_the_end_of_a_block_asked_the_database_twice_for_one_commit() -> None:
     found, asked = attempt("shop", "a"), []
 
-    def state() -> Local:
+    def state(_: LocalTransactionState) -> Local:
         asked.append("a")
         return Local.ENDED
 
@@ -139,11 +159,11 @@ async def test_what_is_awaited_counts_once_and_of_the_last_record_only() -> None
     await found.look()  # nothing was recorded
     state = Local.ROLLED_BACK
 
-    async def awaited() -> Local:
+    async def awaited(_: LocalTransactionState) -> Local:
         asked.append("a")
         return state
 
-    note("shop", "a", Word(lambda: Local.UNKNOWN, awaited))
+    note("shop", "a", Word(lambda _: Local.UNKNOWN, awaited))
     await found.look()
     refuses(found, "is rolled back")
     refuses(found, "is not known")  # of who does not await
@@ -153,11 +173,11 @@ async def test_what_is_awaited_counts_once_and_of_the_last_record_only() -> None
         found.require_end("a")
     assert asked == ["a", "a", "a"]
 
-    async def overtaken() -> Local:
+    async def overtaken(_: LocalTransactionState) -> Local:
         note("shop", "a", says(Local.OPEN))
         return Local.ENDED
 
-    note("shop", "a", Word(lambda: Local.UNKNOWN, overtaken))
+    note("shop", "a", Word(lambda _: Local.UNKNOWN, overtaken))
     await found.look()
     refuses(found, "is still open")
 
@@ -166,7 +186,7 @@ async def test_before_a_rollback_the_fence_is_awaited_where_it_is_not_known() ->
     fences: list[str] = []
     state = Local.UNKNOWN
 
-    async def awaited() -> Local:
+    async def awaited(_: LocalTransactionState) -> Local:
         return state
 
     async def settle() -> LocalTransactionState:
@@ -174,7 +194,7 @@ async def test_before_a_rollback_the_fence_is_awaited_where_it_is_not_known() ->
         return ROLLBACK
 
     found = attempt("shop", "a")
-    note("shop", "a", Word(lambda: Local.UNASKED, awaited, settle_awaited=settle))
+    note("shop", "a", Word(lambda _: Local.UNASKED, awaited, settle_awaited=settle))
     await found.look()
     assert fences == []  # a commit fences nothing
     await found.look(is_rollback=True)
@@ -187,11 +207,11 @@ async def test_before_a_rollback_the_fence_is_awaited_where_it_is_not_known() ->
 
 
 async def test_a_commit_that_was_heard_is_not_awaited() -> None:
-    async def awaited() -> Local:
+    async def awaited(_: LocalTransactionState) -> Local:
         raise AssertionError
 
     found = attempt("shop", "a")
-    note("shop", "a", Word(lambda: Local.UNASKED, awaited, is_proven=lambda: True))
+    note("shop", "a", Word(lambda _: Local.UNASKED, awaited, is_proven=lambda: True))
     await found.look()
     found.require_end("a")
 
