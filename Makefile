@@ -156,7 +156,7 @@ bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hit
 bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a minute)
 	$(BIN)/python bench/rights.py $(ARGS)
 
-bench-neighbour: $(STAMP) ## how much slower is one application while another attacks? (twenty minutes; ARGS="--only stall")
+bench-neighbour: $(STAMP) ## how much slower is one application while another attacks? (fifteen minutes; ARGS="--only stall")
 	$(BIN)/python bench/neighbour.py $(ARGS)
 
 .PHONY: previews

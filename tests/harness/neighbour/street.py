@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -84,9 +85,10 @@ class Hostile:
 
     async def end(self) -> dict[str, int]:
         """What it was told, each how often."""
-        await self._order("end")
+        with contextlib.suppress(ConnectionError):  # one that has failed is gone; it said why
+            await self._order("end")
         found = await self._heard()
-        assert found[0] == "over", found
+        assert found[0] == "over", (self._name, found)
         told: dict[str, int] = found[1]
         return told
 
