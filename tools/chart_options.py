@@ -37,6 +37,7 @@ _BELONGS: Final[Mapping[str, str]] = {
     "ssl.key.pem": "secrets.kafkaKey",
     "ssl.ca.location": "secrets.kafkaCa",
     "ssl.certificate.location": "secrets.kafkaCertificate",
+    "ssl.certificate.pem": "secrets.kafkaCertificate, which brings the key along",
     "ssl.key.location": "secrets.kafkaKey",
     "ssl.crl.location": "secrets.kafkaCrl",
     "ssl.keystore.location": "secrets.kafkaCertificate and secrets.kafkaKey, in PEM",
@@ -55,7 +56,7 @@ _COMPARED: Final = (
 def options_text() -> str:
     """The templates."""
     other = "secrets.kafkaKey, of a key without a password"
-    names = sorted({*HIDDEN, *FILES})
+    names = sorted({*HIDDEN, *FILES, *_BELONGS})
     values = {name: list(of) for name, of in sorted({**WORDS, **NUMBERS}.items())}
     parts = {
         "secretOptions": [f"{name}: {_BELONGS.get(name, other)}" for name in names],

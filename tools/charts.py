@@ -71,11 +71,12 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "serviceAccount.name": _OBJECT_NAME,
     "serviceAccountName": _OBJECT_NAME,
     "priorityClassName": _OBJECT_NAME,
-    "key": r"^[-._A-Za-z0-9]+$",
+    "key": r"^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$",
     "doors.bind": r"^[0-9A-Fa-f.:]+$",
-    "metrics.interval": r"^([0-9]+(h|m|s|ms))+$",
+    "metrics.interval": r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
 }
 _NULLABLE: Final = frozenset({"runAsUser", "runAsGroup"})
+_INT_MAX: Final = 2_147_483_647  # an API server takes no larger one
 _PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65_535}
 # As an API server takes their names, and the values of labels.
 _KEY_NAME: Final = r"^([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -270,7 +271,7 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if path in _ENUMS:
         return {"enum": list(_ENUMS[path])}
     if path in _NULLABLE:
-        return {"type": ["integer", "null"], "minimum": 1}
+        return {"type": ["integer", "null"], "minimum": 1, "maximum": _INT_MAX}
     if shape := _by_end(_SHAPES, path):
         return dict(shape)
     if isinstance(default, dict):
@@ -284,7 +285,7 @@ def _typed(path: str, default: object, comments: Mapping[str, str]) -> dict[str,
     if isinstance(default, bool):
         return {"type": "boolean"}
     if isinstance(default, int):
-        return {"type": "integer", "minimum": _LEAST.get(path, 1)}
+        return {"type": "integer", "minimum": _LEAST.get(path, 1), "maximum": _INT_MAX}
     if isinstance(default, list):
         return {"type": "array"}
     pattern = _by_end(_PATTERNS, path)

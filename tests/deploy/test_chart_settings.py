@@ -149,6 +149,25 @@ _OTHERS = [
         {"metrics": {"token": {"secretName": "halfhitch", "key": "handle-key"}}},
         "metrics.token and secrets.handleKey are both",
     ),
+    (options(ssl_certificate_pem="a"), "use secrets.kafkaCertificate, which brings the key along"),
+    (
+        merged(options(security_protocol="SSL"), options(ssl_ca_pem="-----BEGIN CERTIFICATE-----")),
+        "which is no certificate in PEM: it has lines of its own",
+    ),
+    ({"doors": {"bind": "10.1.2.3"}}, "doors.bind is 10.1.2.3, which no pod has"),
+    ({"doors": {"bind": "abc"}}, "set it to 0.0.0.0 or ::"),
+    (
+        {"resources": {"requests": {"memory": "1Gi"}}},
+        "resources.requests.memory is 1Gi, more than resources.limits.memory, which is 512Mi",
+    ),
+    ({"resources": {"limits": {"cpu": 0.2}}}, "requests.cpu is 250m, more than"),
+    (
+        {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": "0m"}}},
+        "resources.requests.cpu is not set",
+    ),
+    ({"secrets": {"redisUrl": {"key": ".."}}}, "/secrets/redisUrl/key"),
+    ({"metrics": {"interval": "30s1m"}}, "/metrics/interval"),
+    ({"terminationGracePeriodSeconds": 3_000_000_000}, "/terminationGracePeriodSeconds"),
     ({"podDisruptionBudget": {"maxUnavailable": "100%"}}, "so that all 3 instances could be away"),
     ({"podDisruptionBudget": {"maxUnavailable": "70%"}}, "so that all 3 instances could be away"),
     ({"podDisruptionBudget": {"maxUnavailable": 3}}, "is 3, so that all 3 instances"),
@@ -180,6 +199,12 @@ def test_settings_were_taken_with_which_no_injected_sidecar_starts(
     change = merged(_INJECTION, {"injection": {"settings": given}})
     assert says in told(CHART, merged(values("mesh"), change))
     assert told(CHART, merged(values("mesh"), _INJECTION)) == ""
+
+
+def test_injected_sidecars_asked_for_more_memory_than_they_may_have() -> None:
+    asked: Object = {"injection": {"resources": {"requests": {"memory": "1Gi"}}}}
+    said = told(CHART, merged(values("mesh"), _INJECTION, asked))
+    assert "injection.resources.requests.memory is 1Gi, more than" in said
 
 
 def test_what_coordinators_count_by_identities_kept_injected_sidecars_from_starting() -> None:
@@ -234,6 +259,9 @@ def test_an_empty_list_became_a_list_of_nothing() -> None:
         merged(_PASSWORD, sasl("scram-sha-256", **{"sasl.username": "a"})),
         options(batch_size=2_000_000, socket_nagle_disable=True, compression_level="-1"),
         {"podDisruptionBudget": {"maxUnavailable": "50%"}},
+        {"resources": {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"cpu": 1}}},
+        {"resources": {"requests": {"cpu": None, "memory": "0.5Gi"}, "limits": None}},
+        {"metrics": {"interval": "1m30s"}},
         {"podDisruptionBudget": {"maxUnavailable": 1}, "coordinators": {"replicas": 1}},
         {"metrics": {"token": {"secretName": "halfhitch", "key": "auth-tokens"}}},
     ],

@@ -10,6 +10,7 @@ sasl.oauthbearer.client.secret: secrets.kafkaOauthClientSecret
 sasl.password: secrets.kafkaPassword
 ssl.ca.location: secrets.kafkaCa
 ssl.certificate.location: secrets.kafkaCertificate
+ssl.certificate.pem: secrets.kafkaCertificate, which brings the key along
 ssl.crl.location: secrets.kafkaCrl
 ssl.key.location: secrets.kafkaKey
 ssl.key.password: secrets.kafkaKey, of a key without a password

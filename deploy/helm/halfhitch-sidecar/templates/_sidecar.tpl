@@ -56,7 +56,7 @@ With `mode: container` the first include belongs below `containers` instead.
 {{- end -}}
 {{- if $values.doors.admin.exposed -}}
 {{- include "halfhitch.checkDoors" (list $values (list "admin")) -}}
-{{- if or (hasPrefix "127." $values.doors.bind) (eq $values.doors.bind "::1") -}}
+{{- if not (has $values.doors.bind (list "0.0.0.0" "::")) -}}
 {{- fail (printf "halfhitch-sidecar.doors.bind is %s and doors.admin.exposed is true, and no probe reaches that: set it to 0.0.0.0 or ::." $values.doors.bind) -}}
 {{- end -}}
 {{- end -}}

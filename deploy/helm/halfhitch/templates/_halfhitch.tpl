@@ -124,6 +124,7 @@ kafkaKey: ssl
 {{- include "halfhitch.checkApart" . -}}
 {{- include "halfhitch.checkImage" .image -}}
 {{- include "halfhitch.checkExtraEnv" .extraEnv -}}
+{{- include "halfhitch.checkAmounts" (list "resources" .resources) -}}
 {{- $ports := dict -}}
 {{- range $name, $door := omit .doors "bind" -}}
 {{- if or (ne $name "rocketmq") $door.enabled -}}
@@ -221,6 +222,30 @@ each kind of sidecar, of a mapping of `place` (where its settings are written) a
 {{- end -}}
 {{- if not (or .tag .digest) -}}
 {{- fail "image.tag and image.digest are both empty: set one of them." -}}
+{{- end -}}
+{{- end }}
+
+{{/* An amount as Kubernetes writes it, as a number. Context: 256Mi, 0.5, 250m. */}}
+{{- define "halfhitch.amount" -}}
+{{- $text := include "halfhitch.text" . -}}
+{{- $unit := regexFind "([KMGTPE]i|[numkMGTPE])$" $text -}}
+{{- $factors := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- mulf (float64 (trimSuffix $unit $text)) (float64 (index $factors $unit | default 1)) -}}
+{{- end }}
+
+{{/* An API server makes no pod that asks for more than it may have. Context: a list of [where it stands, resources]. */}}
+{{- define "halfhitch.checkAmounts" -}}
+{{- $resources := index . 1 | default dict -}}
+{{- $limits := $resources.limits | default dict -}}
+{{- $place := index . 0 -}}
+{{- range $name, $request := $resources.requests -}}
+{{- $limit := index $limits $name -}}
+{{- if not (or (kindIs "invalid" $request) (kindIs "invalid" $limit)) -}}
+{{- if gt (float64 (include "halfhitch.amount" $request)) (float64 (include "halfhitch.amount" $limit)) -}}
+{{- fail (printf "%s.requests.%s is %v, more than %s.limits.%s, which is %v: raise the limit, or ask for less." $place $name $request $place $name $limit) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

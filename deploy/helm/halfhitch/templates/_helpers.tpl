@@ -50,6 +50,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $sidecars = append $sidecars (dict "place" $place "over" $values.injection.settings
   "values" (dict "settings" $injected.settings "doors" $injected.doors "secrets" (set (deepCopy $values.secrets) "identities" (dict "secretName" "")))) -}}
 {{- include "halfhitch.checkInjected" $injected.settings -}}
+{{- include "halfhitch.checkAmounts" (list "injection.resources" $injected.resources) -}}
 {{- end -}}
 {{- include "halfhitch.checkKafka" $sidecars -}}
 {{- range $sidecars -}}{{- include "halfhitch.checkSettings" . -}}{{- end -}}
@@ -105,7 +106,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail (printf "autoscaling.minReplicas (%d) is larger than autoscaling.maxReplicas (%d)." (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
 {{- $resources := $values.resources | default dict -}}
-{{- if and .enabled (not (dig "requests" "cpu" "" $resources)) (not (dig "limits" "cpu" "" $resources)) -}}
+{{- $cpu := dig "requests" "cpu" "" $resources | default (dig "limits" "cpu" "" $resources) | default "0" -}}
+{{- if and .enabled (eq (float64 (include "halfhitch.amount" $cpu)) 0.0) -}}
 {{- fail "autoscaling.enabled is true, and resources.requests.cpu is not set: its target is a share of that." -}}
 {{- end -}}
 {{- end -}}
@@ -120,8 +122,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail (printf "podDisruptionBudget.maxUnavailable is %v, so that all %d instances could be away at once: set it to less, or podDisruptionBudget.enabled to false." .maxUnavailable $all) -}}
 {{- end -}}
 {{- end -}}
-{{- if or (hasPrefix "127." $values.doors.bind) (eq $values.doors.bind "::1") -}}
-{{- fail (printf "doors.bind is %s, which no other pod, no probe and no service reaches: set it to 0.0.0.0 or ::." $values.doors.bind) -}}
+{{- if not (has $values.doors.bind (list "0.0.0.0" "::")) -}}
+{{- fail (printf "doors.bind is %s, which no pod has, or no other pod, no probe and no service reaches: set it to 0.0.0.0 or ::." $values.doors.bind) -}}
 {{- end -}}
 {{- if $values.networkPolicy.enabled -}}{{- include "halfhitch.checkNetworkPolicy" $values -}}{{- end -}}
 {{- if and $values.topics.init $values.serviceAccount.create ($values.settings.kafka | default dict).msk_iam_region (not $values.topics.serviceAccountName) -}}

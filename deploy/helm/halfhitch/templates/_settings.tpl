@@ -267,8 +267,8 @@ templates: a sidecar, which is a mapping of `values` and, where sidecars are inj
 {{- if and (not $isPem) (include "halfhitch.isUnseen" $text) -}}
 {{- fail (printf "%s has %s, whose value begins or ends with a blank, or has a line break or another character that nobody sees: remove that." $place $name) -}}
 {{- end -}}
-{{- if and $isPem (not (contains "-----BEGIN CERTIFICATE-----" $text)) -}}
-{{- fail (printf "%s has %s, which is no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----." $place $name) -}}
+{{- if and $isPem (not (regexMatch `(?s)-----BEGIN CERTIFICATE-----\r?\n.+\n-----END CERTIFICATE-----` $text)) -}}
+{{- fail (printf "%s has %s, which is no certificate in PEM: it has lines of its own from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----." $place $name) -}}
 {{- end -}}
 {{- if and (eq $name "ssl.endpoint.identification.algorithm") (ne (lower $text) "https") -}}
 {{- fail (printf "%s must not set %s to %q, for others could pose as Kafka: leave it out; if that is meant, set settings.kafka.verify_host_names to false." $place $name $text) -}}
