@@ -12,6 +12,10 @@ Against a decision that is still on its way a contrary one is known at once, but
 counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
 remembered for a second or two, until its owner has read it: a contrary end in between would be told
 that it counts.
+
+Native threads append decisions too, with a producer of their own. Two producers' records arrive in
+any order, so a contrary decision is not sent before the native one has arrived or failed: it came
+first in the log sometimes, while the native one was answered as the one that counts.
 """
 
 from asyncio import Future, get_running_loop
@@ -38,6 +42,8 @@ _RECENT_S: Final = 1.0
 _GATHER_S: Final = 0.004
 #: So many do not wait: the record is large enough.
 _GATHERED_MAX: Final = 64
+#: How soon after its arrival a decision from elsewhere is known to have arrived.
+_SETTLED_S: Final = 0.002
 
 
 #: Hears what an owner here reads in the op log, on the owner's thread: before it counts there, and
@@ -83,6 +89,14 @@ class _Item:
 
 
 @dataclass(slots=True)
+class _Elsewhere:
+    """A decision on its way from elsewhere in this process, and the contrary ones that wait."""
+
+    under_way: UnderWay
+    held: list[tuple[_Item, bool]] = field(default_factory=list)  # and whether it is awaited
+
+
+@dataclass(slots=True)
 class _Lane:
     """What waits and what is on its way for one partition."""
 
@@ -91,6 +105,7 @@ class _Lane:
     is_awaited: bool = False  # one of those that wait
     is_gathering: bool = False  # a timer runs
     under_way: dict[Identity, UnderWay] = field(default_factory=dict)
+    elsewhere: dict[Identity, _Elsewhere] = field(default_factory=dict)
     #: Stored since `renewed_s`, and in the time before that.
     recent: dict[Identity, UnderWay] = field(default_factory=dict)
     older: dict[Identity, UnderWay] = field(default_factory=dict)
@@ -123,20 +138,33 @@ class DecisionLog:
         self, partition: int, decision: Decision, *, is_awaited: bool = True
     ) -> "Future[int]":
         """Queue a decision; the future fails as ports.RecordLog says."""
+        lane = self._lane(partition)
+        future: Future[int] = get_running_loop().create_future()
+        item = _Item(decision, future, UnderWay(decision.resolution))
+        first = self.under_way(partition, decision.identity)
+        rival = lane.elsewhere.get(decision.identity)
+        if rival is not None and rival.under_way.resolution is not decision.resolution:
+            rival.held.append((item, is_awaited))
+        else:
+            self._queue(partition, lane, item, first, is_awaited=is_awaited)
+        return future
+
+    def _lane(self, partition: int) -> _Lane:
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane()
-        loop = get_running_loop()
-        future: Future[int] = loop.create_future()
-        item = _Item(decision, future, UnderWay(decision.resolution))
+        return lane
+
+    def _queue(
+        self, partition: int, lane: _Lane, item: _Item, first: UnderWay | None, *, is_awaited: bool
+    ) -> None:
         lane.waiting.append(item)
         # Of one that came before from elsewhere this is not the first.
-        if self.under_way(partition, decision.identity) is None:
-            lane.under_way[decision.identity] = item.under_way
+        if first is None:
+            lane.under_way[item.decision.identity] = item.under_way
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
-        return future
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
         """The first decision of this transaction that its owner has perhaps not read yet."""
@@ -146,8 +174,36 @@ class DecisionLog:
             lane.forget(get_running_loop().time())
             found = lane.first(identity)
         if found is None and self.elsewhere is not None:
-            found = self.elsewhere(partition, identity)
+            found = self._found_elsewhere(partition, identity)
         return found
+
+    def _found_elsewhere(self, partition: int, identity: Identity) -> UnderWay | None:
+        """As long as it is on its way this is one object, which is told how it went."""
+        assert self.elsewhere is not None
+        lane = self._lanes.get(partition)
+        watched = None if lane is None else lane.elsewhere.get(identity)
+        if watched is not None:
+            return watched.under_way
+        found = self.elsewhere(partition, identity)
+        if found is not None and found.is_stored is None:
+            lane = self._lane(partition)
+            lane.elsewhere[identity] = _Elsewhere(found)
+            get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
+        return found
+
+    def _settle(self, partition: int, lane: _Lane, identity: Identity) -> None:
+        """Look how the decision from elsewhere went; then let the contrary ones go."""
+        found = None if self.elsewhere is None else self.elsewhere(partition, identity)
+        if found is not None and found.is_stored is None:
+            get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
+            return
+        rival = lane.elsewhere.pop(identity)
+        # None: it failed, or was forgotten meanwhile. The contrary one is told that nobody knows.
+        if found is not None:
+            rival.under_way.is_stored, rival.under_way.error = found.is_stored, found.error
+        for item, is_awaited in rival.held:
+            first = self.under_way(partition, identity)
+            self._queue(partition, lane, item, first, is_awaited=is_awaited)
 
     def is_known(self, partition: int, identity: Identity) -> bool:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""

@@ -215,6 +215,68 @@ async def test_a_decision_behind_one_from_elsewhere_is_not_taken_for_the_first()
     assert log.decisions.under_way(0, identity("T1")) is first
 
 
+class Elsewhere:
+    """Another producer of this process, with one decision."""
+
+    def __init__(self, log: Log, resolution: Resolution = C) -> None:
+        self.found: decisions_module.UnderWay | None = decisions_module.UnderWay(resolution)
+        self.ids_asked_for: list[str] = []
+        log.decisions.elsewhere = self.first_decision
+
+    def first_decision(self, _: int, asked: tuple[str, str]) -> decisions_module.UnderWay | None:
+        self.ids_asked_for.append(asked[1])
+        if asked[1] != "T1" or self.found is None:
+            return None
+        return decisions_module.UnderWay(self.found.resolution, self.found.is_stored)
+
+    async def looked_at_again(self) -> None:
+        count = len(self.ids_asked_for)
+        async with asyncio.timeout(10):
+            while len(self.ids_asked_for) == count:
+                await asyncio.sleep(0)
+
+
+async def test_a_contrary_decision_does_not_overtake_the_one_that_goes_another_way() -> None:
+    """A roll back came first in the log, and the native commit before it was answered 200."""
+    log = Log()
+    elsewhere = Elsewhere(log)
+    rival = log.decisions.under_way(0, identity("T1"))
+    late = log.decisions.append(0, decision("T1", R))
+    await log.decisions.append(0, decision("T2", R))  # others do not wait
+    await elsewhere.looked_at_again()
+    assert log.records() == [[("T2", R)]]
+    elsewhere.found = decisions_module.UnderWay(C, is_stored=True)
+    await late
+    assert log.records() == [[("T2", R)], [("T1", R)]]
+    assert rival is not None
+    assert rival.is_stored is True
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
+
+
+async def test_an_equal_decision_does_not_wait_for_the_one_that_goes_another_way() -> None:
+    log = Log()
+    Elsewhere(log)
+    await log.decisions.append(0, decision("T1", C))
+    assert log.records() == [[("T1", C)]]
+
+
+async def test_a_contrary_decision_goes_out_when_the_one_elsewhere_is_known_no_more() -> None:
+    log = Log()
+    elsewhere = Elsewhere(log)
+    rival = log.decisions.under_way(0, identity("T1"))
+    late = log.decisions.append(0, decision("T1", R))
+    elsewhere.found = None
+    await late
+    assert log.records() == [[("T1", R)]]
+    assert rival is not None
+    assert rival.is_stored is None  # perhaps it was stored and forgotten
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is R
+
+
 async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
     log = Log()
     log.kafka.faults.appends = [AppendFault.ANSWER_LOST, None]
