@@ -19,6 +19,7 @@ from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.bulk import Action, DryRun, Operator, Reason, Yes
 from halfhitch_cli.client import SLOW_S, AdminClient, path_of
 from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.looking import Look, Watch, looked
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
 from halfhitch_cli.selection import (
@@ -67,6 +68,7 @@ def list_(
     min_checks: MinChecks = None,
     with_id: WithId = None,
     limit: Limit = 100,
+    watch: Watch = False,
 ) -> int:
     """List what is parked, oldest first.
 
@@ -77,20 +79,27 @@ def list_(
         group=group, topic=topic, older_than=older_than, min_checks=min_checks,
         transaction_id=with_id,
     )  # fmt: skip
+    return looked(lambda: _look(client, filters, limit, output), output, watch=watch)
+
+
+def _look(client: AdminClient, filters: Filters, limit: int, output: OutputForm) -> Look:
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-    emit(output, answer, [table(answer["transactions"])])
-    shown_count = len(answer["transactions"])
-    if not answer["total_count"] and output.is_for_people:
-        say(f"{filters.none('is parked')} What nobody has decided yet: halfhitch tx list.")
-    total_count = answer["total_count"]
+    shown_count, total_count = len(answer["transactions"]), answer["total_count"]
+    hints = []
+    if not total_count and output.is_for_people:
+        hints.append(f"{filters.none('is parked')} What nobody has decided yet: halfhitch tx list.")
     if total_count > shown_count:
-        say(f"{shown_count} of {total_count} shown; more with --limit, fewer with filters.")
+        hints.append(
+            f"{shown_count} of {total_count} shown; more with --limit, fewer with filters."
+        )
     if answer["left_out_count"]:
-        say(
+        hints.append(
             f"{answer['left_out_count']} more parked messages were not looked at, there are too "
             "many: resume what is shown, or name one with --group and --id."
         )
-    return OK
+    return Look(
+        answer, [table(answer["transactions"])], heading=f"{total_count} parked", hints=hints
+    )
 
 
 def show(

@@ -8,8 +8,9 @@ from halfhitch.config import Purpose
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.looking import Look, Watch, looked
 from halfhitch_cli.options import Given, settings_command
-from halfhitch_cli.output import Output, OutputForm, Table, emit
+from halfhitch_cli.output import Output, OutputForm, Table
 from halfhitch_cli.selection import age
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -24,15 +25,18 @@ _STYLES = {
 }
 
 
-def status(given: Given, output: Output = OutputForm.TABLE) -> int:
+def status(given: Given, output: Output = OutputForm.TABLE, watch: Watch = False) -> int:
     """Ask a running sidecar: is it ready, and how are its half partitions?
 
     Exit code 3 when it is not ready.
     """
-    settings = given.load(Purpose.CLIENT)
-    _, answer = AdminClient.of(settings).get("/v1/status")
-    emit(output, answer, _tables(answer))
-    return OK if answer["ready"] else UNHEALTHY
+    door = AdminClient.of(given.load(Purpose.CLIENT))
+
+    def look() -> Look:
+        _, answer = door.get("/v1/status")
+        return Look(answer, _tables(answer), code=OK if answer["ready"] else UNHEALTHY)
+
+    return looked(look, output, watch=watch)
 
 
 def _tables(answer: dict[str, Any]) -> list[Table]:

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from time import sleep
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +18,9 @@ from halfhitch_cli.bulk import Action, DryRun, Operator, OptionalReason, Reason,
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import trace
 from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.looking import Look, Watch, look_on, looked
 from halfhitch_cli.options import Given, settings_command
-from halfhitch_cli.output import Output, OutputForm, Table, emit, emit_line, printable, say
+from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
 from halfhitch_cli.selection import (
     AllMatching,
     Filters,
@@ -78,6 +78,7 @@ def list_(
             show_default=False,
         ),
     ] = None,
+    watch: Watch = False,
 ) -> int:
     """List undecided transactions, oldest first; or those that have ended, newest first."""
     client = AdminClient.of(given.load(Purpose.CLIENT))
@@ -91,19 +92,31 @@ def list_(
                 "Of those that have ended, --group, --topic and --since choose; one of them tells "
                 "halfhitch tx trace ID."
             )
+        if watch:
+            raise typer.BadParameter(
+                "--watch goes with those that are undecided: halfhitch tail TOPIC shows what ends."
+            )
         return trace.ended(client, output, filters, since or "1h", limit)
     if since is not None:
         raise typer.BadParameter("--since goes with --state ended.")
+    return looked(lambda: _look(client, filters, limit, output), output, watch=watch)
+
+
+def _look(client: AdminClient, filters: Filters, limit: int, output: OutputForm) -> Look:
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-    emit(output, answer, [table(answer["transactions"])])
+    hints = []
     if not answer["total_count"] and output.is_for_people:
-        say(
+        hints.append(
             f"{filters.none('is undecided')} What was given up: halfhitch parked list. What has"
             " ended: halfhitch tx list --state ended. Whether anything was lost or doubled:"
             " halfhitch verify."
         )
-    _tell_rest(answer)
-    return OK
+    return Look(
+        answer,
+        [table(answer["transactions"])],
+        heading=f"{answer['total_count']} undecided",
+        hints=hints + _rest(answer),
+    )
 
 
 def watch(
@@ -128,22 +141,9 @@ def watch(
     """Look again and again, until Ctrl-C."""
     client = AdminClient.of(given.load(Purpose.CLIENT))
     filters = Filters(group=group, topic=topic, older_than=older_than, min_checks=min_checks)
-    looks = 0
-    try:
-        while True:
-            answer = client.find(f"/v1/{_KIND}", filters.query(limit))
-            if output.is_for_people:
-                if sys.stdout.isatty():
-                    sys.stdout.write("\x1b[H\x1b[2J")
-                found = f"{answer['total_count']} undecided  {time.strftime('%H:%M:%S')}"
-                sys.stdout.write(found + "\n\n")
-            emit_line(output, answer, [table(answer["transactions"])])
-            looks += 1
-            if looks == count:
-                return OK
-            sleep(every_s)
-    except KeyboardInterrupt:
-        return OK
+    return look_on(
+        lambda: _look(client, filters, limit, output), output, every_s=every_s, count=count
+    )
 
 
 def show(
@@ -341,12 +341,17 @@ def _next_check(row: dict[str, Any]) -> str:
     return age(row["next_check_s"]) if row["next_check_s"] >= 1 else "now"
 
 
-def _tell_rest(answer: dict[str, Any]) -> None:
+def _rest(answer: dict[str, Any]) -> list[str]:
+    """What is not shown, in sentences."""
     shown = len(answer["transactions"])
+    said = []
     if answer["total_count"] > shown:
-        say(f"{shown} of {answer['total_count']} shown; more with --limit, fewer with filters.")
+        said.append(
+            f"{shown} of {answer['total_count']} shown; more with --limit, fewer with filters."
+        )
     if answer["missing_partitions"]:
-        say(f"Not everything is shown: {chosen.unseen(answer['missing_partitions'])}")
+        said.append(f"Not everything is shown: {chosen.unseen(answer['missing_partitions'])}")
+    return said
 
 
 def _card(where: str, found: dict[str, Any]) -> Table:

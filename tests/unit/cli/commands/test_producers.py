@@ -59,3 +59,28 @@ def test_an_older_sidecar_has_no_such_list(door: Door, capsys: pytest.CaptureFix
     door.say("/v1/producers", 403, {"error": {"code": "forbidden", "message": "not yours"}})
     assert main(["producers", "--admin-port", str(door.port)]) == 1
     assert "answers 403 to /v1/producers: not yours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("producers",), ("status",), ("parked", "list")])
+def test_what_can_be_listed_can_be_watched(
+    operations: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+) -> None:
+    from halfhitch_cli import looking
+    from harness.admin_door import admin_door
+
+    pauses: list[float] = []
+
+    def interrupted(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(looking, "sleep", interrupted)
+    with admin_door(operations, {}) as port:
+        code = main([*command, "--admin-port", str(port), "--watch", "-o", "json"])
+    assert code == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first.keys() == second.keys()

@@ -12,7 +12,7 @@ import pytest
 from halfhitch.errors import ContraryDecision
 from halfhitch.service.api import ParkedMessage
 from halfhitch.wire.plain import is_plain
-from halfhitch_cli.commands import tx
+from halfhitch_cli import looking
 from harness.fake_operations import FakeOperations, parked, undecided
 
 if TYPE_CHECKING:
@@ -98,9 +98,16 @@ def test_watch_looks_so_often_and_ends_well_with_ctrl_c(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tx, "sleep", interrupt)  # of this module: others threads sleep too
-    code, out, _ = run("tx", "watch")
-    assert (code, out.count("2 undecided")) == (0, 1)
+    monkeypatch.setattr(looking, "sleep", interrupt)  # of this module: others threads sleep too
+    for command in (("watch",), ("list", "--watch"), ("list", "-w")):
+        code, out, _ = run("tx", *command)
+        assert (code, out.count("2 undecided")) == (0, 1)
+
+
+def test_what_has_ended_is_not_watched_as_a_list(run: Any, operations: FakeOperations) -> None:
+    code, _, err = run("tx", "list", "--state", "ended", "--watch")
+    assert code == 2
+    assert "halfhitch tail TOPIC" in err
 
 
 # -- doing ---------------------------------------------------------------------------------------
