@@ -167,6 +167,10 @@ previews: $(STAMP) ## pictures of the dashboards for docs/production.md, of a si
 top-pictures: $(STAMP) ## the pictures of docs/top.md anew
 	PYTHONPATH=tests:. $(BIN)/python tests/acceptance/top_pictures.py
 
+.PHONY: dev-picture
+dev-picture: $(STAMP) ## the picture of `halfhitch dev` in docs/tutorial.md anew
+	PYTHONPATH=tests:. $(BIN)/python tests/acceptance/dev_picture.py
+
 bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
 	$(BIN)/python bench/idle.py $(ARGS)
 

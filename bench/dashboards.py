@@ -20,7 +20,7 @@ from harness.monitoring import grafana, panels
 from harness.places import ROOT
 from harness.watched import filled_in, watched
 
-_SHOWN = ("overview", "checks")
+_SHOWN = ("overview", "checks", "partitions", "doors")
 _COLUMN, _LINE = 46, 26
 _COLORS = ("#3274d9", "#e0752d", "#37872d", "#c4162a", "#8f3bb8", "#b8870b", "#17827b", "#777777")
 _FONT = 'font-family="sans-serif"'

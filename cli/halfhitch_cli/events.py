@@ -42,6 +42,12 @@ _ENDED: Final = {
 }
 
 
+#: On a terminal, by stage, as SGR codes: yellow, cyan, none, green. What never becomes visible is
+#: dim.
+_COLOURS: Final = ("33", "36", "0", "32")
+_DIM: Final = "2"
+
+
 class Event(NamedTuple):
     """In the order in which they happen to one transaction at the same millisecond."""
 
@@ -55,8 +61,15 @@ class Event(NamedTuple):
 class Story:
     """Used by one thread, but for `heard`, which any thread may call."""
 
-    def __init__(self, now_s: Callable[[], float], wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+        *,
+        is_coloured: bool = False,
+    ) -> None:
         self._now_s = now_s
+        self._is_coloured = is_coloured
         self._wall_ms = wall_ms
         self._came: deque[tuple[float, Event]] = deque(maxlen=_HELD_MAX)
         self._second = 0
@@ -137,7 +150,11 @@ class Story:
             return
         moment = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone()
         who = f"{shown(event.group)}  {shown(event.transaction_id)}"
-        yield f"{moment:%H:%M:%S}  {who}  {shown(event.text)}"
+        text = shown(event.text)
+        if self._is_coloured:
+            colour = _DIM if event.text in _ENDED.values() else _COLOURS[event.stage]
+            text = f"\x1b[{colour}m{text}\x1b[0m"
+        yield f"{moment:%H:%M:%S}  {who}  {text}"
 
     def _rest(self) -> str:
         left_out, self._left_out = self._left_out, 0

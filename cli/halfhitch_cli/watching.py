@@ -28,12 +28,21 @@ _NEW_TOPICS_S: Final = 2.0
 class Watching(logging.Handler):
     """The lines go to `write`, from a thread of its own, until `stop`."""
 
-    def __init__(self, bootstrap: str, names: InternalTopics, write: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        names: InternalTopics,
+        write: Callable[[str], None],
+        *,
+        is_coloured: bool = False,
+    ) -> None:
         super().__init__(logging.INFO)
         self._bootstrap = bootstrap
         self._names = names
         self._write = write
-        self._story = Story(time.monotonic, lambda: time.time_ns() // 1_000_000)
+        self._story = Story(
+            time.monotonic, lambda: time.time_ns() // 1_000_000, is_coloured=is_coloured
+        )
         self._over = threading.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="halfhitch-events", daemon=True)

@@ -327,7 +327,10 @@ def _events(bootstrap: str, settings: Settings) -> "Watching":
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    return Watching(bootstrap, InternalTopics(settings.topics.prefix), write)
+    wants_colours = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    is_coloured = wants_colours and not os.environ.get("NO_COLOR")
+    names = InternalTopics(settings.topics.prefix)
+    return Watching(bootstrap, names, write, is_coloured=is_coloured)
 
 
 async def _announce(

@@ -15,10 +15,14 @@ from harness.played_topics import AT_MS, PlayedTopics
 class Stage:
     """A story, its topics and its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_coloured: bool = False) -> None:
         self.now_s = 100.0
         self.topics = PlayedTopics(orders=3)
-        self.story = Story(lambda: self.now_s, lambda: AT_MS + int(self.now_s * 1000))
+        self.story = Story(
+            lambda: self.now_s,
+            lambda: AT_MS + int(self.now_s * 1000),
+            is_coloured=is_coloured,
+        )
 
     def lines(self, *, is_over: bool = False) -> list[str]:
         """Without the time of day, which is the machine's."""
@@ -102,6 +106,20 @@ def test_what_was_parked_and_put_back_is_told_as_that(stage: Stage) -> None:
     back = stage.topics.prepare("one", resumed_count=1, fence=3, first_stored_ms=0)
     stage.story.half(back)
     assert stage.lines(is_over=True) == ["shop  one  put back, invisible: orders"]
+
+
+def test_on_a_terminal_what_is_invisible_and_what_is_visible_can_be_told_apart() -> None:
+    stage = Stage(is_coloured=True)
+    half = stage.topics.prepare("one", key=b"42")
+    stage.story.half(half)
+    stage.story.target(stage.topics.forward(half, 2))
+    dropped = stage.topics.prepare("two")
+    stage.story.op(stage.topics.finish(dropped, 0))
+    assert stage.lines(is_over=True) == [
+        "shop  one  \x1b[33mstored, invisible: orders, key 42\x1b[0m",
+        "shop  one  \x1b[32mvisible on orders/2@0\x1b[0m",
+        "shop  two  \x1b[2mits messages are dropped\x1b[0m",
+    ]
 
 
 def test_names_with_codes_for_the_terminal_are_shown_escaped(stage: Stage) -> None:
