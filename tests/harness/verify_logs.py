@@ -60,6 +60,10 @@ class WorldLogs:
             unreadable=frozenset(unreadable), unclear=self._unclear, compacted=self._compacted,
         )  # fmt: skip
 
+    def watermarks(self) -> Mapping[int, int]:
+        self._time_passes()
+        return dict(self.world.watermarks)
+
     def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
         why = {topic: self._narrowed.get(topic, Unjudged.TARGET_NOT_READ) for topic in TARGETS}
         return {topic: (why | self._elsewhere)[topic] for topic in topics

@@ -134,6 +134,7 @@ class Account:
         self.compared = 0  # forwarded records that say which message they are
         #: Of compacted targets, all records with keys: digest of the key, and time.
         self._keys = {topic: bytearray() for topic in layout.compacted}
+        self.gone_count = 0  # half records that were deleted before they had ended
         self.op_gap = False  # records of the op log were deleted before they could be read
         self.newest_ms = 0  # of the op and half log, by the broker
         self._done: dict[tuple[int, int], bytearray] = {}
@@ -223,6 +224,19 @@ class Account:
         chunk = self._done.get((half_partition, half_offset >> _CHUNK_BITS))
         bit = half_offset & ((1 << _CHUNK_BITS) - 1)
         return chunk is not None and bool(chunk[bit >> 3] & (1 << (bit & 7)))
+
+    def done_count(self, half_partition: int, begin: int, end: int | None) -> int:
+        """How many halves from here to there done marks name; None: to the last one."""
+        count = 0
+        for (partition, number), chunk in self._done.items():
+            first = number << _CHUNK_BITS
+            if partition != half_partition or (end is not None and first >= end):
+                continue
+            bits = int.from_bytes(chunk, "little")
+            if end is not None:
+                bits &= (1 << min(end - first, 1 << _CHUNK_BITS)) - 1
+            count += (bits >> max(0, begin - first)).bit_count()
+        return count
 
     # -- records ---------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ def judge(
     for facts in account.facts.transactions():
         if group is None or facts.identity[0] == group:
             judged.transaction(facts)
+    findings.pass_over_gone(account.gone_count)
     findings.finish()
     return findings
 

@@ -95,15 +95,15 @@ class KafkaVerifyLogs:
             compacted=found.compacted,
             unclear=found.unclear,
             unreadable=found.unreadable,
-            watermarks=self._watermarks(),
+            watermarks=self.watermarks(),
         )
 
     def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
         """See Logs."""
         return self._finder.unread(topics) if topics else {}
 
-    def _watermarks(self) -> dict[int, int]:
-        """Stored half watermarks; without the right to see them one rule is not judged.
+    def watermarks(self) -> dict[int, int]:
+        """See Logs. Without the right to see them two rules are not judged.
 
         Asked of the consumer: librdkafka's admin call for it aborts the process, sooner or later,
         after it has timed out.
@@ -118,7 +118,7 @@ class KafkaVerifyLogs:
             raise KafkaUnavailable(
                 f"The stored watermarks cannot be read: {describe(error)}; try again."
             ) from error
-        return {where.partition: where.offset for where in found if where.offset >= 0}
+        return {where.partition: max(0, where.offset) for where in found}
 
     def starts(self, topic: str, since_ms: int) -> Mapping[Place, tuple[int, bool]]:
         """See Logs."""

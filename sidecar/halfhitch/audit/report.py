@@ -44,6 +44,7 @@ class Unjudged(StrEnum):
     NO_MARK = "no_mark"
     PARKED_TRIMMED = "parked_trimmed"
     OP_GAP = "op_gap"
+    HALF_GONE = "half_gone"
 
 
 SENTENCES = {
@@ -77,6 +78,9 @@ SENTENCES = {
     "or lost; the op log does not reach back far enough to say which",
     Unjudged.PARKED_TRIMMED: "records of the parked topic were deleted",
     Unjudged.OP_GAP: "the op log was trimmed faster than it was read",
+    Unjudged.HALF_GONE: "records of the half log were deleted that no ending names: by retention, "
+    "by DeleteRecords, or with the topic. What was prepared there and not yet ended is lost, and "
+    "nothing tells whose it was",
 }
 
 #: With any of these "clean" would be too much to say: a moment later, with more rights, or from
@@ -89,6 +93,7 @@ OPEN_QUESTIONS = frozenset(
         Unjudged.TARGET_UNREADABLE,
         Unjudged.LEFT_OUT,
         Unjudged.TWO_ENDINGS,
+        Unjudged.HALF_GONE,
     }
 )
 #: What time has taken from all that is old: it says nothing of what ended lately.
@@ -173,6 +178,12 @@ class Findings:
         known = self.examples.setdefault(why, [])
         if len(known) < min(self.limit, 5):
             known.append(identity)
+
+    def pass_over_gone(self, count: int) -> None:
+        """Note what cannot be judged because nobody knows whose it was."""
+        if count:
+            self.unjudged[Unjudged.HALF_GONE] += count
+            self.examples[Unjudged.HALF_GONE] = []
 
     def goes_on(self, unfinished: Unfinished) -> None:
         """Note one that has not ended; the oldest are kept."""

@@ -8,7 +8,8 @@ Owns `Logs` (what it needs of Kafka) and `verify`. The order, and why:
 3. the half log and the targets, to ends taken after 2. The op log is followed meanwhile: it is
    trimmed from below while the system works, and the readers must not be overtaken;
 4. the op log again, to an end taken after 3: every record that was seen has its done mark by now;
-5. the parked topic, to an end taken after 4: what was put back and forwarded has its note by now.
+5. the parked topic, to an end taken after 4: what was put back and forwarded has its note by now;
+6. where the half log begins, and the watermarks again: owners delete nothing above them.
 
 What looks wrong is looked at once more a moment later, with everything that was written since; only
 what was found both times is told. Nothing here writes.
@@ -20,6 +21,7 @@ from typing import Protocol
 
 from halfhitch.audit.account import Account, Layout, LogRecord, Place
 from halfhitch.audit.bounds import Rules
+from halfhitch.audit.gone import gone
 from halfhitch.audit.judge import judge
 from halfhitch.audit.report import Findings, Unjudged
 
@@ -33,6 +35,13 @@ class Logs(Protocol):
 
     def layout(self) -> Layout:
         """What there is, the stored watermarks included."""
+        ...
+
+    def watermarks(self) -> Mapping[int, int]:
+        """The stored half watermarks as they are now, 0 where none is stored.
+
+        Empty without the right to see them.
+        """
         ...
 
     def unread(self, topics: Collection[str]) -> Mapping[str, Unjudged]:
@@ -105,6 +114,7 @@ def verify(
     reading.begin([layout.parked_topic])
     reading.read([layout.parked_topic])
     account.unread = logs.unread([t for t in account.topics if t not in layout.targets])
+    reading.look_for_gone()
     findings = judge(account, rules, limit=limit, group=group)
     if not findings.is_clean:
         logs.pause()
@@ -113,6 +123,7 @@ def verify(
         logs.leave(targets)
         reading.read([layout.op_topic])
         reading.read([layout.parked_topic])
+        reading.look_for_gone()
         findings = judge(account, rules, limit=limit, group=group, before=findings)
     return Outcome(findings, account)
 
@@ -137,6 +148,13 @@ class _Reading:
         """Follow these on from where they were left."""
         places = [place for topic in topics for place in self._account.of_topic(topic)]
         self._logs.follow({place.place: place.next_log_offset for place in places})
+
+    def look_for_gone(self) -> None:
+        """Behind the op log's last reading. Watermarks come last: owners delete below them."""
+        topic = self._account.layout.half_topic
+        ends = self._logs.ends([topic])
+        starts = {place: start for place, (start, _) in self._logs.starts(topic, 0).items()}
+        self._account.gone_count = gone(self._account, starts, ends, self._logs.watermarks())
 
     def read(self, topics: Sequence[str]) -> None:
         """Read them to where they end now."""

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from halfhitch.audit.account import Account, Place
 from halfhitch.audit.bounds import Rules
+from halfhitch.audit.gone import gone
 from halfhitch.audit.judge import Witnessed
 from halfhitch.audit.pieces import BUCKET_COUNT
 from halfhitch.audit.report import Findings, Verdict
@@ -74,6 +75,7 @@ class Result:
         result = Findings(max((f.limit for f in self.findings.values()), default=0))
         for findings in self.findings.values():
             result.join(findings)
+        result.pass_over_gone(self.account.gone_count)
         result.finish()
         return result
 
@@ -128,6 +130,7 @@ def look(
     """Judge what was taken. `only`: what an earlier look has found, by group."""
     seen = pieces.seen()
     account = _whole(plan, seen, kafka.starts([one.place for one in seen]))
+    account.gone_count = _gone(account, plan, kafka)
     named = [topic for topic in account.topics if topic not in plan.layout.targets]
     allow = given.wanted.allow
     account.unread = why_unread(plan.names, plan.layout, named, plan.there, allow)
@@ -264,6 +267,17 @@ def _whole(plan: Plan, seen: list[Seen], starts: Mapping[Place, int]) -> Account
                 whole.op_gap |= one.place[0] == plan.layout.op_topic
     whole.cut()
     return whole
+
+
+def _gone(account: Account, plan: Plan, kafka: Offsets) -> int:
+    """Watermarks are asked for last: owners delete below them."""
+    half, group = plan.layout.half_topic, plan.names.owner_group
+    places = [place for place in plan.starts if place[0] == half]
+    ends, starts = kafka.ends(places), kafka.starts(places)
+    stored = kafka.watermarks(group, half)
+    # One that is not stored is 0; none at all may be a right that is missing.
+    watermarks = {partition: stored.get(partition, 0) for _, partition in places} if stored else {}
+    return gone(account, starts, ends, watermarks)
 
 
 def _of_group(measures: Measures, group: str | None) -> Measures:

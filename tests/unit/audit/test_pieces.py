@@ -12,6 +12,7 @@ import pytest
 from chaos.kit.losing import LOSSES, RULES, played
 from chaos.kit.losses import LOSSES as ALL
 from halfhitch.audit.account import Account
+from halfhitch.audit.gone import gone
 from halfhitch.audit.judge import Witnessed, judge_groups, witness
 from halfhitch.audit.pieces import pieces_of, rest_of, transactions_of
 from halfhitch.audit.report import Findings
@@ -62,6 +63,9 @@ def by_many(world: World, compacted: dict[str, int]) -> Findings:
         judged = judge_groups(whole, transactions_of(whole, pieces), RULES, seen, limit=LIMIT)
         for one in judged.values():
             findings.join(one)
+    half_starts = {p: start for p, (start, _) in starts.items() if p[0] == layout.half_topic}
+    ends = logs.ends([layout.half_topic])
+    findings.pass_over_gone(gone(whole, half_starts, ends, logs.watermarks()))
     findings.finish()
     return findings
 
