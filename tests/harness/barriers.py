@@ -60,8 +60,10 @@ class RecordingTransaction:
     #: Why it cannot be committed.
     doomed: Exception | None = None
     is_sealed: bool = False
+    send_count: int = 0
 
     def prepare(self, messages: Any) -> None:
+        self.send_count += 1
         assert self.ends == []
         assert not self.is_sealed
 

@@ -4,7 +4,7 @@ Works on drivers' connections; knows no statement of the table's.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 NAMES: Final = ("mysql", "mariadb")
@@ -32,8 +32,12 @@ def bounds(raw: Any, wait_ms: int) -> Iterator[None]:
     _set(raw, {name: of_ours.get(name, str(whole_s)) for name in before})
     try:
         yield
-    finally:
-        _set(raw, before)
+    except BaseException:
+        # A connection that was lost has nothing to be put back, and the loss is what is told.
+        with suppress(Exception):
+            _set(raw, before)
+        raise
+    _set(raw, before)
 
 
 def _settings(raw: Any) -> dict[str, str]:

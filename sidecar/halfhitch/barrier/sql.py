@@ -175,7 +175,7 @@ class Barrier:
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         found = Session(self._engine) if given is None else given
         key = self._rows.full_key(tx.id)
-        watched = sql_guards.SessionInBlock(found, session, key)
+        watched = sql_guards.SessionInBlock(found, session, key, lambda: tx.send_count)
         return _SessionWork(
             self, tx, found, watched, is_new=transaction_id is None, is_given=given is not None
         )

@@ -234,7 +234,7 @@ class AsyncBarrier:
         tx = producer.transaction(transaction_id, immunity_s=immunity_s)
         found = AsyncSession(self._engine) if given is None else given
         key = self._rows.full_key(tx.id)
-        watched = sql_guards.SessionInBlock(found.sync_session, session, key)
+        watched = sql_guards.SessionInBlock(found.sync_session, session, key, lambda: tx.send_count)
         return _AsyncSessionWork(
             self, tx, found, watched, is_new=transaction_id is None, is_given=given is not None
         )

@@ -23,6 +23,7 @@ from halfhitch.barrier.one_transaction import (
     registry_changed,
     two_databases,
 )
+from halfhitch.barrier.sql_savepoints import Savepoints
 from halfhitch.client.marks import Mark
 from halfhitch.errors import ConfigurationError, InvalidRequest
 
@@ -148,10 +149,13 @@ class SessionInBlock:
     session then. So it is a mark that tells when all is over (`enter`), and no line of code.
     """
 
-    def __init__(self, session: Session, given: object, key: tuple[str, ...]) -> None:
+    def __init__(
+        self, session: Session, given: object, key: tuple[str, ...], send_count: Callable[[], int]
+    ) -> None:
         self._session = session
         self._given = given
         self._key = key
+        self._savepoints = Savepoints(send_count)
         #: None before the block.
         self._mark: Mark | None = None
         self._first: Connection | None = None
@@ -187,6 +191,8 @@ class SessionInBlock:
             ("after_commit", self._after_commit),
             ("after_transaction_end", self._after_end),
         ):
+            self._hear(self._session, name, listener)
+        for name, listener in self._savepoints.of_session():
             self._hear(self._session, name, listener)
 
     def forget(self) -> None:
@@ -228,6 +234,7 @@ class SessionInBlock:
             registry = given.registry
             if not registry.has() or registry() is not session:
                 raise registry_changed()
+        self._savepoints.require()
         connection = connection_of(session)
         if self._has_ended or connection is not self._first:
             raise begins_again()
@@ -309,6 +316,8 @@ class SessionInBlock:
         self._one.begin(is_used=is_used)
         for name in COMMITS:
             self._hear(connection, name, self._before_connection_s)
+        for name, listener in self._savepoints.of_connection():
+            self._hear(connection, name, listener)
         if connection.dialect.name == "sqlite":
             self._one.trace()
             self._hear(connection, "before_cursor_execute", self._look)

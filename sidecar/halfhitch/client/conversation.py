@@ -85,6 +85,8 @@ class Conversation:
         self._is_sealed = False
         #: A barrier has committed the local transaction, whatever becomes of the messages' commit.
         self.rows_stand = False
+        #: How often messages were sent, stored or not.
+        self.send_count = 0
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
         self._refused: BaseException | None = None
@@ -112,6 +114,7 @@ class Conversation:
             raise late
         if self._is_sealed:
             raise self._sealed()
+        self.send_count += bool(messages)
         try:
             if self.handle is None:
                 return self._calls.prepare(messages, self.transaction_id, self._immunity_s)

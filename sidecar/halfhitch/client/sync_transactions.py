@@ -60,6 +60,11 @@ class Transaction:
         return self._talk.handle
 
     @property
+    def send_count(self) -> int:
+        """For this package: how often messages were sent."""
+        return self._talk.send_count
+
+    @property
     def rows_stand(self) -> bool:
         """For this package: its barrier has said so. The messages follow, at last by a check."""
         return self._talk.rows_stand

@@ -13,9 +13,11 @@ class Connection:
     def __init__(self, form: str, **settings: str) -> None:
         self.form, self.settings = form, settings
         self.open_count = 0
+        self.is_lost = False
         self.rows: list[Any] = []
 
     def cursor(self) -> "Connection":
+        assert not self.is_lost  # as SQLAlchemy's, of an invalidated one
         self.open_count += 1
         return self
 
@@ -67,3 +69,15 @@ def test_less_than_a_second_is_a_second_for_mysql_which_counts_in_seconds() -> N
     raw = Connection("tuple", innodb_lock_wait_timeout="50")
     with mysql.bounds(raw, 20):
         assert raw.settings == {"innodb_lock_wait_timeout": "1"}
+
+
+def test_a_connection_that_was_lost_was_told_as_an_assertion_without_a_word() -> None:
+    raw = Connection("tuple", innodb_lock_wait_timeout="50", lock_wait_timeout="86400")
+
+    def check() -> None:
+        with mysql.bounds(raw, 2_500):
+            raw.is_lost = True
+            raise ConnectionError("Lost connection to MySQL server during query")
+
+    with pytest.raises(ConnectionError, match="Lost connection"):
+        check()
