@@ -50,8 +50,13 @@ $(STAMP): requirements.lock build.lock pyproject.toml
 demo: $(STAMP) ## the main job on real servers, disturbed on purpose (three minutes or four)
 	$(BIN)/halfhitch demo
 
+# Where there is no Rust the native way stays untried, and says so.
+.PHONY: native-if-rust
+native-if-rust:
+	@$(if $(RUST),$(MAKE) --no-print-directory native,echo "no Rust: the native way is not built")
+
 test: $(STAMP) servers ## tests on real servers, with coverage; the native way's too where Rust is installed (ten minutes)
-	$(if $(RUST),@$(MAKE) --no-print-directory native)
+	@$(MAKE) --no-print-directory native-if-rust
 	$(BIN)/coverage erase
 	$(BIN)/python tests/side_by_side.py --coverage $(if $(ALL),--all)
 	$(BIN)/coverage combine --quiet

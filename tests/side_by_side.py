@@ -84,7 +84,7 @@ ALL_LIVES: Final[Mapping[str, str]] = {
 }
 _LIVES_RATIO: Final = 5
 #: With one more a test was late now and then on two processors.
-LANES: Final = 3
+LANES: Final = 4
 #: So many of the files that took longest are told.
 LONGEST: Final = 12
 #: So many tests that failed may be tried again.
