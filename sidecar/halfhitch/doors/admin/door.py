@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from halfhitch.access import Access
+from halfhitch.doors.admin.changes import CHANGED, CHANGES, Changes
 from halfhitch.doors.admin.console import CONSOLE, console_handlers
 from halfhitch.doors.admin.operations import OPERATED, operating_handlers
 from halfhitch.doors.admin.places import Places
@@ -29,8 +30,8 @@ from halfhitch.service.api import Operations, System
 _NOT_FOUND: Final = (
     "There is no such route; there are /console for a browser, /livez, /readyz, /metrics, "
     "/v1/status, /v1/partitions, /v1/producers, /v1/config, /v1/me, "
-    "/v1/openapi.yaml (this list in full), /v1/transactions, /v1/stories, /v1/names and "
-    "/v1/parked, POST /v1/transactions/{group}/{id}/commit, /rollback and /check, POST "
+    "/v1/changes, /v1/openapi.yaml (this list in full), /v1/transactions, /v1/stories, /v1/names "
+    "and /v1/parked, POST /v1/transactions/{group}/{id}/commit, /rollback and /check, POST "
     "/v1/many/commit, /rollback and /check, GET /v1/parked/{group}/{id} and POST "
     "/v1/parked/{group}/{id}/resume. Percent-encode group and id."
 )
@@ -60,6 +61,8 @@ _SCRAPE_COUNT_MAX: Final = 16
 #: So a newcomer waits behind few of one identity.
 _STORY_COUNT_MAX: Final = 32
 _STORY_SHARE_MAX: Final = 6
+#: Consoles that wait for a change, which costs little; half of them are one identity's at most.
+_WAITING_COUNT_MAX: Final = 32
 #: So few are taken in one round of the loop that a newcomer among them is heard before it is the
 #: oldest itself.
 _BACKLOG: Final = 64
@@ -100,7 +103,9 @@ class AdminDoor:
             has_identities=access.has_identities,
         )
         handlers |= console_handlers()
-        routes = SHOWN + CONSOLE
+        self._changes = Changes(system)
+        handlers |= self._changes.handlers()
+        routes = SHOWN + CONSOLE + CHANGED
         if operations is not None:
             handlers |= operating_handlers(operations)
             routes += OPERATED
@@ -114,10 +119,11 @@ class AdminDoor:
         if STORIES in handlers:
             told = Places(_STORY_COUNT_MAX, _STORY_SHARE_MAX)
             handlers[STORIES] = told.bounded(handlers[STORIES])
+        handlers[CHANGES] = Places(_WAITING_COUNT_MAX).bounded(handlers[CHANGES])
         probes = {route.name for route in routes if route.is_open}
         self._handlers = {
             name: handler
-            if name in probes
+            if name in probes or name == CHANGES
             else (scrapes if name == SCRAPED else others).bounded(handler)
             for name, handler in handlers.items()
         }
@@ -157,6 +163,7 @@ class AdminDoor:
 
     async def stop(self) -> None:
         """Answer what is under way, then close."""
+        self._changes.stop()
         if self._listening is not None:
             await self._listening.stop(_STOP_S)
             self._listening = None

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+from halfhitch.doors.admin.changes import CHANGED
 from halfhitch.doors.admin.console import CONSOLE
 from halfhitch.doors.admin.operations import OPERATED
 from halfhitch.doors.admin.routes import SHOWN
@@ -42,7 +43,7 @@ OPERATIONS = {
 #: What the console's page is made of is its own affair.
 ROUTES = [
     route
-    for route in (*SHOWN, *CONSOLE, *OPERATED, *TOLD)
+    for route in (*SHOWN, *CHANGED, *CONSOLE, *OPERATED, *TOLD)
     if not route.pattern.startswith("/console/")
 ]
 
@@ -171,6 +172,7 @@ MANY = {**ORDER, "transactions": {"shop": ["T1", "T9"]}}
         ("status", "/v1/status", None),
         ("partitions", "/v1/partitions", None),
         ("producers", "/v1/producers", None),
+        ("changes", "/v1/changes?after=0", None),
         ("config", "/v1/config", None),
         ("me", "/v1/me?group=shop", None),
         ("openapi", "/v1/openapi.yaml", None),

@@ -1,7 +1,8 @@
 // The frame: which view the address names, looking again and again, signing in, keys.
 //
-// The address holds all that is shown, behind the #. It is looked again as soon as it costs little:
-// never more than a tenth of the time is spent on the door, and nothing while nobody looks.
+// The address holds all that is shown, behind the #. It is looked again as soon as something has
+// happened, and every three seconds in any case, for other instances tell nothing here. Never more
+// than a tenth of the time is spent on the door, and nothing while nobody looks.
 
 import { actionsOf, openAction, verbOf } from "./acting.js";
 import { Refused, get, identity, mayOperate, why } from "./asking.js";
@@ -11,13 +12,15 @@ import { trace } from "./story.js";
 import { views } from "./views.js";
 
 const VIEWS = { ...views, trace };
+/** Between two looks at least; and so long after a failure, or at a door that tells no changes. */
+const REST_MS = 1000;
 const PACE_MS = 3000;
 const PACE_MAX_MS = 60_000;
 /** So many times longer than the last answer took. */
 const REST = 10;
 
 const $ = (id) => document.getElementById(id);
-const now = { name: "overview", parameters: {}, body: null, abort: null, timer: 0, isPaused: false, isStale: false, seenMs: 0 };
+const now = { name: "overview", parameters: {}, body: null, abort: null, waiting: null, timer: 0, isPaused: false, isStale: false, seenMs: 0, revision: "0" };
 const selection = new Selection(() => counted());
 
 function read() {
@@ -45,12 +48,13 @@ function show() {
 
 /** isRepeat: nobody has asked for it, only time has passed. */
 async function look(isRepeat = false) {
-  clearTimeout(now.timer);
+  rest();
   now.abort?.abort();
   const abort = (now.abort = new AbortController());
   const view = VIEWS[now.name];
   const beganMs = performance.now();
-  let waitMs = PACE_MS;
+  let waitMs = REST_MS;
+  let next = changed;
   try {
     if (!identity.me) await know();
     const data = await view.load(now.parameters, abort.signal, isRepeat);
@@ -67,12 +71,31 @@ async function look(isRepeat = false) {
     now.body.querySelector(".looking")?.remove();
     const isOlder = now.body.childElementCount > 0;
     $("trouble").replaceChildren(el("p", { class: "bad" }, why(error), isOlder ? " What is shown is older." : ""));
+    next = again;
     waitMs = Math.max(PACE_MS, 1000 * (error.retryAfterS ?? 0));
     if (error instanceof Refused && [400, 403, 404].includes(error.status)) waitMs = PACE_MAX_MS;
   }
   waitMs = Math.min(PACE_MAX_MS, Math.max(waitMs, REST * (performance.now() - beganMs)));
   told();
-  if (!now.isPaused && !document.hidden) now.timer = setTimeout(again, waitMs);
+  if (!now.isPaused && !document.hidden) now.timer = setTimeout(next, waitMs);
+}
+
+/** Look again when the door says that something has happened, or when it has had nothing to say. */
+async function changed() {
+  const { signal } = (now.waiting = new AbortController());
+  try {
+    now.revision = text((await get("v1/changes", { after: now.revision }, signal)).revision);
+  } catch {
+    // A door of another release, one with too many who wait, or none: the next look tells.
+    if (!signal.aborted) now.timer = setTimeout(again, PACE_MS - REST_MS);
+    return;
+  }
+  if (!signal.aborted && !now.isPaused && !document.hidden) again();
+}
+
+function rest() {
+  clearTimeout(now.timer);
+  now.waiting?.abort();
 }
 
 /** Not under somebody's hands: who is choosing, marking a text or answering is left alone. */
@@ -254,14 +277,14 @@ $("pause").addEventListener("click", () => {
   now.isPaused = !now.isPaused;
   $("pause").setAttribute("aria-pressed", String(now.isPaused));
   $("pause").textContent = now.isPaused ? "Go on" : "Pause";
-  if (now.isPaused) clearTimeout(now.timer);
+  if (now.isPaused) rest();
   else look();
   told();
 });
 $("help").addEventListener("click", keysShown);
 document.addEventListener("keydown", pressed);
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) clearTimeout(now.timer);
+  if (document.hidden) rest();
   else if (!now.isPaused) look();
 });
 addEventListener("hashchange", show);
