@@ -83,7 +83,7 @@ ALL_LIVES: Final[Mapping[str, str]] = {
     "HALFHITCH_DETOUR_SEEDS": "80",
 }
 _LIVES_RATIO: Final = 5
-#: With one more a test was late now and then on two processors.
+#: Most of what they do is waiting: three used two thirds of two processors.
 LANES: Final = 4
 #: So many of the files that took longest are told.
 LONGEST: Final = 12
