@@ -96,6 +96,23 @@ fuzz: $(STAMP) ## changed inputs against every reader of bytes from outside (FOR
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/mutating.py --seconds $(or $(FOR),600) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
+# Rust's stable compiler has AddressSanitizer, behind a switch; the runtime that is preloaded is gcc's.
+# Python itself is not watched, and what it keeps to its end is no leak of ours.
+ASAN := build/asan
+.PHONY: fuzz-native
+fuzz-native: $(STAMP) ## the native module under AddressSanitizer: fuzzed (FOR=300), then compared with its twin (needs Rust and gcc; ten minutes)
+	@$(PYTHON) native/crates.py
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cdebuginfo=1" cargo build --locked --quiet --release --manifest-path native/Cargo.toml \
+		--target-dir $(ASAN) --target $(shell rustc -vV | sed -n 's/^host: //p')
+	mkdir -p $(ASAN)/native
+	cp $(ASAN)/*/release/libhalfhitch_native.so $(ASAN)/native/halfhitch_native.abi3.so
+	$(WATCHED) $(BIN)/python tests/fuzz/mutating.py --only rust --seconds $(or $(FOR),300) $(if $(SEED),--seed $(SEED))
+	$(WATCHED) $(BIN)/python -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
+
+WATCHED = env PYTHONPATH=tests:. HALFHITCH_NATIVE_FOLDER=$(CURDIR)/$(ASAN)/native ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
+NATIVE_TESTS = $(shell grep -rl "harness.native import" tests/unit tests/property | sort)
+
 browser: $(STAMP) ## can a page in a real browser become a producer? (BROWSER=chromium, which must be there)
 	PYTHONPATH=tests:. $(BIN)/python tests/fuzz/browser.py --browser $(or $(BROWSER),chromium)
 

@@ -1,14 +1,21 @@
-"""halfhitch-native as `make native` leaves it, for tests that compare it with its twin."""
+"""halfhitch-native as `make native` leaves it, for tests that compare it with its twin.
+
+HALFHITCH_NATIVE_FOLDER names another build: `make fuzz-native` has one that is watched by
+AddressSanitizer.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "build" / "native"
+FOLDER = Path(
+    os.environ.get("HALFHITCH_NATIVE_FOLDER") or Path(__file__).parents[2] / "build" / "native"
+)
 
 
 def _load() -> Any | None:
