@@ -13,6 +13,7 @@ import yaml
 from halfhitch.config.kafka_options import HIDDEN
 from harness.chart_values import CHART, values
 from harness.charts import merged, parent_chart, render, rendered, told, wrong_objects
+from harness.injected import by_policy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,11 @@ def of_kind(kind: str, *changes: Object) -> Object:
     return found
 
 
+def injected(*changes: Object) -> Object:
+    """The spec of a pod that asked the policy, with these changes of the values for a mesh."""
+    return by_policy(rendered(CHART, merged(values("mesh"), *changes)))
+
+
 def variables(container: Object) -> dict[str, Any]:
     return {one["name"]: one.get("value") for one in container["env"]}
 
@@ -57,15 +63,14 @@ def test_an_authority_for_msk_was_refused_although_its_sign_in_uses_tls() -> Non
 
 
 def test_an_authority_for_injected_sidecars_was_refused() -> None:
-    template = of_kind("PodTemplate", _CA, _ALONE, {"injection": {"settings": _SSL}})
-    (sidecar,) = template["template"]["spec"]["initContainers"]
+    (sidecar,) = injected(_CA, _ALONE, {"injection": {"settings": _SSL}})["initContainers"]
     assert "kafka-ca.pem" in variables(sidecar)["HALFHITCH_KAFKA_OPTIONS"]
 
 
 @pytest.mark.parametrize(
     ("change", "who"),
     [
-        ({"injection": {"settings": _SSL}}, "PodTemplate"),
+        ({"injection": {"settings": _SSL}}, "policy"),
         (
             {
                 "settings": _SSL,
@@ -80,10 +85,11 @@ def test_an_authority_for_injected_sidecars_was_refused() -> None:
 def test_a_file_for_tls_kept_those_from_starting_who_speak_without(
     change: Object, who: str
 ) -> None:
-    for kind in ("StatefulSet", "PodTemplate"):
-        found = of_kind(kind, _CA, _INJECTION, change)
-        pod = found.get("template", found.get("spec", {}).get("template"))["spec"]
-        assert ("kafka-ca.pem" in json.dumps(pod)) == (kind == who)
+    pods = {
+        "StatefulSet": of_kind("StatefulSet", _CA, _INJECTION, change)["spec"]["template"]["spec"],
+        "policy": injected(_CA, _INJECTION, change),
+    }
+    assert [name for name, pod in pods.items() if "kafka-ca.pem" in json.dumps(pod)] == [who]
 
 
 def test_a_secret_that_nobody_heeds_is_told_still() -> None:
@@ -109,8 +115,7 @@ def test_brokers_that_only_injected_sidecars_are_told_were_missed() -> None:
     brokers = {"bootstrap": "kafka.other.svc:9092"}
     none: Object = {"settings": {"kafka": {"bootstrap": ""}}}
     told_so: Object = {"injection": {"settings": {"kafka": brokers}}}
-    template = of_kind("PodTemplate", none, _ALONE, told_so)
-    (sidecar,) = template["template"]["spec"]["initContainers"]
+    (sidecar,) = injected(none, _ALONE, told_so)["initContainers"]
     assert variables(sidecar)["HALFHITCH_KAFKA_BOOTSTRAP"] == "kafka.other.svc:9092"
     wrong: Object = {"injection": {"settings": {"kafka": {"bootstrap": "kafka"}}}}
     said = told(CHART, merged(values("mesh"), _ALONE, wrong))
@@ -140,8 +145,7 @@ def test_a_setting_of_injected_sidecars_wins_also_where_it_is_no_or_null() -> No
     below: Object = {"owner": {"enabled": True}, "checks": {"interval_s": 30}, "log": {}}
     above: Object = {"owner": {"enabled": False}, "checks": {"interval_s": None}}
     change: Object = {"settings": below, "injection": {"settings": above}}
-    template = of_kind("PodTemplate", _INJECTION, change)
-    found = variables(template["template"]["spec"]["initContainers"][0])
+    found = variables(injected(_INJECTION, change)["initContainers"][0])
     assert found["HALFHITCH_OWNER_ENABLED"] == "false"
     assert "HALFHITCH_CHECKS_INTERVAL_S" not in found
 
@@ -379,12 +383,10 @@ def test_a_release_and_a_namespace_of_any_name_give_objects_with_texts(
 
 
 @pytest.mark.parametrize("namespace", ["123", "null"])
-def test_the_policies_find_their_template_in_a_namespace_of_any_name(namespace: str) -> None:
+def test_the_policies_are_valid_in_a_namespace_of_any_name(namespace: str) -> None:
     found = rendered(CHART, merged(values("mesh"), _ALONE), namespace=namespace)
     assert wrong_objects(found, "1.36") == []
-    places = [one["metadata"]["namespace"] for one in found if one["kind"] == "PodTemplate"]
-    params = [one["spec"]["paramRef"]["namespace"] for one in found if "paramRef" in str(one)]
-    assert {*places, *params} == {namespace}
+    assert by_policy(found)["initContainers"]
 
 
 def test_a_release_that_begins_with_a_digit_is_told() -> None:

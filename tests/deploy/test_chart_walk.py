@@ -13,6 +13,7 @@ from harness.chart_starts import Starts
 from harness.chart_values import CHART, values
 from harness.chart_walk import PASSWORD, Walk
 from harness.charts import merged, parent_chart, pod_specs, rendered, wrong_objects
+from harness.injected import by_policy
 
 if TYPE_CHECKING:
     import random
@@ -39,7 +40,10 @@ def trouble(chart: Path, given: Object, starts: Starts) -> str | None:
         return None if is_told else f"it stumbled, or told a password: {error}"
     if PASSWORD in json.dumps(objects):
         return "a password is in what was rendered"
-    for where, pod in pod_specs(objects):
+    pods = [*pod_specs(objects)]
+    if any(one["kind"] == "MutatingAdmissionPolicy" for one in objects):
+        pods.append(("a pod that asked", by_policy(objects)))
+    for where, pod in pods:
         for one in (*(pod.get("initContainers") or []), *pod["containers"]):
             refusal = starts.refusal(pod, one) if one["name"] == "halfhitch" else ""
             if refusal:

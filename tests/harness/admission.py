@@ -83,7 +83,7 @@ def admitted(objects: Iterable[Object], pod: Object) -> Object:
             if policy["kind"] == kind and _matches(policy["spec"], found):
                 for binding in rendered:
                     if binding["kind"] == f"{kind}Binding" and _binds(binding, policy):
-                        found = _dispatched(policy["spec"], binding["spec"], found, rendered)
+                        found = _dispatched(policy["spec"], found)
     return found
 
 
@@ -106,10 +106,8 @@ def _matches(spec: Object, pod: Object) -> bool:
     )
 
 
-def _dispatched(spec: Object, binding: Object, pod: Object, objects: list[Object]) -> Object:
+def _dispatched(spec: Object, pod: Object) -> Object:
     context: dict[str, Any] = {"object": _cel(pod)}
-    if "paramRef" in binding:
-        context["params"] = _cel(_params(spec["paramKind"], binding["paramRef"], objects))
     variables = context["variables"] = celtypes.MapType()
     for one in spec["variables"]:
         name = celtypes.StringType(one["name"])
@@ -122,16 +120,6 @@ def _dispatched(spec: Object, binding: Object, pod: Object, objects: list[Object
         for patch in _plain(_value(one["jsonPatch"]["expression"], context)):
             _apply(pod, patch)
     return pod
-
-
-def _params(kind: Object, reference: Object, objects: list[Object]) -> Object:
-    """The object that a binding names, with what an API server adds to it."""
-    for one in objects:
-        place = (one["metadata"]["name"], one["metadata"].get("namespace"))
-        is_kind = (one["apiVersion"], one["kind"]) == (kind["apiVersion"], kind["kind"])
-        if is_kind and place == (reference["name"], reference["namespace"]):
-            return one
-    raise Refused("the policy's parameters are not there")
 
 
 def _apply(document: Object, patch: Mapping[str, Any]) -> None:

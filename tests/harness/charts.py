@@ -255,8 +255,6 @@ def pod_specs(objects: Iterable[Object]) -> Iterator[tuple[str, Object]]:
             yield from pod_specs(one["items"])
         elif kind == "Pod":
             yield where, spec
-        elif kind == "PodTemplate":
-            yield where, one["template"]["spec"]
         elif kind == "CronJob":
             yield where, spec["jobTemplate"]["spec"]["template"]["spec"]
         elif "template" in spec:

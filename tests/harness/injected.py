@@ -15,10 +15,11 @@ from halfhitch.config import SETTINGS, Purpose, load
 from halfhitch.config.kafka_options import pairs_of
 from halfhitch_cli.pod_settings import Given
 from halfhitch_cli.sidecar_pod import Sidecar
+from harness.admission import admitted
 from harness.charts import CHARTS, merged, rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.charts import Object
 
@@ -209,6 +210,12 @@ def asking(
     return found
 
 
+def by_policy(objects: Iterable[Object]) -> Object:
+    """The spec of a plain pod after it met the chart's policies."""
+    found: Object = admitted(objects, asking(PODS["plain"]))["spec"]
+    return found
+
+
 def inject(pod: Object) -> Object:
     """What `halfhitch inject` makes of it."""
     found = copy.deepcopy(pod)
@@ -223,12 +230,16 @@ def comparable(pod: Object) -> Object:
     for one in spec["volumes"].values():
         for source in one.get("projected", {}).get("sources", ()):
             if "items" in next(iter(source.values())):
-                one["projected"]["sources"].sort(key=json.dumps)
+                one["projected"]["sources"].sort(key=_in_one_order)
                 break
     for one in spec["initContainers"]:
         if one["name"] == "halfhitch":
             one["env"] = {entry["name"]: _meant(entry) for entry in one["env"]}
     return {"spec": spec, "labels": pod["metadata"]["labels"]}
+
+
+def _in_one_order(source: Object) -> str:
+    return json.dumps(source, sort_keys=True)
 
 
 def _meant(variable: Object) -> object:

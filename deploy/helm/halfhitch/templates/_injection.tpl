@@ -131,6 +131,61 @@ cluster is asked, the others' selectors are known. Two that differ are believed 
     {{- include "halfhitch.noTokenMount" . | nindent 4 }}
 {{- end }}
 
+{{/* The volumes of a pod with the sidecar, without its secrets. */}}
+{{- define "halfhitch.injection.otherVolumes" -}}
+- name: halfhitch-socket
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+{{ include "halfhitch.noTokenVolume" . }}
+{{- end }}
+
+{{/* Options of Kafka's client, by name. Context: what "halfhitch.injection.values" gives. */}}
+{{- define "halfhitch.injection.options" -}}
+{{- $options := list -}}
+{{- range $name, $value := (.settings.kafka | default dict).options -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $options = append $options (dict "name" $name "value" (include "halfhitch.text" $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $options -}}
+{{- end }}
+
+{{/*
+Any value as CEL has it, a line for each member. CEL wants the members of a list or mapping to be of one type, so those
+that are no texts of one mapping are dyn(...).
+*/}}
+{{- define "halfhitch.injection.literal" -}}
+{{- $lines := list -}}
+{{- if kindIs "map" . -}}
+{{- $isOfTexts := true -}}
+{{- range . }}{{ $isOfTexts = and $isOfTexts (kindIs "string" .) }}{{ end -}}
+{{- range $name, $value := . -}}
+{{- $literal := include "halfhitch.injection.literal" $value -}}
+{{- $lines = append $lines (printf "%s: %s" (toRawJson $name) (ternary $literal (printf "dyn(%s)" $literal) $isOfTexts)) -}}
+{{- end -}}
+{{- if $isOfTexts -}}
+{{ printf "{%s}" (join ", " $lines) }}
+{{- else -}}
+{{ printf "{\n%s\n}" (join ",\n" $lines | indent 2) }}
+{{- end -}}
+{{- else if kindIs "slice" . -}}
+{{- $areTexts := true -}}
+{{- range . }}{{ $areTexts = and $areTexts (kindIs "string" .) }}{{ end -}}
+{{- range . -}}
+{{- $literal := include "halfhitch.injection.literal" . -}}
+{{- $lines = append $lines (ternary $literal (printf "dyn(%s)" $literal) $areTexts) -}}
+{{- end -}}
+{{- if $areTexts -}}
+{{ printf "[%s]" (join ", " $lines) }}
+{{- else -}}
+{{ printf "[\n%s\n]" (join ",\n" $lines | indent 2) }}
+{{- end -}}
+{{- else -}}
+{{ toRawJson . }}
+{{- end -}}
+{{- end }}
+
 {{/* A mapping of texts as CEL has it. */}}
 {{- define "halfhitch.cel" -}}
 {{- $parts := list -}}
