@@ -61,8 +61,14 @@ class RecordingTransaction:
     doomed: Exception | None = None
     is_sealed: bool = False
     send_count: int = 0
+    watch: Callable[[], None] | None = None
+
+    def watch_sends(self, watch: Callable[[], None]) -> None:
+        self.watch = watch
 
     def prepare(self, messages: Any) -> None:
+        if self.watch is not None:
+            self.watch()
         self.send_count += 1
         assert self.ends == []
         assert not self.is_sealed

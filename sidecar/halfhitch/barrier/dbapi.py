@@ -17,6 +17,7 @@ from halfhitch.barrier.one_transaction import OneTransaction
 from halfhitch.barrier.plain_recorded import ByHand, refusals_noted
 from halfhitch.barrier.plain_work import ConnectionWork
 from halfhitch.barrier.rules import KEEP_S, Checked, Question, Rules
+from halfhitch.barrier.savepoints import InSetting
 from halfhitch.barrier.statement import Block
 from halfhitch.barrier.table import check_style
 from halfhitch.barrier.told import Look, Told
@@ -237,15 +238,20 @@ class DbapiBarrier:
         finally:
             given.close()
 
-    def one_transaction(self, connection: Any) -> OneTransaction:
-        """For this package: the one that a block begins with, marked."""
+    def one_transaction(self, connection: Any, heard: Callable[[str], None]) -> OneTransaction:
+        """For this package: the one that a block begins with, marked; `heard`: its statements."""
         driver = self._driver(connection)
         one = OneTransaction(
             driver.dialect, connection, lambda statement: driver.run(statement, ()), driver.value
         )
         one.begin()
-        one.trace()
+        one.trace(heard)
         return one
+
+    def sent_in_setting(self, connection: Any) -> InSetting | None:
+        """For this package: how messages inside savepoints are noticed on PostgreSQL."""
+        driver = self._driver(connection)
+        return InSetting(connection, driver.value) if driver.dialect == "postgresql" else None
 
     def require_transaction(self, connection: Any) -> None:
         """For this package. Raises InvalidRequest when a record would be committed by itself."""

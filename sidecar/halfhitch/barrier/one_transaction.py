@@ -71,6 +71,7 @@ class OneTransaction:
         self._is_traced = False
         self._is_heard = False
         self._swallowed: BaseException | None = None
+        self._heard: Callable[[str], None] = _nobody
 
     def begin(self, *, is_used: bool = False) -> None:
         """Mark it. It is `is_used` if rows were changed in it before the block."""
@@ -82,8 +83,9 @@ class OneTransaction:
             self._changes = getattr(self._driver, "total_changes", 0)
             self._is_used = is_used and self._is_open()
 
-    def trace(self) -> None:
-        """SQLite: look before each statement, whoever runs it."""
+    def trace(self, heard: Callable[[str], None]) -> None:
+        """SQLite: look before each statement, whoever runs it; it is `heard`, too."""
+        self._heard = heard
         trace = getattr(self._driver, "set_trace_callback", None)
         if self._dialect == "sqlite" and callable(trace):
             self._is_traced = True
@@ -100,6 +102,7 @@ class OneTransaction:
         try:
             self._is_heard = True
             self.look()
+            self._heard(statement)
             if not self._is_open() and _changes_rows_alone(statement):
                 self._has_ended = True
         except BaseException as error:  # noqa: BLE001 - raised by `require`
@@ -158,6 +161,10 @@ class OneTransaction:
 
     def _is_open(self) -> bool:
         return bool(getattr(self._driver, "in_transaction", True))
+
+
+def _nobody(_: str) -> None:
+    """Hears it."""
 
 
 def _changes_rows_alone(statement: str) -> bool:

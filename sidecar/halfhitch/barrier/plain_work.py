@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from halfhitch.barrier import guards, running
 from halfhitch.barrier.rules import Question
+from halfhitch.barrier.savepoints import ByStatements, InSetting
 from halfhitch.client.marks import Mark
 from halfhitch.client.values import LocalTransactionState
 
@@ -32,6 +33,8 @@ class ConnectionWork:
         self._barrier = barrier
         self._id = messages.id
         self._home = guards.Home()
+        self._savepoints = ByStatements(lambda: messages.send_count)
+        self._in_setting: InSetting | None = None
         self._lease = ExitStack()
 
     def begin(self, mark: Mark) -> None:
@@ -44,7 +47,10 @@ class ConnectionWork:
             guards.require_no_transaction(self.local)
             if guards.commits_at_once(self.local):  # there is none to be marked
                 raise guards.block_commits_alone()
-            self._one = barrier.one_transaction(self.local)
+            self._one = barrier.one_transaction(self.local, self._savepoints.heard)
+            self._in_setting = barrier.sent_in_setting(self.local)
+            if self._in_setting is not None:
+                self.messages.watch_sends(self._in_setting.sent)
             running.block(barrier.full_key(self._id), mark)
             self.is_open = True
         except BaseException:
@@ -66,6 +72,9 @@ class ConnectionWork:
         """After all the work."""
         self._barrier.require_transaction(self.local)
         self._one.require()
+        self._savepoints.require()
+        if self._in_setting is not None:
+            self._in_setting.require()
         self._one.let_go()
         self._barrier.note(self.local, self._id)
 

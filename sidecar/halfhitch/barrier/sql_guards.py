@@ -316,11 +316,11 @@ class SessionInBlock:
         self._one.begin(is_used=is_used)
         for name in COMMITS:
             self._hear(connection, name, self._before_connection_s)
-        for name, listener in self._savepoints.of_connection():
-            self._hear(connection, name, listener)
         if connection.dialect.name == "sqlite":
-            self._one.trace()
+            self._one.trace(self._savepoints.heard)
             self._hear(connection, "before_cursor_execute", self._look)
+        else:
+            self._hear(connection, *self._savepoints.of_connection())
 
     def _hear(self, target: object, name: str, listener: Callable[..., None]) -> None:
         self._heard.append((target, name, listener))

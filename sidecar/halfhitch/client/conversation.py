@@ -87,6 +87,8 @@ class Conversation:
         self.rows_stand = False
         #: How often messages were sent, stored or not.
         self.send_count = 0
+        #: Called before each: a barrier counts them in the local transaction.
+        self.watch_sends: Callable[[], None] = _nobody
         self._handles: set[str] = set()
         self._failure: BaseException | None = None
         self._refused: BaseException | None = None
@@ -114,7 +116,9 @@ class Conversation:
             raise late
         if self._is_sealed:
             raise self._sealed()
-        self.send_count += bool(messages)
+        if messages:
+            self.watch_sends()
+            self.send_count += 1
         try:
             if self.handle is None:
                 return self._calls.prepare(messages, self.transaction_id, self._immunity_s)
@@ -422,6 +426,10 @@ class Conversation:
         )
         doomed.__cause__ = failure
         return doomed
+
+
+def _nobody() -> None:
+    """Watches."""
 
 
 def require_process(transaction_id: str, process_id: int) -> None:

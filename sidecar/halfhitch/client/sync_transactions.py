@@ -64,6 +64,10 @@ class Transaction:
         """For this package: how often messages were sent."""
         return self._talk.send_count
 
+    def watch_sends(self, watch: Callable[[], None]) -> None:
+        """For this package: `watch` is called before each message is sent."""
+        self._talk.watch_sends = watch
+
     @property
     def rows_stand(self) -> bool:
         """For this package: its barrier has said so. The messages follow, at last by a check."""

@@ -31,7 +31,7 @@ def test_a_task_cancelled_in_the_block_s_own_question_left_the_file_locked(tmp_p
 
     one = OneTransaction("sqlite", connection, cancelled, cancelled)
     one.begin()
-    one.trace()
+    one.trace(lambda statement: None)
     connection.execute("INSERT INTO orders VALUES ('a')")
     one.require()
     connection.close()
@@ -49,7 +49,7 @@ def test_a_handler_s_exception_that_sqlite3_swallowed_was_taken_for_another_call
         with closing(sqlite3.connect(":memory:")) as connection:
             one = OneTransaction("sqlite", connection, connection.execute, connection.execute)
             one.begin()
-            one.trace()
+            one.trace(lambda statement: None)
             connection.execute("CREATE TABLE orders (id TEXT)")
             with strike:
                 one.require()

@@ -77,7 +77,15 @@ def of_the_connection(session: Session, tx: Any) -> None:
     nested.rollback()
 
 
+def by_text(session: Session, tx: Any) -> None:
+    session.execute(text("SAVEPOINT maybe"))
+    order(session, "taken back")
+    tx.prepare(["of the row"])
+    session.execute(text("ROLLBACK TO SAVEPOINT maybe"))
+
+
 TAKEN_BACK: list[Body] = [
+    by_text,
     of_the_session,
     with_no_statement_before,
     in_an_inner_one,
