@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from halfhitch.config import SETTINGS
 from halfhitch.config.kafka_options import ALIASES, FILES, HIDDEN, NAMES
+from halfhitch_cli.pod_resources import AMOUNTS, LEAST_MEMORY, LOOKS_LIKE_AN_AMOUNT, NONE
 from halfhitch_cli.pod_rules import LABELS, NATIVE_GRACE_S, SOCKET_FOLDERS, VOLUMES, WORDS
 from halfhitch_cli.pod_settings import PREFIX, REFUSED, ROCKETMQ_ONLY, file_name, file_setting
 
@@ -26,7 +27,9 @@ What annotations of a pod may say, as `halfhitch inject` takes it; made by tools
 `known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
 are those of a RocketMQ door that is off. Of the pod: `words` are annotations that are no settings,
 `labels` all labels, `volumes` the sidecar's names, `socketFolders` is where its socket may be
-mounted, and `graceSeconds` what it may take behind the application.
+mounted, and `graceSeconds` what it may take behind the application. `amounts` are those of the
+words that are requests and limits, `amount` is what each looks like, `noAmount` says that there is
+none, and `leastMemory` is what a limit may not be below.
 */}}
 {{- define "halfhitch.annotations" -}}
 """
@@ -77,6 +80,10 @@ def annotations_text() -> str:
         "volumes": VOLUMES,
         "socketFolders": SOCKET_FOLDERS,
         "graceSeconds": NATIVE_GRACE_S,
+        "amounts": {name: list(place) for name, place in AMOUNTS.items()},
+        "amount": LOOKS_LIKE_AN_AMOUNT,
+        "noAmount": NONE,
+        "leastMemory": LEAST_MEMORY,
     }
     lines += [f"{name}: {json.dumps(fact)}" for name, fact in facts.items()]
     return _HEAD + "\n".join(lines) + "\n{{- end }}\n"

@@ -23,6 +23,8 @@ import yaml
 from halfhitch.config import SETTINGS, Setting
 from halfhitch.config.kafka_options import NAMES
 from halfhitch.config.load import bounds
+from halfhitch_cli.pod_resources import AMOUNTS, DEFAULTS, LOOKS_LIKE_AN_AMOUNT, SAID
+from halfhitch_cli.pod_rules import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +95,7 @@ _AMOUNTS: Final = {
     "type": "object",
     "additionalProperties": {
         "type": ["string", "number", "null"],
-        "pattern": r"^[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?$",
+        "pattern": LOOKS_LIKE_AN_AMOUNT,
     },
 }
 # What is no text is refused by a template, with the cure.
@@ -388,6 +390,32 @@ The annotation stands in a pod's template and counts for `halfhitch inject`
 with a sentence.
 
 """
+_PODS_HEAD: Final = """
+## Of the pod (values of the chart halfhitch)
+
+| flag of `inject` | value | annotation | default | |
+|---|---|---|---|---|
+"""
+#: What annotations say besides settings: flag, value, default, and what it does.
+_OF_THE_POD: Final[Mapping[str, tuple[str, str, str, str]]] = {
+    "inject": ("", "", "", "`false` leaves these pods alone."),
+    "readiness": (
+        "`--readiness`, `--no-readiness`",
+        "injection.readiness",
+        "true",
+        "Whether a pod is taken out of Services while its sidecar is not ready.",
+    ),
+    "transport": (
+        "`--transport`",
+        "injection.transport",
+        "auto",
+        "How the application reaches it. `auto` is the socket where the pod has an fsGroup.",
+    ),
+    **{
+        name: (f"`--{name}`", f"injection.resources.{place}.{of}", DEFAULTS[name], SAID[name])
+        for name, (place, of) in AMOUNTS.items()
+    },
+}
 SETTINGS_PAGE: Final = CHARTS.parents[1] / "docs" / "settings.md"
 
 
@@ -409,7 +437,16 @@ def settings_page() -> str:
             f"| {_shown(setting.default)} | {said} |"
         )
     text = "\n".join(lines).replace("\n## ", "\n\n## ")
-    return f"{_SETTINGS_HEAD}{text}\n"
+    return f"{_SETTINGS_HEAD}{text}\n{_PODS_HEAD}{_of_the_pod()}"
+
+
+def _of_the_pod() -> str:
+    text = ""
+    for word in WORDS:
+        flag, *more, said = _OF_THE_POD[word]
+        value, default = (f"`{each}`" if each else "" for each in more)
+        text += f"| {flag} | {value} | `halfhitch/{word}` | {default} | {said} |\n"
+    return text
 
 
 def _shown(default: object) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from halfhitch.config import SETTINGS, Settings
 from halfhitch.errors import ConfigurationError
+from halfhitch_cli.pod_resources import AMOUNTS
 from halfhitch_cli.pod_settings import PREFIX
 
 NAME: Final = "halfhitch"
@@ -44,7 +45,7 @@ _ON: Final = frozenset({"true", "yes", "on", "y"})
 _OFF: Final = frozenset({"false", "no", "off", "n"})
 
 #: What annotations of the pods say besides settings, and what their labels do.
-WORDS: Final = ("inject", "readiness", "transport")
+WORDS: Final = ("inject", "readiness", "transport", *AMOUNTS)
 LABELS: Final = ("inject", "sidecar")
 #: Flags without an annotation.
 _FLAGS: Final = {"image": "--image", "mode": "--mode"}

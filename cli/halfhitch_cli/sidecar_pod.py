@@ -7,11 +7,12 @@ nothing of files and YAML: a template is a mapping.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from halfhitch.config import Settings
 from halfhitch.errors import ConfigurationError
+from halfhitch_cli.pod_resources import AMOUNTS, Resources
 from halfhitch_cli.pod_rules import (
     ADDRESS,
     EMPTY_VOLUME,
@@ -47,6 +48,7 @@ class Sidecar:
     transport: str = "auto"
     has_readiness: bool = True
     stop_after_s: int = 10
+    resources: Resources = field(default_factory=lambda: Resources.of({}))
 
     def inject(self, where: str, template: Template, *, ends: bool = False) -> None:
         """Into this pod's template. `ends`: the pod is there to end, as a Job's."""
@@ -57,6 +59,8 @@ class Sidecar:
         try:
             given = self.given.with_annotations(annotations)
             settings = given.checked()
+            own = {name: annotations.get(PREFIX + name) for name in AMOUNTS}
+            resources = self.resources.with_annotations(own).checked()
         except ConfigurationError as error:
             raise NotInjected(f"{where}: {error.message}") from None
         has_time(where, pod, settings, mode=self.mode, stop_after_s=self.stop_after_s)
@@ -65,7 +69,7 @@ class Sidecar:
         if has_socket:
             has_room_for_the_socket(where, pod)
         references = given.needed(settings)
-        container = self.container(settings, references)
+        container = self.container(settings, references, resources)
         if not self._is_probed_for_readiness(where, annotations):
             del container["readinessProbe"]
         place = "initContainers" if self.mode == "native" else "containers"
@@ -97,7 +101,12 @@ class Sidecar:
             return (pod.get("securityContext") or {}).get("fsGroup") is not None
         return transport == "socket"
 
-    def container(self, settings: Settings, references: Mapping[str, Reference]) -> dict[str, Any]:
+    def container(
+        self,
+        settings: Settings,
+        references: Mapping[str, Reference],
+        resources: Mapping[str, Any],
+    ) -> dict[str, Any]:
         """The chart's container, of these settings."""
         container: dict[str, Any] = {
             "name": NAME,
@@ -116,10 +125,7 @@ class Sidecar:
         if self.mode == "container":
             rest = f"import time; time.sleep({self.stop_after_s})"
             container["lifecycle"] = {"preStop": {"exec": {"command": ["python", "-c", rest]}}}
-        container["resources"] = {
-            "limits": {"memory": "512Mi"},
-            "requests": {"cpu": "50m", "memory": "96Mi"},
-        }
+        container["resources"] = dict(resources)
         container["securityContext"] = {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -162,6 +162,10 @@ _OTHERS = [
     ),
     ({"resources": {"limits": {"cpu": 0.2}}}, "requests.cpu is 250m, more than"),
     (
+        {"resources": {"requests": {"memory": 0}, "limits": {"memory": "512m"}}},
+        "resources.limits.memory is 512m, with which no sidecar or coordinator starts: give 64Mi",
+    ),
+    (
         {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": "0m"}}},
         "resources.requests.cpu is not set",
     ),

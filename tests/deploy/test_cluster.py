@@ -61,23 +61,25 @@ def policed(cluster: Cluster) -> Iterator[Cluster]:
     objects = chart()
     for one in objects:
         cluster.apply(one)
-    wrong = asking(PODS["plain"], {"halfhitch/no.setting": "1"})
-
-    def is_obeyed() -> bool:
-        try:  # one policy may be known before the other
-            found = cluster.create(asking(PODS["plain"]), dry_run=True)
-        except Rejected:
-            return False
-        try:
-            cluster.create(wrong, dry_run=True)
-        except Rejected:
-            return "initContainers" in found["spec"]
-        return False
-
-    cluster.await_true(is_obeyed)
+    cluster.await_true(lambda: obeyed(cluster))
     yield cluster
     for one in objects:
         cluster.delete(one)
+
+
+def obeyed(cluster: Cluster) -> bool:
+    """Whether both policies are known; one may be before the other."""
+    wrong = asking(PODS["plain"], {"halfhitch/no.setting": "1"})
+
+    try:
+        found = cluster.create(asking(PODS["plain"]), dry_run=True)
+    except Rejected:
+        return False
+    try:
+        cluster.create(wrong, dry_run=True)
+    except Rejected:
+        return "initContainers" in found["spec"]
+    return False
 
 
 def without_token(pod: Object) -> Object:
@@ -328,6 +330,15 @@ def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
         ),
         ({"halfhitch/kafka.options": "acks=1"}, {}, "none of the options that the client"),
         ({"halfhitch/http.port": "8341"}, {}, "Two of the sidecar's doors have one port"),
+        ({"halfhitch/memory-limit": "512MB"}, {}, "halfhitch/memory-limit cannot be 512MB: give"),
+        (
+            {"halfhitch/memory-limit": "512m", "halfhitch/memory-request": "none"},
+            {},
+            "with which no sidecar starts: give 64Mi",
+        ),
+        ({"halfhitch/memory-limit": "64Mi"}, {}, "asks for more memory than its limit"),
+        ({"halfhitch/memory-request": "1Gi"}, {}, "asks for more memory than its limit"),
+        ({"halfhitch/cpu-limit": "0.01"}, {}, "asks for more cpu than its limit"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
         ({}, {"os": {"name": "windows"}}, "runs on Windows"),
         ({}, {"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds to 7"),

@@ -175,6 +175,23 @@ def test_the_charts_readiness_counts_where_a_pod_says_none() -> None:
     assert "readinessProbe" in admitted(objects, asked)["spec"]["initContainers"][0]
 
 
+def test_amounts_that_the_chart_has_not_are_put_in_and_taken_out() -> None:
+    def resources(amounts: object, **own: str) -> object:
+        objects = chart({"injection": {"resources": amounts}})
+        annotations = {f"halfhitch/{name.replace('_', '-')}": text for name, text in own.items()}
+        found = admitted(objects, asking(PODS["plain"], annotations))
+        return found["spec"]["initContainers"][0]["resources"]
+
+    nothing = {"limits": None, "requests": None}
+    assert resources(nothing, cpu_limit="1") == {"limits": {"cpu": "1"}}
+    assert resources(nothing, cpu_limit="none") == {"limits": {}}  # which an API server drops
+    more = {"limits": {"ephemeral-storage": "1Gi", "cpu": 0.5}}
+    assert resources(more, memory_limit="none", cpu_limit="none") == {
+        "limits": {"ephemeral-storage": "1Gi"},
+        "requests": {"cpu": "50m", "memory": "96Mi"},
+    }
+
+
 def test_two_doors_of_a_sidecar_on_one_port_are_told() -> None:
     for settings in (
         {"http": {"port": 8341}},
@@ -209,6 +226,11 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({"halfhitch/topics.create": "perhaps"}, {}, "topics.create cannot be perhaps"),
         ({"halfhitch/transport": "pigeon"}, {}, "must be auto, socket or tcp"),
         ({"halfhitch/readiness": "no"}, {}, "must be true or false"),
+        ({"halfhitch/memory-limit": "512MB"}, {}, "memory-limit cannot be 512MB: give an amount"),
+        ({"halfhitch/cpu-request": "half"}, {}, "such as 250m or 0.5, or none."),
+        ({"halfhitch/memory-limit": "512m"}, {}, "with which no sidecar starts: give 64Mi or"),
+        ({"halfhitch/memory-request": "1Gi"}, {}, "asks for more memory than its limit: annotate"),
+        ({"halfhitch/cpu-limit": "10m"}, {}, "a higher halfhitch/cpu-limit or a lower halfhitch/c"),
         ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"initContainers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),
         ({}, {"hostNetwork": True}, "uses the host's network"),
@@ -301,6 +323,16 @@ def test_two_releases_had_policies_of_one_name() -> None:
 def test_an_annotation_that_is_neither_yes_nor_no_is_refused(objects: list[Object]) -> None:
     with pytest.raises(Refused, match="halfhitch/inject must be true or false"):
         admitted(objects, asking(PODS["plain"], {"halfhitch/inject": "disabled"}))
+
+
+@pytest.mark.parametrize("amount", ["512MB", "64Mi"])
+def test_the_server_refused_an_amount_before_the_policy_could_say_the_cure(
+    amount: str, objects: list[Object]
+) -> None:
+    """It judges the pod that comes out of the one policy before it asks the other."""
+    mutating = [one for one in objects if one["kind"].startswith("Mutating")]
+    found = admitted(mutating, asking(PODS["plain"], {"halfhitch/memory-limit": amount}))
+    assert found["spec"]["initContainers"][0]["resources"]["limits"] == {"memory": "512Mi"}
 
 
 def test_a_mount_of_the_users_stays_where_there_is_no_socket(objects: list[Object]) -> None:

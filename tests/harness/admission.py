@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import celpy
 from celpy import celtypes
 
+from halfhitch_cli.pod_resources import LOOKS_LIKE_AN_AMOUNT, amount
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -33,6 +35,12 @@ def _texts(items: Iterable[str]) -> celtypes.ListType:
     return celtypes.ListType(celtypes.StringType(one) for one in items)
 
 
+def _quantity(text: str) -> celtypes.DoubleType:
+    if not re.fullmatch(LOOKS_LIKE_AN_AMOUNT, text):
+        raise ValueError(text)  # an error of CEL's, which && and || may pass over
+    return celtypes.DoubleType(amount(text))
+
+
 #: Kubernetes' functions, and those of CEL's extensions, that cel-python does not have.
 _FUNCTIONS: Final[Mapping[str, Any]] = {
     "range": lambda _, count: celtypes.ListType(celtypes.IntType(n) for n in range(count)),
@@ -40,6 +48,9 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     "join": lambda texts, by: celtypes.StringType(by.join(texts)),
     "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
     "trim": lambda text: celtypes.StringType(text.strip()),
+    "quantity": _quantity,
+    "isGreaterThan": lambda one, other: celtypes.BoolType(one > other),
+    "isLessThan": lambda one, other: celtypes.BoolType(one < other),
     "upperAscii": lambda text: celtypes.StringType(text.upper()),
 }
 

@@ -77,6 +77,8 @@ CHANGES: dict[str, Object] = {
     "not refused": {"injection": {"policy": {"failurePolicy": "Ignore"}}},
     "by tcp": {"injection": {"transport": "tcp"}},
     "ready without Kafka": {"injection": {"readiness": False}},
+    "other amounts": {"injection": {"resources": {"limits": {"cpu": 0.5, "memory": "1Gi"}}}},
+    "no amounts": {"injection": {"resources": {"limits": None, "requests": None}}},
     "any user": {"runAsUser": None, "runAsGroup": None},
     "long names": {"fullnameOverride": "a" * 80},
     "settings of coordinators": {"settings": {"auth": {}, "log": {"format": "json"}}},
@@ -152,6 +154,18 @@ ANNOTATIONS: Final[Mapping[str, dict[str, str]]] = {
     "socket": {"halfhitch/transport": "socket"},
     "tcp": {"halfhitch/transport": "tcp", "somebody/else.says": "hello"},
     "ready without Kafka": {"halfhitch/readiness": "false"},
+    "amounts": {
+        "halfhitch/cpu-request": "0.1",
+        "halfhitch/cpu-limit": "2",
+        "halfhitch/memory-request": "128Mi",
+        "halfhitch/memory-limit": "1.5Gi",
+    },
+    "no amounts": {
+        "halfhitch/cpu-request": "none",
+        "halfhitch/cpu-limit": "none",
+        "halfhitch/memory-request": "none",
+        "halfhitch/memory-limit": "none",
+    },
     "files": {
         "halfhitch/redis.url_file": "secret:redis/url",
         "halfhitch/handle.key_file": "secret:own/key",
@@ -234,6 +248,8 @@ def comparable(pod: Object) -> Object:
                 break
     for one in spec["initContainers"]:
         if one["name"] == "halfhitch":
+            # An empty mapping says what none says.
+            one["resources"] = {name: each for name, each in one["resources"].items() if each}
             one["env"] = {entry["name"]: _meant(entry) for entry in one["env"]}
     return {"spec": spec, "labels": pod["metadata"]["labels"]}
 

@@ -15,6 +15,7 @@ from halfhitch_cli.manifests import Manifests
 from halfhitch_cli.options import Given as Flags
 from halfhitch_cli.options import settings_command
 from halfhitch_cli.output import say
+from halfhitch_cli.pod_resources import DEFAULTS, SAID, Resources
 from halfhitch_cli.pod_rules import annotations_of, stands_at_the_pods, wanted
 from halfhitch_cli.pod_settings import PREFIX, Given
 from halfhitch_cli.sidecar_pod import Sidecar
@@ -38,6 +39,16 @@ class Transport(StrEnum):
     TCP = "tcp"
 
 
+def _amount(name: str) -> Any:
+    return typer.Option(metavar="AMOUNT", help=SAID[name])
+
+
+_CpuRequest = Annotated[str, _amount("cpu-request")]
+_CpuLimit = Annotated[str, _amount("cpu-limit")]
+_MemoryRequest = Annotated[str, _amount("memory-request")]
+_MemoryLimit = Annotated[str, _amount("memory-limit")]
+
+
 def inject(
     given: Flags,
     files: Annotated[
@@ -58,6 +69,10 @@ def inject(
             help="Whether a pod is taken out of Services while its sidecar is not ready.",
         ),
     ] = True,
+    cpu_request: _CpuRequest = DEFAULTS["cpu-request"],
+    cpu_limit: _CpuLimit = DEFAULTS["cpu-limit"],
+    memory_request: _MemoryRequest = DEFAULTS["memory-request"],
+    memory_limit: _MemoryLimit = DEFAULTS["memory-limit"],
     namespace: Annotated[
         str | None, typer.Option(help="Namespace of the objects that name none.")
     ] = None,
@@ -81,15 +96,34 @@ def inject(
         raise RequestError("inject takes no --config: give flags, or annotations of the pods.")
     if not image or image.split() != [image]:
         raise RequestError(f"--image must name an image, such as halfhitch:{__version__}.")
-    sidecar = Sidecar(Given.of(given.flags), image, mode.value, transport.value, readiness)
-    labels, annotations = _pairs("--label", label), _pairs("--annotation", annotation)
+    amounts = {
+        "cpu-request": cpu_request,
+        "cpu-limit": cpu_limit,
+        "memory-request": memory_request,
+        "memory-limit": memory_limit,
+    }
+    sidecar = Sidecar(
+        Given.of(given.flags),
+        image,
+        mode.value,
+        transport.value,
+        readiness,
+        resources=Resources.of(amounts),
+    )
+    more = {"labels": _pairs("--label", label), "annotations": _pairs("--annotation", annotation)}
+    return _injected(sidecar, files or ["-"], namespace, more)
+
+
+def _injected(
+    sidecar: Sidecar, files: list[str], namespace: str | None, more: dict[str, dict[str, str]]
+) -> int:
     texts, count = [], 0
-    for name in files or ["-"]:
+    for name in files:
         manifests = Manifests("standard input" if name == "-" else name, _read(name))
         for one in manifests.objects() if namespace else ():
             _member(one, "metadata").setdefault("namespace", namespace)
         for workload in manifests.workloads():
-            _add(workload, labels=labels, annotations=annotations)
+            _add(workload, **more)
             if not wanted(workload.where, workload.template):
                 continue
             stands_at_the_pods(workload.where, workload.above, workload.place, workload.template)

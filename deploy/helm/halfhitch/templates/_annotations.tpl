@@ -5,7 +5,9 @@ What annotations of a pod may say, as `halfhitch inject` takes it; made by tools
 `known` are all of Kafka's options, `hidden` its secrets, `aliases` those with two names; `idle`
 are those of a RocketMQ door that is off. Of the pod: `words` are annotations that are no settings,
 `labels` all labels, `volumes` the sidecar's names, `socketFolders` is where its socket may be
-mounted, and `graceSeconds` what it may take behind the application.
+mounted, and `graceSeconds` what it may take behind the application. `amounts` are those of the
+words that are requests and limits, `amount` is what each looks like, `noAmount` says that there is
+none, and `leastMemory` is what a limit may not be below.
 */}}
 {{- define "halfhitch.annotations" -}}
 texts:
@@ -143,9 +145,13 @@ known: ["batch.num.messages", "batch.size", "broker.address.family", "broker.add
 hidden: ["sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password"]
 idle: "^(rocketmq[.]tls_|rocketmq[.]access_key)"
 rocketmqPort: "9876"
-words: ["halfhitch/inject", "halfhitch/readiness", "halfhitch/transport"]
+words: ["halfhitch/inject", "halfhitch/readiness", "halfhitch/transport", "halfhitch/cpu-request", "halfhitch/cpu-limit", "halfhitch/memory-request", "halfhitch/memory-limit"]
 labels: ["halfhitch/inject", "halfhitch/sidecar"]
 volumes: ["halfhitch-socket", "halfhitch-secrets", "halfhitch-no-token"]
 socketFolders: "^/+(var/+)?run/+halfhitch(/|$)"
 graceSeconds: 7
+amounts: {"cpu-request": ["requests", "cpu"], "cpu-limit": ["limits", "cpu"], "memory-request": ["requests", "memory"], "memory-limit": ["limits", "memory"]}
+amount: "^[0-9]{1,18}([.][0-9]{0,9})?([eE][+-]?[0-9]{1,2}|[KMGTPE]i|[numkMGTPE])?$"
+noAmount: "none"
+leastMemory: "64Mi"
 {{- end }}

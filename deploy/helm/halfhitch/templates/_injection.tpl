@@ -247,6 +247,45 @@ sentence. One policy leaves such a pod alone, the other refuses it. Context: wha
     that: set terminationGracePeriodSeconds to {{ int .graceSeconds }} and what the application takes.
 {{- end }}
 
+{{/*
+Requests and limits as annotations say them, and where nothing is said as the sidecar has them. Context: a list of [what
+"halfhitch.annotations" gives, a list of sidecars in CEL].
+*/}}
+{{- define "halfhitch.injection.amounts" -}}
+{{- $of := index . 0 -}}
+{{- $parts := list -}}
+{{- range $word, $place := $of.amounts -}}
+{{- $parts = append $parts (printf "{\"word\": %q, \"place\": %q, \"name\": %q}" $word (index $place 0) (index $place 1)) -}}
+{{- end -}}
+- name: amountWords
+  expression: |-
+    [
+      {{- join ",\n" $parts | nindent 6 }}
+    ]
+- name: amounts
+  expression: |-
+    variables.amountWords.filter(a, ("halfhitch/" + a.word) in variables.annotations).map(a, {
+      "word": a.word, "place": a.place, "name": a.name,
+      "text": string(variables.annotations["halfhitch/" + a.word]).trim()
+    })
+- name: noAmounts
+  expression: |-
+    variables.amounts.filter(a, a.text != "{{ $of.noAmount }}" && !a.text.matches("{{ $of.amount }}"))
+- name: amountsInForce
+  expression: |-
+    variables.amounts + variables.amountWords.filter(a, !(("halfhitch/" + a.word) in variables.annotations)).map(a, {
+      "word": a.word, "place": a.place, "name": a.name,
+      "text": ({{ index . 1 }}
+        .filter(s, has(s.resources) && a.place in s.resources && a.name in s.resources[a.place])
+        .map(s, string(s.resources[a.place][a.name])) + ["{{ $of.noAmount }}"])[0]
+    }).filter(a, a.text != "{{ $of.noAmount }}")
+- name: tooMuch
+  expression: |-
+    ["cpu", "memory"].filter(name, variables.amountsInForce.exists(r,
+      r.word == name + "-request" && r.text.matches("{{ $of.amount }}") && variables.amountsInForce.exists(l,
+      l.word == name + "-limit" && l.text.matches("{{ $of.amount }}") && quantity(r.text).isGreaterThan(quantity(l.text)))))
+{{- end }}
+
 {{/* Whether the sidecar is one of these containers. Context: a list in CEL. */}}
 {{- define "halfhitch.injection.isIn" -}}
 {{ . }}.exists(c, c.name == 'halfhitch' && has(c.args) && c.args == ['serve'])

@@ -292,3 +292,21 @@ def test_what_must_be_given_is_told_with_the_cure(inject: Any) -> None:
 def test_an_annotation_that_is_no_setting_is_told_with_the_nearest(inject: Any) -> None:
     wrong = POD.replace("{name: one}", "{name: one, annotations: {halfhitch/checks.intervl_s: 3}}")
     assert "checks.interval_s" in inject(wrong)[2]
+
+
+def test_what_the_sidecar_may_take_was_fixed(inject: Any) -> None:
+    flags = ("--memory-limit", "1Gi", "--cpu-limit", "1", "--cpu-request", "none")
+    annotation = ("--annotation", "halfhitch/memory-request=128Mi")
+    code, out, _ = inject(DEPLOYMENT, *flags, *annotation)
+    assert code == OK
+    assert pods(out)[0]["initContainers"][0]["resources"] == {
+        "limits": {"cpu": "1", "memory": "1Gi"},
+        "requests": {"memory": "128Mi"},
+    }
+    assert inject(out, *flags)[:2] == (OK, out)
+    code, out, err = inject(DEPLOYMENT, "--memory-limit", "512MB")
+    assert (code, out) == (USAGE, "")
+    assert "memory-limit cannot be '512MB'" in err
+    code, out, err = inject(DEPLOYMENT, "--annotation", "halfhitch/cpu-limit=10m")
+    assert (code, out) == (USAGE, "")
+    assert "Deployment/shop: cpu-request is 50m, more than cpu-limit, which is 10m: raise" in err
