@@ -220,6 +220,33 @@ def test_two_releases_put_sidecars_into_the_same_pods() -> None:
         assert refusal("") == ""
 
 
+def test_after_an_uninstall_and_an_install_no_pod_could_be_made() -> None:
+    """The parameters of the policy were not found again until the server was started anew
+    (Kubernetes 130887). A cluster of its own: other tests have policies."""
+    with Cluster() as cluster:
+        for one in namespace("shop"):
+            cluster.apply(one)
+        for number in range(3):
+            for one in chart():
+                cluster.apply(one)
+            cluster.await_true(lambda: obeyed(cluster))
+            asked = merged(asking(PODS["plain"]), {"metadata": {"name": f"pod-{number}"}})
+            made = cluster.create(without_token(asked))
+            assert [one["name"] for one in made["spec"]["initContainers"]] == ["halfhitch"]
+            for one in chart():
+                cluster.delete(one)
+            # Else the next round could ask the policy of this one.
+            cluster.await_true(lambda: not asks(cluster))
+
+
+def asks(cluster: Cluster) -> bool:
+    """Whether a policy puts sidecars into pods."""
+    try:
+        return "initContainers" in cluster.create(asking(PODS["plain"]), dry_run=True)["spec"]
+    except Rejected:
+        return True
+
+
 @pytest.mark.parametrize("change", LIBRARY)
 def test_it_takes_what_the_library_makes(change: str, cluster: Cluster, tmp_path: Path) -> None:
     given = {"halfhitch-sidecar": {**LIBRARY[change], **_NEW}}
