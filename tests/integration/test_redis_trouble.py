@@ -430,6 +430,7 @@ async def test_every_key_expires_and_a_stop_takes_its_own_away(
         "hh:test:tx:0:orders%2F%C3%BC:t%7B1%7D",
         "hh:test:producers:orders%2F%C3%BC",
         "hh:test:owner:0",
+        "hh:test:name:a%7Bb%7D%3A%25",
         "hh:test:inbox:nobody",
     }
     await eventually(lambda: expected <= set(redis.names()))
@@ -444,6 +445,7 @@ async def test_every_key_expires_and_a_stop_takes_its_own_away(
         "hh:test:due:0",
         "hh:test:tx:0:orders%2F%C3%BC:t%7B1%7D",
         "hh:test:inbox:nobody",
+        "hh:test:name:b",
         canary_of(redis, "b"),
     }
 
@@ -521,3 +523,27 @@ async def test_what_has_lain_in_an_inbox_tells_its_age(redis: RealRedis) -> None
     await eventually(lambda: b"0 s" in ages)
     assert set(ages) == {b"7 s", b"0 s"}, "of a minute ago: nobody waits for it"
     assert 7.0 <= ages[b"7 s"] < 12.0
+
+
+# -- two of one name -----------------------------------------------------------------------------
+
+
+async def test_two_processes_of_one_name_did_not_say_so(
+    redis: RealRedis, own_server: EmbeddedRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As two sidecars of one host have, whose instance.id is left to be the host's name."""
+    caplog.set_level(logging.WARNING)
+    first = await redis.index("host")
+    second = await redis.index("host")
+
+    def both_say_so() -> bool:
+        return all("instance.id" in (one.trouble or "") for one in (first, second))
+
+    def said() -> int:
+        actions = [getattr(one, "action", "") for one in caplog.records]
+        return actions.count("instance_name_taken")
+
+    await eventually(both_say_so)
+    await eventually(lambda: said() == 2)
+    await second.stop()
+    await eventually(lambda: first.trouble is None)

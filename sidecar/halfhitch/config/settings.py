@@ -425,7 +425,7 @@ class InstanceSettings(Group, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=r"^[A-Za-z0-9._-]{1,200}$",
-            description="Name of this instance, unique and the same after a restart.",
+            description="Name of this instance: its own on its host, the same after a restart.",
         ),
     ] = msgspec.field(default_factory=lambda: socket.gethostname() or "halfhitch")
 

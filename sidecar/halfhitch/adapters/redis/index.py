@@ -108,7 +108,9 @@ class RedisIndex:
     @property
     def trouble(self) -> str | None:
         """What is wrong and what to do, for /readyz; None while it is healthy, or not started."""
-        return None if self._keys is None else self._writer.trouble
+        if self._keys is None:
+            return None
+        return self._writer.trouble or self._writer.namesake.trouble
 
     def _started(self) -> Keys:
         if self._keys is None:

@@ -7,6 +7,7 @@ Owns every key: `hh:<cluster>:` and then
     producers:{group}        sorted set  instance -> expiry of its presence, ms of Redis's own clock
     inbox:{instance}         stream      fields k (kind) and b (body)
     owner:{partition}        string      instance
+    name:{instance}      string      mark of the process that has this name, see namesake.py
     canary:{instance}:{process}[:n]      string, see canary.py; of each process, since by mistake
                                          two may have one name
 
@@ -62,6 +63,10 @@ class Keys:
     def owner(self, partition: int) -> str:
         """String: who owns the half partition."""
         return f"{self.prefix}owner:{partition}"
+
+    def name(self, instance: str) -> str:
+        """String: which process has this name, see namesake.py."""
+        return f"{self.prefix}name:{quoted(instance)}"
 
     def canary(self, instance: str, process: str, number: int | None = None) -> str:
         """String: a counter that only rises, see canary.py; numbered in a Redis Cluster."""

@@ -43,7 +43,8 @@ class Watch:
     def __init__(self, keys: Keys, instance: str) -> None:
         self._keys = keys
         self._instance = instance
-        self._nonce = os.urandom(8).hex()
+        #: Of this process.
+        self.nonce = os.urandom(8).hex()
         self._canaries: dict[str, Canary] = {}
         self._brackets: dict[str, _Bracket] = {}
 
@@ -51,7 +52,7 @@ class Watch:
         """First of all."""
         self._brackets = {}
         for key in self.keys(client):
-            canary = self._canaries.setdefault(key, Canary(self._nonce))
+            canary = self._canaries.setdefault(key, Canary(self.nonce))
             bracket = self._brackets[key] = _Bracket(canary, *canary.begin())
             work.add(
                 *("GETSET", key, bracket.first),
@@ -81,11 +82,11 @@ class Watch:
     def keys(self, client: connect.Client) -> list[str]:
         """The same ones as long as the servers and their slots are the same."""
         if not connect.is_cluster(client):
-            return [self._keys.canary(self._instance, self._nonce)]
+            return [self._keys.canary(self._instance, self.nonce)]
         found: dict[str, str] = {}
         wanted = connect.primary_count(client)
         for number in range(_NUMBERS_MAX):
-            key = self._keys.canary(self._instance, self._nonce, number)
+            key = self._keys.canary(self._instance, self.nonce, number)
             found.setdefault(connect.server_of(client, key), key)
             if len(found) == wanted:
                 break

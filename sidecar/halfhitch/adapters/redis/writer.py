@@ -28,6 +28,7 @@ from halfhitch.adapters.redis.keys import (
     identity_of,
     member_of,
 )
+from halfhitch.adapters.redis.namesake import Namesake
 from halfhitch.adapters.redis.outbox import Batch, Clearing, Entry, Outbox, Post
 from halfhitch.adapters.redis.pipeline import Work
 from halfhitch.adapters.redis.presence import PresenceTable
@@ -65,8 +66,10 @@ _REASONS: Final = {
 class Writer:
     """Started and stopped by RedisIndex."""
 
-    _keys: Keys  # these two since the start
+    _keys: Keys  # these three since the start
     _watch: Watch
+    #: Whether it is the only one of its name.
+    namesake: Namesake
 
     def __init__(
         self,
@@ -105,6 +108,8 @@ class Writer:
         """Begin."""
         self._keys = keys
         self._watch = Watch(keys, self._instance)
+        name = keys.name(self._instance)
+        self.namesake = Namesake(self._instance, name, self._watch.nonce)
         self._thread.start()
 
     def stop(self) -> None:
@@ -303,6 +308,7 @@ class Writer:
             # its name again within a second if we wipe it out.
             key = self._keys.owner(partition)
             work.add("GET", key, read=partial(self._give_up, key))
+        self.namesake.add(work)
         now_ms = self.now_ms
         announced, withdrawn = self._presence.to_announce()
         for group in announced:
@@ -379,7 +385,12 @@ class Writer:
         work.run(self._client)
         work = Work()
         work.unlink(
-            [*self._given_up, self._keys.inbox(self._instance), *self._watch.keys(self._client)],
+            [
+                *self._given_up,
+                self._keys.inbox(self._instance),
+                self.namesake.key,  # one that is still there writes its own within a second
+                *self._watch.keys(self._client),
+            ],
             is_cluster=connect.is_cluster(self._client),
         )
         work.run(self._client)
