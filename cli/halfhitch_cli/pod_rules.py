@@ -6,6 +6,7 @@ same pods. Knows nothing of the container itself.
 """
 
 import difflib
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -84,6 +85,18 @@ def has_known_names(where: str, metadata: Mapping[str, Any]) -> None:
             raise NotInjected(
                 f"{where}: its pods have {name} in their {place}, which is none of Half Hitch's: "
                 f"{_meant(word, place)}."
+            )
+
+
+def has_texts(where: str, annotations: Mapping[str, Any]) -> None:
+    """What YAML reads as a number or a truth, an API server refuses without a cure."""
+    for name, value in annotations.items():
+        if str(name).startswith(PREFIX) and not isinstance(value, str):
+            said = json.dumps(value, default=str)
+            raise NotInjected(
+                f"{where}: its pods have the annotation {name}: {said}, which is no text, and "
+                f"Kubernetes takes nothing else: write it in quotes, such as {name}: "
+                f'"{said if value is not None else ""}".'
             )
 
 

@@ -27,6 +27,7 @@ from halfhitch_cli.pod_rules import (
     has_known_names,
     has_ports,
     has_room_for_the_socket,
+    has_texts,
     has_time,
     others,
     suitable,
@@ -63,6 +64,7 @@ class Sidecar:
             resources = self.resources.with_annotations(own).checked()
         except ConfigurationError as error:
             raise NotInjected(f"{where}: {error.message}") from None
+        has_texts(where, annotations)
         has_time(where, pod, settings, mode=self.mode, stop_after_s=self.stop_after_s)
         has_ports(where, pod, settings, mode=self.mode)
         has_socket = self._has_socket(where, annotations, pod)

@@ -310,3 +310,26 @@ def test_what_the_sidecar_may_take_was_fixed(inject: Any) -> None:
     code, out, err = inject(DEPLOYMENT, "--annotation", "halfhitch/cpu-limit=10m")
     assert (code, out) == (USAGE, "")
     assert "Deployment/shop: cpu-request is 50m, more than cpu-limit, which is 10m: raise" in err
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        ("halfhitch/cpu-limit: 1", 'write it in quotes, such as halfhitch/cpu-limit: "1".'),
+        ("halfhitch/checks.interval_s: 30.5", 'halfhitch/checks.interval_s: "30.5".'),
+        ("halfhitch/readiness: false", 'halfhitch/readiness: "false".'),
+        ("halfhitch/inject: yes please", "must be true or false, not 'yes please'"),
+        ("halfhitch/inject: true", 'halfhitch/inject: "true".'),
+    ],
+)
+def test_an_annotation_without_quotes_came_out_and_the_server_refused_it(
+    annotation: str, says: str, inject: Any
+) -> None:
+    text = DEPLOYMENT.replace(
+        "      labels: {app: shop}\n",
+        f"      labels: {{app: shop}}\n      annotations: {{{annotation}}}\n",
+    )
+    assert annotation in text
+    code, out, err = inject(text)
+    assert (code, out) == (USAGE, "")
+    assert says in err
