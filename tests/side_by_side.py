@@ -84,7 +84,7 @@ ALL_LIVES: Final[Mapping[str, str]] = {
 }
 _LIVES_RATIO: Final = 5
 #: Most of what they do is waiting: three used two thirds of two processors.
-LANES: Final = 4
+LANES: Final = 5
 #: So many of the files that took longest are told.
 LONGEST: Final = 12
 #: So many tests that failed may be tried again.

@@ -1,7 +1,7 @@
 """What the sidecar of a pod may take of its node: requests and limits, in Kubernetes' amounts.
 
 Owns `Resources`, which refuses with a sentence what an API server would refuse without a cure, or
-take although no sidecar starts with it. tools/annotations.py hands the names and bounds on to the
+take although it is too little. tools/annotations.py hands the names and bounds on to the
 chart's policies, tools/charts.py to the schemas. Knows nothing of pods.
 """
 
@@ -76,8 +76,8 @@ class Resources:
                 )
             if name == "memory-limit" and text != NONE and amount(text) < amount(LEAST_MEMORY):
                 raise ConfigurationError(
-                    f"memory-limit is {text}, with which no sidecar starts: give {LEAST_MEMORY} or "
-                    "more (a unit such as Mi belongs to it), or none."
+                    f"memory-limit is {text}, which is too little for a sidecar:"
+                    f" give {LEAST_MEMORY} or more (a unit such as Mi belongs to it), or none."
                 )
         return cls({**base, **own})
 

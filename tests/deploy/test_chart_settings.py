@@ -163,7 +163,7 @@ _OTHERS = [
     ({"resources": {"limits": {"cpu": 0.2}}}, "requests.cpu is 250m, more than"),
     (
         {"resources": {"requests": {"memory": 0}, "limits": {"memory": "512m"}}},
-        "resources.limits.memory is 512m, with which no sidecar or coordinator starts: give 64Mi",
+        "resources.limits.memory is 512m, which is too little for a sidecar or coordinator",
     ),
     (
         {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": "0m"}}},

@@ -361,7 +361,7 @@ def test_whoever_was_injected_by_hand_is_left_alone(policed: Cluster) -> None:
         (
             {"halfhitch/memory-limit": "512m", "halfhitch/memory-request": "none"},
             {},
-            "with which no sidecar starts: give 64Mi",
+            "which is too little for a sidecar: give 64Mi",
         ),
         ({"halfhitch/memory-limit": "64Mi"}, {}, "asks for more memory than its limit"),
         ({"halfhitch/memory-request": "1Gi"}, {}, "asks for more memory than its limit"),

@@ -228,7 +228,7 @@ def test_locks_of_the_coordinators_doors_are_none_of_the_sidecars() -> None:
         ({"halfhitch/readiness": "no"}, {}, "must be true or false"),
         ({"halfhitch/memory-limit": "512MB"}, {}, "memory-limit cannot be 512MB: give an amount"),
         ({"halfhitch/cpu-request": "half"}, {}, "such as 250m or 0.5, or none."),
-        ({"halfhitch/memory-limit": "512m"}, {}, "with which no sidecar starts: give 64Mi or"),
+        ({"halfhitch/memory-limit": "512m"}, {}, "which is too little for a sidecar: give 64Mi or"),
         ({"halfhitch/memory-request": "1Gi"}, {}, "asks for more memory than its limit: annotate"),
         ({"halfhitch/cpu-limit": "10m"}, {}, "a higher halfhitch/cpu-limit or a lower halfhitch/c"),
         ({}, {"containers": [_ELSEWHERE]}, "has a HALFHITCH_ADDRESS of its own"),

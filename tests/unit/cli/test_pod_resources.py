@@ -35,7 +35,11 @@ def test_an_annotation_wins_over_a_flag_each_by_itself() -> None:
         ("cpu-limit", "-1", "cpu-limit cannot be '-1'"),
         ("cpu-limit", "1\n2", "cpu-limit cannot be"),
         ("memory-request", "1e999999999", "memory-request cannot be '1e999999999'"),
-        ("memory-limit", "512m", "memory-limit is 512m, with which no sidecar starts: give 64Mi"),
+        (
+            "memory-limit",
+            "512m",
+            "memory-limit is 512m, which is too little for a sidecar: give 64Mi",
+        ),
         ("memory-limit", "512", "a unit such as Mi belongs to it"),
         ("memory-limit", "0", "or none"),
     ],

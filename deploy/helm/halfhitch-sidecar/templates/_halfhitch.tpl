@@ -249,7 +249,7 @@ each kind of sidecar, of a mapping of `place` (where its settings are written) a
 {{- end -}}
 {{- if not (kindIs "invalid" $limits.memory) -}}
 {{- if lt (float64 (include "halfhitch.amount" $limits.memory)) (float64 (include "halfhitch.amount" "64Mi")) -}}
-{{- fail (printf "%s.limits.memory is %v, with which no sidecar or coordinator starts: give 64Mi or more (a unit such as Mi belongs to it)." $place $limits.memory) -}}
+{{- fail (printf "%s.limits.memory is %v, which is too little for a sidecar or coordinator: give 64Mi or more (a unit such as Mi belongs to it)." $place $limits.memory) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
