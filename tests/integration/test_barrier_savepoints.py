@@ -9,7 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.rows import args_row, dict_row, namedtuple_row, scalar_row
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from halfhitch.errors import InvalidRequest
@@ -164,4 +166,80 @@ def test_messages_beside_savepoints_are_committed(shop: Shop, truth: Truth) -> N
         send()
 
     assert in_block(shop, on_sqlite_begun(steps)).made[0].ends == ["commit"]
+    assert truth.orders() == {"kept", "certain"}
+
+
+#: What the program has made of the rows that its connection gives.
+ROW_FACTORIES: dict[str, Any] = {
+    "dict": dict_row,
+    "named": namedtuple_row,
+    "scalar": scalar_row,
+    "first": args_row(lambda *values: values[0]),
+}
+
+
+@pytest.mark.parametrize("rows", ROW_FACTORIES)
+@each("plain", "postgresql")
+def test_messages_are_counted_whatever_rows_the_connection_gives(
+    shop: Shop, truth: Truth, rows: str
+) -> None:
+    def steps(local: Any, send: Callable[[], None]) -> None:
+        local.row_factory = ROW_FACTORIES[rows]
+        order(local, "kept")
+        send()
+        with local.transaction():
+            order(local, "certain")
+            send()
+
+    assert in_block(shop, steps).made[0].ends == ["commit"]
+    assert truth.orders() == {"kept", "certain"}
+
+
+def in_a_pipeline(local: Any, send: Callable[[], None]) -> None:
+    with local.pipeline():
+        order(local, "kept")
+        send()
+
+
+def at_a_cursor_of_the_server_s(local: Any, send: Callable[[], None]) -> None:
+    order(local, "kept")
+    with local.cursor(name="many") as cursor:
+        cursor.itersize = 2
+        cursor.execute("SELECT generate_series(1, 5)")
+        for _ in cursor:
+            send()
+
+
+def in_a_copy(local: Any, send: Callable[[], None]) -> None:
+    with local.cursor().copy("COPY shop_orders (id) FROM STDIN") as copy:
+        send()
+        copy.write_row(["kept"])
+
+
+@pytest.mark.parametrize("steps", [in_a_pipeline, at_a_cursor_of_the_server_s, in_a_copy])
+@each("plain", "postgresql")
+def test_a_send_while_psycopg_is_at_something_else_is_no_fault(
+    shop: Shop, truth: Truth, steps: Steps
+) -> None:
+    assert in_block(shop, steps).made[0].ends == ["commit"]
+    assert truth.orders() == {"kept"}
+
+
+@each("alchemy", "sqlite", "postgresql", "mariadb")
+def test_a_message_behind_a_savepoint_that_a_duplicate_has_ended_is_committed(
+    shop: Shop, truth: Truth
+) -> None:
+    def steps(local: Any, send: Callable[[], None]) -> None:
+        order(local, "kept")
+        for _ in range(2):
+            try:
+                with local.begin_nested():
+                    order(local, "kept")
+            except IntegrityError:
+                send()
+        with local.begin_nested():
+            order(local, "certain")
+            send()
+
+    assert in_block(shop, steps).made[0].ends == ["commit"]
     assert truth.orders() == {"kept", "certain"}

@@ -10,6 +10,8 @@ How that is found out:
     PostgreSQL's drivers        they tell nothing, so each message is counted in a setting of the
                                 transaction, which a savepoint takes back with its rows
     MySQL's, MariaDB's, others  not: a savepoint's release leaves no trace to tell it by there
+
+Nor is one that the driver's own cursor makes below SQLAlchemy, but for sqlite3's.
 """
 
 import re
