@@ -51,11 +51,13 @@ def test_the_lists_name_every_folder_of_tests_and_no_other() -> None:
     assert {*SHORT, *LIVES, *WAITING, *MORE} == folders
 
 
-def test_the_first_lane_may_take_everything_and_only_it_begins_with_what_thinks() -> None:
+def test_two_lanes_may_take_everything_and_only_the_first_begins_with_what_thinks() -> None:
     for is_all, added in ((False, ()), (True, MORE)):
-        first, *others = orders(is_all)
-        assert sorted(first) == sorted([*SHORT, *LIVES, *WAITING, *added])
+        first, second, *others = orders(is_all)
+        assert sorted(first) == sorted(second) == sorted([*SHORT, *LIVES, *WAITING, *added])
         assert first[0] in SHORT
+        assert second[0] in {*WAITING, *MORE}
+        assert second[-len(SHORT) :] == [*SHORT], "collected twice: taken at the end only"
         for lane in others:
             assert lane[0] in {*WAITING, *MORE}
             assert sorted(lane) == sorted({*first} - {*SHORT})
