@@ -52,9 +52,14 @@ def trouble(chart: Path, given: Object, starts: Starts) -> str | None:
 
 
 def walked(chart: Path, walk: Walk, base: Object, starts: Starts, steps: int) -> tuple[int, str]:
-    """How many values were rendered, up to the first with which something is wrong, and what."""
+    """How many values were rendered, up to the first with which something is wrong, and what.
+
+    More steps than these where chance has most of them refused.
+    """
     count = 0
-    for _ in range(steps):
+    for step in range(4 * steps):
+        if step >= steps and count > steps // 4:
+            break
         change = walk.values()
         found = trouble(chart, merged(base, change), starts)
         if found:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,6 @@ from harness.certificates import LONG_AGO, Authority, Pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOBODY = 65_534
 
@@ -115,15 +116,21 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """That others may enter. pytest's own may not, as each pytest that begins sees to anew."""
+    with tempfile.TemporaryDirectory(prefix="halfhitch-rights-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @pytest.mark.parametrize("which", ["certificate", "key"])
 def test_a_file_that_may_not_be_read_is_named_with_what_helps(
-    good: Pair, tmp_path_factory: pytest.TempPathFactory, which: str
+    good: Pair, open_folder: Path, which: str
 ) -> None:
-    folder = tmp_path_factory.mktemp("rights")
-    pair = Pair(folder / "mine.pem", folder / "mine.key")
+    pair = Pair(open_folder / "mine.pem", open_folder / "mine.key")
     pair.replace(good)
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
     for path in (pair.certificate, pair.key):
         path.chmod(0o644)
     unread = getattr(pair, which)

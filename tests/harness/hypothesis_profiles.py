@@ -1,4 +1,4 @@
-"""How hard the property tests try: `--hypothesis-profile=big` for a long run by hand.
+"""How hard tests with made-up examples try: `--hypothesis-profile=big` for a long run by hand.
 
 The default run draws the same examples each time, so that a red run is red for everybody; the big
 one is where new examples are looked for.
