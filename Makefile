@@ -193,6 +193,10 @@ top-pictures: $(STAMP) ## the pictures of docs/top.md anew
 dev-picture: $(STAMP) ## the picture of `halfhitch dev` in docs/tutorial.md anew
 	PYTHONPATH=tests:. $(BIN)/python tests/acceptance/dev_picture.py
 
+.PHONY: bench-owner
+bench-owner: $(STAMP) native ## what an owner takes to carry out a committed message, natively and interpreted in turns (some minutes)
+	$(BIN)/python bench/owner.py $(ARGS)
+
 bench-idle: $(STAMP) ## what a sidecar costs that has nothing to do (three minutes; ARGS="--image halfhitch:0.1.0" for the image)
 	$(BIN)/python bench/idle.py $(ARGS)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.postgres import EmbeddedPostgres
     from harness.servers import KafkaAddress, RedisAddress
 
-pytest_plugins = ["harness.lanes", "harness.hypothesis_profiles"]
+pytest_plugins = ["harness.lanes", "harness.hypothesis_profiles", "harness.native"]
 
 _KEPT_VARIABLES = {
     *("HALFHITCH_CACHE_DIR", "HALFHITCH_TEST_SEED"),

@@ -4,8 +4,6 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use libloading::Library;
-
 pub type Opaque = *mut c_void;
 
 #[repr(C)]
@@ -23,35 +21,36 @@ pub struct Message {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Piece {
-    ptr: *const c_void,
-    size: usize,
+pub struct Piece {
+    pub ptr: *const c_void,
+    pub size: usize,
 }
 
 #[repr(C)]
-union Value {
-    ptr: *mut c_void,
-    int: c_int,
-    i32: i32,
-    piece: Piece,
+pub union Value {
+    pub ptr: *mut c_void,
+    pub int: c_int,
+    pub i32: i32,
+    pub piece: Piece,
     _room: [u8; 64],
 }
 
+/// One of what `produceva` is given.
 #[repr(C)]
-struct Argument {
-    kind: c_int,
-    value: Value,
+pub struct Argument {
+    pub kind: c_int,
+    pub value: Value,
 }
 
-const RKT: c_int = 2;
-const PARTITION: c_int = 3;
-const VALUE: c_int = 4;
-const KEY: c_int = 5;
+pub const RKT: c_int = 2;
+pub const PARTITION: c_int = 3;
+pub const VALUE: c_int = 4;
+pub const KEY: c_int = 5;
 const OPAQUE: c_int = 6;
-const FLAGS: c_int = 7;
-const HEADERS: c_int = 10;
-const FLAG_COPY: c_int = 2;
-const CONF_OK: c_int = 0;
+pub const FLAGS: c_int = 7;
+pub const HEADERS: c_int = 10;
+pub const FLAG_COPY: c_int = 2;
+pub const CONF_OK: c_int = 0;
 const PRODUCER: c_int = 0;
 const PURGE_ALL: c_int = 3;
 pub const ERR_FATAL: c_int = -150;
@@ -63,23 +62,24 @@ type Report = unsafe extern "C" fn(*mut c_void, *const Message, Opaque);
 type Line = unsafe extern "C" fn(*const c_void, c_int, *const c_char, *const c_char);
 
 macro_rules! api {
-    ($($name:ident: fn($($kind:ty),*) $(-> $result:ty)?;)*) => {
+    ($api:ident: $($name:ident: fn($($kind:ty),*) $(-> $result:ty)?;)*) => {
         #[allow(non_snake_case)]
-        pub struct Api { $($name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)* }
+        pub struct $api { $(pub $name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)* }
 
-        impl Api {
+        impl $api {
             /// The library stays loaded: its threads run as long as the process.
-            fn load(path: &str) -> Result<Api, libloading::Error> {
+            fn load(path: &str) -> Result<$api, libloading::Error> {
                 unsafe {
-                    let library = Box::leak(Box::new(Library::new(path)?));
-                    Ok(Api { $($name: *library.get(concat!("rd_kafka_", stringify!($name)))?,)* })
+                    let library = Box::leak(Box::new(libloading::Library::new(path)?));
+                    Ok($api { $($name: *library.get(concat!("rd_kafka_", stringify!($name)))?,)* })
                 }
             }
         }
     };
 }
+pub(crate) use api;
 
-api! {
+api! { Api:
     conf_new: fn() -> *mut c_void;
     conf_set: fn(*mut c_void, *const c_char, *const c_char, *mut c_char, usize) -> c_int;
     conf_destroy: fn(*mut c_void);
@@ -279,20 +279,20 @@ impl Drop for Producer {
     }
 }
 
-fn piece(bytes: &[u8]) -> Piece {
+pub fn piece(bytes: &[u8]) -> Piece {
     // An empty value is not a missing one: its address must not be null, and Rust's never is.
     Piece { ptr: bytes.as_ptr().cast(), size: bytes.len() }
 }
 
-fn text(value: &str) -> Result<CString, String> {
+pub fn text(value: &str) -> Result<CString, String> {
     CString::new(value).map_err(|_| "a NUL inside a setting".to_owned())
 }
 
-fn said(room: &[c_char]) -> String {
+pub fn said(room: &[c_char]) -> String {
     unsafe { CStr::from_ptr(room.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-unsafe fn owned(line: *const c_char) -> String {
+pub unsafe fn owned(line: *const c_char) -> String {
     if line.is_null() {
         return String::new();
     }

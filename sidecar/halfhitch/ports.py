@@ -111,6 +111,39 @@ class StoredRecord(Protocol):
         ...
 
 
+class Payload(Protocol):
+    """What is kept of a half record. It may lie outside of Python, and then is seen when asked for.
+
+    The methods tell of a half of the form that nearly all have; None: what the headers say is to be
+    read from them.
+    """
+
+    @property
+    def key(self) -> bytes | None:
+        """The user's key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The user's value."""
+
+    @property
+    def headers(self) -> KafkaHeaders:
+        """System headers, then the user's."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all three."""
+
+    def facts(self) -> tuple[str, str, int, int] | None:
+        """Group, transaction id, index and digest, as wire/half.py `read_identity` has them."""
+
+    def aim(self) -> tuple[str, int | None] | None:
+        """Target topic and partition. With one of these it can be forwarded from where it lies."""
+
+    def told(self) -> tuple[str, str, int | None, int] | None:
+        """Marker, topic, partition and the hash of the key (0: no key), for the audit."""
+
+
 @dataclass(slots=True)
 class ReadBatch:
     """What one read gave, in log order within each log."""
@@ -184,23 +217,29 @@ class WriteOutcome(Enum):
 
 @dataclass(slots=True, init=False)
 class TargetRecord:
-    """One record for a target topic."""
+    """One record for a target topic.
+
+    `held`: a payload with an aim, and how many messages its transaction has. Then value and headers
+    are nowhere else; wire/count.py `forwarded` has them for a writer that cannot do without.
+    """
 
     topic: str
     partition: int | None
     key: bytes | None
     value: bytes | None
     headers: KafkaHeaders
+    held: tuple[Payload, int] | None
 
     def __init__(
         self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
-        headers: KafkaHeaders,
+        headers: KafkaHeaders, held: tuple[Payload, int] | None = None,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.partition = partition
         self.key = key
         self.value = value
         self.headers = headers
+        self.held = held
 
 
 @dataclass(slots=True)
@@ -222,6 +261,8 @@ class WriteResult:
     #: The owner's own trouble: its group, its producer, the half or op topic. Whatever the step
     #: contains, no transaction is to blame for that.
     is_ours: bool = False
+    #: It failed, and was written in a way that cannot say why: the next write of the same says it.
+    is_unexplained: bool = False
     #: Stored beside the watermarks; no two writes have the same.
     stamp: str = ""
 

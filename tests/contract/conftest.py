@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.worlds import WORLDS, KafkaWorld, MemoryWorld
+from harness.native import needs_native
+from harness.worlds import WORLDS, KafkaWorld, MemoryWorld, NativeWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.worlds import World
+
+MARKS: dict[str, Any] = {
+    "memory": (),
+    "kafka": pytest.mark.kafka,
+    "native": (pytest.mark.kafka, needs_native),
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -19,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     needed: frozenset[Any] = getattr(metafunc.function, "needed_features", frozenset())
     params = [
-        pytest.param(name, marks=pytest.mark.kafka if kind is KafkaWorld else ())
+        pytest.param(name, marks=MARKS[name])
         for name, kind in WORLDS.items()
         if needed <= kind.features
     ]
@@ -32,6 +39,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "memory":
         made = MemoryWorld()
     else:
-        made = KafkaWorld(request.getfixturevalue("kafka").bootstrap)
+        kind = NativeWorld if request.param == "native" else KafkaWorld
+        made = kind(request.getfixturevalue("kafka").bootstrap)
     yield made
     made.close()

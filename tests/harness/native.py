@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from halfhitch.adapters.native.owner import way_of
+
 FOLDER = Path(
     os.environ.get("HALFHITCH_NATIVE_FOLDER") or Path(__file__).parents[2] / "build" / "native"
 )
@@ -34,3 +36,13 @@ native: Any = _load()
 needs_native = pytest.mark.skipif(
     native is None, reason="halfhitch-native is not built: make native"
 )
+
+
+@pytest.fixture(params=["interpreted", pytest.param("native", marks=needs_native)])
+def owner_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Engines of this test read and forward so. The test runs once for each way."""
+    way = None if request.param == "interpreted" else way_of(native)
+    assert request.param == "interpreted" or way is not None
+    monkeypatch.setattr("halfhitch.adapters.native.owner.load", lambda: way)
+    name: str = request.param
+    return name

@@ -1,4 +1,5 @@
-"""Two worlds for the contract tests: the Kafka in memory and a real one, behind one face.
+"""Worlds for the contract tests, behind one face: the Kafka in memory, a real one, and a real one
+whose owners go the native way.
 
 A world has one half and one op topic with two partitions and two target topics, all its own. What
 a world cannot do is declared by its `features`; a test that needs more is not run there at all.
@@ -31,6 +32,7 @@ from halfhitch.adapters.memory import (
     MemoryRecordLog,
     MemoryTopicCatalog,
 )
+from halfhitch.adapters.native.owner import way_of
 from harness.kafka import (
     ReadRecord,
     admin_client,
@@ -40,10 +42,13 @@ from harness.kafka import (
     read_all,
     wait_until,
 )
+from harness.native import native
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from halfhitch.adapters.kafka.log_consumer import LogConsumer
+    from halfhitch.adapters.native.owner import OwnersWay
     from halfhitch.ports import (
         KafkaHeaders,
         PartitionReader,
@@ -262,6 +267,7 @@ class KafkaWorld:
     """World over a broker, with topics of its own."""
 
     features: ClassVar[frozenset[Feature]] = frozenset(Feature)
+    _native: ClassVar[OwnersWay | None] = None
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -299,6 +305,12 @@ class KafkaWorld:
     def _consumer(self) -> Consumer:
         return clients.log_consumer(self._config(), group=self._names.owner_group)
 
+    def _native_consumer(self, partition: int) -> LogConsumer | None:
+        if self._native is None:
+            return None
+        config = clients.log_config(self._config(), group=self._names.owner_group)
+        return self._native.consumer(config, self.half_topic, self.op_topic, partition)
+
     def _transactional_producer(self, partition: int) -> clients.OwnerProducer:
         return clients.owner_producer(
             self._config(),
@@ -320,6 +332,7 @@ class KafkaWorld:
             half_topic=self.half_topic,
             op_topic=self.op_topic,
             partition=partition,
+            native=self._native_consumer(partition),
         )
         self._closers.append(reader.close)
         return reader
@@ -335,6 +348,7 @@ class KafkaWorld:
             op_topic=self.op_topic,
             partition=partition,
             transaction_timeout_ms=15_000,
+            forward=None if self._native is None else self._native.forward,
         )
         self._closers.append(writer.close)
         return writer
@@ -472,4 +486,14 @@ class KafkaWorld:
         self._member.close()
 
 
-WORLDS: dict[str, type[MemoryWorld | KafkaWorld]] = {"memory": MemoryWorld, "kafka": KafkaWorld}
+class NativeWorld(KafkaWorld):
+    """The same where an owner reads and forwards outside of Python."""
+
+    _native = None if native is None else way_of(native)
+
+
+WORLDS: dict[str, type[MemoryWorld | KafkaWorld]] = {
+    "memory": MemoryWorld,
+    "kafka": KafkaWorld,
+    "native": NativeWorld,
+}

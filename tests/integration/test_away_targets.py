@@ -23,7 +23,7 @@ from harness.kafka import admin_client, create_topics, fresh_name, read_all
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("owner_way")]
 
 DEADLINE_S = 90.0
 #: Three times message.timeout.ms: by default the owner's Kafka transactions live for 15 s.

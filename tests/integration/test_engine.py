@@ -42,7 +42,7 @@ from harness.kafka import admin_client, bounds, create_topics, values
 if TYPE_CHECKING:
     import random
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("owner_way")]
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 

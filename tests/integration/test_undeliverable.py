@@ -16,7 +16,7 @@ from halfhitch.wire.parked import UNDELIVERABLE, Parked, read_parked
 from harness.defaults import engine_options
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("owner_way")]
 
 
 @asynccontextmanager

@@ -57,6 +57,10 @@ FORCED_NAMES = {
         "sidecar/halfhitch/adapters/memory/kafka.py",
         "offset",
     ): "confluent_kafka.Message.offset()",
+    (
+        "sidecar/halfhitch/adapters/native/owner.py",
+        "offset",
+    ): "confluent_kafka.Message.offset()",
     ("spark/halfhitch_spark/audit/taking.py", "offset"): "confluent_kafka.Message.offset()",
     ("spark/halfhitch_spark/audit/measures.py", "offset"): "confluent_kafka.Message.offset()",
 }

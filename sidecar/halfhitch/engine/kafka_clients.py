@@ -9,7 +9,10 @@ from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.burden_board import OnCommit
+from halfhitch.adapters.kafka.held import Forward
+from halfhitch.adapters.kafka.log_consumer import LogConsumer
 from halfhitch.adapters.kafka.topics import RECORD_OVERHEAD_BYTES, InternalTopics
+from halfhitch.adapters.native import owner as native_owner
 from halfhitch.engine.options import EngineOptions
 from halfhitch.service.transactions.op_appends import DecisionLog
 
@@ -35,6 +38,7 @@ class EngineClients:
     def __init__(self, options: EngineOptions, names: InternalTopics) -> None:
         self._options = options
         self._names = names
+        self._way = native_owner.load()
 
     def admin(self) -> AdminClient:
         """Questions about the cluster, topics, deletion."""
@@ -44,6 +48,19 @@ class EngineClients:
         """Reads logs by hand-made assignment; joins no group."""
         config = self._config(self._options.consumer_options)
         return clients.log_consumer(config, group=self._names.owner_group)
+
+    def native_consumer(self, partition: int) -> LogConsumer | None:
+        """Reads both logs of a half partition outside of Python; None: `consumer` has to."""
+        if self._way is None:
+            return None
+        config = self._config(self._options.consumer_options)
+        config = clients.log_config(config, group=self._names.owner_group)
+        return self._way.consumer(config, self._names.half, self._names.op, partition)
+
+    @property
+    def forward(self) -> Forward | None:
+        """For what was read so; None: an owner spells it out."""
+        return None if self._way is None else self._way.forward
 
     def searcher(self) -> Consumer:
         """Reads much at once, and then goes."""

@@ -385,6 +385,7 @@ class Parts:
             partition=partition,
             transaction_timeout_ms=options.transaction_timeout_ms,
             on_left=partial(self._observer.producer_left, partition),
+            forward=self._clients.forward,
         )
         return PartitionOwner(
             partition,
@@ -394,6 +395,7 @@ class Parts:
                 half_topic=names.half,
                 op_topic=names.op,
                 partition=partition,
+                native=self._clients.native_consumer(partition),
             ),
             writer=writer,
             policy=self._topic_policy,

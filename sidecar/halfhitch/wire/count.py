@@ -8,7 +8,7 @@ transaction is decided nobody knows the number. It is missing on what an earlier
 
 from typing import Final
 
-from halfhitch.wire.half import INDEX_MAX
+from halfhitch.wire.half import INDEX_MAX, Garbage, Headers, read_forward
 
 _COUNT: Final = b";n="
 _ONE: Final = b";n=1"  # as nearly all are
@@ -23,6 +23,16 @@ def with_count(marker: bytes, message_count: int) -> bytes:
     at = _digest_at(marker)
     count = _ONE if message_count == 1 else b"%b%d" % (_COUNT, message_count)
     return marker[:at] + count + marker[at:]
+
+
+def forwarded(headers: Headers, message_count: int) -> Headers:
+    """The headers of the record that a half of the usual form becomes."""
+    forward = read_forward(0, headers)
+    if isinstance(forward, Garbage):
+        raise ValueError(forward.reason)
+    name, marker = forward.headers[-1]
+    forward.headers[-1] = name, with_count(marker or b"", message_count)
+    return forward.headers
 
 
 def count_in(marker: bytes) -> int:

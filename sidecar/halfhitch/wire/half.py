@@ -199,6 +199,16 @@ def read_identity(
     return event
 
 
+def usual_identity(
+    half_offset: int, stored_at_ms: int, size_bytes: int, facts: tuple[str, str, int, int]
+) -> HalfRead:
+    """The same of a half of the usual form, of which all is known: group, id, index, digest."""
+    identity: Identity = (facts[0], facts[1])  # type: ignore[assignment]
+    event = HalfRead(half_offset, stored_at_ms, identity, facts[2], size_bytes)  # type: ignore[arg-type]
+    event.digest = facts[3]
+    return event
+
+
 def _read_options(event: HalfRead, headers: Headers) -> None:
     """System headers that not every half has. One that does not parse is as good as none."""
     for name, value in headers[_FIXED_COUNT : _system_count(headers)]:

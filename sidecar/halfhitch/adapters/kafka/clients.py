@@ -251,38 +251,41 @@ JUDGING: Final[Mapping[str, Any]] = {
 }
 
 
+def log_config(common: Config, *, group: str) -> dict[str, Any]:
+    """Reads half and op records by hand-made assignment; never joins the group, never commits.
+
+    It carries the group's name only to read its committed offsets: with read_committed that asks
+    for stable offsets. A position that is gone from the log is an error, never a silent jump.
+    """
+    return {
+        **common,
+        **JUDGING,
+        "group.id": group,
+        # Paced by the load: an idle owner is answered at the first byte; while it is busy with a
+        # Kafka transaction its queue is not empty and no fetch goes out.
+        "fetch.min.bytes": 1,
+        "queued.min.messages": 1,
+        "fetch.queue.backoff.ms": 10,
+        # An answer to nobody costs an idle sidecar a wake-up, of the broker too; a record does not
+        # wait for it. Only a takeover that has read its halves for long may: the op log is fetched
+        # next, after the fetch that is out.
+        "fetch.wait.max.ms": 500,
+        "queued.max.messages.kbytes": 8_192,
+        # Of one answer. A log that is ahead of its owner is read in large pieces: with the client's
+        # one mebibyte a step under load had less than its thousand transactions.
+        "max.partition.fetch.bytes": 4 * 1_024 * 1_024,
+        "fetch.error.backoff.ms": 100,
+    }
+
+
 def log_consumer(
     common: Config, *, group: str, on_commit: Callable[..., None] | None = None
 ) -> Consumer:
-    """Reads half and op records by hand-made assignment; never joins the group, never commits.
-
-    But who stores something under the group is told by `on_commit` what came of it. It carries the
-    group's name only to read its committed offsets: with read_committed that asks for stable
-    offsets. A position that is gone from the log is an error, never a silent jump.
-    """
-    return Consumer(
-        {
-            **common,
-            **JUDGING,
-            "group.id": group,
-            # Paced by the load: an idle owner is answered at the first byte; while it is busy with
-            # a Kafka transaction its queue is not empty and no fetch goes out.
-            "fetch.min.bytes": 1,
-            "queued.min.messages": 1,
-            "fetch.queue.backoff.ms": 10,
-            # An answer to nobody costs an idle sidecar a wake-up, of the broker too; a record does
-            # not wait for it. Only a takeover that has read its halves for long may: the op log is
-            # fetched next, after the fetch that is out.
-            "fetch.wait.max.ms": 500,
-            "queued.max.messages.kbytes": 8_192,
-            # Of one answer. A log that is ahead of its owner is read in large pieces: with the
-            # client's one mebibyte a step under load had less than its thousand transactions.
-            "max.partition.fetch.bytes": 4 * 1_024 * 1_024,
-            "fetch.error.backoff.ms": 100,
-            **({} if on_commit is None else {"on_commit": on_commit}),
-        },
-        logger=logger,
-    )
+    """Of such a configuration. Who stores something is told by `on_commit` what came of it."""
+    config = log_config(common, group=group)
+    if on_commit is not None:
+        config["on_commit"] = on_commit
+    return Consumer(config, logger=logger)
 
 
 def search_consumer(common: Config, *, group: str) -> Consumer:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.log_consumer import LogConsumer
 from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import StoredRecord
@@ -26,7 +27,7 @@ LOG_IS_GONE: Final = frozenset(
 _NOTHING_MORE: Final = LOG_IS_GONE | {KafkaError._PARTITION_EOF}
 
 
-def low_of(consumer: Consumer, log: tuple[str, int]) -> int:
+def low_of(consumer: Consumer | LogConsumer, log: tuple[str, int]) -> int:
     """Where the log starts. Raises KafkaUnavailable."""
     progress()
     try:

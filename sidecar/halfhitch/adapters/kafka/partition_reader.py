@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.half_fetching import ANSWER_S, LOG_IS_GONE, HalfFetcher, low_of
+from halfhitch.adapters.kafka.log_consumer import LogConsumer, PlainLogConsumer
 from halfhitch.adapters.kafka.log_ends import LogEnds, held_sentence
 from halfhitch.adapters.kafka.silent_logs import SilentLogs
 from halfhitch.adapters.watchdog import progress, resting
@@ -44,8 +45,10 @@ class KafkaPartitionReader:
         half_topic: str,
         op_topic: str,
         partition: int,
+        native: LogConsumer | None = None,
     ) -> None:
-        self._consumer = make_consumer()
+        """`native`: reads the two logs in place of a consumer that is made here."""
+        self._consumer = native or PlainLogConsumer(make_consumer(), half_topic)
         self._ends = ends
         self._fetcher = HalfFetcher(make_consumer, half_topic)
         self._half = (half_topic, partition)
@@ -126,31 +129,19 @@ class KafkaPartitionReader:
 
     def read(self, wait_s: float) -> ReadBatch:
         """See ports.PartitionReader."""
-        half: list[Any] = []  # Kafka's messages are StoredRecords, but their stubs are looser
-        op: list[Any] = []
         progress()
-        first = self._consumer.poll(wait_s)
-        has_taken_all = True
-        if first is not None:
-            half_topic = self._half[0]
-            more = self._consumer.consume(READ_MAX, 0)
-            has_taken_all = len(more) < READ_MAX
-            for message in [first, *more]:
-                if message.error() is not None:
-                    self._event(message)
-                elif message.topic() == half_topic:
-                    half.append(message)
-                else:
-                    op.append(message)
-        if half:
-            self._half_read_to = max(self._half_read_to, half[-1].offset() + 1)
+        taken = self._consumer.take(wait_s, READ_MAX)
+        for other in taken.others:
+            self._event(other)
+        if taken.half:
+            self._half_read_to = max(self._half_read_to, taken.half[-1].offset() + 1)
             self._silent.heard(self._half)
-        if op:
-            self._op_read_to = max(self._op_read_to, op[-1].offset() + 1)
+        if taken.op:
+            self._op_read_to = max(self._op_read_to, taken.op[-1].offset() + 1)
             self._silent.heard(self._op)
-        if has_taken_all:
+        if taken.has_taken_all:
             self._look_at_silent()
-        return ReadBatch(half, op)
+        return ReadBatch(taken.half, taken.op)
 
     def _look_at_silent(self) -> None:
         read_to = {self._half: self._half_read_to, self._op: self._op_read_to}

@@ -12,25 +12,24 @@ What holds:
 - Before the commit is asked for, every trouble is a FAIL: nothing can commit the step any more once
   the next fence has come. Afterwards only the commit is repeated, and what it does not say is
   UNKNOWN (error_table.py).
-- Of a FAIL it is said whose fault it is only where Kafka says so. What the half or op topic refuses
-  is never a target's, and whether a topic may be written to is asked of the brokers: that it can be
-  described says nothing about it.
+- Of a FAIL it is said whose fault it is only where Kafka says so (blame.py).
 """
 
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from halfhitch.adapters.kafka.admin import unwritable
+from halfhitch.adapters.kafka.blame import Blame, leaderless
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
-from halfhitch.adapters.kafka.error_table import AWAY, ErrorClass, is_ours, judge, judge_commit
-from halfhitch.adapters.kafka.errors import POISON, TOPIC_REFUSED, describe
+from halfhitch.adapters.kafka.error_table import ErrorClass, judge, judge_commit
+from halfhitch.adapters.kafka.errors import describe
+from halfhitch.adapters.kafka.held import Forward, runs, spelled_out
 from halfhitch.adapters.kafka.left_calls import CallHangs, SideThread, leave, may_leave, outdate
 from halfhitch.adapters.kafka.letting_go import let_go
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
@@ -45,13 +44,8 @@ logger = logging.getLogger(__name__)
 _ANSWER_S: Final = 10.0
 #: After the bound that librdkafka was given it has this long to keep it.
 _GRACE_S: Final = 1.0
-#: A look at the metadata before a target is tried again.
-_LOOK_S: Final = 1.0
-#: To be told which topics refuse what is written to them.
-_ASK_S: Final = 2.0
 #: Between two tries of a call; librdkafka mostly waits by itself, but not for every error.
 _RESUME_PAUSE_S: Final = 0.02
-_REASONS_MAX: Final = 10
 #: So many producers are made until one meets no trouble.
 _MAKINGS_MAX: Final = 5
 #: What a call of a producer may raise: the binding also returns with an error still set.
@@ -73,9 +67,10 @@ class KafkaPartitionWriter:
         partition: int,
         transaction_timeout_ms: int,
         on_left: Callable[[bool], None] = lambda _: None,
+        forward: Forward | None = None,
     ) -> None:
         """`on_left`: told True when a producer is left in a call that hangs, False when it is
-        gone.
+        gone. `forward`: for records that are held outside of Python; None: they are spelled out.
         """
         self._make_producer = make_producer
         self._make_resumer = make_resumer
@@ -85,17 +80,15 @@ class KafkaPartitionWriter:
         self._op = (op_topic, partition)
         self._timeout_s = transaction_timeout_ms / 1000
         self._on_left = on_left
+        self._forward = forward
+        #: A write has failed with held records, of which no deliveries are reported: until one has
+        #: succeeded they are spelled out, so that Kafka's client says whose fault it is.
+        self._spells_out = False
         self._producer: OwnerProducer | None = None
         self._side = SideThread(f"offsets-{partition}")
         self._run = secrets.token_hex(4)
         self._write_count = 0
-        self._failures: list[str] = []
-        # As librdkafka has reported it: topic -> why.
-        self._refused_topics: dict[str, str] = {}
-        self._refusing: dict[str, str] = {}
-        self._away_topics: set[str] = set()
-        self._poisoned: dict[int, str] = {}
-        self._is_ours = False
+        self._blame = Blame(admin, half_topic, op_topic)
 
     # -- the producer's life ---------------------------------------------------------------------
 
@@ -223,7 +216,7 @@ class KafkaPartitionWriter:
             return self._failed(self._leave(producer), targets)
         except (*_RAISED, BufferError) as error:
             # The commit was never asked for: fencing (or the abort) ends it, whatever else happens.
-            reason = self._reason(error)
+            reason = self._blame.reason(error)
             if isinstance(error, KafkaException) and _is_fatal(error):
                 self.close()
             else:
@@ -232,6 +225,8 @@ class KafkaPartitionWriter:
         result = self._commit(producer)
         if result.outcome is WriteOutcome.FAIL:
             return self._failed(result.reason, targets)
+        if result.outcome is WriteOutcome.OK:
+            self._spells_out = False
         result.stamp = self._stamp
         return result
 
@@ -241,12 +236,7 @@ class KafkaPartitionWriter:
 
     def _forget(self) -> None:
         self._write_count += 1
-        self._failures.clear()
-        self._refused_topics.clear()
-        self._refusing.clear()
-        self._away_topics.clear()
-        self._poisoned.clear()
-        self._is_ours = False
+        self._blame.forget()
 
     def _produce(
         self,
@@ -254,10 +244,43 @@ class KafkaPartitionWriter:
         targets: Sequence[TargetRecord],
         ops: Sequence[StepRecord],
     ) -> None:
+        place = 0
+        for is_held, run in runs(targets):
+            if is_held and self._forward is not None and not self._spells_out:
+                self._hand_on(producer, self._forward, place, run)
+            else:
+                self._produce_each(producer, place, map(spelled_out, run))
+            place += len(run)
+        self._produce_each(producer, place, (), ops)
+
+    def _hand_on(
+        self, producer: OwnerProducer, forward: Forward, first: int, run: Sequence[TargetRecord]
+    ) -> None:
+        """Without their content. `first`: the place of the first of them among all."""
+        client = producer.client
+        if client is None:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self._blame.is_unreported = True
+        try:
+            refused = forward(client, [t.held for t in run if t.held is not None])
+        finally:
+            del client  # what keeps an exception keeps this frame, and would keep the client
+        if refused is not None:
+            place = first + refused.place
+            self._blame.refused(refused.error, run[refused.place].topic, place)
+            refused.raised()
+
+    def _produce_each(
+        self,
+        producer: OwnerProducer,
+        first: int,
+        targets: Iterable[TargetRecord],
+        ops: Sequence[StepRecord] = (),
+    ) -> None:
         produce: Any = producer.produce  # the stubs forbid null header values, Kafka does not
         failed = partial(self._delivery_failed, self._write_count)
         try:
-            for place, target in enumerate(targets):
+            for place, target in enumerate(targets, first):
                 partition = -1 if target.partition is None else target.partition
                 try:
                     produce(
@@ -265,11 +288,11 @@ class KafkaPartitionWriter:
                         headers=target.headers,
                     )  # fmt: skip
                 except KafkaException as error:
-                    self._refused(error.args[0], target.topic, place)
+                    self._blame.refused(error.args[0], target.topic, place)
                     raise
                 except (OverflowError, TypeError, ValueError) as error:
                     # What Kafka's client cannot express; it came from a stranger's half record.
-                    self._poisoned[place] = f"{target.topic}: {error}"
+                    self._blame.poisoned[place] = f"{target.topic}: {error}"
                     raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
             op_topic, partition = self._op
             for value, headers, key in ops:
@@ -286,9 +309,9 @@ class KafkaPartitionWriter:
             TopicPartition(*self._half, half_watermark, pair),
             TopicPartition(*self._op, op_watermark, pair),
         ]
-        self._is_ours = True  # should there be none, because the partition is ours no more
+        self._blame.is_ours = True  # should there be none, because the partition is ours no more
         metadata = self._group_metadata()
-        self._is_ours = False
+        self._blame.is_ours = False
         give_up_s = time.monotonic() + _ANSWER_S
         while True:
             progress()
@@ -309,7 +332,7 @@ class KafkaPartitionWriter:
     def _leave(self, producer: OwnerProducer) -> str:
         """Its call hangs. Gives the reason; no commit was asked for, the next fence outdates it."""
         self._producer = None
-        self._is_ours = True  # a smaller step would hang as well
+        self._blame.is_ours = True  # a smaller step would hang as well
         leave(producer, self._fresh_side(), self._op, self._on_left)
         reason = (
             "Kafka's client did not come back from sending the watermarks: the broker that was the "
@@ -334,7 +357,7 @@ class KafkaPartitionWriter:
                 kind = judge_commit(error.args[0])
                 if kind is ErrorClass.ABORTABLE:
                     # Delivery failed while flushing: EndTxn was not sent, or was refused.
-                    reason = self._reason(error)
+                    reason = self._blame.reason(error)
                     aborted = self._abort(producer)
                     outcome = WriteOutcome.FAIL if aborted else WriteOutcome.UNKNOWN
                     return WriteResult(outcome, reason)
@@ -343,7 +366,7 @@ class KafkaPartitionWriter:
                     time.sleep(_RESUME_PAUSE_S)
                     continue  # only ever resumed; aborting now would be a guess
                 self.close()
-                return WriteResult(WriteOutcome.UNKNOWN, self._reason(error))
+                return WriteResult(WriteOutcome.UNKNOWN, self._blame.reason(error))
             except SystemError as error:
                 self.close()
                 reason = f"Kafka's client does not say what became of the commit: {error}"
@@ -369,96 +392,21 @@ class KafkaPartitionWriter:
             self.close()
         return True
 
-    # -- why it failed ---------------------------------------------------------------------------
-
     def _delivery_failed(self, number: int, error: KafkaError | None, message: Message) -> None:
         if error is None or self._producer is None or number != self._write_count:
             return  # of a producer that is let go: what was purged says nothing about a topic
-        topic = message.topic() or "?"
-        self._refused(error, topic, None)
-        if error.code() in AWAY:
-            self._away_topics.add(topic)
-        if len(self._failures) < _REASONS_MAX:
-            self._failures.append(f"{topic}: {error.str()}")
-
-    def _refused(self, error: KafkaError, topic: str, place: int | None) -> None:
-        """Perhaps for good. Without a place: a broker refuses whole batches and names no record."""
-        code, why = error.code(), f"{topic}: {error.str()}"
-        if code in TOPIC_REFUSED:
-            self._refused_topics[topic] = why
-        elif code in POISON:
-            if place is None or topic == self._half[0]:
-                self._refusing[topic] = why
-            else:
-                self._poisoned[place] = why
+        self._blame.undelivered(error, message.topic() or "?")
 
     def _failed(self, reason: str, targets: Sequence[TargetRecord]) -> WriteResult:
         """Surely aborted; say whose fault it is, as far as that is known."""
-        ours = {self._half[0], self._op[0]}
-        closed = self._closed(targets)
-        poisoned = {
-            place: closed[target.topic]
-            for place, target in enumerate(targets)
-            if target.topic in closed and target.topic not in ours
-        }
-        poisoned.update(self._poisoned)
-        return WriteResult(
-            WriteOutcome.FAIL,
-            "; ".join([reason, *(why for why in closed.values() if why not in reason)]),
-            poisoned=poisoned,
-            away_topics=self._away(),
-            closed=closed,
-            refusing=dict(self._refusing),
-            is_ours=self._is_ours or not ours.isdisjoint([*closed, *self._refusing]),
-        )
-
-    def _away(self) -> frozenset[str]:
-        """Targets that could not be reached in time, while our own op log could."""
-        ours = {self._half[0], self._op[0]}
-        if ours & self._away_topics:
-            return frozenset()  # all of Kafka is away: that is no target's fault
-        return frozenset(self._away_topics)
-
-    def _closed(self, targets: Sequence[TargetRecord]) -> dict[str, str]:
-        """Topics of the step that take nothing, as the brokers say it when they are asked.
-
-        Asked about what was refused, for what librdkafka knows may just have been behind; and about
-        all where nothing was said. When the coordinator does not let a topic into a Kafka
-        transaction, librdkafka tells no record's fate, and half of its calls do not say why.
-        """
-        topics = set(self._refused_topics)
-        if not (topics or self._is_ours or self._refusing or self._poisoned or self._away_topics):
-            topics = {self._op[0], *(target.topic for target in targets)}
-        if not topics:
-            return {}
-        progress()
-        found = unwritable(self._admin, topics, _ASK_S)
-        # What librdkafka was told says more than that it is so.
-        return {topic: self._refused_topics.get(topic, why) for topic, why in found.items()}
-
-    def _reason(self, error: KafkaException | BufferError | SystemError) -> str:
-        if not isinstance(error, KafkaException):
-            return "; ".join([str(error), *self._failures])
-        self._is_ours = self._is_ours or is_ours(error.args[0])
-        return "; ".join([describe(error), *self._failures])
+        self._spells_out = self._spells_out or self._blame.is_unreported
+        return self._blame.result(reason, targets)
 
     # -- beside the steps ------------------------------------------------------------------------
 
     def leaderless(self, topics: Collection[str]) -> frozenset[str]:
         """See ports.PartitionWriter."""
-        give_up_s = time.monotonic() + _LOOK_S
-        found = set()
-        for topic in topics:
-            left_s = give_up_s - time.monotonic()
-            if left_s <= 0:
-                break
-            try:
-                known = self._admin.list_topics(topic, left_s).topics.get(topic)
-            except KafkaException:
-                break  # no answer is no reason to hold a target back
-            if known is not None and any(p.leader < 0 for p in known.partitions.values()):
-                found.add(topic)
-        return frozenset(found)
+        return leaderless(self._admin, topics)
 
     def delete_below(self, half_offset: int, op_offset: int) -> None:
         """See ports.PartitionWriter."""

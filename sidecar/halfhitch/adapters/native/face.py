@@ -93,6 +93,32 @@ HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+#: The same of an owner's reading and forwarding.
+OWNER_MADE_WITH: Final = ("library", "options", "half_topic", "op_topic", "partition")
+OWNER_METHODS: Final[Mapping[str, int]] = {
+    "assign": 2,
+    "close": 0,
+    "committed": 1,
+    "lines": 0,
+    "pause_op": 0,
+    "read": 2,
+    "resume_op": 0,
+    "watermarks": 2,
+}
+OWNER_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Payload": ("key", "value", "headers", "size_bytes", "facts", "aim", "told"),
+    "Record": ("topic", "offset", "timestamp", "key", "value", "headers", "payload"),
+}
+
+
+def has_owner(module: Any) -> bool:
+    """Whether this module, which fits, reads and forwards for owners as well."""
+    kind = getattr(module, "LogConsumer", None)
+    forward = _parameters(getattr(module, "forward", None))
+    why = _other_kind(module, kind, OWNER_MADE_WITH, OWNER_METHODS, OWNER_VALUES)
+    return why is None and forward == ("library", "client", "payloads")
+
+
 def has_http(module: Any) -> bool:
     """Whether this module, which fits, has the data door's carrier as well."""
     kind = getattr(module, "HttpNative", None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from halfhitch.core.ledger import Ledger
-from halfhitch.core.model import DecisionRead, DoneRead
+from halfhitch.core.model import DecisionRead, DoneRead, HalfRead
 from halfhitch.errors import TopologyError
 from halfhitch.ports import Clock, Observer, PartitionReader, StoredRecord
 from halfhitch.service.owner.payloads import PayloadCache, payload_of
@@ -119,9 +119,14 @@ class Feed:
 
     def _half(self, ledger: Ledger, record: StoredRecord) -> int:
         half_offset, payload = record.offset(), payload_of(record)
-        event = half_wire.read_identity(
-            half_offset, record.timestamp()[1], payload.size_bytes, payload.headers
-        )
+        stored_ms, facts = record.timestamp()[1], payload.facts()
+        event: HalfRead | Garbage
+        if facts is None:
+            event = half_wire.read_identity(
+                half_offset, stored_ms, payload.size_bytes, payload.headers
+            )
+        else:
+            event = half_wire.usual_identity(half_offset, stored_ms, payload.size_bytes, facts)
         if isinstance(event, Garbage):
             self._refuse_newer("half", event)
             logger.warning(
@@ -134,7 +139,7 @@ class Feed:
             ledger.pass_half(half_offset)
             return 1
         ledger.half(event)
-        self.last_half_ms = stored_ms = event.stored_at_ms
+        self.last_half_ms = stored_ms
         if stored_ms > self._newest_half_ms:
             self._newest_half_ms = stored_ms
         self._payloads.put(half_offset, payload)

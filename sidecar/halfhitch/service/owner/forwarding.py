@@ -18,9 +18,8 @@ from typing import Final
 from halfhitch.core.model import HalfOffset, Identity, LateNote, Resolution
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import Transaction
-from halfhitch.ports import TargetRecord, WriteResult
+from halfhitch.ports import Payload, TargetRecord, WriteResult
 from halfhitch.service.owner.away_targets import TopicAndKey
-from halfhitch.service.owner.payloads import Payload
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.count import with_count
@@ -126,6 +125,14 @@ class Forwarder:
         records: list[TargetRecord] = []
         for half_offset in halves:
             found = payload[half_offset]
+            aim = found.aim()
+            if aim is not None:
+                banned = self._policy.ban(aim[0])
+                if banned is not None:
+                    return [], banned
+                held = (found, len(halves))
+                records.append(TargetRecord(aim[0], aim[1], found.key, None, [], held))
+                continue
             forward = half_wire.read_forward(half_offset, found.headers)
             if isinstance(forward, Garbage):
                 return [], forward.reason

@@ -11,9 +11,9 @@ from typing import Final
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.model import ProducerGroup, TransactionId
 from halfhitch.core.transaction import Transaction
-from halfhitch.ports import Clock, PartitionReader
+from halfhitch.ports import Clock, PartitionReader, Payload
 from halfhitch.service.api import Filter, Undecided
-from halfhitch.service.owner.payloads import OVERHEAD_BYTES, Payload, PayloadCache
+from halfhitch.service.owner.payloads import OVERHEAD_BYTES, PayloadCache
 from halfhitch.service.owner.questions import born_ms, topics_of
 
 #: Of half records that are in memory together for a list.

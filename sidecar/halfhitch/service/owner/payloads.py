@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from halfhitch.errors import KafkaUnavailable
-from halfhitch.ports import KafkaHeaders, PartitionReader, StoredRecord
+from halfhitch.ports import KafkaHeaders, PartitionReader, Payload, StoredRecord
 
 #: What a payload of no bytes at all takes in memory, with the system headers every half has.
 OVERHEAD_BYTES: Final = 1_000
 
 
 @dataclass(slots=True, init=False)
-class Payload:
-    """A half record without its place."""
+class PlainPayload:
+    """ports.Payload of Python's own."""
 
     key: bytes | None
     value: bytes | None
@@ -37,18 +37,34 @@ class Payload:
         self.headers = headers
         self.size_bytes = size_bytes
 
+    def facts(self) -> tuple[str, str, int, int] | None:
+        """See ports.Payload; so for the others."""
+        return None
+
+    def aim(self) -> tuple[str, int | None] | None:
+        """See ports.Payload."""
+        return None
+
+    def told(self) -> tuple[str, str, int | None, int] | None:
+        """See ports.Payload."""
+        return None
+
 
 class PayloadLostError(KafkaUnavailable):
     """A half that is still needed is not in its log any more."""
 
 
 def payload_of(record: StoredRecord) -> Payload:
-    """Key, value and headers of a record, and how many bytes they are."""
+    """What is kept of a record."""
+    holds = getattr(record, "payload", None)
+    if holds is not None:  # it lies outside of Python, and stays there
+        held: Payload = holds()
+        return held
     key, value, headers = record.key(), record.value(), record.headers() or []
     size_bytes = len(key or b"") + len(value or b"")
     for name, header in headers:
         size_bytes += len(name) + len(header) if header else len(name)
-    return Payload(key, value, headers, size_bytes)
+    return PlainPayload(key, value, headers, size_bytes)
 
 
 class PayloadCache:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from halfhitch.core.transaction import Transaction
-from halfhitch.ports import TargetRecord
+from halfhitch.ports import Payload, TargetRecord
 from halfhitch.service.checking.halves import handle_of, message_of
-from halfhitch.service.owner.payloads import Payload
 from halfhitch.wire import half as half_wire
 from halfhitch.wire.check import Check, CheckMessage
 from halfhitch.wire.half import Garbage

@@ -29,13 +29,14 @@ from halfhitch.ports import (
     Clock,
     Observer,
     PartitionWriter,
+    Payload,
     StoredRecord,
     TargetRecord,
     WriteResult,
 )
 from halfhitch.service.checking.api import CheckReport
 from halfhitch.service.owner.feeding import SkipReason
-from halfhitch.service.owner.payloads import Payload, PayloadCache
+from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.spans import Spans
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
@@ -463,6 +464,14 @@ def _targets(
     for half_offset in halves:
         found = known.get(half_offset)
         if found is None:
+            continue
+        told = found.told()
+        if told is not None:
+            if not targets:
+                marker = told[0]
+            if told[3]:
+                marks += story.mark_of_key(told[3])
+            targets.append(Target(told[1], told[2], told[3]))
             continue
         headers = found.headers
         if not targets:

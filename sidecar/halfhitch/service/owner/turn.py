@@ -23,6 +23,7 @@ from halfhitch.ports import (
     Observer,
     PartitionReader,
     PartitionWriter,
+    Payload,
     WriteOutcome,
     WriteResult,
 )
@@ -38,7 +39,7 @@ from halfhitch.service.owner.numbers import (
     first_commit,
 )
 from halfhitch.service.owner.pace import Pace
-from halfhitch.service.owner.payloads import Payload, PayloadCache
+from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.proven_pair import begin_reading
 from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.takeover import replay
@@ -302,10 +303,10 @@ class PartitionOwner:
         if result.outcome is WriteOutcome.UNKNOWN:
             raise OutcomeLostError(f"how a Kafka transaction ended is not known: {result.reason}")
         if result.outcome is WriteOutcome.FAIL:
-            if stories is not None and stories.refused(result):
+            if result.is_unexplained or (stories is not None and stories.refused(result)):
                 self._away_steps.put_back()
                 ledger.abort(step)
-                closing_in = True  # the next step is the same, and tells nothing
+                closing_in = True  # the next step is the same, and tells nothing, or tells more
             else:
                 closing_in = self._forwarder.refused(step, targets, result)
                 closing_in = self._away_steps.failed(step, forwards, result, took_s) or closing_in

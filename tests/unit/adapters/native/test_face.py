@@ -36,7 +36,10 @@ def made(**more: Any) -> types.ModuleType:
     module.__file__ = "/nowhere/halfhitch_native.so"
     vars(module)["Native"] = kind_of("Native", face.MADE_WITH, face.METHODS)
     vars(module)["HttpNative"] = kind_of("HttpNative", face.HTTP_MADE_WITH, face.HTTP_METHODS)
-    for name, names in {**face.VALUES, **face.HTTP_VALUES}.items():
+    made_with, methods = face.OWNER_MADE_WITH, face.OWNER_METHODS
+    vars(module)["LogConsumer"] = kind_of("LogConsumer", made_with, methods)
+    vars(module)["forward"] = lambda library, client, payloads: (library, client, payloads)
+    for name, names in {**face.VALUES, **face.HTTP_VALUES, **face.OWNER_VALUES}.items():
         vars(module)[name] = type(name, (), dict.fromkeys(names))
     vars(module).update(more)
     return module
