@@ -6,17 +6,14 @@ Ctrl-C ends it; one failure stops no other, but when nobody answers any more the
 What matches and could not be reached is counted, and the exit code is 1 then.
 """
 
-import getpass
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from json import dumps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +23,9 @@ from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.client import AdminClient, Refusal, path_of
 from halfhitch_cli.output import OutputForm, Table, emit, say
 from halfhitch_cli.selection import Selection, unseen
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _SHOWN_MAX = 10
 _WHOLE = frozenset(("Transaction", "group"))
@@ -179,6 +179,8 @@ def check_texts(reason: str, operator: str, *, needs_reason: bool) -> None:
 def operator_here() -> str:
     """Who is at this terminal, when it is not said."""
     try:
+        import getpass  # of a terminal's doing, and few commands decide
+
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in many containers
         user = "somebody"
@@ -278,6 +280,8 @@ def _failure(error: HalfHitchError) -> _Outcome:
 
 def _each(rows: Sequence[_Row], doing: _Doing, account: Account, total_count: int) -> None:
     """All of them; what is not reached is noted as that."""
+    from concurrent.futures import ThreadPoolExecutor, wait  # only this needs threads
+
     parallel = doing.parallel
     told_s = time.monotonic()
     chunks = list(doing.chunks(rows))
@@ -288,7 +292,7 @@ def _each(rows: Sequence[_Row], doing: _Doing, account: Account, total_count: in
                 (chunk, pool.submit(doing, chunk)) for chunk in chunks[begin : begin + window]
             ]
             try:
-                wait_for([future for _, future in under_way])
+                wait([future for _, future in under_way])
             except KeyboardInterrupt:
                 account.is_stopped = True
             outcomes = _settle(under_way, account)
@@ -306,13 +310,15 @@ def _each(rows: Sequence[_Row], doing: _Doing, account: Account, total_count: in
 
 
 def _settle(
-    under_way: Sequence[tuple[Sequence[_Row], Future[list[_Outcome]]]], account: Account
+    under_way: "Sequence[tuple[Sequence[_Row], Future[list[_Outcome]]]]", account: Account
 ) -> list[_Outcome]:
     """Note what became of these. After Ctrl-C the last answers are waited for, not for long."""
+    from concurrent.futures import wait
+
     try:
         if account.is_stopped:
             not_begun = [future for _, future in under_way if future.cancel()]
-            wait_for([f for _, f in under_way if f not in not_begun], _LAST_ANSWERS_S)
+            wait([f for _, f in under_way if f not in not_begun], _LAST_ANSWERS_S)
     except KeyboardInterrupt:
         pass  # whoever presses it twice means it
     outcomes: list[_Outcome] = []

@@ -3,11 +3,12 @@
 Owns `OutputForm`, `emit` and `say`. Invariants: results go to stdout, everything about the way
 there to stderr; colours only on a terminal and without NO_COLOR; a table that is piped is not cut
 to the width of a terminal, and what is to be copied (an id) is never broken: on a narrow terminal
-columns that can be missed are left out, and -o wide has them all. rich is imported only when a
-table is drawn.
+columns that can be missed are left out, and -o wide has them all. rich is imported only when
+something has to be folded (drawing.py does the rest).
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.wire.plain import is_plain, shown, shown_json
+from halfhitch_cli import drawing
 
-_PIPED_WIDTH = 1_000  # columns: wide enough that no line of ours is folded
-_GAP = 3  # between two columns
+_EDGES = 2  # one place on either side of a table
 _FOLDED_MIN = 8  # of a column that may be folded
 
 
@@ -116,59 +117,76 @@ def printable(text: str) -> str:
 
 def fitting(table: Table, room: int) -> tuple[list[int], int]:
     """The places of the columns that are shown in so much room, and the width that they need."""
-    from rich.cells import cell_len
-
-    widths = [
-        max([cell_len(name), *(cell_len(shown(row[place])) for row in table.rows)])
-        for place, name in enumerate(table.columns)
-    ]
+    gap = drawing.TERMINAL_GAP
+    widths = _drawing(table, list(range(len(table.columns)))).widths()
     places = list(range(len(widths)))
     for name in table.drop:
-        if sum(widths[place] + _GAP for place in places) <= room:
+        if sum(widths[place] + gap for place in places) <= room:
             break
         places.remove(list(table.columns).index(name))
     needed = sum(
-        (widths[place] if table.columns[place] in table.whole else _FOLDED_MIN) + _GAP
+        (widths[place] if table.columns[place] in table.whole else _FOLDED_MIN) + gap
         for place in places
     )
     return places, needed
 
 
 def _draw(tables: Sequence[Table], *, is_wide: bool = False) -> None:
+    is_terminal = sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns
+    drawn = []
+    for table in tables:
+        places = list(range(len(table.columns)))
+        needed = 0
+        if is_terminal and not is_wide and (table.whole or table.drop):
+            places, needed = fitting(table, room)
+        picture = _drawing(table, places)
+        width = sum(picture.widths()) + drawing.TERMINAL_GAP * (len(places) - 1) + _EDGES
+        if not is_terminal:
+            lines = picture.lines(drawing.Look())
+        elif is_wide or width <= room:
+            # A line that the terminal wraps can be copied; one that we fold cannot.
+            lines = picture.lines(drawing.terminal())
+        else:
+            lines = _folded(table, picture, max(room, needed))
+        drawn.append("\n".join(lines).strip("\n") + "\n")
+    sys.stdout.write("\n".join(drawn))
+
+
+def _drawing(table: Table, places: Sequence[int]) -> drawing.Drawing:
+    return drawing.Drawing(
+        columns=[table.columns[place] for place in places],
+        rows=[[shown(row[place]) for place in places] for row in table.rows],
+        right=table.right,
+        styles=[[table.styles.get(row[place], "") for place in places] for row in table.rows],
+        title=table.title,
+    )
+
+
+def _folded(table: Table, picture: drawing.Drawing, width: int) -> list[str]:
+    """Lines of so many places, with cells of several lines where it must be."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    is_terminal = sys.stdout.isatty()
-    for table in tables:
-        console = Console(width=None if is_terminal else _PIPED_WIDTH, highlight=False)
-        places = list(range(len(table.columns)))
-        if is_terminal and (table.whole or table.drop):
-            places, needed = fitting(table, _PIPED_WIDTH if is_wide else console.width)
-            # A line that the terminal wraps can be copied; one that we fold cannot.
-            console.width = max(console.width, _PIPED_WIDTH if is_wide else needed)
-        drawn = RichTable(
-            title=table.title or None,
-            title_justify="left",
-            box=box.SIMPLE_HEAD if is_terminal else None,
-            pad_edge=False,
+    console = Console(width=width, highlight=False)
+    drawn = RichTable(
+        title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in picture.columns:
+        drawn.add_column(
+            column,
+            justify="right" if column in table.right else "left",
+            overflow="fold",
+            no_wrap=column in table.whole,
         )
-        for column in (table.columns[place] for place in places):
-            drawn.add_column(
-                column,
-                justify="right" if column in table.right else "left",
-                overflow="fold",
-                no_wrap=column in table.whole,
-            )
-        for row in table.rows:
-            cells = [row[place] for place in places]
-            # Text, not markup: square brackets in a value are only square brackets.
-            drawn.add_row(*(Text(shown(cell), style=table.styles.get(cell, "")) for cell in cells))
-        with console.capture() as capture:
-            console.print(drawn)
-        lines = [line.rstrip() for line in capture.get().splitlines()]
-        sys.stdout.write("\n".join(lines).strip("\n") + "\n" + "\n" * (table is not tables[-1]))
+    for row, styles in zip(picture.rows, picture.styles, strict=True):
+        # Text, not markup: square brackets in a value are only square brackets.
+        drawn.add_row(*(Text(cell, style=style) for cell, style in zip(row, styles, strict=True)))
+    with console.capture() as capture:
+        console.print(drawn)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def to_yaml(data: Any) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from halfhitch_cli.lazy import LazyGroup
-from halfhitch_cli.speed import version_text
 from halfhitch_cli.table import COMMANDS
 
 
@@ -30,6 +29,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
     if wanted:
+        from halfhitch_cli.speed import version_text
+
         typer.echo(version_text())
         raise typer.Exit
 

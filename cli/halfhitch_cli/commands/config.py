@@ -5,6 +5,7 @@ of it is taken when the mark is removed; no secret is ever shown.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,16 +15,9 @@ from halfhitch.config import SETTINGS, Purpose, Setting
 from halfhitch.errors import RequestError
 from halfhitch_cli.app import OK
 from halfhitch_cli.client import AdminClient
-from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.lazy import branch
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
-
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Settings: a file to begin with, and what a running sidecar has.",
-)
 
 _HEAD = """\
 # Settings of Half Hitch. All are commented out: what stands here is the default, or an example.
@@ -114,5 +108,10 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-app.command("init", cls=PlainCommand)(init)
-app.command("show", cls=PlainCommand)(settings_command(show, only=("admin", "client", "auth")))
+app = branch(
+    "Settings: a file to begin with, and what a running sidecar has.",
+    {
+        "init": lambda: init,
+        "show": partial(settings_command, show, only=("admin", "client", "auth")),
+    },
+)

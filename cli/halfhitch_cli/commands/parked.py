@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -18,7 +19,7 @@ from halfhitch_cli import selection as chosen
 from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.bulk import Action, DryRun, Operator, Reason, Yes
 from halfhitch_cli.client import SLOW_S, AdminClient, path_of
-from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.lazy import branch
 from halfhitch_cli.looking import Look, Watch, looked
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
@@ -34,13 +35,6 @@ from halfhitch_cli.selection import (
     Topic,
     WithId,
     age,
-)
-
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Transactions that were given up; their messages are kept.",
 )
 
 _SETTINGS = ("admin", "client", "auth")
@@ -322,10 +316,15 @@ def _short(text: str) -> str:
     return told if len(text) <= _SHOWN_CHARS_MAX else f"{told}… ({len(text)} characters)"
 
 
-for _name, _function in (
-    ("list", list_),
-    ("show", show),
-    ("resume", resume),
-    ("export", export),
-):
-    app.command(_name, cls=PlainCommand)(settings_command(_function, only=_SETTINGS))
+app = branch(
+    "Transactions that were given up; their messages are kept.",
+    {
+        name: partial(settings_command, function, only=_SETTINGS)
+        for name, function in (
+            ("list", list_),
+            ("show", show),
+            ("resume", resume),
+            ("export", export),
+        )
+    },
+)

@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -21,16 +22,9 @@ from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import trace
 from halfhitch_cli.kafka import KafkaAdmin, audit_options
-from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.lazy import branch
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
-
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Create or verify the topics that belong to Half Hitch.",
-)
 
 _SETTINGS = ("kafka", "topics", "audit", "messages.bytes_max")
 
@@ -200,7 +194,12 @@ def _newer(kafka: KafkaAdmin, group: str, log: Log, place: tuple[str, int], offs
     return found.reason
 
 
-app.command(cls=PlainCommand)(settings_command(init, only=_SETTINGS))
-app.command(cls=PlainCommand)(settings_command(verify, only=_SETTINGS))
-app.command(cls=PlainCommand)(settings_command(skip, only=_SETTINGS))
-app.command(cls=PlainCommand)(settings_command(skipped, only=("admin", "client", "auth")))
+app = branch(
+    "Create or verify the topics that belong to Half Hitch.",
+    {
+        "init": partial(settings_command, init, only=_SETTINGS),
+        "verify": partial(settings_command, verify, only=_SETTINGS),
+        "skip": partial(settings_command, skip, only=_SETTINGS),
+        "skipped": partial(settings_command, skipped, only=("admin", "client", "auth")),
+    },
+)

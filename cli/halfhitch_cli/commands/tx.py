@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from halfhitch_cli.app import OK
 from halfhitch_cli.bulk import Action, DryRun, Operator, OptionalReason, Reason, Yes
 from halfhitch_cli.client import AdminClient
 from halfhitch_cli.commands import trace
-from halfhitch_cli.lazy import PlainCommand
+from halfhitch_cli.lazy import branch
 from halfhitch_cli.looking import Look, Watch, look_on, looked
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, printable, say
@@ -33,13 +34,6 @@ from halfhitch_cli.selection import (
     Topic,
     WithId,
     age,
-)
-
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Transactions that nobody has decided yet.",
 )
 
 _SETTINGS = ("admin", "client", "auth")
@@ -379,14 +373,19 @@ def _cell(name: str, value: Any) -> str:
     return age(value) if name.endswith("_s") else str(value)
 
 
-for _name, _function in (
-    ("list", list_),
-    ("show", show),
-    ("trace", trace.trace),
-    ("explain", explain_),
-    ("commit", commit),
-    ("rollback", rollback),
-    ("check", check),
-    ("watch", watch),
-):
-    app.command(_name, cls=PlainCommand)(settings_command(_function, only=_SETTINGS))
+app = branch(
+    "Transactions that nobody has decided yet.",
+    {
+        name: partial(settings_command, function, only=_SETTINGS)
+        for name, function in (
+            ("list", list_),
+            ("show", show),
+            ("trace", trace.trace),
+            ("explain", explain_),
+            ("commit", commit),
+            ("rollback", rollback),
+            ("check", check),
+            ("watch", watch),
+        )
+    },
+)

@@ -10,7 +10,6 @@ relate (rules.py).
 import difflib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -106,6 +105,8 @@ def _from_file(path: Path) -> Iterable[tuple[Setting, object]]:
         raise ConfigurationError(
             f"The config file {str(path)!r} is larger than {_CONFIG_BYTES_MAX} bytes."
         )
+    import tomllib  # most commands have no file
+
     try:
         tree = tomllib.loads(content.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

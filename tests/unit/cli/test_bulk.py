@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import json
 import sys
@@ -46,7 +47,7 @@ def test_a_decision_names_reason_and_operator(
 def test_without_an_operator_it_is_the_user_of_the_machine(
     run: Any, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk.getpass, "getuser", lambda: "ann")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     monkeypatch.setattr(bulk.socket, "gethostname", lambda: "node-7")
     assert run("tx", "commit", *WHY, "T1", "--yes")[0] == 0
     assert operations.done()[0][-1] == "ann@node-7"
@@ -54,7 +55,7 @@ def test_without_an_operator_it_is_the_user_of_the_machine(
     def nobody() -> str:
         raise KeyError
 
-    monkeypatch.setattr(bulk.getpass, "getuser", nobody)
+    monkeypatch.setattr(getpass, "getuser", nobody)
     assert run("tx", "commit", *WHY, "T1", "--yes")[0] == 0
     assert operations.done()[1][-1] == "somebody@node-7"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import signal
 from typing import TYPE_CHECKING, Any
@@ -104,7 +105,7 @@ def test_ctrl_c_left_no_account(
 ) -> None:
     fill(operations, 3_000)
     monkeypatch.setattr(bulk, "_CHUNK_MAX", 10)
-    real, waits = bulk.wait_for, []
+    real, waits = concurrent.futures.wait, []
 
     def wait(*given: Any) -> Any:
         waits.append(given)
@@ -112,7 +113,7 @@ def test_ctrl_c_left_no_account(
             signal.raise_signal(signal.SIGINT)
         return real(*given)
 
-    monkeypatch.setattr(bulk, "wait_for", wait)
+    monkeypatch.setattr(concurrent.futures, "wait", wait)
     code, out, err = run("tx", "rollback", *WHY, *ALL)
     answer = json.loads(out)
     assert (code, answer["stopped"]) == (130, True)
