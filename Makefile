@@ -27,7 +27,7 @@ IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/half
 
 .DEFAULT_GOAL := help
 .PHONY: help docs audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-rights bench-neighbour bench-idle bench-spark bench-audit bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-neighbour bench-idle bench-spark bench-audit bench-operators bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
 	check-wheels test-wheels sbom image image-parts image-built image-release test-image lock clean
 
 help: ## what there is
@@ -205,6 +205,9 @@ bench-spark: $(STAMP) ## rows a second by Spark's connector and by the source wi
 
 bench-audit: $(STAMP) ## the audit on Spark beside verify, three sizes (ARGS="--records 200000")
 	$(BIN)/python bench/spark_audit.py $(ARGS)
+
+bench-operators: $(STAMP) ## what a person waits for with a million records in the logs, and what the audit topic costs (half an hour; ARGS="--records 20000 --pending 2000")
+	$(BIN)/python bench/operators.py $(ARGS)
 
 bench-compiled: $(STAMP) ## interpreted against compiled, in one process (after `make compiled`; a minute)
 	$(BIN)/python bench/twins $(ARGS)
