@@ -1,26 +1,34 @@
 """Pictures of the dashboards for the documents: a sidecar under load, scraped by Prometheus.
 
-    PYTHONPATH=tests:. python bench/dashboards.py [seconds of load]     (`make previews`)
+    PYTHONPATH=tests:. python bench/dashboards.py [--only NAME] [seconds of load]  (`make previews`)
 
 Grafana is no package of Debian's, so each panel's own query is drawn here, where it stands. They
-show what is on a dashboard, not how Grafana draws it. The load is that of the tests.
+show what is on a dashboard, not how Grafana draws it. The load is that of the tests; its topic is
+read by a stream of Spark's, which runs in this process.
 """
 
 from __future__ import annotations
 
+import argparse
 import html
 import math
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from halfhitch.embedded import spark_connector_jars, spark_java_home
+from halfhitch_spark import QueryMetrics, local_session, read_stream
 from harness import servers
 from harness.monitoring import grafana, panels
 from harness.places import ROOT
 from harness.watched import filled_in, watched
 
-_SHOWN = ("overview", "checks", "partitions", "doors")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAMES = tuple(dashboard.name for dashboard in panels.DASHBOARDS)
 _COLUMN, _LINE = 46, 26
 _COLORS = ("#3274d9", "#e0752d", "#37872d", "#c4162a", "#8f3bb8", "#b8870b", "#17827b", "#777777")
 _FONT = 'font-family="sans-serif"'
@@ -101,14 +109,44 @@ def shown(value: float, unit: str) -> str:
     return text + {"ops": "/s", "reqps": "/s"}.get(unit, "")
 
 
+@contextmanager
+def running_stream(bootstrap: str, topic: str) -> Iterator[int]:
+    """The port with the metrics of a stream that reads this topic, a batch every two seconds."""
+    with tempfile.TemporaryDirectory(prefix="halfhitch-previews-") as name:
+        folder = Path(name)
+        (folder / "spark").mkdir()
+        spark = local_session(
+            "halfhitch previews",
+            jars=spark_connector_jars(),
+            java_home=spark_java_home(),
+            folder=folder / "spark",
+        )
+        metrics = QueryMetrics(spark, bootstrap)
+        spark.streams.addListener(metrics)
+        checkpoint = (folder / "checkpoint").as_uri()
+        messages = read_stream(spark, bootstrap, topic, checkpoint=checkpoint)
+        writer = messages.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.queryName("orders").trigger(processingTime="2 seconds").start()
+        try:
+            yield metrics.serve(0)
+        finally:
+            query.stop()
+            spark.stop()
+            metrics.close()
+
+
 def main() -> int:
     """Draw them anew."""
-    load_s = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    parser = argparse.ArgumentParser(description="Pictures of the dashboards.")
+    parser.add_argument("load_s", nargs="?", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--only", nargs="+", choices=_NAMES, default=_NAMES, metavar="NAME")
+    given = parser.parse_args()
+    load_s = given.load_s
     with (
         tempfile.TemporaryDirectory() as folder,
         servers.kafka_server() as kafka,
         servers.redis_server() as redis,
-        watched(kafka.bootstrap, redis.url, Path(folder), load_s) as prometheus,
+        watched(kafka.bootstrap, redis.url, Path(folder), load_s, running_stream) as prometheus,
     ):
 
         def ask(query: Any) -> list[tuple[str, list[tuple[float, float]]]]:
@@ -125,7 +163,7 @@ def main() -> int:
             return found
 
         for dashboard in panels.DASHBOARDS:
-            if dashboard.name in _SHOWN:
+            if dashboard.name in given.only:
                 path = ROOT / "docs" / f"dashboard-{dashboard.name}.svg"
                 path.write_text(picture(dashboard, ask))
                 print(f"{path} is new")

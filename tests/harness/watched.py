@@ -19,7 +19,8 @@ from harness.streams import told_stream
 from harness.tracing import traced_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _COMMIT = 8  # MessageSysFlag's
@@ -64,9 +65,15 @@ async def sell(port: int, topic: str, load_s: float) -> None:
 
 @contextmanager
 def watched(
-    bootstrap: str, redis_url: str, folder: Path, load_s: float
+    bootstrap: str,
+    redis_url: str,
+    folder: Path,
+    load_s: float,
+    stream: Callable[[str, str], AbstractContextManager[int]] = lambda _kafka, _topic: (
+        told_stream()
+    ),
 ) -> Iterator[EmbeddedPrometheus]:
-    """After so much load, and while nothing happens any more."""
+    """After so much load, and while nothing happens any more. `stream` reads the topic."""
     topic = fresh_name("orders")
     create_topics(bootstrap, {topic: 2})
     sidecar = Sidecar(
@@ -88,7 +95,7 @@ def watched(
         assert found is not None
         rules_file = ROOT / "dashboards" / "rules.yaml"
         with (
-            told_stream() as stream_port,
+            stream(bootstrap, topic) as stream_port,
             EmbeddedPrometheus([sidecar.admin_port, stream_port], rules_file) as prometheus,
         ):
             wait_until(lambda: prometheus.query("halfhitch_build_info"), 20, what="a scrape")
