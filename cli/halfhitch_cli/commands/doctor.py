@@ -13,6 +13,8 @@ from confluent_kafka import KafkaException
 
 from halfhitch.adapters.kafka import held_logs, inspection, topics
 from halfhitch.adapters.kafka.audit_topic import verify_audit
+from halfhitch.adapters.kafka.readers import inspect_readers
+from halfhitch.adapters.kafka.rights import inspect_rights
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
@@ -172,6 +174,14 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
                 message_bytes_max=settings.messages.bytes_max,
                 wait_s=wait_s,
             )
+            found += inspect_rights(
+                kafka.client,
+                kafka.stored_offsets,
+                names,
+                settings.topics.allow,
+                has_audit=settings.audit.enabled,
+                wait_s=wait_s,
+            )
             found += _held(kafka, settings, names, wait_s)
         except HalfHitchError as error:
             found.append(Finding("Kafka", Severity.FAIL, error.message, "Run this again."))
@@ -181,7 +191,8 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
 def _held(
     kafka: KafkaAdmin, settings: Settings, names: topics.InternalTopics, wait_s: float
 ) -> list[Finding]:
-    """Logs whose readers somebody holds back: both internal ones, and what may be a target."""
+    """Logs whose readers somebody holds back, both internal ones and what may be a target; and
+    readers of the latter who do not let themselves be held back."""
     try:
         known = kafka.client.list_topics(timeout=wait_s).topics
     except KafkaException as error:
@@ -196,13 +207,21 @@ def _held(
         and any(fnmatchcase(topic, pattern) for pattern in settings.topics.allow)
     ]
     logs = [(topic, p) for topic in [*internal, *sorted(targets)] for p in known[topic].partitions]
-    return held_logs.inspect_held(
+    held = held_logs.inspect_held(
         kafka.client,
         logs[:_LOGS_MAX],
         bootstrap=settings.kafka.bootstrap,
         options=settings.kafka.options.for_client("admin"),
         always=internal,
     )
+    readers = inspect_readers(
+        kafka.client,
+        kafka.stored_offsets,
+        [log for log in logs[:_LOGS_MAX] if log[0] not in internal],
+        without=frozenset((names.owner_group, names.bounds_group, names.skips_group)),
+        wait_s=wait_s,
+    )
+    return held + readers
 
 
 def _redis(settings: Settings) -> list[Finding]:

@@ -61,6 +61,17 @@ def test_an_older_sidecar_has_no_such_list(door: Door, capsys: pytest.CaptureFix
     assert "answers 403 to /v1/producers: not yours" in capsys.readouterr().err
 
 
+def test_the_data_door_was_taken_for_an_older_sidecar(
+    door: Door, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hint = "This is the data door: `halfhitch tx`, `parked` and `status` go to the admin door."
+    door.say("/v1/producers", 404, {"error": {"code": "route_not_found", "message": hint}})
+    assert main(["producers", "--admin-port", str(door.port)]) == 1
+    err = capsys.readouterr().err
+    assert "This is the data door" in err
+    assert "older release" not in err
+
+
 @pytest.mark.parametrize("command", [("producers",), ("status",), ("parked", "list")])
 def test_what_can_be_listed_can_be_watched(
     operations: Any,
