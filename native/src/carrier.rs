@@ -62,6 +62,8 @@ pub struct Results {
     /// Transactions of the data door: stored, and ended.
     pub prepared_ids: Vec<String>,
     pub ended_ids: Vec<String>,
+    /// Connections with a half whose name the loop is to look at.
+    pub asking: Vec<u64>,
     /// Connections whose next request has waited for the answer to the one before.
     pub resume: Vec<u64>,
     pub prepared_s: Vec<f64>,
@@ -102,6 +104,8 @@ pub struct Carrier {
     pub reading: OnceLock<Arc<Poller>>,
     in_flight_bytes: AtomicUsize,
     is_signalled: AtomicBool,
+    /// The loop was woken for more than names, and has not seen it.
+    has_told: AtomicBool,
     is_stopping: AtomicBool,
     is_broken: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -126,6 +130,7 @@ impl Carrier {
             flight,
             in_flight_bytes: AtomicUsize::new(0),
             is_signalled: AtomicBool::new(false),
+            has_told: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
@@ -350,9 +355,14 @@ impl Carrier {
         if resumes && let Some(poller) = self.reading.get() {
             let _ = poller.notify();
         }
-        if !has_news {
-            return;
+        if has_news {
+            self.has_told.store(true, Ordering::Release);
+            self.signal();
         }
+    }
+
+    /// Wake the loop.
+    pub fn signal(&self) {
         if !self.is_signalled.swap(true, Ordering::AcqRel) {
             let one = 1u64.to_ne_bytes();
             unsafe { libc::write(self.config.wake.1, one.as_ptr().cast(), one.len()) };
@@ -364,6 +374,11 @@ impl Carrier {
         let mut room = [0u8; 8];
         unsafe { libc::read(self.config.wake.0, room.as_mut_ptr().cast(), room.len()) };
         self.is_signalled.store(false, Ordering::Release);
+    }
+
+    /// Whether there is something for `tell_all`, after `awake`.
+    pub fn has_told(&self) -> bool {
+        self.has_told.swap(false, Ordering::AcqRel)
     }
 
     /// Wait for what is in flight, at most so long, and end the threads.
@@ -563,7 +578,7 @@ impl Results {
     }
 
     /// One request of this connection has ended, well or not.
-    fn landed(&mut self, connection: u64) -> Option<&mut Outbox> {
+    pub fn landed(&mut self, connection: u64) -> Option<&mut Outbox> {
         let found = self.tell(connection)?;
         if found.under_way > 0 {
             found.under_way -= 1;
@@ -603,13 +618,14 @@ impl Results {
                 is_json: form == Form::Json,
                 error_number,
             }),
-            HalfAsk::Http { .. } => self.fail_over_http(HttpFailed {
+            HalfAsk::Http { is_named, .. } => self.fail_over_http(HttpFailed {
                 connection,
                 route: "half",
                 error_number,
                 partition,
                 group: group.to_string(),
                 transaction_id,
+                is_named,
             }),
         }
     }
@@ -694,6 +710,7 @@ impl Results {
                 partition,
                 group: item.identity.0.to_string(),
                 transaction_id: item.identity.1.clone(),
+                is_named: true,
             }),
         }
     }

@@ -92,6 +92,8 @@ pub struct HttpFailed {
     pub partition: i32,
     pub group: String,
     pub transaction_id: String,
+    /// Its caller knows the id.
+    pub is_named: bool,
 }
 
 /// What came over a lent socket and is the loop's.

@@ -28,11 +28,13 @@ pub enum Request<'a> {
     End(End<'a>),
 }
 
-/// One message for a new transaction, to which its caller gives no name.
+/// One message for a new transaction.
 pub struct Half<'a> {
     pub host: &'a [u8],
     pub topic: &'a str,
     pub group: &'a str,
+    /// The transaction id, where its caller gives it one.
+    pub name: Option<&'a str>,
     pub immunity_s: Option<u32>,
     pub key: Option<&'a [u8]>,
     pub value: &'a [u8],
@@ -69,6 +71,7 @@ struct Fields<'a> {
     length: Option<&'a [u8]>,
     kind: Option<&'a [u8]>,
     group: Option<&'a [u8]>,
+    name: Option<&'a [u8]>,
     immunity: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     user: Vec<(&'a [u8], &'a [u8])>,
@@ -118,6 +121,7 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
                 host,
                 topic,
                 group: plain_name(fields.group?)?,
+                name: fields.name.map_or(Some(None), |name| plain_name(name).map(Some))?,
                 immunity_s: fields.immunity.map_or(Some(None), |text| immunity(text).map(Some))?,
                 key,
                 value: &body[..body.len().min(length)],
@@ -126,8 +130,10 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
             Some((Request::Half(half), length))
         }
         Route::End(handle, is_commit) => {
-            let has_more =
-                fields.immunity.is_some() || fields.key.is_some() || !fields.user.is_empty();
+            let has_more = fields.name.is_some()
+                || fields.immunity.is_some()
+                || fields.key.is_some()
+                || !fields.user.is_empty();
             if has_more || length.unwrap_or(0) > 0 {
                 return None;
             }
@@ -198,13 +204,13 @@ fn put<'a>(found: &mut Fields<'a>, name: &'a [u8], value: &'a [u8]) -> Option<()
         b"content-length" => once(&mut found.length, value),
         b"content-type" => once(&mut found.kind, value),
         b"half-producer-group" => once(&mut found.group, value),
+        b"half-transaction-id" => once(&mut found.name, value),
         b"half-immunity-seconds" => once(&mut found.immunity, value),
         b"half-key" => once(&mut found.key, value),
         b"connection" => value.eq_ignore_ascii_case(b"keep-alive").then_some(()),
         b"authorization" | b"content-encoding" | b"expect" | b"origin" | b"proxy-connection"
         | b"sec-fetch-site" | b"traceparent" | b"tracestate" | b"transfer-encoding"
         | b"upgrade" => None,
-        // One with a name is a repeat perhaps: its owner may know what became of the first.
         begin if begin.starts_with(b"half-") => None,
         _ => Some(()), // passed over there, too
     }

@@ -10,6 +10,7 @@ use crate::digest::digest_of;
 use crate::front::Rooms;
 use crate::handle::Signer;
 use crate::http::{self, Cut, Request};
+use crate::http_names::Asked;
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting};
 use crate::memory;
@@ -26,19 +27,42 @@ const LINGERING: Duration = Duration::from_secs(1);
 const IDS_AT_ONCE: usize = 16;
 
 #[derive(Default)]
-struct Incoming {
+pub struct Incoming {
     held: Vec<u8>,
     held_since: Option<Instant>,
     needed: usize,
+    /// What is held begins with it.
+    pub asked: Option<Asked>,
     /// The only name that it may call this door.
     host: Vec<u8>,
+}
+
+impl Incoming {
+    /// What it has begun with, so many bytes, is under way.
+    pub fn carried_out(&mut self, size: usize) {
+        self.held.drain(..size);
+        self.held_since = None;
+        self.needed = 0;
+    }
+
+    fn give_back(&mut self) -> (Vec<u8>, Option<Asked>) {
+        self.held_since = None;
+        self.needed = 0;
+        (std::mem::take(&mut self.held), self.asked.take())
+    }
+}
+
+/// What the record's header says of the message, and its digest in it.
+struct Marker {
+    text: String,
+    digest: u64,
 }
 
 /// By group and topic; the names as they are shared.
 type Allowed = HashMap<String, (Arc<str>, HashMap<String, Arc<str>>)>;
 
-struct Known {
-    connections: HashMap<u64, Incoming>,
+pub struct Known {
+    pub connections: HashMap<u64, Incoming>,
     allowed: Allowed,
     partition_count: u32,
     /// Where a transaction goes that may go anywhere.
@@ -54,7 +78,7 @@ pub struct Bounds {
 
 pub struct HttpFront {
     pub carrier: Arc<Carrier>,
-    known: Mutex<Known>,
+    pub known: Mutex<Known>,
     instance: String,
     bounds: Bounds,
 }
@@ -63,6 +87,7 @@ pub struct HttpFront {
 enum Found {
     Nothing,
     Half(Waiting, usize),
+    Named(Asked),
     End(EndItem, i32, usize),
     Odd,
 }
@@ -130,13 +155,15 @@ impl HttpFront {
     }
 
     /// After its socket is the loop's again.
-    pub fn give_back(&self, connection: u64, mut unsent: Vec<u8>, begun_count: u32) -> Given {
-        let held =
-            lock(&self.known).connections.get_mut(&connection).map_or_else(Vec::new, |one| {
-                one.held_since = None;
-                one.needed = 0;
-                std::mem::take(&mut one.held)
-            });
+    pub fn give_back(&self, connection: u64, mut unsent: Vec<u8>, mut begun_count: u32) -> Given {
+        let (held, asked) = lock(&self.known)
+            .connections
+            .get_mut(&connection)
+            .map_or_else(Default::default, Incoming::give_back);
+        if let Some(asked) = asked {
+            begun_count = begun_count.saturating_sub(1);
+            self.forget_asked(connection, &asked);
+        }
         let mut results = lock(&self.carrier.results);
         let is_busy = results.connections.get_mut(&connection).is_some_and(|outbox| {
             outbox.has_more = false;
@@ -234,7 +261,7 @@ impl HttpFront {
     }
 
     /// Before it can end; it is in flight already.
-    fn began(&self, connection: u64, has_more: bool) {
+    pub fn began(&self, connection: u64, has_more: bool) {
         let mut results = lock(&self.carrier.results);
         if let Some(outbox) = results.tell(connection) {
             outbox.begun += 1;
@@ -280,8 +307,11 @@ impl HttpFront {
                 let Some((item, marker)) = made else {
                     return Found::Odd;
                 };
-                let waiting = waiting(item, &marker, &half, producer);
-                return Found::Half(waiting, size);
+                let waiting = waiting(item, &marker.text, &half, producer);
+                return match half.name {
+                    None => Found::Half(waiting, size),
+                    Some(_) => Found::Named(Asked { waiting, digest: marker.digest, size }),
+                };
             }
         };
         let item = (takes_ends && end.host == incoming.host)
@@ -301,26 +331,28 @@ impl HttpFront {
         (partition_count, preferred, signer): (u32, u32, &Arc<Signer>),
         ids: &mut Vec<String>,
         now: Instant,
-    ) -> Option<(HalfItem, String)> {
+    ) -> Option<(HalfItem, Marker)> {
         let (group, topics) = allowed.get(half.group)?;
         let topic = topics.get(half.topic)?;
         let size_bytes = half.size_bytes();
         if size_bytes > self.bounds.message_bytes {
             return None;
         }
-        let transaction_id = new_id(ids)?;
-        let partition = half.key.map_or(preferred, |key| crc32fast::hash(key) % partition_count);
+        let by_content = half.key.or(half.name.map(str::as_bytes));
+        let partition = by_content.map_or(preferred, |it| crc32fast::hash(it) % partition_count);
+        let transaction_id = half.name.map_or_else(|| new_id(ids), |name| Some(name.to_owned()))?;
         if partition >= partition_count || !self.carrier.reserve(size_bytes) {
             return None;
         }
         let digest = digest_of(topic.as_bytes(), half.key, half.value, &half.headers);
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let marker = write::marker(born.as_millis(), &self.instance, digest);
+        let text = write::marker(born.as_millis(), &self.instance, digest);
         let item = HalfItem {
             ask: HalfAsk::Http {
                 topic: topic.clone(),
                 immunity_s: half.immunity_s,
                 signer: signer.clone(),
+                is_named: half.name.is_some(),
             },
             connection,
             partition: partition as i32,
@@ -329,7 +361,7 @@ impl HttpFront {
             size_bytes,
             began: now,
         };
-        Some((item, marker))
+        Some((item, Marker { text, digest }))
     }
 }
 
@@ -371,6 +403,9 @@ impl Reader for HttpFront {
                 }
                 size
             }
+            Found::Named(asked) => {
+                return self.ask(connection, asked, held, rooms.all) && held <= HELD_MAX;
+            }
             Found::End(item, partition, size) => {
                 if !self.end_began(item, partition, held > size, rooms.all) {
                     return false;
@@ -379,9 +414,7 @@ impl Reader for HttpFront {
             }
         };
         if let Some(incoming) = lock(&self.known).connections.get_mut(&connection) {
-            incoming.held.drain(..size);
-            incoming.held_since = None;
-            incoming.needed = 0;
+            incoming.carried_out(size);
         }
         self.carrier.go_on(&producer);
         held - size <= HELD_MAX

@@ -14,7 +14,7 @@ use crate::handle::Signer;
 use crate::http_front::{Bounds, HttpFront};
 use crate::sockets::Sockets;
 use crate::write::ReplyStart;
-use crate::{digest, drained, handle, http, http_front, write};
+use crate::{digest, drained, handle, http, http_front, http_names, write};
 
 #[pyclass(frozen)]
 pub struct HttpNative {
@@ -109,9 +109,21 @@ impl HttpNative {
         self.front.lingering()
     }
 
+    /// After the pipe was written to: the halves whose names are to be looked at, and whether there
+    /// is more to be told.
+    fn asked(&self) -> (Vec<http_names::Name>, bool) {
+        self.front.carrier.awake();
+        let has_told = self.front.carrier.has_told();
+        (self.front.asked(), has_told)
+    }
+
+    /// The halves that were asked for over these connections: nothing is known of their names.
+    fn store(&self, connections: Vec<u64>) {
+        self.front.store(&connections);
+    }
+
     /// All since the last time.
     fn events(&self, py: Python<'_>) -> PyResult<HttpEvents> {
-        self.front.carrier.awake();
         let told = lock(&self.front.carrier.results).tell_all();
         // Without the lock: to make an object may run any finalizer.
         HttpEvents::new(py, told)
@@ -171,7 +183,7 @@ impl HttpNative {
 type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 type Made = (Option<Vec<u8>>, Vec<u8>, Headers, usize);
 /// Host, bytes, and what is asked.
-type ReadHalf = (Vec<u8>, usize, String, String, Made);
+type ReadHalf = (Vec<u8>, usize, String, String, Option<String>, Made);
 type ReadEnd = (Vec<u8>, usize, Vec<u8>, Option<Vec<u8>>, bool);
 
 /// For tests that compare both ways: a half at the beginning of some bytes. -1: it is odd, 0: it
@@ -193,13 +205,15 @@ pub fn http_half(
     let digest = digest::digest_of(half.topic.as_bytes(), half.key, half.value, &half.headers);
     let marker = write::marker(born_ms, instance, digest);
     let immunity = half.immunity_s.map(|seconds| seconds.to_string());
-    let headers = http_front::half_headers(new_id, &marker, &half, immunity.as_deref())
+    let id = half.name.unwrap_or(new_id);
+    let headers = http_front::half_headers(id, &marker, &half, immunity.as_deref())
         .into_iter()
         .map(|(name, value)| (name.to_vec(), value.to_vec()))
         .collect();
     let key = half.key.map(<[u8]>::to_vec);
     let made = (key, half.value.to_vec(), headers, half.size_bytes());
-    (1, Some((half.host.to_vec(), size, half.group.to_owned(), half.topic.to_owned(), made)))
+    let (group, topic) = (half.group.to_owned(), half.topic.to_owned());
+    (1, Some((half.host.to_vec(), size, group, topic, half.name.map(str::to_owned), made)))
 }
 
 /// For tests: an end at the beginning of some bytes.

@@ -13,6 +13,7 @@ mod front;
 mod handle;
 mod http;
 mod http_front;
+mod http_names;
 mod http_native;
 mod json;
 mod kafka;

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from halfhitch.doors.http.native import (
+    Asked,
     Events,
     Failed,
     FirstDecision,
@@ -44,6 +45,9 @@ class ScriptedHttpNative:
         self.prepared_ids: list[str] = []  # and no event has told of them
         self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
         self.stops: list[float] = []
+        self.asks: list[Asked] = []  # and the loop has not heard of it
+        self.waiting: dict[int, bytes] = {}  # named halves that wait for its word
+        self.stored: list[int] = []
         self.lines: list[Line] = []
         self._progress: list[Progress] = []
         self._failures: list[Failed] = []
@@ -93,6 +97,9 @@ class ScriptedHttpNative:
         asyncio.get_running_loop().remove_reader(own)
         own.close()
         held, unsent = self.held.pop(connection, b""), self.unsent.pop(connection, b"")
+        if connection in self.waiting:
+            held = self.waiting.pop(connection) + held
+            self.busy.discard(connection)
         is_busy = connection in self.busy or connection in self.failed
         self.failed.discard(connection)
         return TakenBack(unsent, held, 0, is_busy)
@@ -115,11 +122,20 @@ class ScriptedHttpNative:
     def lingering(self) -> list[int]:
         return self.idle
 
-    def events(self) -> Events:
+    def asked(self) -> tuple[list[Asked], bool]:
         try:
             os.read(self._wake[0], 100)
         except BlockingIOError:
             pass
+        asks, self.asks = [one for one in self.asks if one[0] in self.waiting], []
+        return asks, True
+
+    def store(self, connections: Sequence[int]) -> None:
+        for connection in connections:
+            self.came.append(self.waiting.pop(connection))
+            self.stored.append(connection)
+
+    def events(self) -> Events:
         told = Events(
             self._progress, self._failures, *self._seconds, *self._ids, self.lines, self._due
         )
@@ -172,12 +188,19 @@ class ScriptedHttpNative:
         self._progress.append(Progress(connection, 0, 1, answer))
         self.wake()
 
-    def fail(self, error_number: int, *, route: str = "half") -> None:
+    def ask(self, name: str, *, digest: int = 7) -> None:
+        """The request that is under way is a half under this name."""
+        (connection,) = self.busy
+        self.waiting[connection] = self.came.pop()
+        self.asks.append((connection, 1, "g", name, digest))
+        self.wake()
+
+    def fail(self, error_number: int, *, route: str = "half", is_named: bool = False) -> None:
         """It has failed, and the loop is to answer."""
         (connection,) = self.busy
         if connection in self.lent:
             self._due.append(connection)
-        self._failures.append(Failed(connection, route, error_number, 1, "g", "T1"))
+        self._failures.append(Failed(connection, route, error_number, 1, "g", "T1", is_named))
         self.failed.add(connection)
         self.busy.discard(connection)
         self.wake()

@@ -257,6 +257,70 @@ async def test_a_name_stands_for_one_message_whichever_way_it_came(site: Site, w
             assert (await second.ask(half(site.orders, b"one", named))).status == 201
 
 
+async def test_what_is_named_goes_natively_from_prepare_to_commit(
+    site: Site, path: str | None, way: str
+) -> None:
+    """So that our own client, which names everything, gains by it."""
+    async with served(site, way, path) as at:
+        client = await at.lent(site)
+        names = [uuid.uuid4().hex for _ in range(20)]
+        before = at.native_count
+        for n, name in enumerate(names):
+            key = [("Half-Key", f"k{n}")] if n % 2 else []
+            made = await client.ask(
+                half(site.orders, b"%d" % n, ("Half-Transaction-Id", name), *key)
+            )
+            assert made.header("half-transaction-id") == name
+            known = at.engine.transactions.read_handle(made.header("half-handle"))
+            place = half_partition(b"k%d" % n if key else None, name, 2)
+            assert (known.partition, known.transaction_id) == (place, name)
+            assert (await client.ask(end(made, "commit"))).json()["state"] == "committed"
+        await until_written(site, {b"%d" % n for n in range(20)})
+        if at.lending is not None:
+            await until(lambda: at.native_count >= before + 40, "all of it to be native")
+
+
+async def test_the_same_name_many_times_at_one_moment_is_one_message(site: Site, way: str) -> None:
+    async with served(site, way) as at:
+        clients = [await at.lent(site) for _ in range(4)]
+        kept: set[bytes] = set()
+        for n in range(25):
+            named = ("Half-Transaction-Id", uuid.uuid4().hex)
+            bodies = [b"%d.%d" % (n, at % 2) for at in range(len(clients))]
+            made = await asyncio.gather(
+                *[client.ask(half(site.orders, body, named))
+                  for client, body in zip(clients, bodies, strict=True)]
+            )  # fmt: skip
+            taken = {body for body, one in zip(bodies, made, strict=True) if one.status == 201}
+            assert len(taken) == 1
+            assert {one.code for one in made if one.status != 201} == {"transaction_id_reused"}
+            for one, client in zip(made, clients, strict=True):
+                if one.status == 201:
+                    assert (await client.ask(end(one, "commit"))).status == 200
+            kept |= taken
+        await until_written(site, kept)
+
+
+async def test_a_name_whose_roll_back_is_not_read_yet_is_not_committed(
+    site: Site, way: str
+) -> None:
+    async with served(site, way) as at:
+        client, other = await at.lent(site), await at.lent(site)
+        for n in range(20):
+            asked = half(site.orders, b"%d" % n, ("Half-Transaction-Id", uuid.uuid4().hex))
+            made = await client.ask(asked)
+            assert (await client.ask(end(made, "rollback"))).status == 200
+            again = await other.ask(asked)
+            if again.status == 201:
+                refused = await other.ask(end(again, "commit"))
+                assert (refused.status, refused.code) == (409, "contrary_decision")
+            else:
+                assert (again.status, again.code) == (409, "contrary_decision")
+            await other.close()
+            other = await at.lent(site)
+        await until_written(site, set())
+
+
 async def test_a_name_that_was_rolled_back_or_used_before_a_restart_is_refused(
     site: Site, way: str
 ) -> None:

@@ -10,6 +10,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from halfhitch.client.address import parse_address
+from halfhitch.client.calls import Calls, Operation, new_transaction_id
+from halfhitch.client.values import Message
 from halfhitch.core.model import Resolution
 from halfhitch.doors.http.handlers import EndedAnswer
 from halfhitch.doors.http.load import Load
@@ -104,8 +107,8 @@ def halves(draw: st.DrawFn) -> bytes:
     lines.append(f"Half-Producer-Group: {draw(texts)}")
     if draw(st.booleans()):
         lines.append(f"Half-Key: {draw(texts)}")
-    if draw(SELDOM):
-        lines.append(f"Half-Transaction-Id: {draw(ODD_TEXT | UUIDS)}")
+    if draw(st.booleans()):
+        lines.append(f"Half-Transaction-Id: {draw(texts | UUIDS)}")
     if draw(SELDOM):
         numbers = st.integers(0, 700_000).map(str) | ODD_TEXT
         lines.append(f"Half-Immunity-Seconds: {draw(numbers)}")
@@ -176,7 +179,7 @@ def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes)
     kind, taken = native.http_half(data + after, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
     if kind != 1:
         return
-    host, size, group, topic, (key, value, headers, size_bytes) = taken
+    host, size, group, topic, name, (key, value, headers, size_bytes) = taken
     request, route, argument = twin(data[:size])
     assert (route, argument) == ("half", topic)
     assert request.fields[b"host"] == host
@@ -184,7 +187,9 @@ def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes)
     assert request.trace == ()
     message = raw_message_of(request)
     assert request.text(b"half-producer-group") == group
-    assert request.text(b"half-transaction-id") is None
+    assert request.text(b"half-transaction-id") == name
+    if name is not None:
+        _check_name("the transaction id", name)
     immunity_s = request.number(b"half-immunity-seconds")
     assert immunity_s is None or immunity_s <= 604_800
     _check_name("the group", group)
@@ -193,7 +198,7 @@ def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes)
     sizes = [_header_name_bytes(name) + len(text or b"") for name, text in message.headers]
     assert size_bytes == len(message.key or b"") + len(message.value or b"") + sum(sizes)
     record = HalfRecord(
-        NEW_ID, group, 0, BORN_MS, INSTANCE, topic, None, immunity_s,
+        name or NEW_ID, group, 0, BORN_MS, INSTANCE, topic, None, immunity_s,
         digest=digest(message),
     )  # fmt: skip
     expected = [(name.encode(), text) for name, text in system_headers(record) + message.headers]
@@ -245,10 +250,27 @@ def test_what_a_plain_client_sends_is_taken() -> None:
     assert native.http_end(end, HEAD_MAX)[3:] == (b"g", True)
 
 
-def test_whoever_names_his_transaction_is_the_twins_for_it_may_be_known() -> None:
-    for name in ("order-17", "0123456789ab4def8123456789abcdef"):
-        half = usual("Half-Producer-Group: g", f"Half-Transaction-Id: {name}")
-        assert native.http_half(half, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[0] == -1
+def test_what_our_client_sends_is_taken() -> None:
+    """Byte by byte as it does: whatever makes a half odd is found here."""
+    calls = Calls(parse_address("http://localhost:8340"), "g", None)
+    unique = new_transaction_id()
+    for message in (
+        Message("orders", b"v"),
+        Message("orders", "v", key="order-17", headers={"kind": "placed", "x-y": b"1"}),
+    ):
+        for immunity_s in (None, 60):
+            sent = calls.prepare([message], unique, immunity_s).request
+            kind, taken = native.http_half(sent, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
+            assert (kind, taken[1], taken[4]) == (1, len(sent), unique)
+    for operation in (Operation.COMMIT, Operation.ROLLBACK):
+        sent = calls.end(operation, "AgAB_-x", unique).request
+        taken = native.http_end(sent, HEAD_MAX)
+        assert taken[1:] == (len(sent), b"AgAB_-x", b"g", operation is Operation.COMMIT)
+
+
+def test_a_name_of_an_end_is_the_twins_to_refuse() -> None:
+    end = usual("Half-Transaction-Id: T1", body=b"", target="/v1/transactions/AgAB/commit")
+    assert native.http_end(end, HEAD_MAX) is None
 
 
 def test_a_head_that_is_too_long_is_the_twins_before_it_ends() -> None:

@@ -84,6 +84,8 @@ def http_way(
         is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,
         is_open=transactions.is_open,
+        claim=transactions.claim_new,
+        unclaim=transactions.unclaim,
         disown=transactions.disown,
         error_of=error_of,
         log=carrier.native_log,

@@ -64,6 +64,7 @@ HTTP_MADE_WITH: Final = (
 HTTP_METHODS: Final[Mapping[str, int]] = {
     "admit": 2,
     "allow": 1,
+    "asked": 0,
     "close_all": 0,
     "connect": 2,
     "disconnect": 1,
@@ -76,6 +77,7 @@ HTTP_METHODS: Final[Mapping[str, int]] = {
     "opened": 5,
     "prepared": 0,
     "stop": 1,
+    "store": 1,
     "take_back": 1,
     "take_ends": 1,
     "tell": 1,
@@ -88,6 +90,7 @@ HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "HttpFailed": (
         *("connection", "route", "error_number", "partition", "group", "transaction_id"),
+        "is_named",
     ),
     "HttpTakenBack": ("unsent", "held", "begun_count", "is_busy"),
 }

@@ -7,10 +7,11 @@ anything unusual about it ends the loan: the socket is taken back with the bytes
 goes on here as if they had just come. A second later it may be lent again.
 
 Halves are taken natively for groups and topics that this door has stored one for, as long as
-nothing of them is refused, and never under a name of their caller's, which the ledger may know.
-Ends are taken of transactions of one message that were prepared in this process moments ago, that
-nobody in it has looked at since, and of which no owner in it has read a decision. So what can be
-refused is judged in one place.
+nothing of them is refused. Of a name that a caller gives more may be known, from before a restart
+or of another instance; so native threads ask about each before they store it, many at a time, and
+what is known in any way goes on here. Ends are taken of transactions of one message that were
+prepared in this process moments ago, that nobody in it has looked at since, and of which no owner
+in it has read a decision. So what can be refused is judged in one place.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.doors.http.errors import error_reply
 from halfhitch.doors.http.load import Load
-from halfhitch.doors.http.native import Events, Failed, Native
+from halfhitch.doors.http.native import Asked, Events, Failed, Native
 from halfhitch.doors.http.requests import Request
 from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import HalfHitchError, OutcomeUnknown
@@ -95,6 +96,8 @@ class Lending:
         is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
         is_open: Callable[[Prepared, str], bool],
+        claim: Callable[[int, Identity, int], bool],
+        unclaim: Callable[[Identity, HalfHitchError], None],
         disown: Callable[[int, Identity], None],
         error_of: Callable[[str, int], HalfHitchError],
         log: Callable[[int, str, str], None],
@@ -103,8 +106,10 @@ class Lending:
 
         `signer`: two times nothing as long as it is not known. `is_asking`: whether some check is
         out. `is_free`: whether nothing of this group for this topic is refused. `is_open`: whether
-        nothing is known of a decision about what this group has prepared. `disown`: what was
-        perhaps stored under an id of ours that was told to nobody is to be rolled back.
+        nothing is known of a decision about what this group has prepared. `claim`: whether nothing
+        is known of a name, which stands for the message with this digest then; `unclaim`: that one
+        could not be stored, or nobody can say. `disown`: what was perhaps stored under an id of
+        ours that was told to nobody is to be rolled back.
         """
         self._make_native = make_native
         self._observer = observer
@@ -116,6 +121,8 @@ class Lending:
         self._is_asking = is_asking
         self._is_free = is_free
         self._is_open = is_open
+        self._claim = claim
+        self._unclaim = unclaim
         self._disown = disown
         self._error_of = error_of
         self._log = log
@@ -149,7 +156,7 @@ class Lending:
             )
             self._close()
             return
-        asyncio.get_running_loop().add_reader(self._ends[0], self.catch_up)
+        asyncio.get_running_loop().add_reader(self._ends[0], self._woken)
         logger.info(
             "raw halves and ends over HTTP go the native way", extra={"action": "native_used"}
         )
@@ -289,11 +296,40 @@ class Lending:
         if loan is not None:
             loan.take_back()
 
+    def _woken(self) -> None:
+        native = self.native
+        if native is None:
+            return
+        asked, has_more = native.asked()
+        if asked:
+            self._answer(native, asked)
+        if has_more:
+            self._hand_on(native)
+
     def catch_up(self) -> None:
         """Hand on what has happened until now."""
         native = self.native
         if native is None:
             return
+        asked, _ = native.asked()
+        self._answer(native, asked)
+        self._hand_on(native)
+
+    def _answer(self, native: Native, asked: Sequence[Asked]) -> None:
+        """A name of which nothing is known stands for its message; all others are looked at here,
+        as if they had just come."""
+        claim = self._claim
+        new: list[int] = []
+        others: list[int] = []
+        for number, partition, group, name, digest in asked:
+            is_new = claim(partition, (ProducerGroup(group), TransactionId(name)), digest)
+            (new if is_new else others).append(number)
+        if new:
+            native.store(new)
+        for number in others:
+            self._take_back(number)
+
+    def _hand_on(self, native: Native) -> None:
         events = native.events()
         self._count(events)
         # First: who has failed waits for an answer of the loop's.
@@ -312,8 +348,10 @@ class Lending:
         error = self._error_of(failed.route, failed.error_number)
         if failed.route == _HALF:
             self._observer.prepare_refused(error.code)
-            if isinstance(error, OutcomeUnknown):
-                identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
+            identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
+            if failed.is_named:
+                self._unclaim(identity, error)
+            elif isinstance(error, OutcomeUnknown):
                 self._disown(failed.partition, identity)
         else:
             self._observer.end_refused(error.code)

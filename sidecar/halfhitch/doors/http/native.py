@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+#: A half that waits for a word about its name: connection, half partition, group, name, digest.
+Asked = tuple[int, int, str, str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
@@ -38,6 +41,7 @@ class Failed:
     partition: int
     group: str
     transaction_id: str
+    is_named: bool  # its caller knows the id
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class Native(Protocol):
         ...
 
     def take_back(self, connection: int) -> TakenBack:
-        """No more of that."""
+        """No more of that. Among what comes back is a half that waits for a word about its name."""
         ...
 
     def take_ends(self, yes: bool) -> None:  # noqa: FBT001
@@ -122,6 +126,16 @@ class Native(Protocol):
 
     def lingering(self) -> Sequence[int]:
         """Connections with a request that has been unfinished for a while."""
+        ...
+
+    def asked(self) -> tuple[Sequence[Asked], bool]:
+        """The wake-up was heard: the halves whose names must be looked at, and whether there is
+        something for `events`."""
+        ...
+
+    def store(self, connections: Sequence[int]) -> None:
+        """The halves that were asked for over these connections: nothing is known of their names,
+        which stand for them now."""
         ...
 
     def events(self) -> Events:

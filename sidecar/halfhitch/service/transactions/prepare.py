@@ -5,6 +5,7 @@ What every prepare does, whichever door asks; who is refused is admission's.
 
 from asyncio import Future
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.core.partitioning import half_partition
@@ -17,6 +18,9 @@ from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.service.transactions.taken import Taken
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import HalfRecord, system_headers
+
+#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
+_UNKNOWN: Final = Standing.UNKNOWN
 
 
 class Preparing:
@@ -65,6 +69,21 @@ class Preparing:
             not self._taken.claim(identity, first_index, digests)
         ):
             raise reused(identity)
+
+    def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
+        """One message is about to be stored elsewhere in this process, under an id of its caller's.
+
+        False: something is known of the id here, so it must come this way; nothing is claimed.
+        """
+        owners = self._parts.owners
+        standing = owners.standing(partition, identity, -1)
+        return (
+            # None: where its owner is, which has read nothing of it.
+            (standing is None or standing is _UNKNOWN)
+            and not owners.differs(partition, identity, 0, (digest,))
+            and not self._parts.decisions.is_known(partition, identity)
+            and self._taken.claim_new(identity, digest)
+        )
 
     def failed(self, identity: Identity, index: int, error: BaseException) -> None:
         """A message that was claimed could not be stored, or nobody can say."""

@@ -150,6 +150,14 @@ class TransactionService:
         is_decided = standing is None or standing.resolution is not None
         return not (is_decided or self._parts.decisions.is_known(partition, identity))
 
+    def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
+        """See Preparing.claim_new."""
+        return self._preparing.claim_new(partition, identity, digest)
+
+    def unclaim(self, identity: Identity, error: HalfHitchError) -> None:
+        """What `claim_new` was asked for could not be stored, or nobody can say."""
+        self._preparing.failed(identity, 0, error)
+
     def disown(self, partition: int, identity: Identity) -> None:
         """Roll back what was perhaps stored elsewhere in this process, under a name of ours that
         nobody was told."""

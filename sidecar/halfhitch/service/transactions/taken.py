@@ -37,6 +37,15 @@ class Taken:
             self._recent.put(hash_of(identity, index), identity, 0, digest)
         return True
 
+    def claim_new(self, identity: Identity, digest: int) -> bool:
+        """Its only message is about to be stored; False: one was taken, and nothing changes."""
+        self._forget()
+        hashed = hash_of(identity)
+        if self._recent.find(hashed, identity) >= 0 or self._older.find(hashed, identity) >= 0:
+            return False
+        self._recent.put(hashed, identity, 0, digest)
+        return True
+
     def release(self, identity: Identity, index: int) -> None:
         """It was surely not stored."""
         hashed = hash_of(identity, index)

@@ -8,10 +8,12 @@ import select
 import socket
 import time
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
 from halfhitch.adapters.native import carrier
+from halfhitch.wire.digest import digest_of
 from halfhitch.wire.handle import Handle, HandleCodec
 from harness.native import native, needs_native
 from harness.raw_http import request
@@ -60,6 +62,7 @@ class Lent:
         self.far.settimeout(DEADLINE_S)
         self.it.connect(1, b"localhost")
         self.failures: list[Any] = []
+        self.asked: list[tuple[int, int, str, str, int]] = []
         self.due: list[int] = []
 
     def lend(self, room: int = 100) -> None:
@@ -70,6 +73,7 @@ class Lent:
         while not happened():
             assert time.monotonic() < give_up_s
             select.select([self.pipe[0]], [], [], 0.05)
+            self.asked += self.it.asked()[0]
             events = self.it.events()
             assert not events.prepared_s
             self.failures += events.failures
@@ -134,7 +138,7 @@ def test_what_is_under_way_is_told_of_after_the_socket_came_back(lent: Lent) -> 
 @pytest.mark.parametrize(
     "odd",
     [half(topic="points"), half(host="evil"), half(b"v", ("Half-Key", "")), half(b"x" * 10_001),
-     half(b"v", ("Half-Transaction-Id", UNIQUE)), request("GET", "/v1/openapi.yaml"), end(),
+     half(b"v", ("Half-Transaction-Id", "x" * 256)), request("GET", "/v1/openapi.yaml"), end(),
      half(b"v", ("Expect", "100-continue"))[:-1], b"GARBAGE\r\n"],
     ids=["topic", "host", "empty", "large", "name", "route", "unknown end", "expect", "garbage"],
 )  # fmt: skip
@@ -143,6 +147,106 @@ def test_what_is_odd_comes_back_whole(patient: Lent, odd: bytes) -> None:
     patient.far.sendall(odd)
     patient.until(lambda: patient.due)
     assert patient.taken_back() == (b"", odd, False)
+
+
+def named(name: str = UNIQUE, body: bytes = b"v", *more: tuple[str, str], **on: Any) -> bytes:
+    return half(body, ("Half-Transaction-Id", name), *more, **on)
+
+
+def test_a_name_is_asked_for_before_anything_is_stored(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(named())
+    patient.until(lambda: patient.asked)
+    says = digest_of("orders", None, None, b"v", ())
+    assert patient.asked == [(1, crc32(UNIQUE.encode()) % 4, "g", UNIQUE, says)]
+    assert patient.it.under_way() == 1
+    patient.it.store([1])
+    assert patient.taken_back() == (b"", b"", True)
+
+
+def test_a_name_with_a_key_lives_where_the_key_says(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(named(UNIQUE, b"v", ("Half-Key", "k")))
+    patient.until(lambda: patient.asked)
+    says = digest_of("orders", None, b"k", b"v", ())
+    assert patient.asked == [(1, crc32(b"k") % 4, "g", UNIQUE, says)]
+
+
+def test_a_name_that_is_known_comes_back_whole_with_what_came_behind_it(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(named() + half(b"w"))
+    patient.until(lambda: patient.asked)
+    assert patient.taken_back() == (b"", named() + half(b"w"), False)
+    assert patient.it.under_way() == 0
+    assert patient.it.asked() == ([], False)
+    patient.it.store([1])  # nothing of it is left
+    assert patient.it.under_way() == 0
+
+
+def test_the_room_of_a_name_that_came_back_is_free_again(patient: Lent) -> None:
+    for connection in (1, 2, 3, 4):
+        own, far = socket.socketpair()
+        with own, far:
+            own.setblocking(False)
+            patient.it.connect(connection, b"localhost")
+            assert patient.it.lend(connection, own.fileno(), 1)
+            far.sendall(named(f"T{connection}", b"x" * 9_990))
+            patient.until(lambda: patient.asked)
+            assert patient.asked.pop()[0] == connection
+            assert not patient.it.take_back(connection).is_busy
+
+
+def test_what_was_asked_for_a_socket_that_came_back_meanwhile_is_not_told(patient: Lent) -> None:
+    patient.lend()
+    patient.far.sendall(named())
+    assert select.select([patient.pipe[0]], [], [], DEADLINE_S)[0]
+    assert patient.taken_back() == (b"", named(), False)
+    assert patient.it.asked() == ([], False)
+
+
+def test_a_named_half_that_failed_says_that_it_was_named(lent: Lent) -> None:
+    lent.lend()
+    lent.far.sendall(named())
+    lent.until(lambda: lent.asked)
+    lent.it.store([1])
+    lent.until(lambda: lent.failures and lent.due)
+    (failed,) = lent.failures
+    assert (failed.transaction_id, failed.is_named) == (UNIQUE, True)
+
+
+def test_a_name_that_was_decided_here_a_moment_ago_is_the_loops(patient: Lent) -> None:
+    patient.lend()
+    partition = crc32(b"T1") % 4
+    handle = CODEC.encode(Handle(partition, "g", "T1", (17,), ("orders",)))
+    patient.it.opened("g", "T1", 17, 0.5, None)
+    patient.far.sendall(request("POST", f"/v1/transactions/{handle}/rollback"))
+    patient.until(lambda: patient.it.under_way() == 1)
+    own, far = socket.socketpair()
+    with own, far:
+        own.setblocking(False)
+        patient.it.connect(2, b"localhost")
+        assert patient.it.lend(2, own.fileno(), 100)
+        far.sendall(named("T1"))
+        patient.until(lambda: 2 in patient.due)
+        assert patient.it.take_back(2).held == named("T1")
+    assert patient.asked == []
+
+
+def test_a_transaction_that_is_prepared_again_is_not_open_until_that_is_stored(
+    patient: Lent,
+) -> None:
+    patient.lend()
+    patient.it.opened("g", "T1", 17, 0.5, None)
+    own, far = socket.socketpair()
+    with own, far:
+        own.setblocking(False)
+        patient.it.connect(2, b"localhost")
+        assert patient.it.lend(2, own.fileno(), 100)
+        far.sendall(named("T1"))
+        patient.until(lambda: patient.asked)
+        patient.far.sendall(end())
+        patient.until(lambda: 1 in patient.due)
+        assert patient.taken_back() == (b"", end(), False)
 
 
 def test_more_than_there_is_room_for_comes_back(patient: Lent) -> None:

@@ -50,6 +50,9 @@ class Rig:
         self.told: list[tuple[str, int, list[float]]] = []
         self.counted: list[tuple[str, int]] = []
         self.disowned: list[object] = []
+        self.claimed: list[tuple[int, object, int]] = []
+        self.unclaimed: list[tuple[object, str]] = []
+        self.is_new = True
         self.lines: list[tuple[int, str, str]] = []
         self.free = self.undecided = True
         self.is_asking = False
@@ -66,6 +69,8 @@ class Rig:
             is_asking=lambda: self.is_asking,
             is_free=lambda *_: self.free,
             is_open=lambda *_: self.undecided,
+            claim=self._claim,
+            unclaim=lambda identity, error: self.unclaimed.append((identity, error.code)),
             disown=lambda *what: self.disowned.append(what),
             error_of=lambda _, number: (
                 OutcomeUnknown("nobody knows") if number == UNKNOWN else KafkaUnavailable("away")
@@ -79,6 +84,10 @@ class Rig:
             raise self.failure
         self.made.append(ScriptedHttpNative(wake))
         return self.made[-1]
+
+    def _claim(self, *what: Any) -> bool:
+        self.claimed.append(what)
+        return self.is_new
 
     def _count(self, route: str, status: int, elapsed_s: Sequence[float]) -> None:
         self.told.append((route, status, list(elapsed_s)))
@@ -239,6 +248,69 @@ async def test_a_carrier_that_cannot_borrow_changes_nothing(rig: Rig) -> None:
     for _ in range(3):
         assert (await client.ask(raw_half())).status == 201
     assert not rig.native.connected
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+async def test_a_name_of_which_nothing_is_known_is_claimed_and_stored_natively(rig: Rig) -> None:
+    client = await rig.lent()
+    await client.send(raw_half(b"v", ("Half-Transaction-Id", "T1")))
+    await rig.until_under_way()
+    rig.native.ask("T1", digest=9)
+    await until(lambda: rig.native.stored)
+    assert rig.claimed == [(1, T1, 9)]
+    rig.native.finish(ANSWER)
+    assert (await client.answer("POST")).body == b"native"
+    assert rig.native.lent
+
+
+async def test_a_name_that_is_known_is_looked_at_by_the_loop_in_its_turn(rig: Rig) -> None:
+    client = await rig.lent()
+    rig.is_new = False
+    await client.send(raw_half(b"v", ("Half-Transaction-Id", "T1")))
+    await rig.until_under_way()
+    await client.send(request("GET", "/nowhere"))
+    await until(lambda: rig.native.held)
+    rig.native.ask("T1")
+    made = await client.answer("POST")
+    assert (made.status, made.header("half-transaction-id")) == (201, "T1")
+    assert (await client.answer()).status == 404
+    assert rig.native.stored == []
+    assert not rig.native.lent
+    assert not rig.native.connected
+
+
+async def test_a_half_that_waits_for_the_word_when_the_door_stops_is_refused_like_others(
+    rig: Rig,
+) -> None:
+    client = await rig.lent()
+    await client.send(raw_half(b"v", ("Half-Transaction-Id", "T1")))
+    await rig.until_under_way()
+    connection = next(iter(rig.native.busy))
+    rig.native.waiting[connection] = rig.native.came.pop()
+    assert rig.door is not None
+    stopping = asyncio.ensure_future(rig.door.stop(drain_s=0.3))
+    refused = await client.answer("POST")
+    assert (refused.status, refused.code) == (503, "shutting_down")
+    await stopping
+    assert rig.claimed == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(GONE, "kafka_unavailable"), (UNKNOWN, "outcome_unknown")]
+)
+async def test_what_failed_under_its_callers_name_is_not_rolled_back_but_unclaimed(
+    rig: Rig, number: int, code: str
+) -> None:
+    """Its repetition completes it; or another instance has acknowledged the first try."""
+    client = await rig.lent()
+    await client.send(raw_half(b"v", ("Half-Transaction-Id", "T1")))
+    await rig.until_under_way()
+    rig.native.fail(number, is_named=True)
+    assert (await client.answer("POST")).code == code
+    assert rig.unclaimed == [(T1, code)]
+    assert rig.disowned == []
 
 
 # -- failures ------------------------------------------------------------------------------------

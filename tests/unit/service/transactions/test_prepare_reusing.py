@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from halfhitch.adapters.memory import AppendFault
-from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource, TransactionId
+from halfhitch.core.model import (
+    ConflictKind,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TransactionId,
+)
+from halfhitch.core.partitioning import half_partition
 from halfhitch.errors import (
     ContraryDecision,
     KafkaUnavailable,
@@ -325,3 +332,65 @@ async def test_what_signs_and_how_many_partitions_there_are_is_told() -> None:
     it = Coordinator(owns=())
     assert it.service.signer() == it.handles.signer
     assert it.service.partition_count == 2
+
+
+# -- what is stored elsewhere in this process ------------------------------------------------------
+
+
+def new(it: Coordinator, says: OutgoingMessage = ONE, transaction_id: str = "T1") -> bool:
+    partition = half_partition(None, transaction_id, 2)
+    assert partition is not None
+    identity = ProducerGroup(GROUP), TransactionId(transaction_id)
+    return it.service.claim_new(partition, identity, digest_of_message(says))
+
+
+async def test_an_id_that_was_claimed_elsewhere_stands_for_that_message() -> None:
+    it = Coordinator(owns=())
+    assert new(it)
+    assert not new(it), "a repeat is looked at here"
+    with pytest.raises(TransactionReused):
+        await prepare(it, TWO)
+    await prepare(it, ONE)
+
+
+@pytest.mark.parametrize("owns", [(0, 1), ()])
+async def test_an_id_that_came_this_way_is_not_new_elsewhere(owns: Sequence[int]) -> None:
+    it = Coordinator(owns=owns)
+    await prepare(it, ONE)
+    assert not new(it)
+    assert new(it, transaction_id="T2")
+
+
+@pytest.mark.parametrize("resolution", [None, C, R])
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_an_id_that_the_owner_knows_from_before_a_restart_is_not_new(
+    resolution: Resolution | None, is_carried_out: bool
+) -> None:
+    it = Coordinator()
+    handle = (await prepare(it, ONE)).handle
+    if resolution is not None:
+        await it.service.end(handle, resolution)
+    if is_carried_out:
+        it.carry_out()
+    it = Coordinator(it.twin)
+    assert not new(it)
+    assert new(Coordinator(it.twin, owns=())), "nobody knows where no owner is, on either way"
+
+
+async def test_an_id_whose_end_is_under_way_is_not_new() -> None:
+    """It was prepared at another instance, and no owner is here."""
+    one, other = two_instances()
+    handle = (await prepare(one, ONE)).handle
+    await other.service.end(handle, R)
+    assert not new(other)
+
+
+async def test_what_was_surely_not_stored_elsewhere_may_be_another_message() -> None:
+    it = Coordinator()
+    identity = ProducerGroup(GROUP), TransactionId("T1")
+    assert new(it)
+    it.service.unclaim(identity, OutcomeUnknown("nobody knows"))
+    with pytest.raises(TransactionReused):
+        await prepare(it, TWO)
+    it.service.unclaim(identity, KafkaUnavailable("away"))
+    await prepare(it, TWO)

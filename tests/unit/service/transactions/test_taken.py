@@ -47,6 +47,21 @@ def test_what_was_surely_not_stored_may_be_another_message_the_next_time() -> No
     assert taken.claim(T1, 0, (3,))
 
 
+def test_an_id_is_new_once_and_not_even_an_equal_message_makes_it_new_again() -> None:
+    watch = Watch()
+    taken = Taken(watch)
+    assert taken.claim_new(T1, 1)
+    assert not taken.claim_new(T1, 1)
+    assert not taken.claim(T1, 0, (2,))
+    assert taken.claim(T1, 0, (1,))
+    assert taken.claim(T2, 0, (5,))
+    assert not taken.claim_new(T2, 5)
+    watch.now_s += 61
+    assert not taken.claim_new(T1, 1)
+    watch.now_s += 130
+    assert taken.claim_new(T1, 2)
+
+
 def test_it_remembers_for_a_minute_and_forgets_after_two() -> None:
     watch = Watch()
     taken = Taken(watch)
