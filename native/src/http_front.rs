@@ -186,7 +186,7 @@ impl HttpFront {
             return;
         };
         let mut open = lock(&self.carrier.open_ones);
-        open.expect(group, id, began, immunity_s);
+        open.expect((group, id), None, began, immunity_s);
         open.stored(group, id, half_offset);
     }
 
@@ -237,7 +237,7 @@ impl HttpFront {
         }
         if let HalfAsk::Http { immunity_s, .. } = &item.ask {
             let mut open = lock(&self.carrier.open_ones);
-            open.expect(&item.group, &item.transaction_id, item.began, *immunity_s);
+            open.expect((&item.group, &item.transaction_id), None, item.began, *immunity_s);
         }
         self.began(connection, has_more);
         self.carrier.queue(vec![waiting], Vec::new());
@@ -249,7 +249,7 @@ impl HttpFront {
         let connection = item.connection;
         let mut open = lock(&self.carrier.open_ones);
         let (group, id) = &item.identity;
-        if !open.take(group, id, item.half_offset as u64, item.began)
+        if !open.take((group, id), partition, item.half_offset as u64, item.began)
             || !self.carrier.flight.begin(room)
         {
             return false;

@@ -47,7 +47,7 @@ impl HttpFront {
         {
             return false;
         }
-        open.expect(group, id, item.began, *immunity_s);
+        open.expect((group, id), Some(item.partition), item.began, *immunity_s);
         true
     }
 

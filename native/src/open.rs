@@ -11,6 +11,8 @@ use crate::lanes::memory_key;
 const COUNT_MAX: usize = 100_000;
 
 struct Open {
+    /// None: nobody can have used its id before, so it is nowhere else.
+    partition: Option<i32>,
     /// None: its message is being stored.
     half_offset: Option<u64>,
     until: Instant,
@@ -31,13 +33,19 @@ impl OpenOnes {
 
     /// Its only message came at `began`, and is about to be stored. From now on it can be closed:
     /// its owner may read it, and somebody decide it, before its append is reported here.
-    pub fn expect(&mut self, group: &str, id: &str, began: Instant, immunity_s: Option<u32>) {
+    pub fn expect(
+        &mut self,
+        (group, id): (&str, &str),
+        partition: Option<i32>,
+        began: Instant,
+        immunity_s: Option<u32>,
+    ) {
         let immunity =
             immunity_s.map_or(self.open_for, |seconds| Duration::from_secs(seconds.into()));
         // Before its owner, whose clock is another one, may have it checked.
         let until = began + (immunity * 4 / 5).min(self.open_for);
         self.forget(Instant::now());
-        self.recent.insert(memory_key(group, id), Open { half_offset: None, until });
+        self.recent.insert(memory_key(group, id), Open { partition, half_offset: None, until });
     }
 
     /// Its message lies there. Whoever was closed meanwhile stays closed.
@@ -49,11 +57,21 @@ impl OpenOnes {
     }
 
     /// Whether this is the one that was stored there; either way it is not open any more.
-    pub fn take(&mut self, group: &str, id: &str, half_offset: u64, now: Instant) -> bool {
+    pub fn take(
+        &mut self,
+        (group, id): (&str, &str),
+        partition: i32,
+        half_offset: u64,
+        now: Instant,
+    ) -> bool {
         let key = memory_key(group, id);
         let older = self.older.remove(&key);
         let found = self.recent.remove(&key).or(older);
-        found.is_some_and(|one| one.half_offset == Some(half_offset) && now < one.until)
+        found.is_some_and(|one| {
+            one.partition.is_none_or(|known| known == partition)
+                && one.half_offset == Some(half_offset)
+                && now < one.until
+        })
     }
 
     /// The loop is about to do something with it, or its owner has read a decision.

@@ -341,6 +341,43 @@ async def test_a_name_that_was_rolled_back_or_used_before_a_restart_is_refused(
         assert (other.status, other.code) == (409, "transaction_id_reused")
 
 
+async def test_an_end_of_the_same_name_and_offset_in_another_half_partition_is_judged_there(
+    site: Site, way: str
+) -> None:
+    """Under two keys one name is two transactions, once its first half is forgotten here."""
+    keys = [next(f"k{n}" for n in range(99) if half_partition(b"k%d" % n, None, 2) == p)
+            for p in (0, 1)]  # fmt: skip
+    name = ("Half-Transaction-Id", uuid.uuid4().hex)
+
+    async def prepare(at: Served, client: Client, place: int, *more: tuple[str, str]) -> Answer:
+        made = await client.ask(half(site.orders, b"v", ("Half-Key", keys[place]), *more))
+        assert made.status == 201, made
+        return made
+
+    def offset_of(at: Served, made: Answer) -> int:
+        known = at.engine.transactions.read_handle(made.header("half-handle"))
+        return int(known.half_offsets[0])
+
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        for _ in range(20):
+            await prepare(at, client, 0)
+        dropped = await prepare(at, client, 0, name)
+        wanted = offset_of(at, dropped)
+        assert (await client.ask(end(dropped, "rollback"))).status == 200
+        await until_idle(at.engine)
+    async with served(site, way) as at:
+        client = await at.lent(site)
+        while offset_of(at, await prepare(at, client, 1)) < wanted - 1:
+            pass
+        kept = await prepare(at, client, 1, name)
+        assert offset_of(at, kept) == wanted
+        refused = await client.ask(end(dropped, "commit"))
+        assert (refused.status, refused.code) == (409, "contrary_decision")
+        assert (await client.ask(end(kept, "commit"))).status == 200
+        await until_written(site, {b"v"})
+
+
 async def test_a_commit_behind_another_instances_roll_back_is_told_so_where_the_owner_is(
     site: Site, way: str
 ) -> None:

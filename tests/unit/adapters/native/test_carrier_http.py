@@ -249,6 +249,14 @@ def test_a_transaction_that_is_prepared_again_is_not_open_until_that_is_stored(
         assert patient.taken_back() == (b"", end(), False)
 
 
+def test_room_that_is_taken_is_refused_to_a_name_too(patient: Lent) -> None:
+    patient.lend(room=0)
+    patient.far.sendall(named())
+    patient.until(lambda: patient.due)
+    assert patient.taken_back() == (b"", named(), False)
+    assert patient.asked == []
+
+
 def test_more_than_there_is_room_for_comes_back(patient: Lent) -> None:
     patient.lend(room=0)
     patient.far.sendall(half())
