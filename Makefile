@@ -27,7 +27,7 @@ IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/half
 
 .DEFAULT_GOAL := help
 .PHONY: help docs audit browser fuzz setup servers demo test test-all test-upgrade test-neighbour mutations simulate faults soak crash-matrix check format conformance bench bench-before bench-rocketmq \
-	bench-rights bench-neighbour bench-idle bench-spark bench-audit bench-operators bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled \
+	bench-rights bench-neighbour bench-idle bench-spark bench-audit bench-operators bench-compiled compiled test-compiled native wheels wheel wheel-native wheel-compiled bench-native \
 	check-wheels test-wheels sbom image image-parts image-built image-release test-image lock clean
 
 help: ## what there is
@@ -171,6 +171,9 @@ bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, bes
 
 bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternately
 	$(BIN)/python bench --only engine,http --before $(REV)
+
+bench-native: $(STAMP) ## native threads and the interpreter in turns, over HTTP (after `make native`; five minutes)
+	$(BIN)/python bench --native --concurrency 32 --pairs 3 --seconds 5 $(ARGS)
 
 bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
 	$(BIN)/python bench/rocketmq $(ARGS)

@@ -80,7 +80,7 @@ def report(compared: Sequence[Compared]) -> list[str]:
     if not compared:
         return []
     shown = [
-        _row(one.mode, name, getattr(one.before, figure), getattr(one.now, figure))
+        row(one.mode, name, getattr(one.before, figure), getattr(one.now, figure))
         for one in compared
         for name, figure in (("commits/s", "committed_per_s"), ("CPU us/transaction", "cpu_us"))
     ]
@@ -93,7 +93,8 @@ def report(compared: Sequence[Compared]) -> list[str]:
     ]
 
 
-def _row(mode: str, name: str, before: list[float], now: list[float]) -> tuple[str, ...]:
+def row(mode: str, name: str, before: list[float], now: list[float]) -> tuple[str, ...]:
+    """Of a report: the middle of both, and how they stand to each other within pairs."""
     ratio = Ratio.of(before, now)
     return (
         mode,
@@ -119,7 +120,7 @@ def _alternate(
                 director.warm_mode_up(side.load, side.more)
             for pair in range(first, min(first + _PAIRS_EACH, director.plan.pairs)):
                 for place in (0, 1) if pair % 2 == 0 else (1, 0):
-                    _turn(director, sides[place], turns[place])
+                    turn(director, sides[place], turns[place])
                 shown = [
                     f"{side.committed_per_s[-1]:,.0f}/s {side.cpu_us[-1]:.1f} us" for side in turns
                 ]
@@ -127,9 +128,10 @@ def _alternate(
     return turns
 
 
-def _turn(director: Director, side: Side, turns: Turns) -> None:
+def turn(director: Director, side: Side, turns: Turns, concurrency: int = _CONCURRENCY) -> None:
+    """Load one side for a moment."""
     before_s = usage.exact_cpu_s(side.coordinator_pid)
-    answer, _, _ = director.load(side.load, _CONCURRENCY, director.plan.turn_s, side.more)
+    answer, _, _ = director.load(side.load, concurrency, director.plan.turn_s, side.more)
     spent_s = usage.exact_cpu_s(side.coordinator_pid) - before_s
     count = answer["count"]
     turns.committed_per_s.append(count / (answer["ended_s"] - answer["started_s"]))

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import before, checkback, figures, machine, stage, stamps, usage
+from bench import before, checkback, figures, machine, native, stage, stamps, usage
 from bench.children import BenchmarkError, Child
 from bench.figures import Figures, Spread
 from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
@@ -56,6 +56,7 @@ class Plan:
     keyed: bool
     is_quick: bool
     before: str | None
+    native: bool
     pairs: int
     turn_s: float
 
@@ -80,7 +81,10 @@ def read_plan(words: list[str] | None = None) -> Plan:
     parser.add_argument(
         "--before", metavar="REV", help="only compare this tree with that commit, alternately"
     )
-    parser.add_argument("--pairs", type=int, help="of --before, for each mode (30; quick: 4)")
+    parser.add_argument(
+        "--native", action="store_true", help="only compare native threads with the interpreter"
+    )
+    parser.add_argument("--pairs", type=int, help="of a comparison, for each mode (30; quick: 4)")
     given = parser.parse_args(words)
     modes = tuple(given.only.split(","))
     if not set(modes) <= set(_MODES):
@@ -95,6 +99,7 @@ def read_plan(words: list[str] | None = None) -> Plan:
         keyed=given.keyed,
         is_quick=given.quick,
         before=given.before,
+        native=given.native,
         pairs=given.pairs or (4 if given.quick else 30),
         turn_s=given.seconds or 1.5,
     )
@@ -119,6 +124,7 @@ class Director:
     results: list[list[Figures]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)  # of the check-back
     compared: list[before.Compared] = field(default_factory=list)
+    ways: list[native.Compared] = field(default_factory=list)
     idle: dict[str, dict[str, float]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -308,6 +314,7 @@ class Director:
                 "",
                 *checkback.report(self.rows),
                 *before.report(self.compared),
+                *native.report(self.ways),
                 *([f"idle, in percent of one processor: {idle}"] if idle else []),
                 f"committed {sum(self.committed.values()):,}, each seen exactly once",
             ]
@@ -323,6 +330,7 @@ class Director:
             "idle_percent": self.idle,
             "check_back": self.rows,
             "compared": [dataclasses.asdict(compared) for compared in self.compared],
+            "ways": [dataclasses.asdict(compared) for compared in self.ways],
             "cells": [[dataclasses.asdict(run) for run in runs] for runs in self.results],
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
@@ -346,7 +354,9 @@ def main() -> int:
             }
             watcher = stack.enter_context(Child("watcher", given, log=folder / "watcher.log"))
             director = Director(plan, folder, kafka, watcher)
-            if plan.before is None:
+            if plan.native:
+                director.ways = native.compare(director)
+            elif plan.before is None:
                 director.run()
             else:
                 director.compared = before.compare(director, plan.before)

@@ -39,6 +39,10 @@ class Cell:
             b"Half-Producer-Group: bench\r\nContent-Length: %d\r\n"
             % (topic.encode(), stamps.BODY_BYTES)
         )
+        self.name_of: Callable[[], bytes] | None = None
+        if order.get("named"):
+            name_bits = random.Random(-1 - self.number).getrandbits
+            self.name_of = lambda: b"Half-Transaction-Id: %032x\r\n" % name_bits(128)
         self.key_of: Callable[[], bytes] | None = None
         if order["keyed"]:
             key_bits = random.Random(self.number).getrandbits
@@ -84,7 +88,8 @@ class Caller(asyncio.Protocol):
         self._is_commit = False
         self._number = number = cell.tally.begin()
         key = cell.key_of() if cell.key_of is not None else b""
-        request = b"".join([cell.half, key, b"\r\n", stamps.body(cell.number, number)])
+        name = cell.name_of() if cell.name_of is not None else b""
+        request = b"".join([cell.half, name, key, b"\r\n", stamps.body(cell.number, number)])
         self._began_s = time.monotonic()
         self._transport.write(request)
 
