@@ -169,6 +169,10 @@ conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, t
 bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, beside raw Kafka
 	$(BIN)/python bench
 
+.PHONY: bench-raw
+bench-raw: $(STAMP) fast-path ## each way of preparing and committing beside raw Kafka, in turns (ten minutes; ARGS=--record)
+	$(BIN)/python bench --beside-raw $(ARGS)
+
 bench-before: $(STAMP) ## the same load on REV=commit and on this tree, alternately
 	$(BIN)/python bench --only engine,http --before $(REV)
 
@@ -177,6 +181,19 @@ bench-native: $(STAMP) ## native threads and the interpreter in turns, over HTTP
 
 bench-rocketmq: $(STAMP) ## RocketMQ's own benchmark on RocketMQ and on Half Hitch, in turns (an hour)
 	$(BIN)/python bench/rocketmq $(ARGS)
+
+# What a release has: the hot path in C, anew when its sources are newer, and the native module.
+.PHONY: fast-path
+fast-path:
+	@$(MAKE) --no-print-directory native
+	@[ -e build/.compiled-for ] && [ -d build/compiled ] && \
+		[ -z "$$(find sidecar/halfhitch -name '*.py' -newer build/.compiled-for -print -quit)" ] || \
+		{ $(MAKE) --no-print-directory compiled && touch build/.compiled-for; }
+
+.PHONY: bench-dtm
+bench-dtm: $(STAMP) fast-path ## prepare and commit over HTTP beside dtm 1.19 on Redis, under wrk, in turns (twenty minutes; ARGS=--record; needs Go, Rust, a C compiler)
+	@bench/dtm/programs.sh
+	$(BIN)/python bench/dtm $(ARGS)
 
 bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a minute)
 	$(BIN)/python bench/rights.py $(ARGS)

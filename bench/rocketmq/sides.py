@@ -108,7 +108,7 @@ class HalfHitchSide:
         ports = stack.enter_context(closing(HeldPorts()))
         self._port = ports.take()
         self._admin_ports = {"sidecar": ports.take(), "owner": ports.take()}
-        self._http_port = ports.take()
+        self.http_port = ports.take()
         self._running: dict[str, ServerProcess] = {}
         # A broker that stands still is not to be taken for dead when it goes on.
         patient = {"broker.session.timeout.ms": "3600000"}
@@ -200,7 +200,7 @@ class HalfHitchSide:
         settings = {
             "kafka.bootstrap": self.kafka.bootstrap,
             "handle.key": "only-for-the-benchmark-0123456789",
-            "http.port": str(self._http_port) if has_door else "0",
+            "http.port": str(self.http_port) if has_door else "0",
             "admin.port": str(self._admin_ports[name]),
             "instance.id": f"bench-{name}",
             "topics.prefix": _PREFIX,
