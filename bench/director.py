@@ -24,15 +24,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import before, checkback, figures, machine, native, stage, stamps, usage
+from bench import before, beside_raw, checkback, figures, machine, native, stage, stamps, usage
 from bench.children import BenchmarkError, Child
 from bench.figures import Figures, Spread
+from bench.page import with_part
 from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BUILD = Path(__file__).resolve().parents[1] / "build"
+_PAGE = _BUILD.with_name("docs") / "performance.md"
 _CONCURRENCIES = (1, 8, 32, 64, 256)
 _MODES = ("raw", "engine", "http", *checkback.MODES)
 _IDLE_S = 3.0
@@ -59,6 +61,9 @@ class Plan:
     native: bool
     pairs: int
     turn_s: float
+    beside_raw: bool
+    rounds: int
+    is_record: bool
 
 
 def read_plan(words: list[str] | None = None) -> Plan:
@@ -85,6 +90,13 @@ def read_plan(words: list[str] | None = None) -> Plan:
         "--native", action="store_true", help="only compare native threads with the interpreter"
     )
     parser.add_argument("--pairs", type=int, help="of a comparison, for each mode (30; quick: 4)")
+    parser.add_argument(
+        "--beside-raw", action="store_true", help="only compare each way with raw Kafka, in turns"
+    )
+    parser.add_argument("--rounds", type=int, help="of --beside-raw (15; quick: 3)")
+    parser.add_argument(
+        "--record", action="store_true", help="write --beside-raw's table into the page"
+    )
     given = parser.parse_args(words)
     modes = tuple(given.only.split(","))
     if not set(modes) <= set(_MODES):
@@ -101,7 +113,10 @@ def read_plan(words: list[str] | None = None) -> Plan:
         before=given.before,
         native=given.native,
         pairs=given.pairs or (4 if given.quick else 30),
-        turn_s=given.seconds or 1.5,
+        turn_s=given.seconds or (3.0 if given.beside_raw and not given.quick else 1.5),
+        beside_raw=given.beside_raw,
+        rounds=given.rounds or (3 if given.quick else 15),
+        is_record=given.record,
     )
 
 
@@ -125,6 +140,7 @@ class Director:
     rows: list[dict[str, Any]] = field(default_factory=list)  # of the check-back
     compared: list[before.Compared] = field(default_factory=list)
     ways: list[native.Compared] = field(default_factory=list)
+    beside: list[beside_raw.Beside] = field(default_factory=list)
     idle: dict[str, dict[str, float]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -315,6 +331,7 @@ class Director:
                 *checkback.report(self.rows),
                 *before.report(self.compared),
                 *native.report(self.ways),
+                *beside_raw.report(self.beside),
                 *([f"idle, in percent of one processor: {idle}"] if idle else []),
                 f"committed {sum(self.committed.values()):,}, each seen exactly once",
             ]
@@ -331,6 +348,7 @@ class Director:
             "check_back": self.rows,
             "compared": [dataclasses.asdict(compared) for compared in self.compared],
             "ways": [dataclasses.asdict(compared) for compared in self.ways],
+            "beside_raw": [dataclasses.asdict(beside) for beside in self.beside],
             "cells": [[dataclasses.asdict(run) for run in runs] for runs in self.results],
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
@@ -356,10 +374,12 @@ def main() -> int:
             director = Director(plan, folder, kafka, watcher)
             if plan.native:
                 director.ways = native.compare(director)
-            elif plan.before is None:
-                director.run()
-            else:
+            elif plan.beside_raw:
+                director.beside = beside_raw.measure(director, plan.rounds)
+            elif plan.before is not None:
                 director.compared = before.compare(director, plan.before)
+            else:
+                director.run()
             wrong = director.check_totals()
             path = director.save(facts)
             if wrong:
@@ -367,6 +387,9 @@ def main() -> int:
                 return 1
             print(director.report(facts))
             print(f"all runs: {path}")
+            if plan.is_record and director.beside:
+                table = beside_raw.markdown(director.beside, facts, plan.turn_s)
+                _PAGE.write_text(with_part(_PAGE.read_text(), "make bench-raw", table))
             return 0
     except BenchmarkError as error:
         print(f"the benchmark failed: {error}", file=sys.stderr)
