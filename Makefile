@@ -15,6 +15,8 @@ STAMP := $(VENV)/.installed-$(shell cat requirements.lock build.lock | cksum | c
 UPGRADES := upgrade-before-seals,upgrade-kill-before-seals,upgrade-before-proofs,upgrade-before-digests,all-drain
 DOCS := build/docs-tools/bin
 DOCS_STAMP := build/docs-tools/.installed-$(shell cksum < docs.lock | cut -d' ' -f1)
+BENCH := build/bench-tools/bin
+BENCH_STAMP := build/bench-tools/.installed-$(shell cksum < bench.lock | cut -d' ' -f1)
 TOOLS := build/tools/bin
 TOOLS_STAMP := build/tools/.installed-$(shell cksum < release.lock | cut -d' ' -f1)
 IS_LINUX := $(filter Linux,$(shell uname))
@@ -195,6 +197,19 @@ bench-dtm: $(STAMP) fast-path ## prepare and commit over HTTP beside dtm 1.19 on
 	@bench/dtm/programs.sh
 	$(BIN)/python bench/dtm $(ARGS)
 
+.PHONY: bench-curves curve-pictures
+bench-curves: $(STAMP) fast-path ## cost by half partitions, payload, undecided, length of the log, instances (an hour; ARGS="--only payload --record")
+	$(BIN)/python bench/curves $(ARGS)
+	$(if $(findstring --record,$(ARGS)),@$(MAKE) --no-print-directory curve-pictures)
+
+curve-pictures: $(BENCH_STAMP) ## the pictures of docs/sizing.md anew, from what is kept
+	$(BENCH)/python bench/curves/draw.py bench/curves/records docs
+
+$(BENCH_STAMP): bench.lock
+	$(PYTHON) -m venv build/bench-tools
+	$(BENCH)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench.lock
+	@touch $@
+
 bench-rights: $(STAMP) ## what it costs to ask for rights, in one process (a minute)
 	$(BIN)/python bench/rights.py $(ARGS)
 
@@ -329,7 +344,7 @@ $(DOCS_STAMP): docs.lock
 	@touch $@
 
 audit: $(TOOLS_STAMP) ## is anything known against what the lock files name? (needs the network; cargo-audit for Rust)
-	for lock in requirements.lock build.lock release.lock docs.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
+	for lock in requirements.lock build.lock release.lock docs.lock bench.lock; do $(TOOLS)/pip-audit --disable-pip --require-hashes -r $$lock || exit 1; done
 	$(PYTHON) native/crates.py
 	cargo audit --file native/Cargo.lock
 
@@ -350,6 +365,9 @@ lock: ## newest versions into the lock files (needs uv and Rust)
 	uv pip compile --group pyproject.toml:docs --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file docs.lock
+	uv pip compile --group pyproject.toml:bench --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --upgrade --quiet --output-file bench.lock
 	uv pip compile --group pyproject.toml:build --universal --python-version 3.11 --constraint release.lock \
 		--generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --upgrade --quiet --output-file build.lock

@@ -34,10 +34,13 @@ class Cell:
         self.open_count = order["concurrency"]
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.query = b"?wait=visible" if order["wait"] else b""
+        #: How many are prepared and left undecided; 0: each is committed, until the time is up.
+        self.leave_count = order.get("leave_count", 0)
+        self.body_bytes = order.get("body_bytes", stamps.BODY_BYTES)
         self.half = (
             b"POST /v1/topics/%b/half HTTP/1.1\r\nHost: localhost\r\n"
             b"Half-Producer-Group: bench\r\nContent-Length: %d\r\n"
-            % (topic.encode(), stamps.BODY_BYTES)
+            % (topic.encode(), self.body_bytes)
         )
         self.name_of: Callable[[], bytes] | None = None
         if order.get("named"):
@@ -89,7 +92,8 @@ class Caller(asyncio.Protocol):
         self._number = number = cell.tally.begin()
         key = cell.key_of() if cell.key_of is not None else b""
         name = cell.name_of() if cell.name_of is not None else b""
-        request = b"".join([cell.half, name, key, b"\r\n", stamps.body(cell.number, number)])
+        body = stamps.body(cell.number, number, cell.body_bytes)
+        request = b"".join([cell.half, name, key, b"\r\n", body])
         self._began_s = time.monotonic()
         self._transport.write(request)
 
@@ -115,6 +119,9 @@ class Caller(asyncio.Protocol):
                 cell.fail(BenchmarkError(f"a prepare was answered with {data!r}"))
                 return
             cell.tally.prepared(self._number, elapsed_s)
+            if cell.leave_count:
+                self._go_on(cell, is_over=len(cell.tally.prepare_s) >= cell.leave_count)
+                return
             handle_at = data.index(_HANDLE) + len(_HANDLE)
             handle = data[handle_at : data.index(b"\r", handle_at)]
             self._is_commit = True
@@ -127,10 +134,13 @@ class Caller(asyncio.Protocol):
             cell.fail(BenchmarkError(f"a commit was answered with {data!r}"))
             return
         cell.tally.committed(self._number, elapsed_s, now_s)
-        if now_s < cell.stop_s:
-            self.prepare(cell)
-        else:
+        self._go_on(cell, is_over=now_s >= cell.stop_s)
+
+    def _go_on(self, cell: Cell, *, is_over: bool) -> None:
+        if is_over:
             cell.one_finished()
+        else:
+            self.prepare(cell)
 
 
 async def load(address: str, topic: str, order: Order) -> Order:

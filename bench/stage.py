@@ -22,7 +22,7 @@ TARGET = "bench-target"
 RAW_HALF = "bench-raw-half"
 RAW_OP = "bench-raw-op"
 PARTITION_COUNT = 4
-_READY_S = 60.0
+_READY_S = 300.0  # a million undecided are taken over first
 _STOP_S = 20.0
 
 
@@ -34,34 +34,45 @@ def make_topics(bootstrap: str) -> None:
 class Sidecar:
     """`halfhitch serve` on a unix socket and a TCP port, owner of all half partitions."""
 
-    def __init__(self, bootstrap: str, folder: Path, prefix: str, **more: str) -> None:
-        """`more` are further settings, and what else its environment is to have."""
+    def __init__(
+        self, bootstrap: str, folder: Path, prefix: str, *, awaits_all: bool = True, **more: str
+    ) -> None:
+        """`more` are further settings, and what else its environment is to have.
+
+        Not `awaits_all`: others own some of its half partitions.
+        """
+        self._awaits_all = awaits_all
+        self._partition_count = int(more.get("HALFHITCH_TOPICS_PARTITIONS", PARTITION_COUNT))
         self._admin_port = _free_port()
         self._http_port = _free_port()
-        self._socket = folder / f"{prefix}hh.sock"
+        instance = more.get("HALFHITCH_INSTANCE_ID", "bench")
+        self._socket = folder / f"{prefix}{instance}.sock"
         self._process = ServerProcess(
             "sidecar",
             [sys.executable, "-m", "halfhitch_cli", "serve"],
             log=folder / "sidecar.log",
             environment=plain_environment(
-                HALFHITCH_KAFKA_BOOTSTRAP=bootstrap,
-                HALFHITCH_HANDLE_KEY="only-for-the-benchmark-0123456789",
-                HALFHITCH_HTTP_PORT=str(self._http_port),
-                HALFHITCH_HTTP_SOCKET=str(self._socket),
-                HALFHITCH_ADMIN_PORT=str(self._admin_port),
-                HALFHITCH_INSTANCE_ID="bench",
-                HALFHITCH_TOPICS_PREFIX=prefix,
-                HALFHITCH_TOPICS_CREATE="true",
-                HALFHITCH_TOPICS_REPLICATION_FACTOR="1",
-                HALFHITCH_LOG_LEVEL="warning",
-                **more,
+                **{
+                    "HALFHITCH_KAFKA_BOOTSTRAP": bootstrap,
+                    "HALFHITCH_HANDLE_KEY": "only-for-the-benchmark-0123456789",
+                    "HALFHITCH_HTTP_PORT": str(self._http_port),
+                    "HALFHITCH_HTTP_SOCKET": str(self._socket),
+                    "HALFHITCH_ADMIN_PORT": str(self._admin_port),
+                    "HALFHITCH_INSTANCE_ID": instance,
+                    "HALFHITCH_TOPICS_PREFIX": prefix,
+                    "HALFHITCH_TOPICS_CREATE": "true",
+                    "HALFHITCH_TOPICS_REPLICATION_FACTOR": "1",
+                    "HALFHITCH_LOG_LEVEL": "warning",
+                    **more,
+                }
             ),
         )
         self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         try:
-            self._await_ready()
+            if self._awaits_all:
+                self._await_ready()
         except BaseException:
             self._process.terminate(grace_s=_STOP_S)
             raise
@@ -92,11 +103,25 @@ class Sidecar:
             time.sleep(0.1)
 
     def _is_ready(self) -> bool:
+        return self.working_count() == self._partition_count
+
+    def working_count(self) -> int:
+        """Half partitions that it works on."""
         status = _answer(f"{self.admin}/v1/status")
         partitions = status["partitions"] if status else []
-        return len(partitions) == PARTITION_COUNT and all(
-            partition["phase"] == "working" for partition in partitions
-        )
+        return sum(partition["phase"] == "working" for partition in partitions)
+
+    def counts(self) -> dict[str, float]:
+        """Every number of `/metrics` by its name; those that differ in labels are added up."""
+        with urlopen(f"{self.admin}/metrics", timeout=10.0) as response:
+            lines = response.read().decode().splitlines()
+        found: dict[str, float] = {}
+        for line in lines:
+            if line and line[0] != "#":
+                name = line.partition("{")[0].split()[0]
+                number = line.rpartition("}")[2].split()[-1]
+                found[name] = found.get(name, 0.0) + float(number)
+        return found
 
 
 def _answer(url: str) -> Any:

@@ -23,9 +23,12 @@ _FILLER: Final = bytes(range(256)) * 4
 read_stamp = _STAMP.unpack_from
 
 
-def body(cell: int, number: int) -> bytes:
+def body(cell: int, number: int, size_bytes: int = BODY_BYTES) -> bytes:
     """What transaction `number` of a cell sends."""
-    return _STAMP.pack(cell, number) + _FILLER[_STAMP.size : BODY_BYTES]
+    stamp = _STAMP.pack(cell, number)
+    if size_bytes <= len(_FILLER):
+        return stamp + _FILLER[_STAMP.size : size_bytes]
+    return stamp + bytes(_FILLER[_STAMP.size :]) + bytes(size_bytes - len(_FILLER))
 
 
 def orphan(cell: int, number: int) -> bytes:

@@ -41,3 +41,10 @@ def test_a_message_that_comes_twice_is_counted_and_keeps_its_first_arrival():
     seen.note(5_000, 3.5)
     assert (seen.distinct_count, seen.doubled_count) == (2, 1)
     assert (seen.arrived_at_s[5_000], seen.arrived_at_s[0]) == (1.5, 2.5)
+
+
+def test_a_body_is_as_large_as_asked_and_is_known_again() -> None:
+    for size_bytes in (102, stamps.BODY_BYTES, 1_024_000):
+        body = stamps.body(7, 31, size_bytes)
+        assert len(body) == size_bytes
+        assert stamps.read_stamp(body) == (7, 31)
