@@ -7,6 +7,7 @@ Run by the Python of build/bench-tools, which has a plotting library (bench.lock
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -98,9 +99,13 @@ def draw(curve: Curve, path: Path) -> None:
             _panel(axes, curve, panel, is_log=is_log)
             axes.set_xlabel(called)
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    # Lines that end in blanks are no lines of ours.
-    lines = [line.rstrip() for line in path.read_text().splitlines()]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text(smaller(path.read_text()))
+
+
+def smaller(text: str) -> str:
+    """Without blanks at the ends of lines, and places to a hundredth of a point."""
+    stripped = "\n".join(line.strip() for line in text.splitlines())
+    return re.sub(r"(?<=\d\.\d\d)\d+", "", stripped) + "\n"
 
 
 def _panel(axes: Any, curve: Curve, panel: Panel, *, is_log: bool) -> None:

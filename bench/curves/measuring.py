@@ -127,7 +127,8 @@ def _p50_ms(seconds: list[float]) -> float:
 def _since(before_s: dict[str, dict[str, float]], pids: dict[str, int]) -> Any:
     return {
         name.split()[0]: {
-            thread: seconds - before_s[name].get(thread, 0.0)
+            # One that has ended takes what it used with it.
+            thread: max(0.0, seconds - before_s[name].get(thread, 0.0))
             for thread, seconds in usage.thread_cpu_s(pid).items()
         }
         for name, pid in pids.items()

@@ -46,7 +46,7 @@ TABLES: Final[dict[str, tuple[str, _Columns]]] = {
     "partitions": ("half partitions", (*_LOADED, ("idle, % of a core", "idle_percent", ".1f"))),
     "payload": ("KiB", (*_LOADED, ("MiB/s", "mib_per_s", ",.1f"))),
     "undecided": ("undecided", _STANDING),
-    "replay": ("transactions in the log", _STANDING),
+    "replay": ("transactions in the log", tuple(c for c in _STANDING if c[1] != "each_bytes")),
     "instances": ("instances", _LOADED),
 }
 _SPREAD: Final = "commits_per_s_low"

@@ -58,6 +58,12 @@ def test_what_a_picture_shows_is_measured(name: str) -> None:
     assert shown <= told
 
 
+def test_a_picture_keeps_its_places_to_a_hundredth_and_its_letters() -> None:
+    assert draw.smaller('  <path d="M 1.239876 -20.5 "/> \n<text>0.1</text>\n') == (
+        '<path d="M 1.23 -20.5 "/>\n<text>0.1</text>\n'
+    )
+
+
 def test_a_curve_may_be_cut_short() -> None:
     assert read_plan(["--only", "undecided", "--most", "1e5"]).places == {
         "undecided": (1_000, 10_000, 100_000)
