@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from bench import stage
+from bench import stage, usage
 from bench.beside_raw import fast_path
 from bench.curves.measuring import Ground, cell, idle_percent
 from bench.curves.points import middle
@@ -23,6 +24,10 @@ _CALLERS_LARGE: Final = 8
 _LARGE_KIB: Final = 64
 _IDLE_S: Final = 5.0
 _SHARED_S: Final = 60.0
+#: Compiling that takes less than this share of a processor is taken for its end; no warm-up is
+#: longer than so many times its length for each broker.
+_COMPILED_SHARE: Final = 0.1
+_COMPILED_AFTER: Final = 6
 _BY: Final = "commits_per_s"
 
 
@@ -112,10 +117,16 @@ def _ground(
 
 def _warm_up(ground: Ground, plan: Plan) -> None:
     """The first place of a curve would pay for what Java compiles, and the last would not."""
-    address = {"address": ground.sidecars[0].address("unix")}
-    if len(ground.sidecars) == 1:
-        ground.director.warm_mode_up(ground.loads[0], address)
-    ground.run(_CALLERS, plan.warm_up_s)
+    kafka = ground.director.kafka
+    brokers = [kafka.broker_pid(number) for number in kafka.broker_ids]
+    give_up_s = time.monotonic() + _COMPILED_AFTER * plan.warm_up_s * len(brokers)
+    while True:
+        began_s, before_s = time.monotonic(), sum(map(usage.compiling_s, brokers))
+        ground.run(_CALLERS, plan.warm_up_s)
+        now_s = time.monotonic()
+        spent_s = sum(map(usage.compiling_s, brokers)) - before_s
+        if spent_s < _COMPILED_SHARE * (now_s - began_s) or now_s > give_up_s:
+            return
 
 
 def _typical(ground: Ground, plan: Plan, at: float, callers: int, **more: int) -> Point:
