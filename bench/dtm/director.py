@@ -67,6 +67,10 @@ class Director:
         folder.mkdir()
         side: Side = _SIDES[name](stack, self.plan, folder)
         side.sleep()
+        if self.plan.first_warm_up_s:
+            side.wake()
+            self._load(side, max(self.plan.connections), self.plan.first_warm_up_s, number)
+            side.sleep()
         return side
 
     def _turn(self, side: Side, number: int, connections: int) -> None:

@@ -41,7 +41,8 @@ def figures(content: Mapping[str, Any]) -> str:
     kept = "with its log, written once a second" if plan["is_append_only"] else "without a log"
     return (
         f"{rounds} on servers started anew; {plan['seconds']:g} s measured in each run after "
-        f"{plan['warm_up_s']:g} s of warm-up; bodies of {plan['body_bytes']} bytes over TCP; "
+        f"{plan['warm_up_s']:g} s of warm-up, and {plan['first_warm_up_s']:g} s of it on new "
+        f"servers; bodies of {plan['body_bytes']} bytes over TCP; "
         f"{facts['cores']} cores ({facts['processor']}) shared by wrk and the servers; dtm "
         f"{facts['dtm']} on Redis {facts['redis']} {kept}; Half Hitch {facts['halfhitch']} with "
         f"{' and '.join(ours)}, Kafka {facts['kafka']}, librdkafka {facts['librdkafka']}. Other "

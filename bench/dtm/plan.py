@@ -31,6 +31,8 @@ class Plan:
     connections: tuple[int, ...]
     seconds: float
     warm_up_s: float
+    #: Of a server that has just been started, before anything of it is measured.
+    first_warm_up_s: float
     body_bytes: int
     #: Redis writes down what it is told before it is killed (appendonly, once a second).
     is_append_only: bool
@@ -50,6 +52,7 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
     add("--rounds", type=int, help="each with servers started anew (5; quick: 1)")
     add("--seconds", type=float, help="measured in each run (15; quick: 5)")
     add("--warm-up", type=float, metavar="S", help="of each run, not measured (8; quick: 4)")
+    add("--first-warm-up", type=float, metavar="S", help="of new servers (25; quick: 0)")
     add("--connections", default="1,32,64", metavar="N,N", help="(1,32,64)")
     add("--body", type=int, default=1024, metavar="BYTES", help="(1024)")
     add("--only", choices=sorted(SIDES), help="one side alone")
@@ -79,6 +82,7 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         connections=tuple(int(word) for word in given.connections.split(",")),
         seconds=given.seconds or (5.0 if given.quick else 15.0),
         warm_up_s=given.warm_up or (4.0 if given.quick else 8.0),
+        first_warm_up_s=_first_warm_up_s(given),
         body_bytes=given.body,
         is_append_only=given.append_only,
         is_compiled=not given.interpreted,
@@ -87,6 +91,12 @@ def read_plan(words: Sequence[str] | None = None) -> Plan:
         is_record=given.record,
         report=given.report_only,
     )
+
+
+def _first_warm_up_s(given: argparse.Namespace) -> float:
+    if given.first_warm_up is not None:
+        return float(given.first_warm_up)
+    return 0.0 if given.quick else 25.0
 
 
 def program(name: str) -> tuple[Path, dict[str, str]]:
