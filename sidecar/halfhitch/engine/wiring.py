@@ -53,6 +53,7 @@ from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions
+from halfhitch.service.owner.rhythm import Rhythm
 from halfhitch.service.owner.spans import Spans
 from halfhitch.service.owner.stories import AuditPlace, Stories
 from halfhitch.service.owner.turn import PartitionOwner
@@ -107,12 +108,9 @@ class Parts:
         self.admin = self._clients.admin()
         self._ends = LogEnds(self.admin)
         self._catalog = KafkaTopicCatalog(self.admin, message_bytes_max=options.message_bytes_max)
-        self._inquiry = KafkaInquiry(
-            self._clients.consumer, self._ends, half_topic=names.half, op_topic=names.op
-        )
-        self._half_search = KafkaHalfSearch(
-            self._clients.consumer, self._ends, half_topic=names.half
-        )
+        consumer, half, op = self._clients.consumer, names.half, names.op
+        self._inquiry = KafkaInquiry(consumer, self._ends, half_topic=half, op_topic=op)
+        self._half_search = KafkaHalfSearch(consumer, self._ends, half_topic=half)
         self.stored_offsets = StoredOffsets(self._clients.consumer)
         self.watch = TopicWatch(
             self.admin,
@@ -130,6 +128,7 @@ class Parts:
         self.handles = HandleCodec(options.handle_keys, installation=None)
         self.tail = KafkaOpTail(self._clients.consumer, op_topic=names.op)
         self._visibility = visibility = Visibility(loop, self.tail)
+        self._rhythm = Rhythm(self._visibility.is_waited_for)
         self.tail.attach(visibility)
         self.ownership = Ownership(
             self._make_worker,
@@ -409,6 +408,7 @@ class Parts:
             skip_reason=partial(self._skip_reason, partition),
             stories=self._make_stories(partition),
             on_read=self._decisions.read,
+            rhythm=self._rhythm,
         )
 
     def _make_stories(self, partition: int) -> Stories | None:

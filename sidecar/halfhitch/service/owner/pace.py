@@ -7,6 +7,9 @@ the step took. Small steps are never followed by a rest: a lone message is forwa
 owner that is behind does not rest: its steps are full anyway, and a rest would cost a third of its
 time.
 
+Owners of one process take turns in the same way: their steps may be small and many. While they
+carry out much together, each rests for as long as the others would take, as if there were one.
+
 What lies in the consumer's queue after a rest is old, for Kafka's client fetches ahead only little
 (clients.py). Reading until both logs have brought something more spares everybody a whole step.
 """
@@ -15,9 +18,12 @@ from collections.abc import Callable
 from typing import Final
 
 from halfhitch.ports import PartitionReader, ReadBatch
+from halfhitch.service.owner.rhythm import Rhythm
 
 #: Transactions in a step that is followed by a rest.
 LARGE_STEP: Final = 32
+#: So many transactions of all owners within a window of their rhythm are much.
+BUSY_TOGETHER: Final = 64
 #: A step that took longer than this had other reasons.
 REST_S_MAX: Final = 0.05
 #: An owner whose lag is longer is behind.
@@ -27,18 +33,26 @@ _CATCH_UP_S: Final = 0.005
 
 
 class Pace:
-    """Belongs to one owner and its thread."""
+    """Belongs to one owner and its thread; `rhythm` to all owners."""
 
-    __slots__ = ("_now_s", "rest_s")
+    __slots__ = ("_now_s", "_partition", "_rhythm", "rest_s")
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, now_s: Callable[[], float], partition: int = 0, rhythm: Rhythm | None = None
+    ) -> None:
         self._now_s = now_s
+        self._partition = partition
+        self._rhythm = rhythm or Rhythm()
         self.rest_s = 0.0  # before the next turn
 
     def stepped(self, transaction_count: int, took_s: float, *, lag_s: float = 0.0) -> None:
         """A step was written, by an owner that was `lag_s` behind its logs."""
-        rests = transaction_count >= LARGE_STEP and lag_s < BEHIND_S
-        self.rest_s = min(took_s, REST_S_MAX) if rests else 0.0
+        owner_count, together = self._rhythm.stepped(
+            self._partition, transaction_count, self._now_s()
+        )
+        others = owner_count - 1 if together >= BUSY_TOGETHER else 0
+        rests = (transaction_count >= LARGE_STEP or others) and lag_s < BEHIND_S
+        self.rest_s = min(took_s * max(1, others), REST_S_MAX) if rests else 0.0
 
     def read(self, reader: PartitionReader, wait_s: float) -> ReadBatch:
         """What a turn begins with."""

@@ -41,6 +41,7 @@ from halfhitch.service.owner.numbers import (
 from halfhitch.service.owner.pace import Pace
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.proven_pair import begin_reading
+from halfhitch.service.owner.rhythm import Rhythm
 from halfhitch.service.owner.stories import Stories
 from halfhitch.service.owner.takeover import replay
 from halfhitch.service.owner.trimming import Trimmer
@@ -93,11 +94,11 @@ class PartitionOwner:
         skip_reason: SkipReason = lambda *_: None,
         stories: Stories | None = None,
         on_read: OnRead = lambda _: None,
+        rhythm: Rhythm | None = None,
     ) -> None:
         """`stories`: None where nothing is told to the audit topic."""
         self.partition = partition
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._observer = observer
         self._clock = clock
         self._limits = limits
@@ -129,7 +130,7 @@ class PartitionOwner:
         if stories is not None:
             self.checkback.on_report = stories.answered
         self._trimmer = Trimmer(writer, clock)
-        self.pace = Pace(clock.monotonic_s)
+        self.pace = Pace(clock.monotonic_s, partition, rhythm)
         #: What hides records from the takeover under way: for people.
         self.waits_for: str | None = None
         self.lag = Lag(reader, clock)

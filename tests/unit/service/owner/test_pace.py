@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from halfhitch.ports import ReadBatch
-from halfhitch.service.owner.pace import BEHIND_S, LARGE_STEP, REST_S_MAX, Pace
+from halfhitch.service.owner.pace import (
+    BEHIND_S,
+    BUSY_TOGETHER,
+    LARGE_STEP,
+    REST_S_MAX,
+    Pace,
+)
+from halfhitch.service.owner.rhythm import Rhythm
 from harness.defaults import owner_limits
 from harness.twin import RecordingWriter, Twin, turn_until_idle
 
@@ -95,3 +104,16 @@ def test_an_owner_rests_after_a_large_step_and_forwards_everything() -> None:
     turn_until_idle(owner)
     assert owner.pace.rest_s == 0.0
     assert len(twin.values()) == 3 * LARGE_STEP
+
+
+def test_owners_that_do_much_together_rest_for_as_long_as_the_others_take() -> None:
+    rhythm = Rhythm()
+    owners = [Pace(lambda: 5.0, partition, rhythm) for partition in range(4)]
+    for owner in owners:
+        owner.stepped(BUSY_TOGETHER // 4, 0.008)
+    assert [owner.rest_s for owner in owners[:3]] == [0.0] * 3  # it was not yet much
+    assert owners[3].rest_s == pytest.approx(0.024)
+    owners[0].stepped(1, 0.03)
+    assert owners[0].rest_s == REST_S_MAX
+    owners[0].stepped(1, 0.03, lag_s=BEHIND_S)
+    assert owners[0].rest_s == 0.0
