@@ -77,6 +77,9 @@ class PlayedLogs:
         """How many halves were read."""
         return self._next
 
+    def wake(self) -> None:
+        """Nothing waits here."""
+
     def half_read_to(self) -> int:
         """The same."""
         return self._next

@@ -203,6 +203,9 @@ class PartitionReader(Protocol):
     def fetch_halves(self, half_offsets: Sequence[int]) -> dict[int, StoredRecord]:
         """Read single halves again; one that is gone is missing from the answer."""
 
+    def wake(self) -> None:
+        """From any thread: end the wait of `read`, if that can be done; the next one counts too."""
+
     def close(self) -> None:
         """Let go of everything; never raises."""
 

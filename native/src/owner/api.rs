@@ -53,6 +53,7 @@ api! { OwnerApi:
     poll_set_consumer: fn(Handle) -> c_int;
     queue_get_consumer: fn(Handle) -> *mut c_void;
     queue_destroy: fn(*mut c_void);
+    queue_yield: fn(*mut c_void);
     consumer_poll: fn(Handle, c_int) -> *mut Message;
     consume_batch_queue: fn(*mut c_void, c_int, *mut *mut Message, usize) -> isize;
     consumer_close: fn(Handle) -> c_int;

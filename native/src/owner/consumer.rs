@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ struct Lines(Mutex<Vec<(i32, String, String)>>);
 #[pyclass(frozen)]
 pub struct LogConsumer {
     api: &'static OwnerApi,
-    handle: Mutex<Option<Open>>,
+    handle: RwLock<Option<Open>>, // written only to close it: one thread reads, others wake it
     topics: [CString; 2],
     names: [Py<PyString>; 2],
     partition: i32,
@@ -37,6 +37,7 @@ struct Open {
 }
 
 unsafe impl Send for Open {}
+unsafe impl Sync for Open {}
 
 const HALF: usize = 0;
 const OP: usize = 1;
@@ -64,7 +65,7 @@ impl LogConsumer {
         let names = [half_topic, op_topic].map(|name| PyString::new(py, name).unbind());
         let lines = Box::<Lines>::default();
         let open = begin(api, &options, &lines).map_err(PyRuntimeError::new_err)?;
-        let handle = Mutex::new(Some(open));
+        let handle = RwLock::new(Some(open));
         Ok(LogConsumer { api, handle, topics, names, partition, lines })
     }
 
@@ -131,6 +132,11 @@ impl LogConsumer {
         self.told(|open| unsafe { (self.api.resume_partitions)(open.handle, self.one(OP).raw) })
     }
 
+    /// From any thread: whoever waits in `read` waits no longer, or the next one does not wait.
+    fn wake(&self) {
+        let _ = self.with(|open| unsafe { (self.api.queue_yield)(open.queue) });
+    }
+
     /// What librdkafka has logged since: level, facility, text.
     fn lines(&self) -> Vec<(i32, String, String)> {
         let mut lines = lock(&self.lines.0);
@@ -145,7 +151,7 @@ impl LogConsumer {
 
 impl LogConsumer {
     fn with<T>(&self, ask: impl FnOnce(&Open) -> T) -> PyResult<T> {
-        match &*lock(&self.handle) {
+        match &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
             Some(open) => Ok(ask(open)),
             None => Err(PyRuntimeError::new_err("this consumer has been closed")),
         }
@@ -244,7 +250,7 @@ impl LogConsumer {
     }
 
     fn end(&self) {
-        let open = lock(&self.handle).take();
+        let open = self.handle.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(open) = open {
             unsafe {
                 (self.api.consumer_close)(open.handle);

@@ -174,6 +174,9 @@ class SimulatedReader:
     def half_end(self) -> int:
         return self._half.end
 
+    def wake(self) -> None:
+        """Nothing waits here."""
+
     def half_read_to(self) -> int:
         return self._half_position
 

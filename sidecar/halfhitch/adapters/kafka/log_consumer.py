@@ -48,6 +48,9 @@ class LogConsumer(Protocol):
     def take(self, wait_s: float, count_max: int) -> Taken:
         """What is there, waiting for the first; about so many records."""
 
+    def wake(self) -> None:
+        """From any thread: end the wait of `take`, if that can be done."""
+
     def close(self) -> None:
         """The end."""
 
@@ -97,6 +100,9 @@ class PlainLogConsumer:
             else:
                 op.append(message)
         return Taken(half, op, others, has_taken_all=len(more) < count_max)
+
+    def wake(self) -> None:
+        """See LogConsumer. Kafka's Python client has no way to."""
 
     def close(self) -> None:
         """See LogConsumer."""

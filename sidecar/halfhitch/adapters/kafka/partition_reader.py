@@ -217,6 +217,10 @@ class KafkaPartitionReader:
         """See ports.PartitionReader."""
         return self._fetcher.fetch(self._half[1], half_offsets)
 
+    def wake(self) -> None:
+        """See ports.PartitionReader."""
+        self._consumer.wake()
+
     def close(self) -> None:
         """See ports.PartitionReader."""
         for consumer in (self._consumer, self._fetcher.consumer):

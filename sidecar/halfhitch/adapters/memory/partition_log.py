@@ -126,6 +126,9 @@ class MemoryPartitionReader:
         self._refuse_when_away()
         return self._kafka.log(*self._half).end
 
+    def wake(self) -> None:
+        """See ports.PartitionReader. Nothing waits here."""
+
     def half_read_to(self) -> int:
         """See ports.PartitionReader."""
         return self._begun()[0].position

@@ -106,6 +106,7 @@ OWNER_METHODS: Final[Mapping[str, int]] = {
     "pause_op": 0,
     "read": 2,
     "resume_op": 0,
+    "wake": 0,
     "watermarks": 2,
 }
 OWNER_VALUES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -126,6 +126,10 @@ class NativeLogConsumer:
             native_log(*line)
         return Taken(half, op, [_Other(*other) for other in others], count <= count_max)
 
+    def wake(self) -> None:
+        """See LogConsumer."""
+        self._consumer.wake()
+
     def close(self) -> None:
         """See LogConsumer."""
         self._consumer.close()

@@ -91,7 +91,7 @@ class CheckBack:
         self._copying = Copying(partition, half_topic=questions.half_topic, clock=clock)
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
-        self._asked = TurnQuestions(partition)
+        self._asked = TurnQuestions(partition, reader.wake)
         self.listing = Listing(
             partition, payloads=payloads, reader=reader, clock=clock, view=self.view
         )

@@ -21,8 +21,10 @@ WAITING_MAX: Final = 1_000
 class TurnQuestions:
     """Of one owner."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: ends the owner's wait for records, where that can be done."""
         self._partition = partition
+        self._wake = wake
         # Bounded: see WAITING_MAX.
         self._waiting: deque[tuple[Callable[[Ledger], Any], Future[Any]]] = deque()
         self._is_over = False
@@ -41,6 +43,8 @@ class TurnQuestions:
         self._waiting.append((question, future))
         if self._is_over:
             self._refuse()
+        else:
+            self._wake()
         return future
 
     def answer(self, ledger: Ledger) -> None:

@@ -150,6 +150,9 @@ class SeveralReader:
     def half_end(self) -> int:
         return self._half.end
 
+    def wake(self) -> None:
+        """Nothing waits here."""
+
     def half_read_to(self) -> int:
         return self._half_position
 

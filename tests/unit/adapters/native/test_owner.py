@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import types
 from typing import Any
 
@@ -103,5 +104,30 @@ def test_errors_are_raised_as_kafkas_client_raises_them_and_its_lines_are_logged
     assert (taken.half, taken.op, taken.has_taken_all) == ([], [], True)
     consumer.close()
     consumer.close()
+    consumer.wake()  # by whoever has not heard of it
     with pytest.raises(RuntimeError, match="closed"):
         consumer.take(0.0, 10)
+
+
+@needs_native
+def test_one_that_waits_for_records_is_woken_and_a_wake_before_the_wait_is_not_lost() -> None:
+    way = owner.way_of(native)
+    assert way is not None
+    quiet = {"bootstrap.servers": NOWHERE, "group.id": "g", "log_level": 0}
+    consumer = way.consumer(quiet, "half", "op", 0)
+    assert consumer is not None
+    consumer.assign([TopicPartition("half", 0, 0), TopicPartition("op", 0, 0)])
+    woken = threading.Event()
+
+    def wait() -> None:
+        # What cannot be reached is an error that ends a wait too: until it was woken, again.
+        while not woken.is_set():
+            consumer.take(60.0, 10)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    woken.set()
+    consumer.wake()
+    waiting.join(30.0)
+    assert not waiting.is_alive()
+    consumer.close()

@@ -78,3 +78,13 @@ def test_one_that_is_named_is_not_looked_for_among_all_that_are_pending(
     )
     owner.turn(0.0)
     assert other.result(0) == ([], 0), "other conditions hold too"
+
+
+def test_whoever_asks_wakes_the_owner_and_whoever_asks_too_late_does_not() -> None:
+    woken: list[int] = []
+    questions = TurnQuestions(0, lambda: woken.append(1))
+    questions.ask(lambda _: True)
+    assert woken == [1]
+    questions.end()
+    questions.ask(lambda _: True)
+    assert woken == [1]
