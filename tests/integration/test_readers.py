@@ -55,10 +55,13 @@ def test_a_reader_of_uncommitted_messages_is_named_while_a_transaction_is_open(
         config = {"bootstrap.servers": kafka.bootstrap, "group.id": group, **JUDGING}
         return StoredOffsets(lambda: Consumer(config))
 
+    # Tests before this one have left more groups than are looked at.
+    others = {one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid}
+
     def look(*without: str) -> Finding:
         logs = [(topic, 0), ("no-such-topic", 0)]
         (found,) = inspect_readers(
-            admin, stored_offsets, logs, without=frozenset(without), wait_s=WAIT_S
+            admin, stored_offsets, logs, without=frozenset((*others, *without)), wait_s=WAIT_S
         )
         return found
 
@@ -72,3 +75,23 @@ def test_a_reader_of_uncommitted_messages_is_named_while_a_transaction_is_open(
     assert look(hasty).severity is Severity.OK
     open_producer.abort_transaction(ANSWER_S)
     wait_until(lambda: look().severity is Severity.OK, WAIT_S, what="nothing is open")
+
+
+def test_more_groups_than_are_looked_at_are_told(
+    kafka: KafkaAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfhitch.adapters.kafka.readers._GROUPS_MAX", 1)
+    topic = fresh_name("orders")
+    create_topics(kafka.bootstrap, {topic: 1})
+    commit_records(kafka.bootstrap, topic, [half_hitch_record("t", b"first", count=1)])
+    for _ in range(2):
+        read_all_and_store(kafka.bootstrap, topic, fresh_name("group"), "read_committed", 1)
+
+    def stored_offsets(group: str) -> StoredOffsets:
+        config = {"bootstrap.servers": kafka.bootstrap, "group.id": group, **JUDGING}
+        return StoredOffsets(lambda: Consumer(config))
+
+    admin: Any = admin_client(kafka.bootstrap)
+    logs = [(topic, 0)]
+    (found,) = inspect_readers(admin, stored_offsets, logs, without=frozenset(), wait_s=WAIT_S)
+    assert "None of the first 1 of " in found.sentence

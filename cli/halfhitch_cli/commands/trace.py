@@ -221,8 +221,10 @@ def _table(stories: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def moment(at_ms: int) -> str:
-    """Here and to the millisecond."""
+def moment(at_ms: int | None) -> str:
+    """Here and to the millisecond; empty for a moment that is not known."""
+    if at_ms is None:
+        return ""
     told = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
     return f"{told}.{at_ms % 1000:03}"
 

@@ -34,7 +34,8 @@ def inspect_readers(
     """One finding; `logs` are partitions of targets, `without` our own groups."""
     places = [TopicPartition(*log) for log in logs]
     try:
-        groups = _groups(admin, without, wait_s)
+        found = _groups(admin, without, wait_s)
+        groups = found[:_GROUPS_MAX]
         # Before the ends are asked for: an end that moves on meanwhile accuses nobody.
         stored = {group: _stored(stored_offsets(group), places, wait_s) for group in groups}
         read = {log for positions in stored.values() for log in positions}
@@ -52,8 +53,8 @@ def inspect_readers(
     }
     if not ahead:
         sentence = (
-            f"None of {len(groups)} groups is seen to read uncommitted messages (it shows only "
-            "while a Kafka transaction is open)."
+            f"None of {_told(groups, found)} groups is seen to read uncommitted messages (it "
+            "shows only while a Kafka transaction is open)."
         )
         return [Finding("readers", Severity.OK, sentence)]
     told = sorted(ahead)
@@ -71,7 +72,12 @@ def inspect_readers(
 
 def _groups(admin: AdminClient, without: frozenset[str], wait_s: float) -> list[str]:
     found = admin.list_consumer_groups(request_timeout=wait_s).result(wait_s).valid
-    return sorted(one.group_id for one in found if one.group_id not in without)[:_GROUPS_MAX]
+    return sorted(one.group_id for one in found if one.group_id not in without)
+
+
+def _told(looked_at: list[str], found: list[str]) -> str:
+    some, all_of_them = len(looked_at), len(found)
+    return str(some) if some == all_of_them else f"the first {some} of {all_of_them}"
 
 
 def _stored(group: StoredOffsets, places: list[TopicPartition], wait_s: float) -> dict[_Log, int]:
