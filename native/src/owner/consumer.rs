@@ -16,9 +16,20 @@ use crate::owner::record::{Builder, Record, Stored};
 const CONSUMER: c_int = 1;
 const LINES_MAX: usize = 1_000;
 const NO_OFFSET: i64 = -1001;
+const WARNING: i32 = 4;
+const UNREADABLE: &str = "a header name is not UTF-8, its headers are not read";
 
 #[derive(Default)]
 struct Lines(Mutex<Vec<(i32, String, String)>>);
+
+impl Lines {
+    fn add(&self, level: i32, facility: String, said: String) {
+        let mut lines = lock(&self.0);
+        if lines.len() < LINES_MAX {
+            lines.push((level, facility, said));
+        }
+    }
+}
 
 /// Of the consumer, and of what librdkafka says on threads of its own.
 #[pyclass(frozen)]
@@ -245,6 +256,12 @@ impl LogConsumer {
                     place += 1;
                 }
             }
+            if built.forget_unreadable() {
+                let topic = self.topics[usize::from(is_op)].to_string_lossy();
+                let (partition, at) = (self.partition, message.offset);
+                let said = format!("{topic}-{partition} record {at}: {UNREADABLE}");
+                self.lines.add(WARNING, "HEADERS".to_owned(), said);
+            }
             Stored::new(is_op, message.offset, (kind, time_ms), key, value, built)
         }
     }
@@ -272,16 +289,18 @@ fn begin(api: &OwnerApi, options: &[(String, String)], lines: &Lines) -> Result<
     unsafe {
         let conf = (api.conf_new)();
         for (name, value) in options {
-            let set = match (text(name), text(value)) {
+            let why = match (text(name), text(value)) {
                 (Ok(name), Ok(value)) => {
-                    (api.conf_set)(conf, name.as_ptr(), value.as_ptr(), room.as_mut_ptr(), 512)
+                    let (name, value) = (name.as_ptr(), value.as_ptr());
+                    match (api.conf_set)(conf, name, value, room.as_mut_ptr(), 512) {
+                        CONF_OK => continue,
+                        _ => said(&room),
+                    }
                 }
-                _ => CONF_OK - 1,
+                (Err(why), _) | (_, Err(why)) => why,
             };
-            if set != CONF_OK {
-                (api.conf_destroy)(conf);
-                return Err(format!("{name}: {}", said(&room)));
-            }
+            (api.conf_destroy)(conf);
+            return Err(format!("{name}: {why}"));
         }
         (api.conf_set_log_cb)(conf, line);
         (api.conf_set_opaque)(conf, ptr::from_ref(lines).cast_mut().cast());
@@ -309,10 +328,7 @@ unsafe extern "C" fn line(
         if lines.is_null() {
             return;
         }
-        let mut lines = lock(&(*lines).0);
-        if lines.len() < LINES_MAX {
-            lines.push((level, owned(facility), owned(said)));
-        }
+        (*lines).add(level, owned(facility), owned(said));
     }
 }
 

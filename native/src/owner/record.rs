@@ -61,6 +61,18 @@ impl Builder {
         self.bytes.extend_from_slice(part);
         Span { at, size: part.len() as u32 }
     }
+
+    /// A header whose name is not UTF-8, as only a stranger writes it: Kafka's Python client can read
+    /// none of such a record's headers, so it has none here either. False: there was none.
+    pub fn forget_unreadable(&mut self) -> bool {
+        let parts = Parts { bytes: &self.bytes, headers: &[] };
+        let is_text = |name| std::str::from_utf8(parts.at(name).unwrap_or_default()).is_ok();
+        let is_unreadable = !self.headers.iter().all(|(name, _)| is_text(*name));
+        if is_unreadable {
+            self.headers.clear();
+        }
+        is_unreadable
+    }
 }
 
 pub struct Stored {
@@ -266,6 +278,7 @@ pub fn half_record(
         let pair = (built.lay(Some(name)), built.lay(value.as_deref()));
         built.headers.push(pair);
     }
+    built.forget_unreadable();
     let stored = Stored::new(false, log_offset, (2, stored_ms), key, value, built);
     Record { stored: Arc::new(stored), topic: PyString::new(py, topic).unbind() }
 }

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_consumer import LogConsumer
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.watchdog import progress
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.ports import StoredRecord
@@ -84,6 +85,7 @@ class HalfFetcher:
                 while missing and missing[0] < half_offset:
                     missing.popleft()  # it is gone
                 if missing and missing[0] == half_offset:
+                    headers_of(message)
                     found[missing.popleft()] = message
             elif message is not None and message.error().code() in _NOTHING_MORE:
                 return

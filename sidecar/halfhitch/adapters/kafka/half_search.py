@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.kept_logs import KEPT_S, KeptLog, KeptLogs
 from halfhitch.adapters.kafka.log_ends import LogEnds, patiently
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.model import Identity
 from halfhitch.errors import KafkaUnavailable
@@ -137,7 +138,7 @@ class KafkaHalfSearch:
         log = (self._half_topic, partition)
         for message in records(consumer, log, kept.read_to, end, give_up_s):
             at = message.offset()
-            found = half_wire.read_identity(at, 0, 0, message.headers())
+            found = half_wire.read_identity(at, 0, 0, headers_of(message))
             if not isinstance(found, Garbage) and (not kept.is_full or found.identity in wanted):
                 kept.put(at, found.identity, (found.index, at))
             kept.read_to = at + 1

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.ports import StoredRecord
 
 
@@ -95,7 +96,9 @@ class PlainLogConsumer:
         for message in [first, *more]:
             if message.error() is not None:
                 others.append(message)
-            elif message.topic() == half_topic:
+                continue
+            headers_of(message)
+            if message.topic() == half_topic:
                 half.append(message)
             else:
                 op.append(message)

@@ -25,6 +25,7 @@ from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
 from halfhitch.adapters.kafka.kept_logs import KEPT_S, KeptLog, KeptLogs
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogTrimmed, records
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
@@ -164,7 +165,7 @@ class KafkaOpTail:
         partition = message.partition()
         op_offset = message.offset()
         positions[partition] = op_offset + 1
-        events = op_wire.read(op_offset, 0, message.value(), message.headers())
+        events = op_wire.read(op_offset, 0, message.value(), headers_of(message))
         if not isinstance(events, Garbage) and self._visibility is not None:
             self._visibility.read(partition, events)
 
@@ -279,7 +280,7 @@ class KafkaInquiry:
         left = dict(wanted)
         for message in records(consumer, log, *run, time.monotonic() + _LOOK_UP_S):
             stored_ms = int(message.timestamp()[1])
-            half = half_wire.read_identity(message.offset(), stored_ms, 0, message.headers())
+            half = half_wire.read_identity(message.offset(), stored_ms, 0, headers_of(message))
             if isinstance(half, Garbage) or half.identity not in left:
                 continue
             if left[half.identity] in (None, message.offset()):
@@ -327,7 +328,7 @@ class KafkaInquiry:
             return
         for message in records(consumer, log, kept.read_to, end, give_up_s):
             at = message.offset()
-            events = op_wire.read(at, 0, message.value(), message.headers())
+            events = op_wire.read(at, 0, message.value(), headers_of(message))
             for event in () if isinstance(events, Garbage) else events:
                 if not kept.is_full:
                     kept.put(at, event.identity, event)

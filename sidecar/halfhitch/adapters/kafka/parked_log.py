@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import Log, patiently
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogScan, pick
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.wire.parked_fold import ParkedAt, ParkedFold
@@ -124,7 +125,7 @@ class ParkedReading:
             (message.partition(), message.offset()),
             message.timestamp()[1],
             len(value) + len(key),
-            message.headers(),
+            headers_of(message),
         )
 
     def _too_slow(self, unfinished: set[Log], ends: dict[Log, int]) -> KafkaUnavailable:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogScan, LogTrimmed, NotInTime
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.operators.stories import Found, Search, Told
@@ -180,7 +181,7 @@ class _Reading:
         log = self._topic, self.index_partition
         run = begins[log], ends[log]
         found = [
-            story.read_index(message.offset(), message.value(), message.headers())
+            story.read_index(message.offset(), message.value(), headers_of(message))
             for message in self._records({log: run} if run[0] < run[1] else {})
         ]
         return [index for index in found if not isinstance(index, Garbage)]
@@ -192,7 +193,7 @@ class _Reading:
             value = message.value() or b""
             if needles and not any(needle in value for needle in needles):
                 continue
-            record = story.read(message.offset(), value, message.headers())
+            record = story.read(message.offset(), value, headers_of(message))
             if isinstance(record, Garbage):
                 found.unknown_count += record.is_newer
                 continue

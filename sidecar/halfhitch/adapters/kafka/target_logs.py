@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import Log
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogScan
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.service.operators.landings import Landed, Landing, Showing, Wanted
@@ -145,7 +146,7 @@ class _Hunt:
 
     def _take(self, message: Any) -> None:
         self._seen_count += 1
-        headers = message.headers()
+        headers = headers_of(message)
         found = read_forwarded(headers)
         wanted = self._wanted
         if found is None or found[:2] != (wanted.producer_group, wanted.transaction_id):
@@ -157,7 +158,7 @@ class _Hunt:
         """Without the message, which may be large: what is shown of it is a copy of a part."""
         content = None
         if self._wanted.shows_content:
-            headers = producer_headers(message.headers())
+            headers = producer_headers(headers_of(message) or [])
             content = self._showing.shown(message.key(), message.value(), headers)
         return Landing(
             topic=message.topic(),

@@ -21,6 +21,9 @@ class Record:
     def offset(self) -> int:
         return self._half_offset
 
+    def headers(self) -> None:
+        return None
+
     def error(self) -> KafkaError | None:
         return self._error
 

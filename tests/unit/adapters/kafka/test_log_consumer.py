@@ -17,6 +17,9 @@ class Message:
     def error(self) -> object:
         return self._error
 
+    def headers(self) -> None:
+        return None
+
 
 class Client:
     def __init__(self, *messages: Message) -> None:

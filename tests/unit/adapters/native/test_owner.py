@@ -131,3 +131,22 @@ def test_one_that_waits_for_records_is_woken_and_a_wake_before_the_wait_is_not_l
     waiting.join(30.0)
     assert not waiting.is_alive()
     consumer.close()
+
+
+@needs_native
+def test_a_half_with_a_header_name_that_is_no_text_has_no_headers_as_for_kafkas_client() -> None:
+    fixed = [(b"HALFHITCH", b"1;0;1;vm"), (b"UNIQ_KEY", b"t"), (b"PGROUP", b"g")]
+    fixed += [(b"REAL_TOPIC", b"orders"), (b"TRAN_MSG", b"true")]
+    usual = native.half_record("halves", 0, 0, None, b"v", fixed)
+    odd = native.half_record("halves", 0, 0, None, b"v", [*fixed, (b"\xff", b"x")])
+    assert usual.payload().facts() is not None
+    assert odd.headers() is None
+    assert (odd.payload().facts(), odd.payload().headers) == (None, [])
+
+
+@needs_native
+def test_a_setting_with_a_nul_says_what_is_wrong_with_it() -> None:
+    way = owner.way_of(native)
+    assert way is not None
+    with pytest.raises(RuntimeError, match=r"group\.id: a NUL inside"):
+        way.consumer({**CONFIG, "group.id": "a\0b"}, "half", "op", 0)
