@@ -253,7 +253,8 @@ native: ## the hot requests of RocketMQ's clients on native threads, in build/na
 	@$(PYTHON) native/crates.py
 	cargo build --locked --quiet --release --manifest-path native/Cargo.toml --target-dir build/cargo
 	mkdir -p build/native
-	cp build/cargo/release/libhalfhitch_native.$(if $(filter Darwin,$(shell uname)),dylib,so) build/native/halfhitch_native.abi3.so
+	cp build/cargo/release/libhalfhitch_native.$(if $(filter Darwin,$(shell uname)),dylib,so) build/native/renewed
+	mv build/native/renewed build/native/halfhitch_native.abi3.so # not in place: who runs with it would crash
 
 compiled: wheel-compiled ## the hot path in C, ready to run, in build/compiled (mypyc; minutes; needs a C compiler)
 
