@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfhitch.wire.count import count_in, with_count, without_count
+from halfhitch.wire.count import count_in, forwarded, with_count, without_count
 from halfhitch.wire.half import (
     INDEX_MAX,
     Forward,
@@ -66,3 +66,9 @@ def test_of_two_counts_the_last_is_the_owners() -> None:
 def test_any_marker_takes_a_count_and_gives_it_back(marker: bytes, count: int) -> None:
     assert count_in(with_count(marker, count)) == count
     assert without_count(with_count(marker, count)) == marker
+
+
+def test_headers_that_are_no_halfs_are_refused_not_forwarded() -> None:
+    """Who forwards must have read the half before: what was garbage there has no forward form."""
+    with pytest.raises(ValueError, match="no REAL_TOPIC"):
+        forwarded([("color", b"blue")], 1)
