@@ -45,11 +45,12 @@ as an exemplar (`trace_id`), the last one of each bucket: `halfhitch_prepare_sec
 `halfhitch_decide_seconds`, `halfhitch_visible_latency_seconds` (of each Kafka transaction at most
 one), `halfhitch_check_lag_seconds` and `halfhitch_http_request_seconds`. A prepare's trace, a
 check's and a commit's way to its topic are those of the first message, an end's and a request's
-those of the HTTP request; what native threads do for RocketMQ's clients has none. The format is
-OpenMetrics 1.0, which Prometheus asks for by itself; it keeps exemplars with
-`--enable-feature=exemplar-storage`. Grafana shows them as points on the dashboards' latencies; give
-its Prometheus data source `exemplarTraceIdDestinations` with the name `trace_id`, and each
-leads to its trace. Whoever sends no traces pays nothing, and scrapes the same numbers.
+those of the HTTP request. RocketMQ's clients say the trace of a message by its property
+`traceparent`; their ends have none. The format is OpenMetrics 1.0, which Prometheus asks for by
+itself; it keeps exemplars with `--enable-feature=exemplar-storage`. Grafana shows them as points on
+the dashboards' latencies; give its Prometheus data source `exemplarTraceIdDestinations` with the
+name `trace_id`, and each leads to its trace. Whoever sends no traces pays nothing, and scrapes the
+same numbers.
 
 A scrape with four half partitions and 500 topics is some 1,000 lines. It took 6 ms of one processor
 on the machine of [performance.md](performance.md), in a thread of its own; without topics 3 ms.

@@ -38,6 +38,8 @@ const POLL_MS: c_int = 100;
 const LINES_MAX: usize = 100;
 /// So late may the loop hear of what was answered without it.
 const QUIET: Duration = Duration::from_millis(20);
+/// Prepares with a trace that the loop is told of at once: one for each bucket of a histogram.
+const TRACED_MAX: usize = 16;
 
 enum Pending {
     Half(Box<HalfItem>),
@@ -69,6 +71,8 @@ pub struct Results {
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
+    /// See `Events`: at most so many as histograms have buckets to show one in.
+    pub traced: Vec<(f64, Vec<u8>)>,
     pub lines: Vec<Line>,
 }
 
@@ -561,6 +565,7 @@ impl Results {
             prepared_s: std::mem::take(&mut self.prepared_s),
             committed_s: std::mem::take(&mut self.committed_s),
             rolled_back_s: std::mem::take(&mut self.rolled_back_s),
+            traced: std::mem::take(&mut self.traced),
             lines: std::mem::take(&mut self.lines),
             unread: std::mem::take(&mut self.unread),
             due: std::mem::take(&mut self.due),
@@ -630,8 +635,19 @@ impl Results {
         }
     }
 
+    fn has_stored(&mut self, item: &HalfItem) {
+        let passed_s = item.began.elapsed().as_secs_f64();
+        self.prepared_s.push(passed_s);
+        if let Some(said) = &item.trace {
+            if self.traced.len() >= TRACED_MAX {
+                self.traced.remove(0);
+            }
+            self.traced.push((passed_s, said.to_vec()));
+        }
+    }
+
     fn stored_over_http(&mut self, item: &HalfItem, handle: &str) {
-        self.prepared_s.push(item.began.elapsed().as_secs_f64());
+        self.has_stored(item);
         self.prepared_ids.push(item.transaction_id.clone());
         if let Some(outbox) = self.answered(item.connection) {
             write::http_stored(&mut outbox.out, handle, &item.transaction_id);
@@ -655,7 +671,7 @@ impl Results {
         seal: i64,
         start: &ReplyStart,
     ) {
-        self.prepared_s.push(item.began.elapsed().as_secs_f64());
+        self.has_stored(item);
         if let Some(outbox) = self.finish(item.connection) {
             let Outbox { out, id_prefix, .. } = outbox;
             let reply = write::Reply {

@@ -27,6 +27,9 @@ const TRACING: [&[u8]; 21] = [
     b"x-cloud-trace-context",
 ];
 
+/// Nothing longer is well-formed (doors/http/trace_context.py).
+const TRACE_BYTES_MAX: usize = 256;
+
 /// Of a message whose partition is not its producer's choice, with value and headers that are not
 /// null. Names of headers are ASCII.
 pub fn digest_of(
@@ -51,6 +54,12 @@ pub fn digest_of(
     let mut digest = [0; 8];
     digest.copy_from_slice(state.finalize().as_bytes());
     u64::from_be_bytes(digest)
+}
+
+/// What a message says of its trace: the loop reads it.
+pub fn trace_of(headers: &[(&[u8], &[u8])]) -> Option<Box<[u8]>> {
+    let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(TRACING[0]));
+    found.filter(|(_, said)| said.len() <= TRACE_BYTES_MAX).map(|(_, said)| (*said).into())
 }
 
 fn size(part: &[u8]) -> [u8; 4] {

@@ -120,6 +120,8 @@ pub struct Events {
     prepared_s: Vec<f64>,
     committed_s: Vec<f64>,
     rolled_back_s: Vec<f64>,
+    /// Of the last prepares that brought a `traceparent`: seconds, and what it said.
+    traced: Vec<(f64, Py<PyBytes>)>,
     lines: Vec<Py<Line>>,
     unread: Vec<Py<Unread>>,
     /// Connections whose sockets the loop should take back.
@@ -142,6 +144,7 @@ impl Events {
             prepared_s: told.prepared_s,
             committed_s: told.committed_s,
             rolled_back_s: told.rolled_back_s,
+            traced: traced(py, told.traced),
             lines: told.lines.into_iter().map(|one| Py::new(py, one)).collect::<PyResult<_>>()?,
             unread: unread.collect::<PyResult<_>>()?,
             due: told.due,
@@ -158,6 +161,8 @@ pub struct HttpEvents {
     prepared_s: Vec<f64>,
     committed_s: Vec<f64>,
     rolled_back_s: Vec<f64>,
+    /// Of the last prepares that brought a `traceparent`: seconds, and what it said.
+    traced: Vec<(f64, Py<PyBytes>)>,
     /// Transactions that were prepared, and that were ended.
     prepared_ids: Vec<String>,
     ended_ids: Vec<String>,
@@ -175,12 +180,19 @@ impl HttpEvents {
             prepared_s: told.prepared_s,
             committed_s: told.committed_s,
             rolled_back_s: told.rolled_back_s,
+            traced: traced(py, told.traced),
             prepared_ids: told.prepared_ids,
             ended_ids: told.ended_ids,
             lines: told.lines.into_iter().map(|one| Py::new(py, one)).collect::<PyResult<_>>()?,
             due: told.due,
         })
     }
+}
+
+fn traced(py: Python<'_>, told: Vec<(f64, Vec<u8>)>) -> Vec<(f64, Py<PyBytes>)> {
+    let made =
+        told.into_iter().map(|(passed_s, said)| (passed_s, PyBytes::new(py, &said).unbind()));
+    made.collect()
 }
 
 fn progress(py: Python<'_>, told: Vec<Counts>) -> PyResult<Vec<Py<Progress>>> {
@@ -202,6 +214,7 @@ pub struct Told {
     pub prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
+    pub traced: Vec<(f64, Vec<u8>)>,
     pub lines: Vec<Line>,
     pub unread: Vec<(u64, Vec<u8>)>,
     pub due: Vec<u64>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
-use crate::digest::digest_of;
+use crate::digest::{digest_of, trace_of};
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
@@ -385,6 +385,7 @@ impl Front {
                 transaction_id: send.transaction_id.to_owned(),
                 size_bytes: send.size_bytes,
                 began: found.now,
+                trace: trace_of(&send.headers),
             }),
             key: send.keys.map(<[u8]>::to_vec),
             value: frame.body.to_vec(),

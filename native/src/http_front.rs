@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
-use crate::digest::digest_of;
+use crate::digest::{digest_of, trace_of};
 use crate::front::Rooms;
 use crate::handle::Signer;
 use crate::http::{self, Cut, Request};
@@ -360,6 +360,7 @@ impl HttpFront {
             transaction_id,
             size_bytes,
             began: now,
+            trace: trace_of(&half.headers),
         };
         Some((item, Marker { text, digest }))
     }

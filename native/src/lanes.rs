@@ -40,6 +40,8 @@ pub struct HalfItem {
     /// Counted as in flight until its report.
     pub size_bytes: usize,
     pub began: Instant,
+    /// The value of its header `traceparent`.
+    pub trace: Option<Box<[u8]>>,
 }
 
 /// A half message that has not been handed to librdkafka yet.

@@ -113,9 +113,16 @@ class Carried:
 
 
 def half(
-    opaque: int, unique: str, *, group: str = "p", topic: str = "t", body: bytes = b"body"
+    opaque: int,
+    unique: str,
+    *,
+    group: str = "p",
+    topic: str = "t",
+    body: bytes = b"body",
+    more: str = "",
 ) -> bytes:
-    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{group}\x02"
+    """`more`: properties, as they are written."""
+    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01{group}\x02{more}"
     fields = {"a": group, "b": topic, "c": "TBW102", "d": "4", "e": "2", "f": "4",
               "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false", "l": "0",
               "m": "false"}  # fmt: skip

@@ -48,6 +48,7 @@ class ScriptedHttpNative:
         self.asks: list[Asked] = []  # and the loop has not heard of it
         self.waiting: dict[int, bytes] = {}  # named halves that wait for its word
         self.stored: list[int] = []
+        self.traced: list[tuple[float, bytes]] = []
         self.lines: list[Line] = []
         self._progress: list[Progress] = []
         self._failures: list[Failed] = []
@@ -137,8 +138,15 @@ class ScriptedHttpNative:
 
     def events(self) -> Events:
         told = Events(
-            self._progress, self._failures, *self._seconds, *self._ids, self.lines, self._due
+            self._progress,
+            self._failures,
+            *self._seconds,
+            self.traced,
+            *self._ids,
+            self.lines,
+            self._due,
         )
+        self.traced = []
         self._progress, self._failures, self.lines, self._due = [], [], [], []
         self._seconds, self._ids = ([], [], []), ([], [])
         for failed in told.failures:

@@ -55,6 +55,7 @@ class ScriptedNative:
         self.claimed: dict[tuple[str, str], int] = {}
         self.rolled_back_ids: list[tuple[str, str]] = []
         self._seconds: tuple[list[float], ...] = ([], [], [])
+        self.traced: list[tuple[float, bytes]] = []
         self.lines: list[Line] = []
 
     def open(self, partition_count: int, seal_keys: Sequence[bytes]) -> None:
@@ -176,8 +177,9 @@ class ScriptedNative:
                 self.write(number, content)
                 content = b""
             progress.append(Progress(number, self._begun.pop(number, 0), count, content))
-        told = Events(progress, self._failures, *self._seconds, self.lines, self._unread, self._due)
-        self._failures, self._seconds, self.lines = [], ([], [], []), []
+        more = self.traced, self.lines, self._unread, self._due
+        told = Events(progress, self._failures, *self._seconds, *more)
+        self._failures, self._seconds, self.traced, self.lines = [], ([], [], []), [], []
         self._unread, self._due = [], []
         return told
 

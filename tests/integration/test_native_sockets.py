@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, needs_native]
 ROOMS = (1_000, 10_000)
+TRACED = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 
 @pytest.fixture
@@ -71,3 +72,26 @@ def test_an_answer_that_was_ready_when_the_socket_was_lent_is_not_forgotten(
     told = (progress.connection, progress.begun_count, progress.done_count, progress.answers)
     assert told == (1, 0, 1, b"")
     assert answered(far, 1) == [5]
+
+
+def test_prepares_that_say_their_trace_are_told_with_it_the_last_ones_of_very_many(
+    carried: Carried, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    own, far = ends
+    assert carried.it.lend(1, own.fileno(), ROOMS)
+    far.sendall(half(1, "plain"))
+    answered(far, 1)
+    assert carried.it.events().traced == []
+    for name in ("traceparent", "TraceParent"):
+        far.sendall(half(2, f"U-{name}", more=f"{name}\x01{TRACED}\x02"))
+        answered(far, 1)
+        ((passed_s, said),) = carried.it.events().traced
+        assert said == TRACED.encode()
+        assert 0 < passed_s < DEADLINE_S
+    far.sendall(half(3, "long", more=f"traceparent\x01{TRACED}-{'x' * 202}\x02"))
+    for n in range(40):
+        far.sendall(half(n, f"U{n}", more=f"traceparent\x01{n:02}-{TRACED}\x02"))
+    answered(far, 41)
+    told = carried.it.events().traced
+    assert len(told) == 16
+    assert {said[3:] for _, said in told} == {TRACED.encode()}

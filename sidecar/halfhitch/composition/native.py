@@ -88,6 +88,7 @@ def http_way(
         unclaim=transactions.unclaim,
         disown=transactions.disown,
         error_of=error_of,
+        traced=transactions.traced,
         log=carrier.native_log,
     )
     decisions = appends.decisions

@@ -136,6 +136,7 @@ def native_way(
         is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,
         error_of=error_of,
+        traced=engine.transactions.traced,
         log=carrier.native_log,
     )
     decisions = appends.decisions

@@ -12,8 +12,8 @@ from typing import Final
 
 from halfhitch.wire.half import Headers
 
-_NAME: Final = "traceparent"
-_NAME_CHARACTERS: Final = len(_NAME)
+TRACE_PARENT: Final = "traceparent"
+_NAME_CHARACTERS: Final = len(TRACE_PARENT)
 _VALUE: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 _SAMPLED: Final = 1
 
@@ -39,7 +39,7 @@ def read_sampled(value: bytes | None) -> SpanContext | None:
 def sampled_parent(headers: Headers | None) -> SpanContext | None:
     """The caller's span, if a message has it and it is recorded."""
     for name, value in headers or ():
-        if len(name) == _NAME_CHARACTERS and name.lower() == _NAME:
+        if len(name) == _NAME_CHARACTERS and name.lower() == TRACE_PARENT:
             return read_sampled(value)
     return None
 

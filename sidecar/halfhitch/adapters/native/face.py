@@ -44,8 +44,8 @@ METHODS: Final[Mapping[str, int]] = {
 #: The values that it answers with, and their fields.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "Events": (
-        *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s", "lines"),
-        *("unread", "due"),
+        *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s", "traced"),
+        *("lines", "unread", "due"),
     ),
     "Failed": ("connection", "request_code", "opaque", "is_json", "error_number"),
     "Fed": ("rest", "begun_count", "held_bytes"),
@@ -86,7 +86,7 @@ HTTP_METHODS: Final[Mapping[str, int]] = {
 HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "HttpEvents": (
         *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s"),
-        *("prepared_ids", "ended_ids", "lines", "due"),
+        *("traced", "prepared_ids", "ended_ids", "lines", "due"),
     ),
     "HttpFailed": (
         *("connection", "route", "error_number", "partition", "group", "transaction_id"),

@@ -100,6 +100,7 @@ class Lending:
         unclaim: Callable[[Identity, HalfHitchError], None],
         disown: Callable[[int, Identity], None],
         error_of: Callable[[str, int], HalfHitchError],
+        traced: Callable[[float, bytes], None],
         log: Callable[[int, str, str], None],
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
@@ -125,6 +126,7 @@ class Lending:
         self._unclaim = unclaim
         self._disown = disown
         self._error_of = error_of
+        self._traced = traced
         self._log = log
         self.native: Native | None = None  # while it runs
         self._ends = (-1, -1)
@@ -364,6 +366,8 @@ class Lending:
         if events.prepared_s:
             observer.all_prepared(events.prepared_s)
             self._on_requests(_HALF, 201, events.prepared_s)
+        for passed_s, traceparent in events.traced:
+            self._traced(passed_s, traceparent)
         for resolution, route, seconds in (
             (_COMMIT, "commit", events.committed_s),
             (_ROLLBACK, "rollback", events.rolled_back_s),

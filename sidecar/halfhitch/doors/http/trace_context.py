@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from halfhitch.service.api import OutgoingMessage, UserHeaders
+from halfhitch.wire.trace_parent import TRACE_PARENT
 
-PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 
 _PARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[ -~]*)?")
@@ -37,10 +37,11 @@ def traced(
 
 def _with(message: OutgoingMessage, context: UserHeaders) -> OutgoingMessage:
     own = message.headers
-    if any(name.lower() in (PARENT, STATE) for name, _ in own):
-        if not any(name.lower() == PARENT and _NONE.fullmatch(value or b"") for name, value in own):
+    if any(name.lower() in (TRACE_PARENT, STATE) for name, _ in own):
+        parents = (value or b"" for name, value in own if name.lower() == TRACE_PARENT)
+        if not any(_NONE.fullmatch(value) for value in parents):
             return message
-        own = [(name, value) for name, value in own if name.lower() not in (PARENT, STATE)]
+        own = [(name, value) for name, value in own if name.lower() not in (TRACE_PARENT, STATE)]
     return message if len(own) > _HEADERS_MAX else replace(message, headers=[*own, *context])
 
 
@@ -48,7 +49,7 @@ def _context(given: Sequence[tuple[bytes, bytes]]) -> UserHeaders:
     parents = [value for name, value in given if name == b"traceparent"]
     if len(parents) != 1 or not _is_parent(parents[0]):
         return []
-    found: UserHeaders = [(PARENT, parents[0])]
+    found: UserHeaders = [(TRACE_PARENT, parents[0])]
     state = b",".join(value for name, value in given if name == b"tracestate" and value)
     if len(state) <= _STATE_BYTES_MAX and _STATE.fullmatch(state):
         found.append((STATE, state))

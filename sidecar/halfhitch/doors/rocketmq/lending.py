@@ -84,6 +84,7 @@ class Lending:
         is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
         error_of: Callable[[int, int], HalfHitchError],
+        traced: Callable[[float, bytes], None],
         log: Callable[[int, str, str], None],
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
@@ -102,6 +103,7 @@ class Lending:
         self._target_partitions = target_partitions
         self._is_free = is_free
         self._error_of = error_of
+        self._traced = traced
         self._log = log
         self._lenders: dict[int, Lender] = {}
         self._number = 0
@@ -282,6 +284,8 @@ class Lending:
         stats.native_count += len(prepared) + len(committed) + len(rolled_back)
         if prepared:
             observer.all_prepared(prepared)
+        for passed_s, traceparent in events.traced:
+            self._traced(passed_s, traceparent)
         if committed:
             observer.all_ended(_COMMIT, _PRODUCER, committed)
         if rolled_back:

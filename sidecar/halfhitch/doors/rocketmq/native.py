@@ -74,6 +74,8 @@ class Events:
     prepared_s: Sequence[float] = ()
     committed_s: Sequence[float] = ()
     rolled_back_s: Sequence[float] = ()
+    #: Of the last prepares that brought a `traceparent`: seconds, and what it said.
+    traced: Sequence[tuple[float, bytes]] = ()
     lines: Sequence[Line] = ()
     unread: Sequence[Unread] = ()
     due: Sequence[int] = ()  # connections whose sockets should be taken back

@@ -52,7 +52,7 @@ from halfhitch.service.transactions.prepare import Preparing, digest
 from halfhitch.service.transactions.single_sends import SingleSends
 from halfhitch.wire.handle import TOPICS_MAX, Handle
 from halfhitch.wire.seal import Seals
-from halfhitch.wire.trace_parent import sampled_trace
+from halfhitch.wire.trace_parent import TRACE_PARENT, sampled_trace
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
@@ -213,9 +213,16 @@ class TransactionService:
         parts = self._parts
         parts.observer.prepared(len(messages), elapsed_s)
         if messages[0].headers:
-            trace_id = sampled_trace(messages[0].headers)
-            if trace_id is not None:
-                parts.observer.traced("prepare", elapsed_s, trace_id, parts.clock.wall_ms())
+            self._tell_trace(sampled_trace(messages[0].headers), elapsed_s)
+
+    def traced(self, elapsed_s: float, traceparent: bytes) -> None:
+        """A prepare that was carried out elsewhere said this of its trace."""
+        self._tell_trace(sampled_trace([(TRACE_PARENT, traceparent)]), elapsed_s)
+
+    def _tell_trace(self, trace_id: str | None, elapsed_s: float) -> None:
+        if trace_id is not None:
+            parts = self._parts
+            parts.observer.traced("prepare", elapsed_s, trace_id, parts.clock.wall_ms())
 
     async def _store(
         self,

@@ -54,6 +54,7 @@ class Rig:
         self.unclaimed: list[tuple[object, str]] = []
         self.is_new = True
         self.lines: list[tuple[int, str, str]] = []
+        self.traced: list[tuple[float, bytes]] = []
         self.free = self.undecided = True
         self.is_asking = False
         self.failure: RuntimeError | None = None
@@ -75,6 +76,7 @@ class Rig:
             error_of=lambda _, number: (
                 OutcomeUnknown("nobody knows") if number == UNKNOWN else KafkaUnavailable("away")
             ),
+            traced=lambda *said: self.traced.append(said),
             log=lambda *line: self.lines.append(line),
         )
         self.door: HttpDoor | None = None
@@ -142,10 +144,12 @@ async def test_after_a_half_the_socket_is_lent_and_the_answer_to_the_next_one_ar
     assert rig.door is not None
     assert rig.door.in_flight_count == 1
     assert rig.native.came == [raw_half(b"second")]
+    rig.native.traced = [(0.25, b"what its traceparent said")]
     rig.native.finish(ANSWER)
     assert (await client.answer("POST")).body == b"native"
     await until(lambda: rig.told)
     assert rig.told == [("half", 201, [0.25])]
+    assert rig.traced == [(0.25, b"what its traceparent said")]
     assert rig.observer.of("all_prepared")[-1] == ([0.25],)
     assert rig.door.in_flight_count == 0
     assert rig.counted == [("half", 201)]

@@ -58,6 +58,7 @@ class Rig:
         self.is_asking = False
         self.intake: Intake = stage.it.service._parts.intake
         self.lines: list[tuple[int, str, str]] = []
+        self.traced: list[tuple[float, bytes]] = []
         self.made: list[ScriptedNative] = []
         self.lending = Lending(
             self._make,
@@ -68,6 +69,7 @@ class Rig:
             is_asking=lambda: self.is_asking,
             is_free=self.intake.is_free,
             error_of=lambda code, number: native_error(number, "log"),
+            traced=lambda *said: self.traced.append(said),
             log=lambda *line: self.lines.append(line),
         )
         self.failure: RuntimeError | None = None
@@ -142,6 +144,16 @@ async def test_the_second_message_of_a_kind_goes_the_native_way_and_its_answer_a
     assert door.snapshot().in_flight_count == 0
     assert door.snapshot().requests == {("send", 0): 2}
     assert rig.stage.it.observer.of("all_prepared")[-1] == ([0.25],)
+
+
+async def test_a_prepare_that_belongs_to_a_trace_is_told_with_it(rig: Rig) -> None:
+    _, client, _ = await rig.connected()
+    second = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique="U1"))
+    await rig.until_under_way(1)
+    rig.native.traced = [(0.25, b"what its traceparent said")]
+    rig.native.finish()
+    await within(second)
+    assert rig.traced == [(0.25, b"what its traceparent said")]
 
 
 async def test_one_way_ends_are_counted_when_they_are_stored(rig: Rig) -> None:

@@ -32,3 +32,11 @@ async def test_an_end_belongs_to_the_trace_of_whoever_calls_it(resolution: Resol
         await it.service.end(handle, resolution, trace_id=trace_id)
     now_ms = it.twin.clock.wall_ms()
     assert it.observer.of("traced") == [(resolution.name.lower(), 0.0, TRACE, now_ms)]
+
+
+async def test_a_prepare_that_was_carried_out_elsewhere_belongs_to_the_trace_that_it_said() -> None:
+    it = Coordinator()
+    it.service.traced(0.25, PARENT)
+    for none in (b"", b"00-no", PARENT[:-2] + b"00"):  # the last is not recorded
+        it.service.traced(0.5, none)
+    assert it.observer.of("traced") == [("prepare", 0.25, TRACE, it.twin.clock.wall_ms())]
