@@ -154,7 +154,7 @@ class Rows:
     def _headers(self, message: Any) -> list[tuple[str, bytes | None]]:
         try:
             return message.headers() or []
-        except UnicodeDecodeError as problem:
+        except (UnicodeDecodeError, SystemError) as problem:
             raise ConfigurationError(
                 f"{self._topic}-{self._partition} at {message.offset()}: a header's name is not "
                 "UTF-8, which this source cannot show. Read the topic through Spark's Kafka "

@@ -32,6 +32,7 @@ from harness.kafka import (
     wait_for_markers,
     wait_until,
 )
+from harness.odd_records import produce_odd
 from harness.spark import run_stream
 
 if TYPE_CHECKING:
@@ -352,3 +353,15 @@ def test_a_stream_from_the_end_of_a_busy_topic_was_told_of_lost_messages(
     assert seen == ["new-0", "new-1"]
     run_stream(messages, checkpoint, lambda *_: seen.append("a batch without a message"))
     assert seen == ["new-0", "new-1"]
+
+
+def test_a_header_name_that_is_no_text_is_said_with_its_place(
+    spark_with_source: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    """confluent-kafka says SystemError of it, and then gives what nobody may touch."""
+    topic = fresh_name("odd")
+    create_topics(kafka.bootstrap, {topic: 1})
+    commit(kafka, topic, records("before", 2))
+    produce_odd(kafka.bootstrap, topic, b"odd", b"\xff=1")
+    with pytest.raises(Exception, match=f"{topic}-0 at 3: a header's name is not UTF-8"):
+        batch(spark_with_source, options(kafka, topic)).collect()

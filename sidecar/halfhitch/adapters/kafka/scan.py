@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import Log
+from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.errors import KafkaUnavailable
 
 _ASK_S: Final = 5.0
@@ -120,6 +121,7 @@ class LogScan:
                 log = message.topic(), message.partition()
                 self.read_to[log] = message.offset() + 1
                 self._at_end.discard(log)
+                headers_of(message)  # who asks the record later finds none, and lives
                 good.append(message)
             if first is None or time.monotonic() - self._looked_s >= _LOOK_S:
                 self._pass_markers()

@@ -37,6 +37,9 @@ class Message:
     def error(self) -> Any:
         return self.failure
 
+    def headers(self) -> Any:
+        return None
+
 
 @dataclass
 class PlayedLog:
