@@ -210,7 +210,7 @@ def _dbapi(_: Filling) -> str:
 
 def _first(filling: Filling) -> str:
     text = fence_with(README, "create_engine(", "barrier.transaction(producer)")
-    text = replaced(text, 'create_engine("sqlite:///shop.db")', "engine")
+    text = replaced(text, 'create_engine("sqlite:///first.db")', "engine")
     text = replaced(text, "NOT EXISTS orders (", f"NOT EXISTS {ORDERS} (")
     count = {SAME: 2, FEWER: 1, MORE: 3}[filling.attempt]
     text = replaced(text, "INTO orders VALUES (:id)", f"INTO {ORDERS} VALUES (:id, {count})")

@@ -12,13 +12,19 @@ from typing import Any
 from halfhitch.audit.bounds import Rules
 from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Settings
-from halfhitch.errors import BackendError, RequestError
+from halfhitch.errors import BackendError, HalfHitchError, RequestError
 from halfhitch_cli.answers import settings_of
 from halfhitch_cli.client import AdminClient
 
 _WAIT_S = 2.0
 _PREFIX, _ALLOW = "topics.prefix", "topics.allow"
 _STEP, _MEMORY = "owner.transaction_timeout_ms", "ledger.horizon_s"
+
+
+class ElsewhereError(HalfHitchError):
+    """Whoever looks at one cluster and believes that it is the sidecar's is to hear of it."""
+
+    code = "another_cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ def find_scope(settings: Settings, cluster_id: str, only: list[str]) -> Scope:
         theirs = _asked(client, cluster_id)
     except BackendError:
         pass  # nobody, or no sidecar: it is not needed
-    except RequestError as error:
+    except (RequestError, ElsewhereError) as error:
         trouble = error.message
     if _is_given(settings, _PREFIX) and theirs.get(_PREFIX) != settings.topics.prefix:
         theirs = {}
@@ -69,12 +75,16 @@ def find_scope(settings: Settings, cluster_id: str, only: list[str]) -> Scope:
 
 
 def _asked(client: AdminClient, cluster_id: str) -> Mapping[str, Any]:
-    """The sidecar's settings by key; none if its Kafka is another one."""
+    """The sidecar's settings by key. Raises ElsewhereError if its Kafka is another one."""
     _, status = client.get("/v1/status", wait_s=_WAIT_S)
     _, config = client.get("/v1/config", wait_s=_WAIT_S)
     try:
-        if status["info"].get("kafka_cluster_id") != cluster_id:
-            return {}
+        info = status["info"]
+        if info.get("kafka_cluster_id") != cluster_id:
+            raise ElsewhereError(
+                f"The sidecar at {client.address} works on another Kafka cluster, at "
+                f"{info['kafka_bootstrap']}."
+            )
         return settings_of(config)
     except (KeyError, TypeError, AttributeError):
         raise BackendError(f"What answers on {client.address} is no sidecar.") from None

@@ -113,10 +113,17 @@ def dev(
     with ExitStack() as stack:
         stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
-        say("Starting Kafka and Redis ...")
+        say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
+        kafka_port = _free(_KAFKA_PORT)
+        if kafka_port is None:
+            say(
+                f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
+                "takes a free port. See below, and use that address wherever you read "
+                f"{_KAFKA_PORT}."
+            )
         kafka = stack.enter_context(
             EmbeddedKafka(
-                folder=folder / "kafka", ports=_free(_KAFKA_PORT), on_progress=show_fetch_progress
+                folder=folder / "kafka", ports=kafka_port, on_progress=show_fetch_progress
             )
         )
         redis_port = _free(_REDIS_PORT)

@@ -116,7 +116,9 @@ def produce(
         }
         if not hold:
             _end(producer, told, is_commit=not rollback)
-    _tell(output, told)
+        elif with_id is not None:  # somebody may have prepared and ended it before
+            told["state"] = producer.view(prepared.handle).state
+    _tell(output, told, is_held=hold)
     return OK
 
 
@@ -132,7 +134,7 @@ def _end(producer: "TransactionProducer", told: dict[str, Any], *, is_commit: bo
     told["state"] = "committed" if is_commit else "rolled_back"
 
 
-def _tell(output: OutputForm, told: dict[str, Any]) -> None:
+def _tell(output: OutputForm, told: dict[str, Any], *, is_held: bool) -> None:
     if not output.is_for_people:
         emit(output, told, [])
         return
@@ -142,6 +144,8 @@ def _tell(output: OutputForm, told: dict[str, Any]) -> None:
         "rolled_back": f"Rolled back: {name}. Nobody sees its message.",
         "committed": f"Committed, visible on {told['topic']}: {name}.",
     }[told["state"]]
+    if is_held and told["state"] != "pending":
+        line = f"It has ended before, and nothing is stored again. {line}"
     sys.stdout.write(printable(line) + "\n")
     if told["state"] == "pending":
         sys.stdout.flush()

@@ -27,7 +27,7 @@ from halfhitch.audit.report import (
 )
 from halfhitch.audit.run import Outcome
 from halfhitch.audit.run import verify as verify_logs
-from halfhitch.config import Purpose, Settings
+from halfhitch.config import Settings
 from halfhitch.errors import ConfigurationError
 from halfhitch_cli import moments, selection
 from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
@@ -35,6 +35,7 @@ from halfhitch_cli.kafka import KafkaAdmin
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command
 from halfhitch_cli.output import Output, OutputForm, Table, emit, say
+from halfhitch_cli.places import kafka_settings
 from halfhitch_cli.scope import Scope, find_scope
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -113,7 +114,7 @@ def verify(
 
     Example: halfhitch verify --kafka-bootstrap kafka:9092 --topics-allow 'shop.*' --since 2h
     """
-    settings = given.load(Purpose.TOOL)
+    settings = kafka_settings(given)
     began_s, since_ms = time.monotonic(), 0 if since is None else moments.since_ms(since)
     outcome, scope = _run(settings, topic or [], since_ms, open_wait_s, limit=limit, group=group)
     findings = outcome.findings

@@ -22,6 +22,7 @@ from urllib.request import urlopen
 from halfhitch.errors import HalfHitchError
 from halfhitch_cli.demo.figures import Figures, read_figures
 from halfhitch_cli.demo.shop import ORDERS, POINTS
+from halfhitch_cli.output import say
 
 HALF_PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = 3
@@ -29,8 +30,10 @@ TOPIC_PARTITIONS: Final = 3
 FORGOTTEN_COUNT: Final = 3
 _READY_S: Final = 60.0
 _SETTLE_S: Final = 120.0
-#: Spark starts for the second time, and takes all that came meanwhile.
-_CATCH_UP_S: Final = 240.0
+#: Spark starts for the second time, and takes all that came meanwhile: so long without a sign.
+_CATCH_UP_S: Final = 600.0
+#: A person who looks at a silent terminal thinks that nothing goes on.
+_TELL_S: Final = 10.0
 _STOP_S: Final = 20.0
 #: Short, for a demo should not take long; and so often that a busy SQLite is no reason to give up.
 _CHECKS: Final = {
@@ -252,12 +255,10 @@ class Stage:
         """Let it catch up and end. It is killed once before, if it was not yet."""
         assert self.spark is not None
         if self.spark_deaths == 0:
-            self._await(self.spark_has_facts, "spark", "make facts", _CATCH_UP_S)
+            self._await_spark(self.spark_has_facts, "make facts")
             self.kill_spark()
         (self.plan.folder / "stop").touch()
-        self._await(
-            lambda: self.spark is None or self.spark.poll() is not None, "spark", "end", _CATCH_UP_S
-        )
+        self._await_spark(lambda: self.spark is None or self.spark.poll() is not None, "end")
         self.check_alive()  # a dead Spark is no loss of messages
         totals = json.loads((self.spark_folder / "totals.json").read_text())
         return {**self.spark_points(), "totals": totals}
@@ -313,6 +314,26 @@ class Stage:
                     f"{name} did not {what} within {within_s:g} s; "
                     f"see {self.plan.folder / f'{name}.log'}"
                 )
+            time.sleep(0.1)
+
+    def _await_spark(self, is_so: Callable[[], bool], what: str) -> None:
+        """However long it takes, while its sums grow."""
+        seen, tell_s = self.spark_points(), time.monotonic() + _TELL_S
+        give_up_s = time.monotonic() + _CATCH_UP_S
+        while not is_so():
+            self.check_alive()
+            now_s, points = time.monotonic(), self.spark_points()
+            if points != seen:
+                seen, give_up_s = points, now_s + _CATCH_UP_S
+            if now_s > give_up_s:
+                raise DemoError(
+                    f"spark did not {what}, and summed nothing for {_CATCH_UP_S:g} s; see "
+                    f"{self.plan.folder / 'spark.log'}. On a busy machine: halfhitch demo "
+                    "--orders 500"
+                )
+            if now_s > tell_s:
+                tell_s = now_s + _TELL_S
+                say(f"Waiting for Spark, which has summed {seen.get('rows', 0)} messages ...")
             time.sleep(0.1)
 
 

@@ -51,12 +51,12 @@ _TRACED: Final = ("transactions", "parked")
 
 KEYS: Final = (
     ("1 … 5", "Overview, Undecided, Parked, Groups, Partitions"),
-    ("j k ↑ ↓", "Next, previous row; PgUp, PgDn, Home, End; ← → where it is wide"),
+    ("j k ↑ ↓", "Next, previous row; PgUp, PgDn, Home, End; ← → scroll a wide table"),
     ("Enter", "The transaction's story; of a group what is undecided"),
     ("/", "Filter"),
     ("s S", "Sort by the next column; the other way round"),
     ("[ ]", "Earlier, next page of a long list"),
-    ("x  Esc", "Mark the row for an action, or not; mark none"),
+    ("x  Esc", "Mark the row for an action, or take its mark off; take all marks off"),
     ("c b n", "Commit, roll back, check now: the marked ones, or the row under the cursor"),
     ("u", "Resume the marked parked ones, or the row under the cursor"),
     ("C B N U", "The same to all that match the filter"),

@@ -244,7 +244,8 @@ def _counts(look: Look, pace: Pace) -> Iterable[Text]:
         yield _line("Nobody to ask", failures["groups"], BAD)
     else:
         count = sum(group["undecided_count"] for group in alone)
-        told = f"for {count:,} of {_plural(len(alone), 'group')}" if alone else "never"
+        who = f"{_plural(count, 'transaction')} of {_plural(len(alone), 'group')}"
+        told = f"for {who}" if alone else "never"
         yield _line("Nobody to ask", told, BAD if alone else "")
     waiting = sum(p.get("waiting_count", 0) for p in look.status["partitions"])
     if waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +29,7 @@ BY_DEFAULT = Scope("", Wanted(), Rules(15_000, 900_000))
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    info = {"kafka_cluster_id": CLUSTER}
+    info = {"kafka_cluster_id": CLUSTER, "kafka_bootstrap": "theirs:9092"}
     with admin_door(FakeOperations(), THEIRS, info=info) as port:
         yield port
 
@@ -62,7 +63,11 @@ def test_what_is_given_is_taken_and_held_against_what_the_sidecar_says(port: int
 
 
 def test_the_sidecar_of_another_installation_or_another_kafka_is_not_believed(port: int) -> None:
-    assert find_scope(settings(port), "cluster-2", []) == BY_DEFAULT
+    found = find_scope(settings(port), "cluster-2", [])
+    assert found == replace(BY_DEFAULT, trouble=found.trouble)
+    assert found.trouble == (
+        f"The sidecar at http://127.0.0.1:{port} works on another Kafka cluster, at theirs:9092."
+    )
     found = find_scope(settings(port, topics__prefix="bank."), CLUSTER, [])
     assert (found.prefix, found.wanted, found.sidecar) == ("bank.", Wanted(), None)
     assert find_scope(settings(port, topics__prefix="shop."), CLUSTER, []).sidecar is not None

@@ -220,7 +220,7 @@ def _create(
         raise TopologyError(
             f"topics.replication_factor is {replication_factor}, but the number of brokers is "
             f"{broker_count}: add brokers, or set topics.replication_factor to {broker_count} "
-            "to accept fewer copies."
+            f"(--topics-replication-factor {broker_count}) to accept fewer copies."
         )
     wanted = [
         NewTopic(

@@ -26,6 +26,7 @@ class Producer:
         self.calls: list[tuple[Any, ...]] = []
         self.made: tuple[Any, ...] = ()
         self.failure: Exception | None = None
+        self.state = "pending"
 
     def __call__(self, *given: Any) -> Producer:
         self.made = given
@@ -48,6 +49,10 @@ class Producer:
 
     def rollback(self, handle: str) -> None:
         self.calls.append(("rollback", handle))
+
+    def view(self, handle: str) -> Any:
+        assert handle == "h1"
+        return SimpleNamespace(state=self.state)
 
 
 @pytest.fixture
@@ -184,3 +189,18 @@ def test_an_address_without_a_sidecar_is_one_sentence(
 
 def _refused(*_: object) -> None:
     raise BackendError("cannot be reached")
+
+
+def test_what_was_prepared_and_committed_before_is_not_said_to_be_invisible(
+    run: Callable[..., tuple[int, str, str]], producer: Producer
+) -> None:
+    """It said "Stored, invisible", and named a command that could not succeed."""
+    producer.state = "committed"
+    code, out, err = run("orders", "x", "--id", "first", "--hold")
+    assert (code, err) == (0, "")
+    assert out == (
+        "It has ended before, and nothing is stored again. Committed, visible on orders: "
+        "transaction first of group shell.\n"
+    )
+    code, out, _ = run("orders", "x", "--id", "first", "--hold", "-o", "json")
+    assert (code, json.loads(out)["state"]) == (0, "committed")

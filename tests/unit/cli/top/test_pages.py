@@ -54,7 +54,7 @@ def test_the_overview_says_state_numbers_and_the_oldest() -> None:
     )
     for wanted in (
         "State          ready", "2, the oldest for 1m35s", "Parked         3",
-        "for 7 of 1 group", "LSO lag        12 records: orders/3 12",
+        "for 7 transactions of 1 group", "LSO lag        12 records: orders/3 12",
         "prepared               10.0  █", "1m35s  3/15  T1  shop  no producer", "shop-1",
     ):  # fmt: skip
         assert wanted in told
