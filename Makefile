@@ -23,6 +23,8 @@ IS_LINUX := $(filter Linux,$(shell uname))
 # Of the image: with the fast path where it can be built, and for which machines its packages are.
 FAST := $(if $(and $(RUST),$(C_COMPILER)),yes,no)
 MACHINES := $(shell uname -m)
+# Of the kits that start sidecars: NATIVE=yes for those with halfhitch-native.
+WAY := $(if $(NATIVE),--native)
 MANYLINUX := manylinux2014 $(foreach minor,17 24 26 27 28 31 34,manylinux_2_$(minor))
 PLATFORMS := linux/amd64,linux/arm64
 IMAGE := halfhitch:$(shell sed -n 's/^__version__.*= "\(.*\)"/\1/p' sidecar/halfhitch/__init__.py)
@@ -70,7 +72,7 @@ test-all: ## all of that and what takes longer: servers that are hurt, RocketMQ'
 	@$(MAKE) --no-print-directory test ALL=yes
 	@$(MAKE) --no-print-directory test-neighbour
 	$(BIN)/python -m pytest -q -m long tests/spark
-	$(BIN)/python chaos --soak 100000 --unrecorded
+	$(BIN)/python chaos --soak 100000 --unrecorded $(if $(RUST),--native)
 	$(if $(C_COMPILER),@$(MAKE) --no-print-directory $(if $(RUST),wheels test-wheels,compiled) test-compiled,\
 		@echo "no C compiler: the compiled hot path was not tried")
 
@@ -108,7 +110,7 @@ fuzz-native: $(STAMP) ## the native module under AddressSanitizer: fuzzed (FOR=3
 		--target-dir $(ASAN) --target $(shell rustc -vV | sed -n 's/^host: //p')
 	mkdir -p $(ASAN)/native
 	cp $(ASAN)/*/release/libhalfhitch_native.so $(ASAN)/native/halfhitch_native.abi3.so
-	$(WATCHED) $(BIN)/python tests/fuzz/mutating.py --only rust --seconds $(or $(FOR),300) $(if $(SEED),--seed $(SEED))
+	$(WATCHED) $(BIN)/python tests/fuzz/mutating.py --only rust,owner --seconds $(or $(FOR),300) $(if $(SEED),--seed $(SEED))
 	$(WATCHED) $(BIN)/python -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
 
 WATCHED = env PYTHONPATH=tests:. HALFHITCH_NATIVE_FOLDER=$(CURDIR)/$(ASAN)/native ASAN_OPTIONS=detect_leaks=0 \
@@ -130,15 +132,15 @@ simulate: $(STAMP) ## whole lives in simulated time: SEEDS=20000 for more, SEED=
 		HALFHITCH_SEVERAL_SEEDS=$(if $(SEED),1,$(or $(SEEDS),500)) \
 		$(BIN)/python -m pytest -q -rP $(or $(LIVES),tests/simulation) -k every_invariant
 
-faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=)
-	$(BIN)/python chaos $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
+faults: $(STAMP) ## every fault on real servers, then docs/reliability.md anew (an hour; ONLY=, SEED=, NATIVE=yes)
+	$(BIN)/python chaos $(WAY) $(if $(ONLY),--only $(ONLY)) --mixes $(or $(MIXES),5) --seed $(or $(SEED),1)
 
 # Sidecars of older releases are made of the history: a source archive or a shallow clone has none.
 test-upgrade: $(STAMP) ## older releases replaced by this one under load, one by one, and back (ten minutes; needs git's history)
-	$(BIN)/python chaos --only $(or $(ONLY),$(UPGRADES)) --seed $(or $(SEED),1) $(if $(BROKERS),--brokers $(BROKERS))
+	$(BIN)/python chaos $(WAY) --only $(or $(ONLY),$(UPGRADES)) --seed $(or $(SEED),1) $(if $(BROKERS),--brokers $(BROKERS))
 
 soak: $(STAMP) ## N transactions (a million) under one fault after the other, judged; docs/reliability.md anew
-	$(BIN)/python chaos --soak $(or $(N),1000000) --seed $(or $(SEED),1)
+	$(BIN)/python chaos $(WAY) --soak $(or $(N),1000000) --seed $(or $(SEED),1)
 
 crash-matrix: $(STAMP) ## programs struck at every step, on three databases (hours; SHARE=24 steps of each class, SEED=)
 	$(BIN)/python chaos --crashes $(or $(SHARE),0) --seed $(or $(SEED),1)
@@ -166,7 +168,7 @@ format: $(STAMP) ## put the code into its form; make the blocking twins anew
 	$(if $(RUST),@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path native/Cargo.toml)
 
 conformance: $(STAMP) ## RocketMQ's own clients on RocketMQ and on Half Hitch, then docs/conformance.md (needs mvn, javac)
-	$(BIN)/python conformance
+	$(BIN)/python conformance $(WAY)
 
 bench: $(STAMP) ## throughput, latency and check-back on the embedded Kafka, beside raw Kafka
 	$(BIN)/python bench

@@ -26,6 +26,7 @@ from chaos.kit.scenarios import SCENARIOS, Scenario, mix
 from chaos.kit.stage import IMMUNITY_S, SESSION_TIMEOUT_MS, Stage
 from chaos.report import write_report
 from halfhitch.embedded import unwind_on_sigterm
+from harness.native import go_native, wrong_ways
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,7 @@ class Result:
     invariants: list[str] = field(default_factory=list)
     violations: dict[str, list[str]] = field(default_factory=dict)
     brokers: int = 3
+    ways: list[str] = field(default_factory=list)  # of the sidecars; [] in older lines: interpreted
 
     def to_json(self) -> str:
         """One line."""
@@ -135,6 +137,10 @@ def _course(scene: Scene, scenario: Scenario, result: Result) -> None:
         # Started again, as it would be anywhere; but nobody but us may send it a signal.
         result.verdict = "red"
         result.violations["crashed"] = crashed
+    result.ways = scene.ways()
+    if wrong := wrong_ways(result.ways):
+        result.verdict = "red"
+        result.violations["way"] = [wrong]
     if problem or late:
         result.verdict = "red"
         result.invariants = sorted({*result.invariants, "I11"}, key=lambda name: int(name[1:]))
@@ -192,11 +198,16 @@ def main(given: Sequence[str] | None = None) -> int:
         default=3,
         help="1 for a machine that has not the power for three; the report tells them apart",
     )
+    parser.add_argument(
+        "--native", action="store_true", help="sidecars with halfhitch-native (`make native`)"
+    )
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     arguments = parser.parse_args(given)
     if arguments.list:
         print("\n".join(f"{s.name}: {s.row}, {s.column}" for s in SCENARIOS.values()))
         return 0
+    if arguments.native:
+        go_native()
     if arguments.unrecorded:
         if arguments.crashes is not None:
             parser.error("the crash matrix is known by its record")

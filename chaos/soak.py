@@ -31,6 +31,7 @@ from chaos.kit.slots import Books
 from chaos.kit.soak_judge import KINDS, SoakJudge, growth
 from chaos.kit.stage import TARGET_PARTITIONS, Stage
 from harness.kafka import each_record
+from harness.native import wrong_ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ class Soaked:
     # A curve says more than a ratio. MiB, and librdkafka's clients that are alive.
     memory_by_tenth: list[int] = field(default_factory=list)
     clients_by_tenth: list[int] = field(default_factory=list)
+    ways: list[str] = field(default_factory=list)  # of the sidecars; [] in older lines: interpreted
     machine_load: float = 0.0
 
 
@@ -236,6 +238,9 @@ def _course(scene: Scene, result: Soaked, rng: random.Random) -> None:
     wrong = [f"{count} {kind}" for kind, count in result.found.items() if count]
     wrong += [f"{what} have grown" for what, one in growths.items() if not one.is_flat]
     wrong += [told for told in scene.revived if "status -" in told]
+    result.ways = scene.ways()
+    if wrong_way := wrong_ways(result.ways):
+        wrong.append(wrong_way)
     if _pid_of(witness) != use.pid:
         wrong.append("the sidecar that was to live all the time has ended")
     result.reason = "; ".join(wrong)

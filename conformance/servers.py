@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from halfhitch.embedded.ports import HeldPorts
 from harness.kafka import create_topics
+from harness.native import way_of_process, wrong_ways
 from harness.rocketmq import RocketMQ
 from harness.sidecar import Sidecar
 
@@ -138,12 +139,18 @@ class HalfHitchSide:
         else:
             self.sidecar.terminate()
         self.sidecar.start()
-        self.sidecar.wait_ready(_READY_S)
+        self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        process = self.sidecar.wait_ready(_READY_S).process
+        assert process is not None
+        if wrong := wrong_ways([way_of_process(process.pid)]):
+            raise RuntimeError(wrong)
 
     def __enter__(self) -> Self:
         self.sidecar.start()
         try:
-            self.sidecar.wait_ready(_READY_S)
+            self._wait_ready()
         except BaseException:
             self.__exit__(None, None, None)
             raise

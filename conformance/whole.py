@@ -20,6 +20,7 @@ from conformance.cases import CASES, Verdict
 from conformance.servers import CHECK_MAX, IMMUNITY_MS, INTERVAL_MS, HalfHitchSide, RocketMqSide
 from conformance.suite import CLIENTS, SuiteResult, build, run
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm
+from harness.native import go_native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,11 +66,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", default="", help="test classes, as Maven's -Dtest takes them")
     parser.add_argument("--groups", default="", help="JUnit tags: quick")
     parser.add_argument("--keep", type=Path, help="folder for logs and reports")
+    parser.add_argument(
+        "--native", action="store_true", help="Half Hitch with halfhitch-native (`make native`)"
+    )
     parser.add_argument("--render", action="store_true", help="the page from the record alone")
     asked = parser.parse_args(arguments)
     if asked.render:
         _DOCUMENT.write_text(page(json.loads(RECORD.read_text("utf-8"))), "utf-8")
         return 0
+    if asked.native:
+        go_native()
     clients = asked.clients.split(",")
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="halfhitch-conformance-"))
     with unwind_on_sigterm():
@@ -131,6 +137,7 @@ def _finish(record: Record, failed: list[str], folder: Path, *, is_whole: bool, 
         _DOCUMENT.write_text(page(known), "utf-8")
     else:
         print(json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False))
+        wrong += _unlike(record)
     for one in wrong:
         _say(f"WRONG {one}")
     if wrong:
@@ -138,6 +145,17 @@ def _finish(record: Record, failed: list[str], folder: Path, *, is_whole: bool, 
     elif not keep:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if wrong else 0
+
+
+def _unlike(record: Record) -> Iterator[str]:
+    """What a part of the comparison saw on Half Hitch, and the record of the whole does not say."""
+    known: Record = json.loads(RECORD.read_text("utf-8"))
+    for client, cases in record.items():
+        for case, sides in cases.items():
+            before = known.get(client, {}).get(case, {}).get("halfhitch")
+            if before is not None and "halfhitch" in sides:
+                changed = comparison.changes(CASES[case], before, sides["halfhitch"])
+                yield from (f"{client}: {case}: {one}" for one in changed)
 
 
 def page(record: Record) -> str:

@@ -9,11 +9,15 @@ import json
 import signal
 import subprocess
 import sys
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from harness.native import way_of_process
 from harness.sidecar import Sidecar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FaultSidecar(Sidecar):
@@ -23,6 +27,12 @@ class FaultSidecar(Sidecar):
 
     dies_on_purpose = False  # a crash point is armed
     is_wanted = False  # it shall run now; one that ends nevertheless did so by itself
+    release: str | None = None  # of the next life; None: this tree
+
+    def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
+        super().__init__(bootstrap, folder, **settings)
+        #: Of all lives that were of this tree, as the processes themselves say.
+        self.ways: set[str] = set()
 
     def kill(self) -> None:
         self.is_wanted = False
@@ -52,7 +62,16 @@ class FaultSidecar(Sidecar):
         if self._admin_port is None:
             words = self.told().split("admin on port ")
             self._admin_port = int(words[-1].split()[0]) if len(words) > 1 else None
+            if self._admin_port is not None and self.release is None:
+                self._note_way()
         return self._admin_port or 0
+
+    def _note_way(self) -> None:
+        assert self.process is not None
+        try:
+            self.ways.add(way_of_process(self.process.pid))
+        except OSError:
+            return  # it has gone in between, or this system does not tell
 
     def told(self) -> str:
         """Its log of this life."""

@@ -91,6 +91,7 @@ def search_path(place: Path) -> str:
 def run_as(sidecar: FaultSidecar, release: Release | None) -> None:
     """Its next life is of this release; None: of the tree as it lies here."""
     own = os.environ.get("PYTHONPATH", "")
+    sidecar.release = None if release is None else release.name
     sidecar.environment["PYTHONPATH"] = own if release is None else search_path(sources(release))
 
 

@@ -401,6 +401,10 @@ class Scene:
         logs = [s.log.read_text(errors="replace") for s in self.sidecars.values()]
         return sum(text in line for log in logs for line in log.splitlines())
 
+    def ways(self) -> list[str]:
+        """How sidecars of this tree have run: native, interpreted, or both."""
+        return sorted(set().union(*(s.ways for s in self.sidecars.values())))
+
     def revive(self) -> None:
         """A sidecar that has ended by itself is started again, as whatever runs it would do."""
         for name, sidecar in self.sidecars.items():

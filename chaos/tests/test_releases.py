@@ -35,9 +35,11 @@ def test_sources_that_lie_there_already_are_tried_out(
     assert sources(NOWHERE) == tmp_path / NOWHERE.commit
     sidecar = FaultSidecar("kafka:9092", tmp_path)
     run_as(sidecar, NOWHERE)
+    assert sidecar.release == NOWHERE.name  # whose way is nobody's business
     assert sidecar.environment["PYTHONPATH"] == search_path(tmp_path / NOWHERE.commit)
     monkeypatch.setenv("PYTHONPATH", "as-it-was")
     run_as(sidecar, None)
+    assert sidecar.release is None
     assert sidecar.environment["PYTHONPATH"] == "as-it-was"
 
 

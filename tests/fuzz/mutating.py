@@ -15,18 +15,25 @@ import hashlib
 import random
 import sys
 import time
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import Producer
+
 from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka.skip_orders import parse as parse_skips
+from halfhitch.adapters.native import owner as native_owner
 from halfhitch.doors.http.load import Load
 from halfhitch.doors.http.reader import RequestReader
 from halfhitch.doors.rocketmq import inflaters
 from halfhitch.errors import ConfigurationError, InvalidHandle
 from halfhitch.service.checking import inbox
+from halfhitch.service.owner.payloads import payload_of
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.count import forwarded
 from halfhitch.wire.half import Garbage, HalfRecord, system_headers
 from halfhitch.wire.handle import Handle, HandleCodec
 from halfhitch.wire.plain import hides, shown, shown_json
@@ -34,9 +41,13 @@ from halfhitch.wire.remoting import compression, ending, frame, heartbeats, mess
 from halfhitch.wire.remoting.faults import FrameError, RemotingError
 from harness.defaults import http_limits
 from harness.native import native
+from harness.worlds import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from halfhitch.adapters.kafka.held import Refused
+    from halfhitch.ports import Payload
 
 CORPUS = Path(__file__).with_name("corpus")
 #: Beyond it inputs only get slower.
@@ -193,6 +204,55 @@ def rust(content: bytes) -> None:
     native.read_end(content)
 
 
+@cache
+def _forwarder() -> Callable[[Payload], Refused | None]:
+    way = native_owner.way_of(native)
+    assert way is not None
+    producer = Producer({"bootstrap.servers": NOWHERE, "log_level": 0})
+
+    def forward(payload: Payload) -> Refused | None:
+        refused = way.forward(producer, [(payload, 3)])
+        producer.purge()
+        producer.poll(0)
+        return refused
+
+    return forward
+
+
+def owner(content: bytes) -> None:
+    """A half is told and forwarded as Python would, or left to it."""
+    content, _, rest = content.partition(b"\x02")
+    key, _, value = content.partition(b"\x03")
+    parts = rest.split(b"\x01")
+    raw = [
+        (name, None if each == b"null" else each)
+        for name, each in zip(parts[::2], parts[1::2], strict=False)
+    ]
+    record = native.half_record("halves", 7, 1, None if key == b"null" else key, value, raw)
+    payload = payload_of(record)
+    try:
+        headers = [(name.decode(), each) for name, each in raw]
+    except UnicodeDecodeError:
+        headers = []  # as both ways have it
+    assert (payload.headers, payload.value) == (headers, value)
+    facts, aim = payload.facts(), payload.aim()
+    assert (facts is None) == (aim is None) == (payload.told() is None)
+    refused = _forwarder()(payload)
+    if facts is None or aim is None:
+        assert refused is not None, "of another form, and given to Kafka"
+        return
+    size_bytes = payload.size_bytes
+    told = half_wire.usual_identity(7, 1, size_bytes, facts)
+    expected = half_wire.read_identity(7, 1, size_bytes, headers)
+    assert not isinstance(expected, Garbage)
+    assert all(getattr(told, one.name) == getattr(expected, one.name) for one in fields(expected))
+    forward = half_wire.read_forward(7, headers)
+    assert not isinstance(forward, Garbage)
+    assert aim == (forward.target_topic, forward.target_partition)
+    written = [(name.decode(), each) for name, each in native.forwarded_headers(payload, 3)]
+    assert written == forwarded(headers, 3)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "http": http,
     "remoting": remoting,
@@ -202,7 +262,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "inbox": inboxes,
     "text": text,
     "callback": callback,
-    **({} if native is None else {"rust": rust}),
+    **({} if native is None else {"rust": rust, "owner": owner}),
 }
 
 
@@ -249,6 +309,7 @@ def made() -> dict[str, list[bytes]]:
         "remoting": [*frames, b"".join(frames)],
         "rust": frames,
         "half": [half_input],
+        "owner": [b"null\x03\x02" + half_input, b"k\x03v\x02" + half_input + b"\x01n\x01null"],
         "op": [note + b"\x02" + note_input, b"17,18,\x02TAGS\x01d\x01HALFHITCH\x01" + b"1[]"],
         "handle": [_HANDLES.encode(Handle(3, "shop", "order-1", (17, 18), ("orders",))).encode()],
         "inbox": [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, Self
@@ -112,7 +113,9 @@ def clock_settings(folder: Path, shift_s: int) -> dict[str, str]:
         f"time.time = lambda: true_s() + {shift_s}\n"
         f"time.time_ns = lambda: true_ns() + {shift_s} * 10**9\n"
     )
-    return {"PYTHONPATH": str(place)}
+    # Ahead of what this process was told, for there halfhitch-native may be.
+    told = os.environ.get("PYTHONPATH", "")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(place), told]))}
 
 
 class Remote:

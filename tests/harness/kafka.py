@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _ADMIN_S = 30.0
+_LEADER_CHANGED = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 _RUN = uuid.uuid4().hex[:6]
 _numbers = itertools.count(1)
 
@@ -115,6 +120,18 @@ def each_record(
 
 def bounds(bootstrap: str, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
     """Where each partition of a topic begins and ends for readers of this isolation level."""
+    give_up_s = time.monotonic() + _ADMIN_S
+    while True:
+        try:
+            return _bounds(bootstrap, topic, isolation)
+        except KafkaException as error:
+            # Of a partition whose leader has just changed: who is asked next knows it.
+            if error.args[0].code() not in _LEADER_CHANGED or time.monotonic() > give_up_s:
+                raise
+            time.sleep(0.1)
+
+
+def _bounds(bootstrap: str, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
     admin = admin_client(bootstrap)
     metadata = admin.list_topics(topic, timeout=_ADMIN_S).topics[topic]
     if metadata.error is not None:
