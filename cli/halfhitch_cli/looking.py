@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from halfhitch.errors import BackendError
 from halfhitch_cli.app import OK
 from halfhitch_cli.output import OutputForm, Table, emit, emit_line, say
 
@@ -54,11 +55,25 @@ def look_on(
     every_s: float = EVERY_S,
     count: int | None = None,
 ) -> int:
-    """Show it again and again: `count` times, or until Ctrl-C. The exit code."""
+    """Show it again and again: `count` times, or until Ctrl-C. The exit code.
+
+    A sidecar that goes away ends nothing once it was seen: whoever watches a restart sees its end.
+    """
     looks = 0
+    told = None
     try:
         while True:
-            seen = look()
+            try:
+                seen = look()
+            except BackendError as error:
+                if not looks:
+                    raise
+                if error.message != told:
+                    say(f"{time.strftime('%H:%M:%S')}  {error.message} Looking again ...")
+                told = error.message
+                sleep(every_s)
+                continue
+            told = None
             if output.is_for_people:
                 if sys.stdout.isatty():
                     sys.stdout.write(_CLEARED)

@@ -89,11 +89,13 @@ def settings_command(
     *,
     only: Sequence[str] | None = None,
     defaults: Mapping[str, object] | None = None,
+    asks_sidecar: bool = False,
 ) -> Callable[..., int]:
     """A command that calls `function(given, **own)` and takes a flag for every setting.
 
     `only` limits the flags to some groups or settings ("kafka", "http.port"); `defaults` are those
-    that the command itself has otherwise, for its help. The function's own
+    that the command itself has otherwise, for its help. Whoever has the group "client", or
+    `asks_sidecar`, takes `--server` and `--profile` too. The function's own
     parameters besides `given` stay flags of the command.
     """
     rows = [
@@ -102,7 +104,7 @@ def settings_command(
         if only is None or row.key in only or row.key.partition(".")[0] in only
     ]
     names = {_parameter_name(setting): setting.key for setting in rows}
-    is_client = only is not None and "client" in only
+    is_client = asks_sidecar or (only is not None and "client" in only)
     own = [
         p for n, p in inspect.signature(function, eval_str=True).parameters.items() if n != "given"
     ]

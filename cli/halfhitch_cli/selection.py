@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from halfhitch.errors import RequestError
+from halfhitch.errors import HalfHitchError, RequestError
 from halfhitch_cli import completing
 from halfhitch_cli.client import AdminClient, Refusal
 
@@ -236,7 +236,7 @@ def one(client: AdminClient, kind: str, transaction_id: str, group: str | None) 
         )
     if missing_partitions and group is not None:
         return {"transaction_id": transaction_id, "producer_group": group}
-    raise RequestError(not_found(kind, transaction_id, group, missing_partitions))
+    raise RequestError(not_found(client, kind, transaction_id, group, missing_partitions))
 
 
 def lookup(
@@ -256,7 +256,11 @@ def lookup(
 
 
 def not_found(
-    kind: str, transaction_id: str, group: str | None, missing_partitions: list[int]
+    client: AdminClient,
+    kind: str,
+    transaction_id: str,
+    group: str | None,
+    missing_partitions: list[int],
 ) -> str:
     """The sentence for an id that is not there."""
     whose = f" of group {group}" if group else ""
@@ -270,17 +274,32 @@ def not_found(
             f"No transaction {transaction_id}{whose} is undecided as far as this sidecar sees; "
             f"{unseen(missing_partitions)} With --group it looks further before it decides."
         )
+    if (how := _ending(client, transaction_id, group)) is not None:
+        return (
+            f"No transaction {transaction_id}{whose} is undecided: it is {how} (`halfhitch tx "
+            f"trace {transaction_id}` tells more)."
+        )
     return (
-        f"No transaction {transaction_id}{whose} is undecided: it has ended (`halfhitch tx trace "
-        f"{transaction_id}` tells how), or the id is misspelled; `halfhitch tx list` shows what is "
-        "undecided, `halfhitch parked list` what was given up."
+        f"No transaction {transaction_id}{whose} is undecided: it ended before what is kept "
+        "begins, or the id is misspelled; `halfhitch tx list` shows what is undecided, `halfhitch "
+        "parked list` what was given up."
     )
+
+
+def _ending(client: AdminClient, transaction_id: str, group: str | None) -> str | None:
+    """How it has ended, where exactly one of this name has and that is still known."""
+    try:
+        answer = client.find("/v1/stories", {"id": transaction_id, "group": group})
+    except HalfHitchError:
+        return None
+    states = [str(story["state"]) for story in answer["stories"]]
+    return states[0].replace("_", " ") if len(states) == 1 and states[0] != "pending" else None
 
 
 def unseen(missing_partitions: list[int]) -> str:
     """What a list does not show."""
     numbers = ", ".join(map(str, missing_partitions))
     return (
-        f"half partitions {numbers} belong to other instances, and Redis does not answer for them: "
-        "ask those instances."
+        f"half partitions {numbers} belong to other instances, and Redis does not say all of them "
+        "now: ask those instances, or try again in some seconds."
     )

@@ -363,6 +363,18 @@ class DoubtIndex(Protocol):
         """Whether so many can be taken now; else tell them later."""
         ...
 
+    def told_all(self, partition: int) -> None:
+        """What `wants_all` has asked for is told: once it is written, the list is whole."""
+        ...
+
+    async def whole(self, partition: int) -> str | None:
+        """A mark while the list has all that its owner knows; None while it is written anew.
+
+        Each new list has another mark. Who finds the same one before and after a look has seen one
+        whole list. Also None when no owner has said so for some seconds. Raises RedisUnavailable.
+        """
+        ...
+
     async def delivered(
         self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
     ) -> int:

@@ -180,6 +180,59 @@ async def test_a_new_owner_starts_with_an_empty_list(redis_world: World) -> None
     await eventually_listed(second, ["still there"])
 
 
+async def marked(index: Any, partition: int = 0) -> str:
+    """The mark of the list that is whole by and by."""
+    found: list[str] = []
+
+    async def is_whole() -> bool:
+        mark = await index.whole(partition)
+        found.extend([mark] if mark is not None else [])
+        return mark is not None
+
+    await eventually(is_whole)
+    return found[-1]
+
+
+async def test_a_list_is_whole_from_when_all_was_told_until_another_one_begins(
+    redis_world: World,
+) -> None:
+    """Half a list that a new owner was writing was taken for all that is undecided."""
+    first = await owning(redis_world, "a")
+    first.doubtful(0, [doubt("t1"), doubt("t2")])
+    await eventually_listed(first, ["t1", "t2"])
+    assert await first.whole(0) is None
+    first.told_all(0)
+    mark = await marked(first)
+    first.doubtful(0, [doubt("t3")])
+    await eventually_listed(first, ["t1", "t2", "t3"])
+    assert await first.whole(0) == mark
+    second = await owning(redis_world, "b")
+    await eventually_listed(second, [])
+    assert await second.whole(0) is None
+    first.owns(0, is_owned=False)
+    second.told_all(0)
+    assert await marked(second) != mark
+
+
+async def test_no_list_is_whole_that_was_lost_or_has_no_owner_any_more(redis_world: World) -> None:
+    index = await owning(redis_world, "a")
+    index.told_all(0)
+    mark = await marked(index)
+    redis_world.flush()
+    await eventually(lambda: index.wants_all(0), within_s=2.5)
+    assert await index.whole(0) is None
+    index.doubtful(0, [doubt("t")])
+    index.told_all(0)
+    assert await marked(index) != mark
+    index.owns(0, is_owned=False)
+
+    async def is_gone() -> bool:
+        return await index.whole(0) is None
+
+    await eventually(is_gone)
+    assert await index.whole(7) is None
+
+
 async def test_after_a_wipe_everything_is_wanted_again_once(redis_world: World) -> None:
     index = await owning(redis_world, "a", 0)
     index.owns(1, is_owned=True)

@@ -72,6 +72,9 @@ class World:
     standings: dict[str, Standing] = field(default_factory=dict)
     doubts: dict[int, list[Doubt] | Exception] = field(default_factory=dict)
     owner_of: dict[int, str] = field(default_factory=lambda: {2: "node-2", 3: "node-2"})
+    #: What Redis gives for the whole list's mark, one after the other; the last one again.
+    marks: dict[int, list[str | None]] = field(default_factory=dict)
+    partition_total: int = 4
     found: FoundHalves | HalfHitchError | None = None
     first: Resolution | HalfHitchError | None = None
     rival: UnderWay | None = None
@@ -88,7 +91,8 @@ class World:
             OperationsParts(
                 owners=self, decisions=self, halves=self, inquiry=self, parked=Store(self),
                 index=Index(self) if self.redis else None, presence=self if self.redis else None,
-                observer=self.observer, clock=self, partition_count=lambda: 4, check_count_max=15,
+                observer=self.observer, clock=self, check_count_max=15,
+                partition_count=lambda: self.partition_total,
             )  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -198,6 +202,10 @@ class Index:
     async def find(self, partition: int, identities: list[Identity]) -> list[Doubt]:
         self.world.asked.append(("known", partition, [name for _, name in identities]))
         return [d for d in await self.list(partition, count_max=9) if d.identity in identities]
+
+    async def whole(self, partition: int) -> str | None:
+        marks = self.world.marks.setdefault(partition, ["one"])
+        return marks.pop(0) if len(marks) > 1 else marks[0]
 
     async def owner(self, partition: int) -> str | None:
         return self.world.owner_of.get(partition)

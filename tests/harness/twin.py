@@ -290,6 +290,7 @@ class Twin:
         partition: int = 0,
         stories: Stories | None = None,
         on_read: OnRead = lambda _: None,
+        index: Any = None,
     ) -> PartitionOwner:
         """A fresh owner; reader and writer note their calls in `calls` unless given."""
         return PartitionOwner(
@@ -305,7 +306,7 @@ class Twin:
             make_checkback=lambda payloads, its_reader: CheckBack(
                 partition,
                 gate=self.gate,
-                index=None,
+                index=index,
                 policy=self.give_up,
                 questions=CheckQuestions(
                     partition,

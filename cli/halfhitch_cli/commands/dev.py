@@ -108,24 +108,13 @@ def dev(
     warn_of_secrets(given, settings)
 
     from halfhitch.composition import run
-    from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, unwind_on_sigterm
+    from halfhitch.embedded import EmbeddedRedis, unwind_on_sigterm
 
     with ExitStack() as stack:
         stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
         say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
-        kafka_port = _free(_KAFKA_PORT)
-        if kafka_port is None:
-            say(
-                f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
-                "takes a free port. See below, and use that address wherever you read "
-                f"{_KAFKA_PORT}."
-            )
-        kafka = stack.enter_context(
-            EmbeddedKafka(
-                folder=folder / "kafka", ports=kafka_port, on_progress=show_fetch_progress
-            )
-        )
+        kafka = stack.enter_context(_kafka(folder / "kafka"))
         redis_port = _free(_REDIS_PORT)
         redis = stack.enter_context(
             EmbeddedRedis(folder / "redis", port=redis_port[0] if redis_port else None)
@@ -147,6 +136,18 @@ def dev(
         code = run(settings, create_topics=True, on_ready=announce)
         say("Stopping Kafka and Redis ...")
     return ERROR if ended else code
+
+
+def _kafka(folder: Path) -> "EmbeddedKafka":
+    from halfhitch.embedded import EmbeddedKafka
+
+    ports = _free(_KAFKA_PORT)
+    if ports is None:
+        say(
+            f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
+            f"takes a free port. See below, and use that address wherever you read {_KAFKA_PORT}."
+        )
+    return EmbeddedKafka(folder=folder, ports=ports, on_progress=show_fetch_progress)
 
 
 @contextmanager

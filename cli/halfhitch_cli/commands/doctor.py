@@ -150,6 +150,7 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
                 f"Cluster {cluster.cluster_id} answers, {_brokers(cluster.broker_count)}.",
             )
         ]
+        found += _same_cluster(settings, cluster.cluster_id)
         try:
             names = topics.InternalTopics(settings.topics.prefix)
             stored_offsets = kafka.stored_offsets(names.owner_group)
@@ -186,6 +187,21 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
         except HalfHitchError as error:
             found.append(Finding("Kafka", Severity.FAIL, error.message, "Run this again."))
     return found
+
+
+def _same_cluster(settings: Settings, cluster_id: str) -> list[Finding]:
+    """Two installations looked at together would make one that is well out of two that are not."""
+    door = AdminClient.of(settings)
+    try:
+        info = door.get("/v1/status")[1]["info"]
+        theirs, bootstrap = info["kafka_cluster_id"], info["kafka_bootstrap"]
+    except (HalfHitchError, KeyError, TypeError):
+        return []  # nobody, or it does not say; see `_sidecar`
+    if theirs in (cluster_id, None):
+        return []
+    text = f"The sidecar on {door.address} works on another Kafka cluster, at {bootstrap}."
+    remedy = "Give --server and --kafka-bootstrap of one installation."
+    return [Finding("sidecar's Kafka", Severity.FAIL, text, remedy)]
 
 
 def _held(
@@ -330,4 +346,4 @@ def _sidecar(settings: Settings) -> Finding:
     )
 
 
-app.command(cls=PlainCommand)(settings_command(doctor))
+app.command(cls=PlainCommand)(settings_command(doctor, asks_sidecar=True))

@@ -298,7 +298,7 @@ def _find(
     found, _ = chosen.lookup(client, "parked", transaction_id, group)
     if found is not None:
         return "parked", found
-    raise RequestError(chosen.not_found(_KIND, transaction_id, group, missing_partitions))
+    raise RequestError(chosen.not_found(client, _KIND, transaction_id, group, missing_partitions))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:

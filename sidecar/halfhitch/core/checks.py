@@ -21,7 +21,6 @@ pending (the scale is not read from later records). Giving up has its own rule: 
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -29,7 +28,7 @@ from halfhitch.core.age_limit import AgeLimit
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.core.model import Identity, ProducerGroup, Resolution, TimestampMs
 from halfhitch.core.timers import Timers
-from halfhitch.core.transaction import State, Transaction
+from halfhitch.core.transaction import CopyOrder, State, Transaction
 from halfhitch.core.waiting import Waiting
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
@@ -41,19 +40,6 @@ _TURN_MAX: Final = 20_000
 #: Deliveries of one number that got lost on the way; then it counts as delivered. A producer that
 #: dies of the question would be asked for ever.
 _LOST_MAX: Final = 3
-
-
-@dataclass(slots=True)
-class CopyOrder:
-    """Append all halves of a transaction anew. `number` > its check count: a check follows."""
-
-    transaction: Transaction
-    number: int
-
-    @property
-    def is_check(self) -> bool:
-        """Whether it is asked about once this is in the log; else it is only renewed."""
-        return self.number > self.transaction.check_count
 
 
 class Checks:
@@ -218,6 +204,12 @@ class Checks:
                 self.incomplete.append(transaction)
             else:
                 self._wake(transaction, now_ms)
+
+    @property
+    def is_behind(self) -> bool:
+        """Some are young no more and were not told of: a turn takes only so many."""
+        old_from_ms = -1 if self.now_ms is None else self.now_ms - self.rules.doubt_ms
+        return bool(self._young) and self._young[0].aged_from_ms <= old_from_ms
 
     def _grow_old(self, now_ms: int) -> None:
         young = self._young

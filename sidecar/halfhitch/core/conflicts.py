@@ -29,15 +29,17 @@ class Conflicts:
     """By transaction; one found twice (by a replay) is one."""
 
     def __init__(self) -> None:
-        self._losers: dict[Identity, dict[OpOffset, None]] = {}
+        self._losers: dict[Identity, dict[OpOffset, DecisionRead | None]] = {}
         self._reused: dict[HalfOffset, Identity] = {}
         self._named: dict[OpOffset, Identity] = {}  # decisions that name one of those
         # Replaced by nothing, only added to and shortened: other threads look into it.
         self._known: dict[int, None] = {}
 
-    def add(self, identity: Identity, losing_op_offset: OpOffset) -> None:
-        """This decision lost."""
-        self._losers.setdefault(identity, {})[losing_op_offset] = None
+    def add(
+        self, identity: Identity, losing_op_offset: OpOffset, lost: DecisionRead | None = None
+    ) -> None:
+        """This decision lost; `lost`: what it said, where that is known."""
+        self._losers.setdefault(identity, {})[losing_op_offset] = lost
 
     def recorded(self, conflict: ConflictRead | ConflictMark) -> None:
         """An `x` record says so."""
@@ -95,8 +97,8 @@ class Conflicts:
         for op_offset, identity in self._named.items():
             yield ConflictMark(identity, reused, op_offset, [])
         for identity, losers in self._losers.items():
-            for losing_op_offset in losers:
-                yield ConflictMark(identity, ConflictKind.CONTRARY, losing_op_offset, [])
+            for losing_op_offset, lost in losers.items():
+                yield ConflictMark(identity, ConflictKind.CONTRARY, losing_op_offset, [], lost)
 
     def left_from(self) -> OpOffset | None:
         """The lowest op offset among those that the next step leaves: a replay must find them."""

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.checks import Checks, CopyOrder
+from halfhitch.core.checks import Checks
 from halfhitch.core.conflicts import Conflicts
 from halfhitch.core.early import EarlyDecisions, is_meant_for
 from halfhitch.core.finished import Finished
@@ -57,7 +57,7 @@ from halfhitch.core.ready import Ready
 from halfhitch.core.standing import Standing
 from halfhitch.core.states import State, Trigger
 from halfhitch.core.step import Step, assemble
-from halfhitch.core.transaction import Transaction
+from halfhitch.core.transaction import CopyOrder, Transaction
 from halfhitch.core.watermarks import Watermarks
 from halfhitch.errors import invariant
 
@@ -394,7 +394,7 @@ class Ledger:
             if transaction.resolution is _PARK:
                 self._notes.add(event)
             elif transaction.resolution is not event.resolution:
-                self._conflicts.add(event.identity, event.op_offset)
+                self._conflicts.add(event.identity, event.op_offset, event)
             elif event.resolution is _COMMIT and transaction.state in _EXTENSIBLE:
                 self._extend(transaction, event)
             return
@@ -575,7 +575,7 @@ class Ledger:
         if ending == GIVEN_UP:
             self._notes.add(event)
         elif (event.resolution is Resolution.COMMIT) is not (ending != ROLLED_BACK):
-            self._conflicts.add(event.identity, event.op_offset)
+            self._conflicts.add(event.identity, event.op_offset, event)
 
     def _finished_before_us(self, transaction: Transaction, ending: int) -> None:
         """Replay: somebody finished it. Copies that came after his mark need one of their own."""

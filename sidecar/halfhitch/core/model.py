@@ -238,3 +238,4 @@ class ConflictMark:
     kind: ConflictKind
     losing_op_offset: OpOffset
     half_offsets: list[HalfOffset]
+    lost: DecisionRead | None = None  # what a contrary decision said; for people

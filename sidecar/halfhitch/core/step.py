@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from halfhitch.core.checks import CopyOrder
 from halfhitch.core.model import (
     COPIED,
     ConflictKind,
@@ -14,7 +13,7 @@ from halfhitch.core.model import (
     LateNote,
     Resolution,
 )
-from halfhitch.core.transaction import Transaction
+from halfhitch.core.transaction import CopyOrder, Transaction
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT

@@ -8,6 +8,7 @@ raises and changes nothing.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from halfhitch.core.halves import NO_OFFSET, Halves
@@ -181,3 +182,16 @@ class Transaction(Halves):
         if self.further is None:
             return []
         return [o for i, o in sorted(self.further.items()) if i >= self.covered_count]
+
+
+@dataclass(slots=True)
+class CopyOrder:
+    """Append all halves of a transaction anew. `number` > its check count: a check follows."""
+
+    transaction: Transaction
+    number: int
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it is asked about once this is in the log; else it is only renewed."""
+        return self.number > self.transaction.check_count

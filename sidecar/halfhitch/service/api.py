@@ -345,7 +345,7 @@ class UndecidedPage:
 
     transactions: list[Undecided]
     total_count: int  # that match, those beyond `count_max` included
-    missing_partitions: list[int]  # owned elsewhere, and Redis does not answer for them
+    missing_partitions: list[int]  # owned elsewhere, and Redis does not say all of them
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from halfhitch.core.model import ConflictMark
 from halfhitch.wire import headers as names
 from halfhitch.wire.half import DIGITS_MAX, Garbage, Headers, unknown_version
 from halfhitch.wire.story_entries import (
@@ -53,7 +54,8 @@ __all__ = ["Ended", "Entry", "Event", "Index", "StoryRecord", "Target", "encode"
 ASKED: Final = "asked"
 #: What became of check `number`: `by` was asked, `took_ms` ago.
 ANSWERED: Final = "answered"
-#: Something lost against the winning decision. `outcome`: the kind, `number`: its op offset.
+#: Something lost against the winning decision. `outcome`: the kind, `number`: its op offset. Of a
+#: decision `by`: whose it was, `reason`: what it wanted, and why.
 CONFLICT: Final = "conflict"
 #: A decision that came after it was given up. `outcome`: its tag, `number`: its op offset.
 LATE_DECISION: Final = "late_decision"
@@ -76,6 +78,17 @@ class StoryRecord(NamedTuple):
     instance: str
     entries: list[Entry]
     unknown_count: int  # of kinds that this release does not know
+
+
+def conflict(mark: ConflictMark, at_ms: int) -> Event:
+    """What lost, and what it had wanted where that is known."""
+    lost = mark.lost
+    by = reason = None
+    if lost is not None:
+        by, wanted = lost.source.value, f"wanted {lost.resolution.name.lower()}"
+        reason = wanted if lost.reason is None else f"{wanted}: {lost.reason}"
+    number, kind = mark.losing_op_offset, mark.kind.value
+    return Event(*mark.identity, CONFLICT, at_ms, number, by, kind, reason)
 
 
 def write(written_ms: int, instance: str, pieces: Sequence[bytes]) -> Iterator[bytes]:

@@ -51,6 +51,9 @@ class Twin:
     def has_room(self, count: int) -> bool:
         return self._cluster.timeline.chance(0.9)
 
+    def told_all(self, partition: int) -> None:
+        """Nobody lists here."""
+
     def known(self, identity: Identity) -> Doubt | None:
         """What it says now, true or not."""
         if self.is_away:

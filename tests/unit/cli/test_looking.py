@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from halfhitch.errors import BackendError
 from halfhitch_cli import looking
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.looking import Look, look_on, looked
@@ -75,3 +76,23 @@ def test_watching_ends_well_with_ctrl_c(
     assert looked(look, TABLE, watch=True) == OK
     assert "1 there" in capsys.readouterr().out
     assert pauses == [looking.EVERY_S] * 2
+
+
+def test_a_sidecar_that_goes_away_ended_whoever_watched_it(
+    look: Callable[[], Look], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bool] = [True, False, False, True, False, True]
+
+    def seen() -> Look:
+        if not answers.pop(0):
+            raise BackendError("No sidecar answers.")
+        return look()
+
+    monkeypatch.setattr(looking, "sleep", lambda _: None)
+    look_on(seen, JSON, count=3)
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert err.count("No sidecar answers. Looking again ...") == 2, "once for each time"
+    answers[:] = [False]
+    with pytest.raises(BackendError):  # nobody was ever there
+        look_on(seen, JSON)

@@ -533,3 +533,25 @@ def test_a_replay_that_meets_a_late_duplicate_first_knows_when_it_began(is_check
         assert abs(theirs.due_ms - ours.due_ms) < 2_000
     heir.commit("T1")
     assert heir.carried_out().done[0].half_offsets == [2, 1]
+
+
+# -- what is told of -----------------------------------------------------------------------------
+
+
+def test_checks_are_behind_while_some_have_grown_old_and_are_not_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("halfhitch.core.checks._TURN_MAX", 2)
+    script = LedgerScript(rules=RULES)
+    checks = script.ledger.checks
+    for number in range(5):
+        script.half(f"T{number}")
+    assert not checks.is_behind, "the replay is not over"
+    script.tick()
+    assert not checks.is_behind, "all are young"
+    script.now_ms += RULES.doubt_ms
+    told = []
+    for _ in range(4):
+        script.tick()
+        told.append((len(checks.changed), checks.is_behind))
+    assert told == [(2, True), (4, True), (5, False), (5, False)]

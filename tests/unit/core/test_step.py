@@ -1,6 +1,5 @@
 """What one Kafka transaction must do, put together from whole transactions."""
 
-from halfhitch.core.checks import CopyOrder
 from halfhitch.core.model import (
     COPIED,
     GIVEN_UP,
@@ -16,7 +15,7 @@ from halfhitch.core.model import (
     TimestampMs,
 )
 from halfhitch.core.step import Step, assemble
-from halfhitch.core.transaction import State, Transaction
+from halfhitch.core.transaction import CopyOrder, State, Transaction
 from harness.ledger_script import identity_of
 
 

@@ -23,6 +23,7 @@ class _Content:
     doubts: dict[int, dict[Identity, Doubt]] = field(default_factory=dict)
     listed: dict[int, set[Identity]] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
+    whole: dict[int, str] = field(default_factory=dict)
     producers: dict[str, set[str]] = field(default_factory=dict)
 
 
@@ -32,6 +33,7 @@ class MemoryRedis:
     def __init__(self) -> None:
         self.content = _Content()
         self.indexes: dict[str, MemoryDoubtIndex] = {}
+        self.list_count = 0
         self._is_away = False
 
     @property
@@ -122,6 +124,7 @@ class MemoryDoubtIndex:
         for partition in self._owned:
             content.doubts.pop(partition, None)
             content.listed.pop(partition, None)
+            content.whole.pop(partition, None)
             content.owners[partition] = self._instance
         for members in content.producers.values():
             members.discard(self._instance)
@@ -156,12 +159,14 @@ class MemoryDoubtIndex:
                 self._owned.add(partition)
                 self._wanted.add(partition)
                 self._redis.content.listed.pop(partition, None)
+                self._redis.content.whole.pop(partition, None)
             owners[partition] = self._instance
         else:
             self._owned.discard(partition)
             self._wanted.discard(partition)
             if owners.get(partition) == self._instance:
                 del owners[partition]
+                self._redis.content.whole.pop(partition, None)
 
     def wants_all(self, partition: int) -> bool:
         """See ports.DoubtIndex."""
@@ -173,6 +178,17 @@ class MemoryDoubtIndex:
     def has_room(self, count: int) -> bool:
         """See RedisIndex: there is always room here."""
         return count >= 0
+
+    def told_all(self, partition: int) -> None:
+        """See ports.DoubtIndex."""
+        if self._takes(partition) and partition not in self._wanted:
+            self._redis.list_count += 1
+            self._redis.content.whole[partition] = f"{self._redis.list_count}"
+
+    async def whole(self, partition: int) -> str | None:
+        """See ports.DoubtIndex."""
+        self._answer()
+        return self._redis.content.whole.get(partition)
 
     async def delivered(
         self, partition: int, identity: Identity, half_offsets: tuple[int, ...]

@@ -144,6 +144,14 @@ class RedisIndex:
         goes on with `doubtful` when this is true."""
         return self._outbox.has_room(count)
 
+    def told_all(self, partition: int) -> None:
+        """See ports.DoubtIndex."""
+        self._outbox.told_all(partition)
+
+    async def whole(self, partition: int) -> str | None:
+        """See ports.DoubtIndex."""
+        return await self._asker.ask([("GET", self._started().whole(partition))], _name)
+
     async def delivered(
         self, partition: int, identity: Identity, half_offsets: tuple[int, ...]
     ) -> int:

@@ -7,6 +7,7 @@ Owns every key: `hh:<cluster>:` and then
     producers:{group}        sorted set  instance -> expiry of its presence, ms of Redis's own clock
     inbox:{instance}         stream      fields k (kind) and b (body)
     owner:{partition}        string      instance
+    whole:{partition}        string      the list's number, while it has all that its owner knows
     name:{instance}      string      mark of the process that has this name, see namesake.py
     canary:{instance}:{process}[:n]      string, see canary.py; of each process, since by mistake
                                          two may have one name
@@ -25,8 +26,8 @@ from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 #: due and tx, unless the constructor of RedisIndex says otherwise: the default age limit of a
 #: pending transaction (72 h) and an hour. Each write begins it anew; the owner keeps due alive.
 KEPT_S: Final = 73 * 3600
-#: How long an instance is believed to have producers, and a partition its owner, after it was last
-#: said. It is said every PULSE_S times two.
+#: How long an instance is believed to have producers, a partition its owner, and a list to be
+#: whole, after it was last said. It is said every PULSE_S times two.
 PRESENCE_S: Final = 6.0
 #: producers: the key as a whole, in case that nobody is left to take old members out.
 PRODUCERS_KEPT_S: Final = 60
@@ -63,6 +64,10 @@ class Keys:
     def owner(self, partition: int) -> str:
         """String: who owns the half partition."""
         return f"{self.prefix}owner:{partition}"
+
+    def whole(self, partition: int) -> str:
+        """String: which list of the undecided this is, once it is whole."""
+        return f"{self.prefix}whole:{partition}"
 
     def name(self, instance: str) -> str:
         """String: which process has this name, see namesake.py."""

@@ -57,6 +57,9 @@ class _Partition:
     wants_all: bool = True
     wants_after_s: float = 0.0
     pause_s: float = _REBUILD_PAUSE_S
+    is_told: bool = False  # everything that was wanted; and of it so many are still to be written:
+    unwritten_count: int = 0
+    list_number: int = 0  # of the list that is whole; 0: none is
 
     def take_wish(self) -> bool:
         """Whether everything is wanted; from now on it is on its way."""
@@ -65,6 +68,14 @@ class _Partition:
         self.wants_all = self.is_deaf = False
         self.wants_after_s = time.monotonic() + _REBUILD_S
         return True
+
+    def begin_anew(self) -> None:
+        """The list in Redis is not to be believed, or not to be had."""
+        self.wants_all = True
+        self.is_told = False
+        self.list_number = 0
+        if self.clearing is Clearing.NONE:
+            self.clearing = Clearing.ALL
 
 
 class Entry(NamedTuple):
@@ -94,7 +105,7 @@ class Outbox:
         self._partitions: dict[int, _Partition] = {}
         self._released: set[int] = set()
         self._entry_count = 0
-        self._generation = 0
+        self._generation = self._list_number = 0
         self._posts: deque[Post] = deque()  # bounded by the bytes of all, see `post`
         self._posts_bytes = 0
         self._any = threading.Event()
@@ -138,6 +149,15 @@ class Outbox:
         with self._lock:
             return state.take_wish()
 
+    def told_all(self, partition: int) -> None:
+        """Everything that was wanted has been handed over."""
+        with self._lock:
+            state = self._partitions.get(partition)
+            if state is not None and not state.wants_all:
+                state.is_told = True
+                state.unwritten_count = len(state.entries)
+        self.wake(is_urgent=False)
+
     def has_room(self, count: int) -> bool:
         """Whether so many entries could be taken now; an owner that rebuilds goes by it."""
         return self._entry_count + count <= self._entries_max // 2
@@ -176,7 +196,7 @@ class Outbox:
     def _overflow(self, state: _Partition) -> None:
         self._entry_count -= len(state.entries)
         state.entries = {}
-        self._ask_again(state)
+        state.begin_anew()
         state.is_deaf = True
         self._generation += 1
         state.generation = self._generation
@@ -197,6 +217,7 @@ class Outbox:
         """Up to so many entries of partitions that are clear, and the next posts."""
         batch = Batch()
         with self._lock:
+            self._note_whole()
             # A partition with very much to write must not hold up the others.
             share = -(-count_max // max(1, len(self._partitions)))
             for partition, state in self._partitions.items():
@@ -210,6 +231,7 @@ class Outbox:
                 for identity in list(islice(wanted, share)):
                     doubt = state.entries.pop(identity)
                     batch.entries.append(Entry(partition, identity, doubt, state.generation))
+                    state.unwritten_count -= 1
                 if not state.entries:
                     state.entries = {}  # a dict keeps the room of its largest size
                     state.pause_s = _REBUILD_PAUSE_S
@@ -219,6 +241,19 @@ class Outbox:
             if self._entry_count:
                 self._any.set()
         return batch
+
+    def _note_whole(self) -> None:
+        """What was taken before has been written by now, or has come back."""
+        for state in self._partitions.values():
+            is_written = state.is_told and state.unwritten_count <= 0
+            if is_written and state.clearing is Clearing.NONE and not state.list_number:
+                self._list_number += 1
+                state.list_number = self._list_number
+
+    def whole(self) -> list[tuple[int, int]]:
+        """Partitions whose lists have all that is known, and the numbers of these lists."""
+        with self._lock:
+            return [(p, it.list_number) for p, it in self._partitions.items() if it.list_number]
 
     def _take_posts(self) -> list[Post]:
         oldest_s = time.monotonic() - _POST_AGE_S_MAX
@@ -245,6 +280,7 @@ class Outbox:
                 if entry.identity not in state.entries:
                     state.entries[entry.identity] = entry.doubt
                     self._entry_count += 1
+                state.unwritten_count = len(state.entries)  # it is the last one now
             self._posts.extendleft(reversed(batch.posts))
             self._posts_bytes += sum(len(post.body) for post in batch.posts)
         self.wake(is_urgent=bool(batch.posts))
@@ -271,12 +307,7 @@ class Outbox:
             for partition in list(self._partitions) if partitions is None else partitions:
                 state = self._partitions.get(partition)
                 if state is not None:
-                    self._ask_again(state)
-
-    def _ask_again(self, state: _Partition) -> None:
-        state.wants_all = True
-        if state.clearing is Clearing.NONE:
-            state.clearing = Clearing.ALL
+                    state.begin_anew()
 
     def owned(self) -> list[int]:
         """Partitions that are ours."""

@@ -27,6 +27,7 @@ from halfhitch.adapters.redis.keys import (
     Keys,
     identity_of,
     member_of,
+    quoted,
 )
 from halfhitch.adapters.redis.namesake import Namesake
 from halfhitch.adapters.redis.outbox import Batch, Clearing, Entry, Outbox, Post
@@ -299,6 +300,9 @@ class Writer:
             work.add("SET", self._keys.owner(partition), self._instance, "PX", presence_ms)
             if keeps_alive:
                 work.add("EXPIRE", self._keys.due(partition), self._kept_s)
+        for partition, number in self._outbox.whole():
+            mark = f"{quoted(self._instance)}:{self._watch.nonce}:{number}"
+            work.add("SET", self._keys.whole(partition), mark, "PX", presence_ms)
         if keeps_alive:
             self._next_keep_alive_s = time.monotonic() + _KEEP_ALIVE_S
         work.unlink(self._given_up, is_cluster=connect.is_cluster(self._client))
@@ -307,7 +311,7 @@ class Writer:
             # Two steps, for there is no compare-and-delete without scripts: the next owner writes
             # its name again within a second if we wipe it out.
             key = self._keys.owner(partition)
-            work.add("GET", key, read=partial(self._give_up, key))
+            work.add("GET", key, read=partial(self._give_up, partition))
         self.namesake.add(work)
         now_ms = self.now_ms
         announced, withdrawn = self._presence.to_announce()
@@ -329,15 +333,16 @@ class Writer:
             )
         return withdrawn
 
-    def _give_up(self, key: str, answer: object) -> None:
+    def _give_up(self, partition: int, answer: object) -> None:
         if answer == self._instance.encode():
-            self._given_up.add(key)
+            self._given_up |= {self._keys.owner(partition), self._keys.whole(partition)}
             self._next_pulse_s = 0.0
 
     # -- what is deleted -------------------------------------------------------------------------
 
     def _clear(self) -> None:
         for partition, clearing in self._outbox.to_clear():
+            connect.run(self._client, [("UNLINK", self._keys.whole(partition))])
             if clearing is Clearing.ALL and not self._clear_hashes(partition):
                 continue  # the rest in the next turn
             work = Work()
@@ -374,12 +379,13 @@ class Writer:
         self._write(Batch(posts=self._outbox.take(0).posts), is_pulse=False)
         # A desk that stops has withdrawn its groups already, but no turn may have written that.
         announced, withdrawn = self._presence.to_announce()
-        owners = [self._keys.owner(partition) for partition in self._outbox.owned()]
+        owned = self._outbox.owned()
         work = Work()
         for group in announced | withdrawn:
             work.add("ZREM", self._keys.producers(group), self._instance)
-        for key in owners:
-            work.add("GET", key, read=partial(self._give_up, key))
+        for partition in owned:
+            key = self._keys.owner(partition)
+            work.add("GET", key, read=partial(self._give_up, partition))
         # So that our own reader, which waits there, wakes up and ends.
         self._add_post(work, Post(self._instance, "", b"", 0.0))
         work.run(self._client)

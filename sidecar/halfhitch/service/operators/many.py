@@ -15,7 +15,6 @@ from halfhitch.errors import BackendError, HalfHitchError, TransactionGone
 from halfhitch.service.api import STATE_AFTER, Filter, ManyOutcome, NamesPage
 from halfhitch.service.operators.operations import (
     ADVICE,
-    LISTED_MAX,
     OperationsService,
     check_reason,
     is_parked,
@@ -44,15 +43,13 @@ class ManyOperations(OperationsService):
         doubts, missing = await self._doubts(others)
         now_ms = parts.clock.wall_ms()
         for partition, known in doubts.items():
-            if len(known) >= LISTED_MAX:
-                missing.append(partition)  # Redis was not asked for more
             for doubt in known:
                 shown = self._undecided(partition, doubt, now_ms)
                 if doubt.identity not in found and matches(wanted, shown):
                     found[doubt.identity] = doubt.born_ms
                     total_count += 1
         names = sorted(found, key=found.__getitem__)[: wanted.count_max]
-        return NamesPage(names, total_count, sorted(missing))
+        return NamesPage(names, total_count, missing)
 
     async def decide_many(
         self, identities: Sequence[Identity], resolution: Resolution, *, reason: str, operator: str

@@ -23,6 +23,7 @@ from halfhitch.errors import (
     BackendError,
     HalfHitchError,
     InvalidRequest,
+    KafkaUnavailable,
     RedisUnavailable,
     TransactionGone,
     TransactionNotFound,
@@ -108,10 +109,13 @@ class OperationsService:
     async def _doubts(
         self, partitions: Sequence[int]
     ) -> tuple[dict[int, Sequence[Doubt]], list[int]]:
-        """What Redis says of these, and of which it says nothing."""
-        return await self._told_of(
+        """What Redis says of these, and of which it does not say all."""
+        found, missing = await self._told_of(
             partitions, lambda index, partition: index.list(partition, count_max=LISTED_MAX)
         )
+        # Where it was not asked for more, there may be more.
+        cut_off = {partition for partition, known in found.items() if len(known) >= LISTED_MAX}
+        return found, sorted(cut_off.union(missing))
 
     async def _doubts_of(
         self, partitions: Sequence[int], identities: Sequence[Identity]
@@ -129,9 +133,14 @@ class OperationsService:
         index = self._parts.index
         if index is None:
             return {}, list(partitions)
-        answers = await asyncio.gather(
-            *(ask(index, partition) for partition in partitions), return_exceptions=True
-        )
+
+        async def told(partition: int) -> tuple[Sequence[Doubt], bool]:
+            # Half a list looks like a whole one: a new owner writes it bit by bit.
+            mark = await index.whole(partition)
+            doubts = await ask(index, partition)
+            return doubts, mark is not None and mark == await index.whole(partition)
+
+        answers = await asyncio.gather(*map(told, partitions), return_exceptions=True)
         found: dict[int, Sequence[Doubt]] = {}
         missing: list[int] = []
         for partition, answer in zip(partitions, answers, strict=True):
@@ -140,7 +149,9 @@ class OperationsService:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found[partition] = answer
+                found[partition], is_whole = answer
+                if not is_whole:
+                    missing.append(partition)
         return found, missing
 
     def _undecided(self, partition: int, doubt: Doubt, now_ms: int) -> Undecided:
@@ -243,9 +254,14 @@ class OperationsService:
         raise not_found(identity)
 
     def _others(self) -> list[int]:
-        """Half partitions that other instances own, or nobody."""
-        owned = self._parts.owners.owned()
-        return [p for p in range(self._parts.partition_count()) if p not in owned]
+        """Half partitions that other instances own, or nobody. Raises KafkaUnavailable."""
+        owned, count = self._parts.owners.owned(), self._parts.partition_count()
+        if not count:  # no half partition is known: "none is undecided" would be a guess
+            raise KafkaUnavailable(
+                "Kafka has not been reached yet, so nothing is known of what is undecided: try "
+                "again in some seconds; /readyz says what is missing"
+            )
+        return [p for p in range(count) if p not in owned]
 
     async def _search_elsewhere(self, identities: Sequence[Identity]) -> Searched:
         """In the half partitions of others: Redis is asked once, and each log read once."""
@@ -312,7 +328,8 @@ class OperationsService:
         if missing:
             raise RedisUnavailable(
                 f"{identity[1]} is not pending here; half partitions {_numbers(missing)} belong "
-                "to other instances, and without Redis nothing is known of them: ask those"
+                "to other instances, and Redis does not say all of them now: try again in some "
+                "seconds, or ask those"
             )
         raise not_found(identity)
 

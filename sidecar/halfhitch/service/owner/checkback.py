@@ -38,6 +38,7 @@ from halfhitch.service.owner.many import Named, names_of
 from halfhitch.service.owner.numbers import CheckNumbers, check_numbers
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions, born_ms, topics_of
+from halfhitch.service.owner.told_index import ToldIndex
 from halfhitch.service.owner.turn_questions import TurnQuestions
 from halfhitch.wire.check import Check
 
@@ -48,7 +49,6 @@ T = TypeVar("T")
 #: Transactions that are given up in one turn; their topics may have to be read back.
 _GIVE_UP_MAX: Final = 100
 #: The index is told of so many at a time.
-_INDEX_MAX: Final = 1_000
 #: Groups that are remembered as known to those who may know somebody.
 _NOTICED_MAX: Final = 10_000
 #: Reports that wait for the owner; they are no more than permits.
@@ -80,6 +80,7 @@ class CheckBack:
         self._partition = partition
         self._gate = gate
         self._index = index
+        self._told_index = ToldIndex(partition, index)
         self._policy = policy
         self._questions = questions
         self._observer = observer
@@ -377,15 +378,7 @@ class CheckBack:
             self._given_up.difference_update(settled)
             if index is not None:
                 index.settled(self._partition, settled)
-        if index is None:
-            checks.changed.clear()
-            return
-        if index.wants_all(self._partition):
-            checks.changed = [t for t in ledger.pending() if t.is_told]
-        if checks.changed and index.has_room(_INDEX_MAX):
-            now, checks.changed = checks.changed[:_INDEX_MAX], checks.changed[_INDEX_MAX:]
-            doubts = [self.doubt(t) for t in now if t.resolution is None]
-            index.doubtful(self._partition, doubts)
+        self._told_index.tell(ledger, self.now_ms(), self.doubt)
 
     # -- for people ------------------------------------------------------------------------------
 

@@ -300,10 +300,7 @@ class Stories:
             for order in step.copies
             if order.is_check
         ]
-        found += [
-            Event(*c.identity, story.CONFLICT, now_ms, c.losing_op_offset, outcome=c.kind.value)
-            for c in step.conflicts
-        ]
+        found += [story.conflict(lost, now_ms) for lost in step.conflicts]
         found += [
             Event(
                 *note.identity,

@@ -219,3 +219,58 @@ def test_presence_tells_news_once_and_takes_only_names() -> None:
     assert table.instances("g") == (("him", "you"), False)
     table.heard("g", None)
     assert table.instances("g") == ((), False)
+
+
+def test_a_list_is_whole_once_all_that_was_told_by_then_has_been_written() -> None:
+    outbox = made()
+    outbox.doubtful(0, [doubt("a"), doubt("b"), doubt("c")])
+    assert words(outbox, 1) == ["a"]
+    outbox.told_all(0)
+    assert words(outbox, 1) == ["b"]
+    outbox.doubtful(0, [doubt("d"), doubt("c", due_ms=9)])  # never nothing to write
+    assert words(outbox, 1) == ["c"]
+    assert outbox.whole() == [], "the last one is on its way"
+    assert words(outbox, 1) == ["d"]
+    assert outbox.whole() == [(0, 1)]
+    outbox.doubtful(0, [doubt("e")])
+    outbox.told_all(0)
+    words(outbox)
+    assert outbox.whole() == [(0, 1)]
+
+
+def test_a_list_of_which_a_part_was_not_written_is_not_whole() -> None:
+    outbox = made()
+    outbox.doubtful(0, [doubt("a")])
+    outbox.told_all(0)
+    batch = outbox.take(10)
+    outbox.put_back(batch)
+    assert words(outbox, 0) == []
+    assert outbox.whole() == []
+    words(outbox)
+    words(outbox)
+    assert outbox.whole() == [(0, 1)]
+
+
+def test_another_list_has_another_number_and_none_while_it_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_REBUILD_S", 0.0)
+    outbox = made(partitions=2)
+    for partition in (0, 1):
+        outbox.told_all(partition)
+    words(outbox)
+    assert outbox.whole() == [(0, 1), (1, 2)]
+    outbox.rebuild([0])
+    outbox.told_all(0)  # of what was wanted before
+    outbox.cleared(0, Clearing.ALL)
+    words(outbox)
+    assert outbox.whole() == [(1, 2)]
+    assert outbox.wants_all(0, is_healthy=True)
+    words(outbox)
+    assert outbox.whole() == [(1, 2)]
+    outbox.told_all(0)
+    words(outbox)
+    assert outbox.whole() == [(0, 3), (1, 2)]
+    outbox.release(1)
+    outbox.told_all(1)
+    assert outbox.whole() == [(0, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,3 +151,29 @@ def test_a_redis_that_forgets_when_it_is_full_is_told(answer: Any, policies: str
     found = doctor._memory(Client())
     assert bool(found) is (policies is not None)
     assert all(str(policies) in finding.sentence for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_told"), [("cluster-1", False), ("cluster-2", True), (None, False)]
+)
+def test_a_sidecar_of_another_kafka_was_called_ready_and_all_was_well(
+    monkeypatch: pytest.MonkeyPatch, theirs: str | None, is_told: bool
+) -> None:
+    info = {"kafka_cluster_id": theirs, "kafka_bootstrap": "theirs:9092"}
+    door = SimpleNamespace(address="http://h:1", get=lambda _: (200, {"info": info}))
+    monkeypatch.setattr(doctor.AdminClient, "of", lambda _: door)
+    found = doctor._same_cluster(LOOKING, "cluster-1")
+    assert [finding.severity for finding in found] == [Severity.FAIL] * is_told
+    for finding in found:
+        assert "http://h:1 works on another Kafka cluster, at theirs:9092" in finding.sentence
+
+
+def test_the_doctor_looked_at_another_sidecar_than_it_was_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ("doctor", "--wait-s", "0.5", "-o", "json", "--kafka-bootstrap", "127.0.0.1:1")
+    monkeypatch.setenv("HALFHITCH_SERVER", "http://127.0.0.1:2")
+    for words, port in ((told, 2), ((*told, "--server", "http://127.0.0.1:3"), 3)):
+        main([*words])
+        found = {row["check"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+        assert f"127.0.0.1:{port}" in found["sidecar"]["sentence"]

@@ -135,3 +135,14 @@ def test_records_that_were_passed_over_are_listed_with_who_and_why(
     assert out.splitlines()[1].split()[2:] == ["half-3", "1742", "ann", "forged"]
     told_log.entries = [ended()]
     assert "No record was passed over" in run("topics", "skipped")[2]
+
+
+def test_whoever_decides_what_has_ended_is_told_how_it_ended(run: Any, told_log: ToldLog) -> None:
+    """It said "it has ended", and took a second command at night."""
+    told_log.entries = [ended("E1")]
+    code, _, err = run("tx", "rollback", "E1", "--reason", "late", "--yes")
+    assert code == 1
+    assert "No transaction E1 is undecided: it is committed" in err
+    told_log.entries = []
+    code, _, err = run("tx", "rollback", "E1", "--reason", "late", "--yes")
+    assert "it ended before what is kept begins, or the id is misspelled" in err

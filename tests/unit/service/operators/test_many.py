@@ -21,7 +21,7 @@ from halfhitch.errors import (
     TransactionReused,
 )
 from halfhitch.service.api import Filter
-from halfhitch.service.operators import many
+from halfhitch.service.operators import operations
 from halfhitch.service.operators.parts import FoundHalves
 from harness.operators_world import C, R, World, doubt, identity, parking, pending
 
@@ -159,7 +159,7 @@ async def test_names_are_those_of_all_instances_oldest_first() -> None:
 
 
 async def test_what_redis_was_not_asked_for_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "LISTED_MAX", 2)
+    monkeypatch.setattr(operations, "LISTED_MAX", 2)
     world = World(doubts={2: [doubt("T1"), doubt("T2")], 3: [doubt("T3")]})
     page = await world.service.names(Filter())
     assert (page.total_count, page.missing_partitions) == (3, [2])

@@ -63,6 +63,36 @@ async def test_what_redis_tells_is_filtered(wanted: Filter, names: set[str]) -> 
     assert page.total_count == len(names)
 
 
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [None, None],  # a new owner writes it
+        [None, "one"],  # the rest came during the look
+        ["one", None],  # it began to be written anew during the look
+        ["one", "two"],  # even twice
+    ],
+)
+async def test_half_a_list_is_shown_and_said_to_be_no_more_than_that(
+    marks: list[str | None],
+) -> None:
+    """A bulk rollback took 6,968 of 10,000 for all while a new owner told Redis of the others."""
+    world = World(doubts={2: [doubt("T3")], 3: []}, marks={2: [*marks]})
+    page = await world.service.undecided(Filter())
+    assert [t.transaction_id for t in page.transactions] == ["T3"]
+    assert page.missing_partitions == [2]
+    world.marks[2] = [*marks]
+    names = await world.service.names(Filter())
+    assert (len(names.names), names.missing_partitions) == (1, [2])
+
+
+async def test_before_kafka_was_reached_nothing_is_said_to_be_undecided_or_not() -> None:
+    """It said that there was none, and a list was empty at the start of every sidecar."""
+    world = World(owned_here=set(), partition_total=0)
+    for ask in (world.service.undecided, world.service.names):
+        with pytest.raises(KafkaUnavailable, match="not been reached yet"):
+            await ask(Filter())
+
+
 async def test_without_redis_the_partitions_of_others_are_told_to_be_missing() -> None:
     page = await World(redis=False).service.undecided(Filter())
     assert page.missing_partitions == [2, 3]

@@ -129,6 +129,19 @@ def test_what_loses_against_a_decision_is_told() -> None:
     turn_until_idle(owner)
     (event,) = events(twin)
     assert (event.what, event.outcome, event.number) == (story.CONFLICT, "contrary", loser)
+    assert (event.by, event.reason) == ("producer", "wanted rollback")
+
+
+def test_who_lost_and_why_was_not_told() -> None:
+    """The page for that alert sends people to the story."""
+    twin = twin_with_audit()
+    owner = owner_of(twin)
+    twin.half("T1")
+    twin.roll_back("T1")
+    twin.decide(Resolution.COMMIT, "T1", source="operator", reason="ann: it is paid")
+    turn_until_idle(owner)
+    (event,) = events(twin)
+    assert (event.by, event.reason) == ("operator", "wanted commit: ann: it is paid")
 
 
 def test_an_answer_goes_with_the_next_step_or_gets_one_of_its_own() -> None:
