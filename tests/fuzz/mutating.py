@@ -276,12 +276,14 @@ def made() -> dict[str, list[bytes]]:
         "rust-json": [
             b'{"producer_group":"g","messages":[{"topic":"t","value":"v","key":"k"}]}',
             (
-                b'{"messages":[{"value":{"a":[1.5e3,"\\ud83d\\ude00",null]},"headers":{"a":"\\u00e9"},'
-                b'"topic":"t"}],"transaction_id":"T1","immunity_seconds":60,"producer_group":"g"}'
+                b'{"messages":[{"value":{"a":[1.5e3,"\\ud83d\\ude00",null]},"topic":"t",'
+                b'"headers":{"a":"\\u00e9"}}],"transaction_id":"T1","immunity_seconds":60,'
+                b'"producer_group":"g"}'
             ),
             (
-                b'{"producer_group":"g","messages":[{"topic":"t","value_base64":"AP8=","key_base64":'
-                b'"aw==","headers":[["a","b"],["c",{"base64":"/w=="}]],"partition":null}]}'
+                b'{"producer_group":"g","messages":[{"topic":"t","value_base64":"AP8=",'
+                b'"key_base64":"aw==","headers":[["a","b"],["c",{"base64":"/w=="}]],'
+                b'"partition":null}]}'
             ),
         ],
         "half": [half_input],
