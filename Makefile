@@ -110,7 +110,7 @@ fuzz-native: $(STAMP) ## the native module under AddressSanitizer: fuzzed (FOR=3
 		--target-dir $(ASAN) --target $(shell rustc -vV | sed -n 's/^host: //p')
 	mkdir -p $(ASAN)/native
 	cp $(ASAN)/*/release/libhalfhitch_native.so $(ASAN)/native/halfhitch_native.abi3.so
-	$(WATCHED) $(BIN)/python tests/fuzz/mutating.py --only rust,owner --seconds $(or $(FOR),300) $(if $(SEED),--seed $(SEED))
+	$(WATCHED) $(BIN)/python tests/fuzz/mutating.py --only rust,rust-json,owner --seconds $(or $(FOR),300) $(if $(SEED),--seed $(SEED))
 	$(WATCHED) $(BIN)/python -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
 
 WATCHED = env PYTHONPATH=tests:. HALFHITCH_NATIVE_FOLDER=$(CURDIR)/$(ASAN)/native ASAN_OPTIONS=detect_leaks=0 \

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from binascii import b2a_base64
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 _LENGTH = b"Content-Length: "
 _HANDLE = b"Half-Handle: "
+_JSON_HANDLE = b'"handle":"'
 _HEAD_END = b"\r\n\r\n"
+_JSON_HEAD = (
+    b"POST /v1/transactions HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+)
+_JSON_BODY = b'{"producer_group":"bench",%b"messages":[{"topic":"%b",%b"value_base64":"%b"}]}'
 
 
 class Cell:
@@ -37,19 +44,38 @@ class Cell:
         #: How many are prepared and left undecided; 0: each is committed, until the time is up.
         self.leave_count = order.get("leave_count", 0)
         self.body_bytes = order.get("body_bytes", stamps.BODY_BYTES)
+        self.topic = topic.encode()
         self.half = (
             b"POST /v1/topics/%b/half HTTP/1.1\r\nHost: localhost\r\n"
-            b"Half-Producer-Group: bench\r\nContent-Length: %d\r\n"
-            % (topic.encode(), self.body_bytes)
+            b"Half-Producer-Group: bench\r\nContent-Length: %d\r\n" % (self.topic, self.body_bytes)
+        )
+        #: As JSON, with the value in base64; else raw.
+        self.is_json = order.get("json", False)
+        self.handle_sign, self.handle_end = (
+            (_JSON_HANDLE, b'"') if self.is_json else (_HANDLE, b"\r")
         )
         self.name_of: Callable[[], bytes] | None = None
         if order.get("named"):
             name_bits = random.Random(-1 - self.number).getrandbits
-            self.name_of = lambda: b"Half-Transaction-Id: %032x\r\n" % name_bits(128)
+            name = (
+                b'"transaction_id":"%032x",' if self.is_json else b"Half-Transaction-Id: %032x\r\n"
+            )
+            self.name_of = lambda: name % name_bits(128)
         self.key_of: Callable[[], bytes] | None = None
         if order["keyed"]:
             key_bits = random.Random(self.number).getrandbits
-            self.key_of = lambda: b"Half-Key: %016x\r\n" % key_bits(64)
+            key = b'"key":"%016x",' if self.is_json else b"Half-Key: %016x\r\n"
+            self.key_of = lambda: key % key_bits(64)
+
+    def prepare(self, number: int) -> bytes:
+        """The request that begins this transaction."""
+        key = self.key_of() if self.key_of is not None else b""
+        name = self.name_of() if self.name_of is not None else b""
+        body = stamps.body(self.number, number, self.body_bytes)
+        if not self.is_json:
+            return b"".join([self.half, name, key, b"\r\n", body])
+        body = _JSON_BODY % (name, self.topic, key, b2a_base64(body, newline=False))
+        return _JSON_HEAD % len(body) + body
 
     def fail(self, error: Exception) -> None:
         """End the loop: one wrong answer makes all figures worthless."""
@@ -90,10 +116,7 @@ class Caller(asyncio.Protocol):
         self._cell = cell
         self._is_commit = False
         self._number = number = cell.tally.begin()
-        key = cell.key_of() if cell.key_of is not None else b""
-        name = cell.name_of() if cell.name_of is not None else b""
-        body = stamps.body(cell.number, number, cell.body_bytes)
-        request = b"".join([cell.half, name, key, b"\r\n", body])
+        request = cell.prepare(number)
         self._began_s = time.monotonic()
         self._transport.write(request)
 
@@ -122,8 +145,8 @@ class Caller(asyncio.Protocol):
             if cell.leave_count:
                 self._go_on(cell, is_over=len(cell.tally.prepare_s) >= cell.leave_count)
                 return
-            handle_at = data.index(_HANDLE) + len(_HANDLE)
-            handle = data[handle_at : data.index(b"\r", handle_at)]
+            handle_at = data.index(cell.handle_sign) + len(cell.handle_sign)
+            handle = data[handle_at : data.index(cell.handle_end, handle_at)]
             self._is_commit = True
             self._transport.write(
                 b"POST /v1/transactions/%b/commit%b HTTP/1.1\r\nHost: localhost\r\n"

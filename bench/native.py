@@ -39,7 +39,7 @@ class Compared:
 
 
 def compare(director: Director) -> list[Compared]:
-    """Both ways, over both kinds of socket, with names of the caller's and without."""
+    """Both ways: over both kinds of socket, raw and as JSON, with names of the caller's or not."""
     _require_built()
     found = []
     with ExitStack() as stack:
@@ -50,10 +50,9 @@ def compare(director: Director) -> list[Compared]:
             for name, more in {"off": {}, "on": {"PYTHONPATH": str(_BUILT)}}.items()
         ]
         load = stack.enter_context(director.child("load_http", director.arguments()))
-        for mode, kind, named in _modes():
+        for mode, kind, more in _modes():
             sides = [
-                Side(load, one.pid, {"address": one.address(kind), "named": named})
-                for one in sidecars
+                Side(load, one.pid, {"address": one.address(kind), **more}) for one in sidecars
             ]
             for side in sides:
                 director.warm_mode_up(load, side.more)
@@ -76,13 +75,15 @@ def report(compared: Sequence[Compared]) -> list[str]:
         for one in compared
         for name, figure in _FIGURES
     ]
-    return ["raw half and commit; CPU: of the sidecar", "", table(_HEAD, shown), ""]
+    return ["prepare and commit; CPU: of the sidecar", "", table(_HEAD, shown), ""]
 
 
-def _modes() -> Iterator[tuple[str, str, bool]]:
+def _modes() -> Iterator[tuple[str, str, dict[str, bool]]]:
     for kind, socket in {"unix": "unix socket", "tcp": "TCP"}.items():
-        for named in (True, False):
-            yield f"{socket}, {'named' if named else 'unnamed'}", kind, named
+        for form in ("raw", "JSON"):
+            for named in (True, False):
+                mode = f"{form}, {socket}, {'named' if named else 'unnamed'}"
+                yield mode, kind, {"named": named, "json": form == "JSON"}
 
 
 def _require_built() -> None:

@@ -69,6 +69,8 @@ pub struct Results {
     /// Connections whose next request has waited for the answer to the one before.
     pub resume: Vec<u64>,
     pub prepared_s: Vec<f64>,
+    /// Of prepares as JSON.
+    pub json_prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
     /// See `Events`: at most so many as histograms have buckets to show one in.
@@ -451,7 +453,7 @@ impl Carrier {
                 let ask = (*form, *opaque, *queue_id);
                 lock(&self.results).stored(item, ask, offset, seal, &self.config.reply_start);
             }
-            HalfAsk::Http { topic, signer, .. } => {
+            HalfAsk::Http { topic, signer, is_json, .. } => {
                 let half_offset = offset as u64;
                 let handle = signer.encode(&Place {
                     partition: partition as u16,
@@ -462,7 +464,7 @@ impl Carrier {
                 });
                 // Before its end can come.
                 lock(&self.open_ones).stored(group, id, half_offset);
-                lock(&self.results).stored_over_http(item, &handle);
+                lock(&self.results).stored_over_http(item, &handle, *is_json);
             }
         }
         true
@@ -563,6 +565,7 @@ impl Results {
             prepared_ids: std::mem::take(&mut self.prepared_ids),
             ended_ids: std::mem::take(&mut self.ended_ids),
             prepared_s: std::mem::take(&mut self.prepared_s),
+            json_prepared_s: std::mem::take(&mut self.json_prepared_s),
             committed_s: std::mem::take(&mut self.committed_s),
             rolled_back_s: std::mem::take(&mut self.rolled_back_s),
             traced: std::mem::take(&mut self.traced),
@@ -623,9 +626,9 @@ impl Results {
                 is_json: form == Form::Json,
                 error_number,
             }),
-            HalfAsk::Http { is_named, .. } => self.fail_over_http(HttpFailed {
+            HalfAsk::Http { is_named, is_json, .. } => self.fail_over_http(HttpFailed {
                 connection,
-                route: "half",
+                route: if is_json { "prepare" } else { "half" },
                 error_number,
                 partition,
                 group: group.to_string(),
@@ -635,9 +638,10 @@ impl Results {
         }
     }
 
-    fn has_stored(&mut self, item: &HalfItem) {
+    fn has_stored(&mut self, item: &HalfItem, is_json: bool) {
         let passed_s = item.began.elapsed().as_secs_f64();
-        self.prepared_s.push(passed_s);
+        let seconds = if is_json { &mut self.json_prepared_s } else { &mut self.prepared_s };
+        seconds.push(passed_s);
         if let Some(said) = &item.trace {
             if self.traced.len() >= TRACED_MAX {
                 self.traced.remove(0);
@@ -646,11 +650,12 @@ impl Results {
         }
     }
 
-    fn stored_over_http(&mut self, item: &HalfItem, handle: &str) {
-        self.has_stored(item);
+    fn stored_over_http(&mut self, item: &HalfItem, handle: &str, is_json: bool) {
+        self.has_stored(item, is_json);
         self.prepared_ids.push(item.transaction_id.clone());
         if let Some(outbox) = self.answered(item.connection) {
-            write::http_stored(&mut outbox.out, handle, &item.transaction_id);
+            let write = if is_json { write::http_prepared } else { write::http_stored };
+            write(&mut outbox.out, handle, &item.transaction_id);
         }
     }
 
@@ -671,7 +676,7 @@ impl Results {
         seal: i64,
         start: &ReplyStart,
     ) {
-        self.has_stored(item);
+        self.has_stored(item, false);
         if let Some(outbox) = self.finish(item.connection) {
             let Outbox { out, id_prefix, .. } = outbox;
             let reply = write::Reply {

@@ -161,6 +161,8 @@ pub struct HttpEvents {
     prepared_s: Vec<f64>,
     committed_s: Vec<f64>,
     rolled_back_s: Vec<f64>,
+    /// Of prepares as JSON, which are not among the others.
+    json_prepared_s: Vec<f64>,
     /// Of the last prepares that brought a `traceparent`: seconds, and what it said.
     traced: Vec<(f64, Py<PyBytes>)>,
     /// Transactions that were prepared, and that were ended.
@@ -180,6 +182,7 @@ impl HttpEvents {
             prepared_s: told.prepared_s,
             committed_s: told.committed_s,
             rolled_back_s: told.rolled_back_s,
+            json_prepared_s: told.json_prepared_s,
             traced: traced(py, told.traced),
             prepared_ids: told.prepared_ids,
             ended_ids: told.ended_ids,
@@ -212,6 +215,7 @@ pub struct Told {
     pub prepared_ids: Vec<String>,
     pub ended_ids: Vec<String>,
     pub prepared_s: Vec<f64>,
+    pub json_prepared_s: Vec<f64>,
     pub committed_s: Vec<f64>,
     pub rolled_back_s: Vec<f64>,
     pub traced: Vec<(f64, Vec<u8>)>,

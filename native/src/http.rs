@@ -7,7 +7,7 @@ const NAME_ROOM: usize = 32;
 const FIELDS_MAX: usize = 64;
 const TOPIC_BYTES_MAX: usize = 249;
 const HANDLE_BYTES_MAX: usize = 2_000;
-const IMMUNITY_S_MAX: u32 = 604_800;
+pub const IMMUNITY_S_MAX: u32 = 604_800;
 const LENGTH_DIGITS_MAX: usize = 9;
 const METHOD: &[u8] = b"POST ";
 const VERSION: &[u8] = b" HTTP/1.1";
@@ -25,12 +25,21 @@ pub enum Cut<'a> {
 
 pub enum Request<'a> {
     Half(Half<'a>),
+    Prepare(Body<'a>),
     End(End<'a>),
+}
+
+/// Messages as JSON, for `prepare::read`.
+pub struct Body<'a> {
+    pub host: &'a [u8],
+    pub content: &'a [u8],
 }
 
 /// One message for a new transaction.
 pub struct Half<'a> {
     pub host: &'a [u8],
+    /// It came so, and is answered so.
+    pub is_json: bool,
     pub topic: &'a str,
     pub group: &'a str,
     /// The transaction id, where its caller gives it one.
@@ -61,6 +70,7 @@ pub struct End<'a> {
 
 enum Route<'a> {
     Half(&'a str),
+    Prepare,
     End(&'a [u8], bool),
 }
 
@@ -75,6 +85,16 @@ struct Fields<'a> {
     immunity: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     user: Vec<(&'a [u8], &'a [u8])>,
+}
+
+impl Fields<'_> {
+    /// What only a half may have.
+    fn has_more(&self) -> bool {
+        self.name.is_some()
+            || self.immunity.is_some()
+            || self.key.is_some()
+            || !self.user.is_empty()
+    }
 }
 
 /// `head_bytes_max`: a longer head is odd.
@@ -119,6 +139,7 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
             let key = fields.key;
             let half = Half {
                 host,
+                is_json: false,
                 topic,
                 group: plain_name(fields.group?)?,
                 name: fields.name.map_or(Some(None), |name| plain_name(name).map(Some))?,
@@ -129,12 +150,17 @@ fn read<'a>(head: &'a [u8], body: &'a [u8]) -> Option<(Request<'a>, usize)> {
             };
             Some((Request::Half(half), length))
         }
+        Route::Prepare => {
+            let length = length?;
+            let is_taken = fields.kind.is_none_or(is_json);
+            if !is_taken || fields.group.is_some() || fields.has_more() {
+                return None;
+            }
+            let content = &body[..body.len().min(length)];
+            Some((Request::Prepare(Body { host, content }), length))
+        }
         Route::End(handle, is_commit) => {
-            let has_more = fields.name.is_some()
-                || fields.immunity.is_some()
-                || fields.key.is_some()
-                || !fields.user.is_empty();
-            if has_more || length.unwrap_or(0) > 0 {
+            if fields.has_more() || length.unwrap_or(0) > 0 {
                 return None;
             }
             Some((Request::End(End { host, handle, group: fields.group, is_commit }), 0))
@@ -151,6 +177,9 @@ fn route(target: &[u8]) -> Option<Route<'_>> {
             return None;
         }
         return Some(Route::Half(std::str::from_utf8(topic).ok()?));
+    }
+    if rest == b"transactions" {
+        return Some(Route::Prepare);
     }
     let rest = rest.strip_prefix(b"transactions/")?;
     let (handle, is_commit) = match rest.strip_suffix(b"/commit") {
@@ -227,7 +256,17 @@ fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-fn is_printable(byte: &u8) -> bool {
+/// A media type that says JSON in UTF-8.
+fn is_json(kind: &[u8]) -> bool {
+    const KINDS: [&[u8]; 3] = [
+        b"application/json",
+        b"application/json;charset=utf-8",
+        b"application/json; charset=utf-8",
+    ];
+    KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known))
+}
+
+pub fn is_printable(byte: &u8) -> bool {
     (0x20..0x7f).contains(byte)
 }
 
@@ -236,7 +275,7 @@ fn is_of_token(byte: &u8) -> bool {
 }
 
 /// Names of `wire/headers.py` that no user may give a header.
-fn is_reserved(name: &[u8]) -> bool {
+pub fn is_reserved(name: &[u8]) -> bool {
     const RESERVED: [&[u8]; 9] = [
         b"REAL_TOPIC",
         b"REAL_QID",

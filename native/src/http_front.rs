@@ -15,6 +15,7 @@ use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting};
 use crate::memory;
 use crate::outbox::Outbox;
+use crate::prepare;
 use crate::read::plain_name;
 use crate::sockets::Reader;
 use crate::write;
@@ -297,29 +298,34 @@ impl HttpFront {
             }
             Cut::Whole(request, size) => (request, size),
         };
-        let end = match request {
-            Request::End(end) => end,
-            Request::Half(half) => {
-                let places = (*partition_count, *preferred, signer);
-                let made = (half.host == incoming.host)
-                    .then(|| self.half(connection, &half, allowed, places, ids, now))
+        let prepare; // holds what its half borrows
+        let half = match request {
+            Request::Half(half) => Some(half),
+            Request::Prepare(body) => {
+                prepare = prepare::read(body.content);
+                prepare.as_ref().and_then(|read| read.half(body.host))
+            }
+            Request::End(end) => {
+                let item = (takes_ends && end.host == incoming.host)
+                    .then(|| end_item(connection, &end, signer, *partition_count, now))
                     .flatten();
-                let Some((item, marker)) = made else {
-                    return Found::Odd;
-                };
-                let waiting = waiting(item, &marker.text, &half, producer);
-                return match half.name {
-                    None => Found::Half(waiting, size),
-                    Some(_) => Found::Named(Asked { waiting, digest: marker.digest, size }),
+                return match item {
+                    Some((item, partition)) => Found::End(item, partition, size),
+                    None => Found::Odd,
                 };
             }
         };
-        let item = (takes_ends && end.host == incoming.host)
-            .then(|| end_item(connection, &end, signer, *partition_count, now))
-            .flatten();
-        match item {
-            Some((item, partition)) => Found::End(item, partition, size),
-            None => Found::Odd,
+        let Some(half) = half.filter(|half| half.host == incoming.host) else {
+            return Found::Odd;
+        };
+        let places = (*partition_count, *preferred, signer);
+        let Some((item, marker)) = self.half(connection, &half, allowed, places, ids, now) else {
+            return Found::Odd;
+        };
+        let waiting = waiting(item, &marker.text, &half, producer);
+        match half.name {
+            None => Found::Half(waiting, size),
+            Some(_) => Found::Named(Asked { waiting, digest: marker.digest, size }),
         }
     }
 
@@ -353,6 +359,7 @@ impl HttpFront {
                 immunity_s: half.immunity_s,
                 signer: signer.clone(),
                 is_named: half.name.is_some(),
+                is_json: half.is_json,
             },
             connection,
             partition: partition as i32,

@@ -14,7 +14,7 @@ use crate::handle::Signer;
 use crate::http_front::{Bounds, HttpFront};
 use crate::sockets::Sockets;
 use crate::write::ReplyStart;
-use crate::{digest, drained, handle, http, http_front, http_names, write};
+use crate::{digest, drained, handle, http, http_front, http_names, prepare, write};
 
 #[pyclass(frozen)]
 pub struct HttpNative {
@@ -199,21 +199,53 @@ pub fn http_half(
     let (half, size) = match http::cut(data, head_bytes_max) {
         http::Cut::Odd => return (-1, None),
         http::Cut::Partial(_) => return (0, None),
-        http::Cut::Whole(http::Request::End(_), _) => return (2, None),
         http::Cut::Whole(http::Request::Half(half), size) => (half, size),
+        http::Cut::Whole(..) => return (2, None),
     };
+    (1, Some(read_half(&half, size, born_ms, instance, new_id)))
+}
+
+/// The same of a prepare as JSON.
+#[pyfunction]
+pub fn http_prepare(
+    data: &[u8],
+    head_bytes_max: usize,
+    born_ms: u128,
+    instance: &str,
+    new_id: &str,
+) -> (i32, Option<ReadHalf>) {
+    let (body, size) = match http::cut(data, head_bytes_max) {
+        http::Cut::Odd => return (-1, None),
+        http::Cut::Partial(_) => return (0, None),
+        http::Cut::Whole(http::Request::Prepare(body), size) => (body, size),
+        http::Cut::Whole(..) => return (2, None),
+    };
+    let read = prepare::read(body.content);
+    match read.as_ref().and_then(|read| read.half(body.host)) {
+        Some(half) => (1, Some(read_half(&half, size, born_ms, instance, new_id))),
+        None => (-1, None),
+    }
+}
+
+fn read_half(
+    half: &http::Half<'_>,
+    size: usize,
+    born_ms: u128,
+    instance: &str,
+    new_id: &str,
+) -> ReadHalf {
     let digest = digest::digest_of(half.topic.as_bytes(), half.key, half.value, &half.headers);
     let marker = write::marker(born_ms, instance, digest);
     let immunity = half.immunity_s.map(|seconds| seconds.to_string());
     let id = half.name.unwrap_or(new_id);
-    let headers = http_front::half_headers(id, &marker, &half, immunity.as_deref())
+    let headers = http_front::half_headers(id, &marker, half, immunity.as_deref())
         .into_iter()
         .map(|(name, value)| (name.to_vec(), value.to_vec()))
         .collect();
     let key = half.key.map(<[u8]>::to_vec);
     let made = (key, half.value.to_vec(), headers, half.size_bytes());
     let (group, topic) = (half.group.to_owned(), half.topic.to_owned());
-    (1, Some((half.host.to_vec(), size, group, topic, half.name.map(str::to_owned), made)))
+    (half.host.to_vec(), size, group, topic, half.name.map(str::to_owned), made)
 }
 
 /// For tests: an end at the beginning of some bytes.
@@ -261,11 +293,16 @@ pub fn verified(key: Vec<u8>, person: Vec<u8>, text: &[u8]) -> Option<Place> {
     ))
 }
 
-/// For tests: the answers to a half and to an end.
+/// For tests: the answers to a half, to a prepare and to an end.
 #[pyfunction]
-pub fn http_replies(handle: &str, transaction_id: &str, is_commit: bool) -> (Vec<u8>, Vec<u8>) {
-    let (mut stored, mut ended) = (Vec::new(), Vec::new());
+pub fn http_replies(
+    handle: &str,
+    transaction_id: &str,
+    is_commit: bool,
+) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let (mut stored, mut prepared, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     write::http_stored(&mut stored, handle, transaction_id);
+    write::http_prepared(&mut prepared, handle, transaction_id);
     write::http_ended(&mut ended, transaction_id, is_commit);
-    (stored, ended)
+    (stored, prepared, ended)
 }

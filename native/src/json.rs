@@ -26,7 +26,7 @@ struct Header<'a> {
 struct Fields<'a>(Vec<Field<'a>>);
 
 /// Borrowed where nothing is escaped.
-struct Text<'a>(Cow<'a, [u8]>);
+pub struct Text<'a>(pub Cow<'a, [u8]>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

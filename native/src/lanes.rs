@@ -20,8 +20,20 @@ const ENTRIES_BYTES_MAX: usize = 500_000;
 
 /// In which words a half message was asked for, and so how it is answered.
 pub enum HalfAsk {
-    Remoting { form: Form, opaque: i32, queue_id: i32, seals: Arc<Seals> },
-    Http { topic: Arc<str>, immunity_s: Option<u32>, signer: Arc<Signer>, is_named: bool },
+    Remoting {
+        form: Form,
+        opaque: i32,
+        queue_id: i32,
+        seals: Arc<Seals>,
+    },
+    Http {
+        topic: Arc<str>,
+        immunity_s: Option<u32>,
+        signer: Arc<Signer>,
+        is_named: bool,
+        /// A prepare as JSON, and no raw half.
+        is_json: bool,
+    },
 }
 
 /// The same of an end; over HTTP somebody waits for the answer.

@@ -22,6 +22,7 @@ mod memory;
 mod open;
 mod outbox;
 mod owner;
+mod prepare;
 mod read;
 mod seal;
 mod sockets;
@@ -350,6 +351,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HttpFailed>()?;
     module.add_class::<HttpEvents>()?;
     module.add_function(wrap_pyfunction!(http_native::http_half, module)?)?;
+    module.add_function(wrap_pyfunction!(http_native::http_prepare, module)?)?;
     module.add_function(wrap_pyfunction!(http_native::http_end, module)?)?;
     module.add_function(wrap_pyfunction!(http_native::http_replies, module)?)?;
     module.add_function(wrap_pyfunction!(http_native::signed, module)?)?;

@@ -98,6 +98,20 @@ pub fn http_stored(out: &mut Vec<u8>, handle: &str, transaction_id: &str) {
     );
 }
 
+/// The answer to a prepare as JSON; the id is one of `plain_name`.
+pub fn http_prepared(out: &mut Vec<u8>, handle: &str, transaction_id: &str) {
+    let plain = r#"{"transaction_id":"","handle":"","state":"pending"}"#;
+    let size = plain.len() + transaction_id.len() + handle.len();
+    let _ = write!(
+        out,
+        concat!(
+            "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            r#"{{"transaction_id":"{}","handle":"{}","state":"pending"}}"#
+        ),
+        size, transaction_id, handle
+    );
+}
+
 /// The answer to a commit or a roll back over HTTP; the id is one of `plain_name`.
 pub fn http_ended(out: &mut Vec<u8>, transaction_id: &str, is_commit: bool) {
     let state = if is_commit { "committed" } else { "rolled_back" };

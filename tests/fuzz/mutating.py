@@ -26,7 +26,9 @@ from halfhitch.adapters.callback.target import Target
 from halfhitch.adapters.kafka.skip_orders import parse as parse_skips
 from halfhitch.adapters.native import owner as native_owner
 from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.messages import messages_of, read_prepare
 from halfhitch.doors.http.reader import RequestReader
+from halfhitch.doors.http.requests import Request
 from halfhitch.doors.rocketmq import inflaters
 from halfhitch.errors import ConfigurationError, InvalidHandle
 from halfhitch.service.checking import inbox
@@ -202,6 +204,29 @@ def rust(content: bytes) -> None:
     """None or what was read: a panic would end the process, and this one."""
     native.read_half(content, 1, "i", "group", "orders")
     native.read_end(content)
+    native.http_half(content, 8_192, 1, "i", "id")
+    native.http_end(content, 8_192)
+    prepare(content)
+
+
+def prepare(content: bytes) -> None:
+    """What is taken of a body as JSON is what the data door's own reader makes of it."""
+    head = b"POST /v1/transactions HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    whole = head % len(content) + content
+    kind, taken = native.http_prepare(whole, 8_192, 1, "i", "id")
+    if kind != 1:
+        assert kind == -1
+        return
+    request = Request(b"POST", b"/v1/transactions", [], keep_alive=True)
+    request.body = content
+    body = read_prepare(request)
+    (message,) = messages_of(body.messages)
+    _, _, group, topic, name, (key, value, headers, _) = taken
+    assert (group, name) == (body.producer_group, body.transaction_id)
+    assert (topic, key, value) == (message.topic, message.key, message.value)
+    assert message.partition is None
+    users = message.headers
+    assert headers[len(headers) - len(users) :] == [(n.encode(), text) for n, text in users]
 
 
 @cache
@@ -262,7 +287,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "inbox": inboxes,
     "text": text,
     "callback": callback,
-    **({} if native is None else {"rust": rust, "owner": owner}),
+    **({} if native is None else {"rust": rust, "rust-json": prepare, "owner": owner}),
 }
 
 
@@ -308,6 +333,19 @@ def made() -> dict[str, list[bytes]]:
         ],
         "remoting": [*frames, b"".join(frames)],
         "rust": frames,
+        "rust-json": [
+            b'{"producer_group":"g","messages":[{"topic":"t","value":"v","key":"k"}]}',
+            (
+                b'{"messages":[{"value":{"a":[1.5e3,"\\ud83d\\ude00",null]},"topic":"t",'
+                b'"headers":{"a":"\\u00e9"}}],"transaction_id":"T1","immunity_seconds":60,'
+                b'"producer_group":"g"}'
+            ),
+            (
+                b'{"producer_group":"g","messages":[{"topic":"t","value_base64":"AP8=",'
+                b'"key_base64":"aw==","headers":[["a","b"],["c",{"base64":"/w=="}]],'
+                b'"partition":null}]}'
+            ),
+        ],
         "half": [half_input],
         "owner": [b"null\x03\x02" + half_input, b"k\x03v\x02" + half_input + b"\x01n\x01null"],
         "op": [note + b"\x02" + note_input, b"17,18,\x02TAGS\x01d\x01HALFHITCH\x01" + b"1[]"],

@@ -52,7 +52,7 @@ class ScriptedHttpNative:
         self.lines: list[Line] = []
         self._progress: list[Progress] = []
         self._failures: list[Failed] = []
-        self._seconds: tuple[list[float], ...] = ([], [], [])
+        self._seconds: tuple[list[float], ...] = ([], [], [], [])
         self._ids: tuple[list[str], list[str]] = ([], [])
         self._due: list[int] = []
 
@@ -148,7 +148,7 @@ class ScriptedHttpNative:
         )
         self.traced = []
         self._progress, self._failures, self.lines, self._due = [], [], [], []
-        self._seconds, self._ids = ([], [], []), ([], [])
+        self._seconds, self._ids = ([], [], [], []), ([], [])
         for failed in told.failures:
             assert failed.connection not in self.lent or failed.connection in told.due
         return told
@@ -184,11 +184,11 @@ class ScriptedHttpNative:
 
     # What a test says.
 
-    def finish(self, answer: bytes, *, ended: bool = False) -> None:
+    def finish(self, answer: bytes, *, ended: bool = False, is_json: bool = False) -> None:
         """The one request that is under way is carried out."""
         (connection,) = self.busy
         self.busy.clear()
-        self._seconds[1 if ended else 0].append(0.25)
+        self._seconds[3 if is_json else 1 if ended else 0].append(0.25)
         self._ids[1 if ended else 0].append("T1")
         if connection in self.lent:
             self.lent[connection].sendall(answer)

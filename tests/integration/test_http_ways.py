@@ -23,7 +23,7 @@ from harness.native import native, needs_native
 from harness.raw_http import Answer, Client, json_post, request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
     from random import Random
 
@@ -115,8 +115,35 @@ def half(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
     return request("POST", f"/v1/topics/{topic}/half", named, body)
 
 
+def prepare(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
+    """The same as JSON."""
+    given = {name.lower(): value for name, value in headers}
+    users = {
+        name.removeprefix("Half-Header-"): value
+        for name, value in headers
+        if name.startswith("Half-Header-")
+    }
+    message = {"topic": topic, "value": body.decode(), "headers": users}
+    if "half-key" in given:
+        message["key"] = given["half-key"]
+    found = {"producer_group": GROUP, "messages": [message]}
+    if "half-transaction-id" in given:
+        found["transaction_id"] = given["half-transaction-id"]
+    return json_post("/v1/transactions", found)
+
+
+def name_and_handle(made: Answer) -> tuple[str, str]:
+    name, handle = made.header("half-transaction-id"), made.header("half-handle")
+    if name is None or handle is None:
+        answer = made.json()
+        assert list(answer) == ["transaction_id", "handle", "state"]
+        assert answer["state"] == "pending"
+        return answer["transaction_id"], answer["handle"]
+    return name, handle
+
+
 def end(made: Answer, how: str) -> bytes:
-    return request("POST", f"/v1/transactions/{made.header('half-handle')}/{how}")
+    return request("POST", f"/v1/transactions/{name_and_handle(made)[1]}/{how}")
 
 
 async def take_back(at: Served, rng: Random) -> None:
@@ -161,16 +188,16 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_each_answer_is_its
             headers = [("Half-Header-kind", f"k{n}")] if rng.random() < 0.5 else []
             headers += [("Half-Key", f"key{n % 5}")] if rng.random() < 0.5 else []
             named = [("Half-Transaction-Id", unique.hex)] if rng.random() < 0.1 else []
-            asked = half(site.orders, body, *headers, *named)
+            asked = rng.choice([half, prepare])(site.orders, body, *headers, *named)
             made = await ask(asked, cut=rng.choice([0, 0, 0, 3, 70, len(asked) - 1]))
             assert made.status == 201, made
-            mine = made.header("half-transaction-id")
+            mine, handle = name_and_handle(made)
             if named:
                 assert mine == unique.hex
                 if rng.random() < 0.2:  # somebody met a timeout
-                    assert (await ask(asked)).header("half-transaction-id") == mine
+                    assert name_and_handle(await ask(asked))[0] == mine
             if rng.random() < 0.05:
-                view = await ask(request("GET", f"/v1/transactions/{made.header('half-handle')}"))
+                view = await ask(request("GET", f"/v1/transactions/{handle}"))
                 assert view.json()["transaction_id"] == mine
             how = rng.choice(["commit", "commit", "rollback"])
             for _ in range(rng.choice([1, 1, 2])):
@@ -187,11 +214,44 @@ async def test_what_is_committed_is_on_kafka_exactly_once_and_each_answer_is_its
         await until_written(site, committed)
         if way == "native":
             assert at.native_count > 50, at.native_count  # of some 700
-        assert at.answers.count(("half", 201)) >= 300
+        assert sum(at.answers.count((route, 201)) for route in ("half", "prepare")) >= 300
     for record in site.read(site.orders):
         said = digest_in(record.headers[-1][1] or b"")
         users = record.headers[:-3]
         assert said == digest_of(site.orders, None, record.key, record.value, users) != 0
+
+
+async def test_a_prepare_as_json_is_answered_as_one_that_comes_over_a_socket_that_is_not_lent(
+    site: Site, way: str
+) -> None:
+    """What native threads take, and what they leave to the loop."""
+    asked = [
+        {"value": "grün"}, {"value": {"a": [1, None]}, "key": "k"}, {"value": 7.50},
+        {"value_base64": "AP8=", "headers": [["a", "1"], ["a", {"base64": "/w=="}]]},
+        {"value": None}, {"value": "v", "partition": 0}, {"value": "v", "partition": 99},
+        {"value": "v", "value_base64": "AA=="}, {"value_base64": "A"}, {},
+        {"value": "v", "headers": {"UNIQ_KEY": "x"}}, {"value": "v", "more": 1},
+    ]  # fmt: skip
+    async with served(site, way) as at:
+        native_count = 0
+        for message in asked:
+            body = {"producer_group": GROUP, "messages": [{"topic": site.orders, **message}]}
+            sent = json_post("/v1/transactions", body)
+            client, other = await at.lent(site), await at.client()
+            made, expected = await client.ask(sent), await other.ask(sent)
+            assert (made.status, made.headers) == (expected.status, expected.headers)
+            if made.status != 201:
+                assert made.body == expected.body
+                continue
+            for one in (made, expected):
+                name, handle = name_and_handle(one)
+                said = one.body.decode().replace(name, "I").replace(handle, "H")
+                assert said == '{"transaction_id":"I","handle":"H","state":"pending"}'
+            assert (await client.ask(end(made, "rollback"))).status == 200
+            native_count += message in asked[:4]
+        if at.lending is not None:
+            await until(lambda: at.native_count >= 2 * native_count, "it to be native")
+        assert at.answers.count(("prepare", 201)) == 12
 
 
 async def test_requests_that_come_together_are_answered_in_their_order(
@@ -250,15 +310,17 @@ async def test_a_name_stands_for_one_message_whichever_way_it_came(site: Site, w
     async with served(site, way) as at:
         client, other = await at.lent(site), await at.client()
         for first, second in ((client, other), (other, client)):
-            named = ("Half-Transaction-Id", uuid.uuid4().hex)
-            assert (await first.ask(half(site.orders, b"one", named))).status == 201
-            refused = await second.ask(half(site.orders, b"another", named))
-            assert (refused.status, refused.code) == (409, "transaction_id_reused")
-            assert (await second.ask(half(site.orders, b"one", named))).status == 201
+            for made, again in ((half, half), (half, prepare), (prepare, half), (prepare, prepare)):
+                named = ("Half-Transaction-Id", uuid.uuid4().hex)
+                assert (await first.ask(made(site.orders, b"one", named))).status == 201
+                refused = await second.ask(again(site.orders, b"another", named))
+                assert (refused.status, refused.code) == (409, "transaction_id_reused")
+                assert (await second.ask(again(site.orders, b"one", named))).status == 201
 
 
+@pytest.mark.parametrize("form", [half, prepare], ids=["raw", "JSON"])
 async def test_what_is_named_goes_natively_from_prepare_to_commit(
-    site: Site, path: str | None, way: str
+    site: Site, path: str | None, way: str, form: Callable[..., bytes]
 ) -> None:
     """So that our own client, which names everything, gains by it."""
     async with served(site, way, path) as at:
@@ -268,10 +330,11 @@ async def test_what_is_named_goes_natively_from_prepare_to_commit(
         for n, name in enumerate(names):
             key = [("Half-Key", f"k{n}")] if n % 2 else []
             made = await client.ask(
-                half(site.orders, b"%d" % n, ("Half-Transaction-Id", name), *key)
+                form(site.orders, b"%d" % n, ("Half-Transaction-Id", name), *key)
             )
-            assert made.header("half-transaction-id") == name
-            known = at.engine.transactions.read_handle(made.header("half-handle"))
+            mine, handle = name_and_handle(made)
+            assert mine == name
+            known = at.engine.transactions.read_handle(handle)
             place = half_partition(b"k%d" % n if key else None, name, 2)
             assert (known.partition, known.transaction_id) == (place, name)
             assert (await client.ask(end(made, "commit"))).json()["state"] == "committed"

@@ -4,7 +4,6 @@ reader, handlers and wire formats do it, byte by byte."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import msgspec
 from hypothesis import given
@@ -14,53 +13,29 @@ from halfhitch.client.address import parse_address
 from halfhitch.client.calls import Calls, Operation, new_transaction_id
 from halfhitch.client.values import Message
 from halfhitch.core.model import Resolution
-from halfhitch.doors.http.handlers import EndedAnswer
-from halfhitch.doors.http.load import Load
+from halfhitch.doors.http.handlers import EndedAnswer, PreparedAnswer
 from halfhitch.doors.http.messages import raw_message_of
-from halfhitch.doors.http.reader import RequestReader
 from halfhitch.doors.http.replies import json_reply, stored_reply
-from halfhitch.doors.http.router import Router
-from halfhitch.service.api import STATE_AFTER
-from halfhitch.service.transactions.admission import (
-    HEADERS_MAX,
-    _check_name,
-    _header_name_bytes,
-)
-from halfhitch.service.transactions.prepare import digest
-from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.service.api import STATE_AFTER, TransactionState
 from halfhitch.wire.handle import Handle, HandleCodec
-from harness.defaults import http_limits
 from harness.native import native, needs_native
-
-if TYPE_CHECKING:
-    from halfhitch.doors.http.requests import Request
+from harness.native_http import (
+    BORN_MS,
+    HEAD_MAX,
+    INSTANCE,
+    NEW_ID,
+    ODD_LINES,
+    ODD_TEXT,
+    SELDOM,
+    TEXT,
+    UUIDS,
+    damaged,
+    the_record_is_the_same,
+    twin,
+    usual,
+)
 
 pytestmark = needs_native
-
-BORN_MS, INSTANCE, NEW_ID = 1_700_000_000_123, "shop-7", "f" * 32
-HEAD_MAX = 8_192
-UUIDS = st.sampled_from(
-    ["0123456789ab4abc9000000000000000", "0f8fad5b-d9cb-469f-a165-70867728950e",
-     "0F8FAD5BD9CB469FA16570867728950E"]
-)  # fmt: skip
-#: Most of what is drawn should be taken, or nothing would be compared.
-SELDOM = st.sampled_from([False] * 6 + [True])
-TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='"\\'),
-               min_size=1, max_size=20)  # fmt: skip
-ODD_TEXT = st.sampled_from(
-    ["", " ", "a b", "\t", "é", '"', "\\", "x\ry", "order-17", "-1", "007", "604801", "g" * 256]
-) | st.text(max_size=6)
-ODD_LINES = st.sampled_from(
-    ["Half-Key: again", "Half-Key-Base64: aw==", "Half-Partition: 2", "Half-Token: t",
-     "Half-Reason: r", "Half-Nonsense: x", "Half-Header-: x", "Half-Header-UNIQ_KEY: x",
-     "half-header-HALFHITCH_x: y", "Transfer-Encoding: chunked", "Content-Length: 3",
-     "Content-Length: +3", "Expect: 100-continue", "Connection: close", "Connection: Upgrade",
-     "Upgrade: h2c", "Origin: http://x", "Sec-Fetch-Site: cross-site", "Content-Encoding: gzip",
-     "Host: other", "traceparent: 00-" + "a" * 32 + "-" + "b" * 16 + "-01", "tracestate: a=b",
-     " folded", "no colon", "Bad Name: x", ": x", "Authorization: Bearer x", "Trailer: x",
-     "Half-Immunity-Seconds: 1", "Proxy-Connection: close", "TE: trailers", "X-A: \x00",
-     "Keep-Alive: 5", "Half-Producer-Group: again", "Content-Type: again"]
-)  # fmt: skip
 PLAIN_LINES = st.sampled_from(
     ["User-Agent: x/1 (y)", "Accept: */*", "Connection: keep-alive", "Accept-Encoding: gzip, br",
      "X-Request-Id: 1", "connection: Keep-Alive", "Content-Type: application/octet-stream"]
@@ -80,13 +55,6 @@ def shuffled(draw: st.DrawFn, lines: list[str], odd: bool) -> list[str]:
     if odd:
         lines += draw(st.lists(ODD_LINES, min_size=1, max_size=2))
     return draw(st.permutations(lines))
-
-
-def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    bad = bytearray(content)
-    for _ in range(draw(st.integers(1, 2)) if draw(SELDOM) else 0):
-        bad[draw(st.integers(0, len(bad) - 1))] = draw(st.integers(0, 255))
-    return bytes(bad)
 
 
 def spelled(draw: st.DrawFn, line: str) -> str:
@@ -137,49 +105,12 @@ def ends(draw: st.DrawFn) -> bytes:
     return damaged(draw, head.encode(errors="replace"))
 
 
-class Sink:
-    """Takes what the door's reader reads."""
-
-    def __init__(self) -> None:
-        self.requests: list[Request] = []
-
-    def request_received(self, request: Request) -> None:
-        self.requests.append(request)
-
-    def body_announced(self, request: Request) -> bytes | None:
-        return None
-
-    def body_wanted(self, request: Request) -> bytes | None:
-        raise AssertionError("what waits to be asked for its body is the twin's")
-
-
-def twin(data: bytes) -> tuple[Request, str, str]:
-    """The one request that the door reads, with its route and the path's parameter."""
-    sink = Sink()
-    reader = RequestReader(sink, limits=http_limits(), load=Load())
-    reader.feed(data)
-    (request,) = sink.requests
-    assert request.ready is None
-    assert request.head_error is None
-    assert request.keep_alive
-    assert request.is_http_11
-    assert not reader.is_ended
-    path, _, query = request.target.partition(b"?")
-    assert not query
-    assert b"?" not in request.target
-    endpoint = Router().find(path)
-    route = endpoint.routes[request.method]
-    request.check_allowed(route)
-    request.arguments = endpoint.arguments
-    return request, route.name, endpoint.arguments[0]
-
-
 @given(halves(), st.sampled_from([b"", b"POST /", b"\r\n", b"GET / HTTP/1.1\r\n\r\n"]))
 def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes) -> None:
     kind, taken = native.http_half(data + after, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)
     if kind != 1:
         return
-    host, size, group, topic, name, (key, value, headers, size_bytes) = taken
+    host, size, group, topic, name, _ = taken
     request, route, argument = twin(data[:size])
     assert (route, argument) == ("half", topic)
     assert request.fields[b"host"] == host
@@ -188,21 +119,7 @@ def test_a_half_that_is_taken_becomes_the_same_record(data: bytes, after: bytes)
     message = raw_message_of(request)
     assert request.text(b"half-producer-group") == group
     assert request.text(b"half-transaction-id") == name
-    if name is not None:
-        _check_name("the transaction id", name)
-    immunity_s = request.number(b"half-immunity-seconds")
-    assert immunity_s is None or immunity_s <= 604_800
-    _check_name("the group", group)
-    assert message.partition is None
-    assert len(message.headers) <= HEADERS_MAX
-    sizes = [_header_name_bytes(name) + len(text or b"") for name, text in message.headers]
-    assert size_bytes == len(message.key or b"") + len(message.value or b"") + sum(sizes)
-    record = HalfRecord(
-        name or NEW_ID, group, 0, BORN_MS, INSTANCE, topic, None, immunity_s,
-        digest=digest(message),
-    )  # fmt: skip
-    expected = [(name.encode(), text) for name, text in system_headers(record) + message.headers]
-    assert (key, value, headers) == (message.key, message.value, expected)
+    the_record_is_the_same(message, taken, request.number(b"half-immunity-seconds"))
 
 
 @given(ends())
@@ -232,12 +149,8 @@ def test_a_part_of_a_request_waits_for_the_rest_or_is_the_twins(data: bytes, cut
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_request_are_the_twins(data: bytes) -> None:
     assert native.http_half(data, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[1] is None
+    assert native.http_prepare(data, HEAD_MAX, BORN_MS, INSTANCE, NEW_ID)[1] is None
     assert native.http_end(data, HEAD_MAX) is None
-
-
-def usual(*lines: str, body: bytes = b"v", target: str = "/v1/topics/orders/half") -> bytes:
-    head = [f"POST {target} HTTP/1.1", "Host: x", *lines, f"Content-Length: {len(body)}", "", ""]
-    return "\r\n".join(head).encode() + body
 
 
 def test_what_a_plain_client_sends_is_taken() -> None:
@@ -326,8 +239,10 @@ def test_a_handle_of_several_messages_or_of_another_form_is_the_twins() -> None:
 
 @given(TEXT, UUIDS | TEXT, st.sampled_from([Resolution.COMMIT, Resolution.ROLLBACK]))
 def test_an_answer_is_the_same(handle: str, unique: str, decided: Resolution) -> None:
-    stored, ended = native.http_replies(handle, unique, decided is Resolution.COMMIT)
+    stored, prepared, ended = native.http_replies(handle, unique, decided is Resolution.COMMIT)
     assert stored == stored_reply(handle, unique)
+    pending = PreparedAnswer(unique, handle, TransactionState.PENDING.value)
+    assert prepared == json_reply(201, msgspec.json.encode(pending))
     answer = msgspec.json.encode(EndedAnswer(unique, STATE_AFTER[decided]))
     assert ended == json_reply(200, answer)
     assert json.loads(answer)["transaction_id"] == unique

@@ -50,7 +50,8 @@ def http_way(
         return None
 
     def error_of(route: str, number: int) -> HalfHitchError:
-        topic = appends.half_topic if route == "half" else appends.op_topic
+        is_end = route in ("commit", "rollback")
+        topic = appends.op_topic if is_end else appends.half_topic
         return carrier.native_error(number, topic)
 
     def signer() -> tuple[bytes, bytes]:

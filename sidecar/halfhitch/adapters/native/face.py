@@ -86,7 +86,7 @@ HTTP_METHODS: Final[Mapping[str, int]] = {
 HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "HttpEvents": (
         *("progress", "failures", "prepared_s", "committed_s", "rolled_back_s"),
-        *("traced", "prepared_ids", "ended_ids", "lines", "due"),
+        *("json_prepared_s", "traced", "prepared_ids", "ended_ids", "lines", "due"),
     ),
     "HttpFailed": (
         *("connection", "route", "error_number", "partition", "group", "transaction_id"),

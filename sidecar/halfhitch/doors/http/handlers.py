@@ -28,7 +28,7 @@ from halfhitch.doors.http.stream import Opening, Streams
 from halfhitch.doors.http.trace_context import traced
 from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import InvalidRequest, WrongGroup
-from halfhitch.service.api import OutgoingMessage, Transactions, TransactionState
+from halfhitch.service.api import OutgoingMessage, Prepared, Transactions, TransactionState
 from halfhitch.service.checking.api import CheckDesk, CheckOutcome
 from halfhitch.service.reasons import kept_reason
 from halfhitch.wire.trace_parent import sampled_request
@@ -125,6 +125,12 @@ class Handlers:
             immunity_s=body.immunity_seconds,
         )
         self._unended.prepared(prepared.transaction_id)
+        if len(messages) == 1:
+            request.has_stored_one = body.transaction_id is None
+            self._tell_stored(
+                request, body.producer_group, messages[0].topic, prepared,
+                body.transaction_id, body.immunity_seconds,
+            )  # fmt: skip
         state = prepared.state.value
         answer = PreparedAnswer(prepared.transaction_id, prepared.handle, state)
         return json_reply(201, _encode(answer))
@@ -155,17 +161,30 @@ class Handlers:
             immunity_s=immunity_s,
         )
         self._unended.prepared(prepared.transaction_id)
+        self._tell_stored(
+            request, producer_group, message.topic, prepared, transaction_id, immunity_s
+        )
+        return stored_reply(prepared.handle, prepared.transaction_id)
+
+    def _tell_stored(
+        self,
+        request: Request,
+        producer_group: str,
+        topic: str,
+        prepared: Prepared,
+        named: str | None,
+        immunity_s: int | None,
+    ) -> None:
+        """Of one message: the next ones like it may go the native way, and its end, too."""
         if self._lending is not None:
-            topic = message.topic
             self._lending.stored(
                 producer_group,
                 topic,
                 prepared,
-                named=transaction_id,
+                named=named,
                 age_s=perf_counter() - request.started_s,
                 immunity_s=immunity_s,
             )
-        return stored_reply(prepared.handle, prepared.transaction_id)
 
     async def add(self, request: Request) -> bytes:
         """More messages for a pending transaction."""

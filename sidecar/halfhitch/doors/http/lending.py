@@ -1,10 +1,11 @@
 """Requests of the data door that go the native way: the loop's side of it.
 
-After a raw half or an end that was answered here the connection's socket is lent to the native
-carrier, if nothing else is going on over it. Native threads then read requests of that kind, in
-their usual form, append them to Kafka and answer them, one at a time as HTTP wants it. Whatever has
-anything unusual about it ends the loan: the socket is taken back with the bytes that were read, and
-goes on here as if they had just come. A second later it may be lent again.
+After a prepare of one message (a raw half, or JSON) or an end that was answered here the
+connection's socket is lent to the native carrier, if nothing else is going on over it. Native
+threads then read requests of these kinds, in their usual form, append them to Kafka and answer
+them, one at a time as HTTP wants it. Whatever has anything unusual about it ends the loan: the
+socket is taken back with the bytes that were read, and goes on here as if they had just come. A
+second later it may be lent again.
 
 Halves are taken natively for groups and topics that this door has stored one for, as long as
 nothing of them is refused. Of a name that a caller gives more may be known, from before a restart
@@ -49,6 +50,7 @@ _USELESS_FACTOR_MAX: Final = 64.0
 #: Groups and topics whose halves go the native way: more are not remembered.
 _PAIRS_MAX: Final = 1_000
 _HALF: Final = "half"
+_PREPARE: Final = "prepare"
 _ROUTES: Final = frozenset({_HALF, "commit", "rollback"})
 _COMMIT: Final = Resolution.COMMIT
 _ROLLBACK: Final = Resolution.ROLLBACK
@@ -57,10 +59,15 @@ _PRODUCER: Final = ResolutionSource.PRODUCER
 
 def is_usual(request: Request) -> bool:
     """Whether the next requests after this one may well go the native way."""
-    is_of_kind = request.route_name in _ROUTES and not request.options
-    # The end of what has a name already is left to the loop, and would end the loan at once.
-    is_named = request.route_name == _HALF and b"half-transaction-id" in request.half
-    return is_of_kind and not is_named and request.is_http_11 and b"host" in request.fields
+    # The end of what has a name already is left to the loop, and would end the loan at once, as
+    # would the end of several messages.
+    name = request.route_name
+    if name == _PREPARE:
+        is_of_kind = request.has_stored_one
+    else:
+        is_named = name == _HALF and b"half-transaction-id" in request.half
+        is_of_kind = name in _ROUTES and not request.options and not is_named
+    return is_of_kind and request.is_http_11 and b"host" in request.fields
 
 
 class Side(Protocol):
@@ -160,7 +167,8 @@ class Lending:
             return
         asyncio.get_running_loop().add_reader(self._ends[0], self._woken)
         logger.info(
-            "raw halves and ends over HTTP go the native way", extra={"action": "native_used"}
+            "prepares of one message, and ends, over HTTP go the native way",
+            extra={"action": "native_used"},
         )
         load.native = self.native
         self.look()
@@ -348,7 +356,7 @@ class Lending:
 
     def _fail(self, failed: Failed) -> None:
         error = self._error_of(failed.route, failed.error_number)
-        if failed.route == _HALF:
+        if failed.route in (_HALF, _PREPARE):
             self._observer.prepare_refused(error.code)
             identity = ProducerGroup(failed.group), TransactionId(failed.transaction_id)
             if failed.is_named:
@@ -363,9 +371,10 @@ class Lending:
 
     def _count(self, events: Events) -> None:
         observer = self._observer
-        if events.prepared_s:
-            observer.all_prepared(events.prepared_s)
-            self._on_requests(_HALF, 201, events.prepared_s)
+        for route, seconds in (_HALF, events.prepared_s), (_PREPARE, events.json_prepared_s):
+            if seconds:
+                observer.all_prepared(seconds)
+                self._on_requests(route, 201, seconds)
         for passed_s, traceparent in events.traced:
             self._traced(passed_s, traceparent)
         for resolution, route, seconds in (

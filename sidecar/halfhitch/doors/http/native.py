@@ -63,6 +63,8 @@ class Events:
     prepared_s: Sequence[float] = ()
     committed_s: Sequence[float] = ()
     rolled_back_s: Sequence[float] = ()
+    #: Of prepares as JSON, which are not among the others.
+    json_prepared_s: Sequence[float] = ()
     #: Of the last prepares that brought a `traceparent`: seconds, and what it said.
     traced: Sequence[tuple[float, bytes]] = ()
     #: Transactions that were prepared, and that were ended.

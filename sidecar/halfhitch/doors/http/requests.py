@@ -109,6 +109,8 @@ class Request:
     let_in_by = -1
     #: Whose body bytes it holds.
     share = _NOBODYS
+    #: It has prepared one message as JSON, under a name of ours.
+    has_stored_one = False
     #: The headers of its trace context, by lower-case name, as they came.
     trace = _NO_TRACE
 

@@ -16,7 +16,7 @@ from halfhitch.adapters.native import carrier
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.handle import Handle, HandleCodec
 from harness.native import native, needs_native
-from harness.raw_http import request
+from harness.raw_http import json_post, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,6 +110,13 @@ def half(body: bytes = b"v", *more: tuple[str, str], topic: str = "orders", **on
     return request("POST", f"/v1/topics/{topic}/half", headers, body, **on)
 
 
+def prepare(*, name: str | None = None, group: str = "g", **message: Any) -> bytes:
+    """As JSON."""
+    found = {"topic": "orders", **({} if "value_base64" in message else {"value": "v"}), **message}
+    body = {"producer_group": group, "messages": [found]}
+    return json_post("/v1/transactions", body if name is None else {**body, "transaction_id": name})
+
+
 def end(how: str = "commit", *, offset: int = 17, name: str = "T1") -> bytes:
     handle = CODEC.encode(Handle(1, "g", name, (offset,), ("orders",)))
     return request("POST", f"/v1/transactions/{handle}/{how}")
@@ -139,14 +146,40 @@ def test_what_is_under_way_is_told_of_after_the_socket_came_back(lent: Lent) -> 
     "odd",
     [half(topic="points"), half(host="evil"), half(b"v", ("Half-Key", "")), half(b"x" * 10_001),
      half(b"v", ("Half-Transaction-Id", "x" * 256)), request("GET", "/v1/openapi.yaml"), end(),
-     half(b"v", ("Expect", "100-continue"))[:-1], b"GARBAGE\r\n"],
-    ids=["topic", "host", "empty", "large", "name", "route", "unknown end", "expect", "garbage"],
+     half(b"v", ("Expect", "100-continue"))[:-1], b"GARBAGE\r\n", prepare(topic="points"),
+     prepare(group="h"), prepare(partition=1), prepare(value=None), prepare(value="x" * 10_001),
+     json_post("/v1/transactions", b"{")],
+    ids=["topic", "host", "empty", "large", "name", "route", "unknown end", "expect", "garbage",
+         "topic as JSON", "group as JSON", "partition", "tombstone", "large JSON", "no JSON"],
 )  # fmt: skip
 def test_what_is_odd_comes_back_whole(patient: Lent, odd: bytes) -> None:
     patient.lend()
     patient.far.sendall(odd)
     patient.until(lambda: patient.due)
     assert patient.taken_back() == (b"", odd, False)
+
+
+def test_a_prepare_as_json_goes_as_a_half_does_and_is_told_as_what_it_was(lent: Lent) -> None:
+    lent.lend()
+    lent.far.sendall(prepare() + prepare(key="k"))
+    lent.until(lambda: lent.failures and lent.due)
+    (failed,) = lent.failures
+    assert (failed.route, failed.error_number, failed.is_named) == ("prepare", TIMED_OUT, False)
+    assert (failed.partition, failed.group, len(failed.transaction_id)) == (1, "g", 32)
+    assert lent.taken_back() == (b"", prepare(key="k"), True)
+    assert lent.it.under_way() == 0
+
+
+def test_a_prepare_as_json_under_a_name_is_asked_for_as_a_half_is(patient: Lent) -> None:
+    patient.lend()
+    sent = prepare(name=UNIQUE, key="k", value_base64="AP8=", headers=[["b", "1"], ["a", ""]])
+    patient.far.sendall(sent[:-1])
+    assert patient.it.under_way() == 0
+    patient.far.sendall(sent[-1:])
+    patient.until(lambda: patient.asked)
+    says = digest_of("orders", None, b"k", b"\x00\xff", [("a", b""), ("b", b"1")])
+    assert patient.asked == [(1, crc32(b"k") % 4, "g", UNIQUE, says)]
+    assert patient.taken_back() == (b"", sent, False)
 
 
 def named(name: str = UNIQUE, body: bytes = b"v", *more: tuple[str, str], **on: Any) -> bytes:

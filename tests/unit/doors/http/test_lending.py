@@ -23,7 +23,7 @@ from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.api import Prepared
 from harness.defaults import http_limits
 from harness.identities import access_with
-from harness.raw_http import Client, raw_half, request, until
+from harness.raw_http import Client, json_post, raw_half, request, until
 from harness.scripted_http_native import ScriptedHttpNative
 from harness.twin import RecordingObserver
 
@@ -122,6 +122,12 @@ async def rig(doors: Any) -> Rig:
     return Rig(doors)
 
 
+def prepare(count: int = 1, **more: object) -> bytes:
+    message = {"topic": "orders", "value": "v"}
+    body = {"producer_group": "g", "messages": [message] * count, **more}
+    return json_post("/v1/transactions", body)
+
+
 def stored(rig: Rig, group: str, name: str, *, topic: str = "orders", **how: Any) -> None:
     prepared = Prepared(name, "h", half_offsets=(17,))
     how = {"named": None, "immunity_s": None, **how}
@@ -153,6 +159,32 @@ async def test_after_a_half_the_socket_is_lent_and_the_answer_to_the_next_one_ar
     assert rig.observer.of("all_prepared")[-1] == ([0.25],)
     assert rig.door.in_flight_count == 0
     assert rig.counted == [("half", 201)]
+
+
+async def test_after_a_prepare_of_one_message_as_json_the_socket_is_lent(rig: Rig) -> None:
+    client = await rig.doors.client(await rig.open())
+    assert (await client.ask(prepare())).status == 201
+    await until(lambda: rig.native.lent)
+    assert rig.native.allowed == [("g", "orders")]
+    await client.send(prepare())
+    await rig.until_under_way()
+    assert rig.native.came == [prepare()]
+    rig.native.finish(ANSWER, is_json=True)
+    assert (await client.answer("POST")).body == b"native"
+    await until(lambda: rig.told)
+    assert rig.told == [("prepare", 201, [0.25])]
+    assert rig.observer.of("all_prepared") == [([0.25],)]
+
+
+@pytest.mark.parametrize("more", [{"transaction_id": "T9"}, {"count": 2}])
+async def test_after_a_prepare_whose_end_is_the_loops_nothing_is_lent(
+    rig: Rig, more: dict[str, Any]
+) -> None:
+    client = await rig.doors.client(await rig.open())
+    assert (await client.ask(prepare(**more))).status == 201
+    await asyncio.sleep(0.05)
+    assert not rig.native.lent
+    assert rig.native.allowed == ([("g", "orders")] if "transaction_id" in more else [])
 
 
 async def test_an_end_is_counted_as_one(rig: Rig) -> None:
@@ -350,6 +382,18 @@ async def test_what_was_perhaps_stored_under_a_name_that_nobody_knows_is_disowne
     rig.native.fail(UNKNOWN)
     assert (await client.answer("POST")).code == "outcome_unknown"
     assert rig.disowned == [(1, T1)]
+
+
+async def test_a_prepare_as_json_that_failed_is_told_as_one(rig: Rig) -> None:
+    client = await rig.lent()
+    await client.send(prepare())
+    await rig.until_under_way()
+    rig.native.fail(UNKNOWN, route="prepare")
+    refused = await client.answer("POST")
+    assert (refused.status, refused.code) == (503, "outcome_unknown")
+    assert rig.disowned == [(1, T1)]
+    assert rig.observer.of("prepare_refused") == [("outcome_unknown",)]
+    assert rig.counted[-1] == ("prepare", 503)
 
 
 async def test_an_end_that_failed_is_told_as_one(rig: Rig) -> None:
