@@ -34,7 +34,7 @@ def fast_parts() -> Sequence[FastPart]:
         ),
         FastPart(
             "native",
-            "the native way of RocketMQ clients' requests",
+            "the native way of requests and owners",
             halfhitch.is_native() and trouble is None,
             "`make wheels` from a clone, then pip install --find-links dist 'halfhitch[speed]'",
             trouble,

@@ -77,7 +77,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 
 /// None for what the loop has to look at: a remark, values that are no texts, what does not parse.
 pub fn read<'a>(header: &'a [u8], body: &'a [u8]) -> Option<Frame<'a>> {
-    let found: Header<'a> = serde_json::from_str(std::str::from_utf8(header).ok()?).ok()?;
+    let text = std::str::from_utf8(header).ok()?;
+    if !text.trim_start().starts_with('{') {
+        return None; // serde takes an array for a struct
+    }
+    let found: Header<'a> = serde_json::from_str(text).ok()?;
     let Header { code, opaque, flag, remark, fields } = found;
     if remark.is_some_and(|Text(text)| !text.is_empty()) {
         return None; // why a transaction ends so is kept with its decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from struct import Struct
 from typing import Any
 
@@ -222,6 +223,19 @@ def test_what_javas_client_sends_is_taken(form: Form) -> None:
     for remark in ("executeLocalTransactionBranch exception, boom", 'say "no"\n'):
         told = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, remark=remark, form=form)
         assert native.read_end(encode(told)) is None, "its reason is kept by the twin"
+
+
+def test_a_header_of_json_that_is_an_array_is_the_twins() -> None:
+    """Its fields stood in their order, and serde took it for a header."""
+    whole = encode(request(codes.SEND_MESSAGE_V2, 1, JAVA_HALF, b"body", form=Form.JSON))
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[5:8], "big")])
+    for written in (header, [header["code"], header["opaque"], 0, None, header["extFields"]]):
+        raw = json.dumps(written).encode()
+        size = (4 + len(raw) + 4).to_bytes(4, "big")
+        taken = native.read_half(
+            size + len(raw).to_bytes(4, "big") + raw + b"body", BORN_MS, INSTANCE, GROUP, TOPIC
+        )
+        assert (taken is None) is isinstance(written, list)
 
 
 @given(FORMS, st.integers(-(2**31), 2**31 - 1), st.sampled_from(["10.0.0.1", "fe80::1"]),

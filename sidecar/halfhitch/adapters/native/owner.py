@@ -57,6 +57,10 @@ def way_of(module: Any) -> OwnersWay | None:
             extra={"action": "native_unused"},
         )
         return None
+    logger.info(
+        "halfhitch-native reads and forwards for the owners of half partitions",
+        extra={"action": "native_used"},
+    )
     return OwnersWay(partial(_consumer, module, found), partial(_forward, module, found))
 
 
@@ -70,6 +74,12 @@ def _consumer(
 ) -> LogConsumer | None:
     options = native_options(config)
     if options is None:
+        logger.info(
+            "halfhitch-native is not used for the owner of half partition %d: kafka.options ask "
+            "for what calls back into Python",
+            partition,
+            extra={"action": "native_unused"},
+        )
         return None
     return NativeLogConsumer(
         module.LogConsumer(found, options, half_topic, op_topic, partition), half_topic

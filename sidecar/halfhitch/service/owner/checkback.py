@@ -378,7 +378,7 @@ class CheckBack:
             self._given_up.difference_update(settled)
             if index is not None:
                 index.settled(self._partition, settled)
-        self._told_index.tell(ledger, self.now_ms(), self.doubt)
+        self._told_index.tell(ledger, self.doubt)
 
     # -- for people ------------------------------------------------------------------------------
 

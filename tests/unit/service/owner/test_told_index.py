@@ -89,3 +89,21 @@ def test_where_nothing_is_undecided_all_is_told_soon_and_without_room_not_yet() 
     index.room = 1_000
     pass_time(twin, owner)
     assert index.told == ["all", "T1", "T1", "all"]
+
+
+def test_those_that_grew_old_last_are_told_before_it_is_said_that_all_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More of them than go into one turn: the rest was missing in a list that was called whole."""
+    monkeypatch.setattr("halfhitch.service.owner.told_index.TURN_MAX", 3)
+    twin, index = Twin(limits=owner_limits()), Index()
+    names = [f"T{n}" for n in range(8)]
+    for name in names:
+        twin.half(name)
+    owner = twin.working_owner(index=index)
+    owner.turn(0.0)
+    assert index.told == [], "all are young"
+    twin.clock.advance(3)
+    for _ in range(9):
+        owner.turn(0.0)
+    assert index.told == [*names, "all"]
