@@ -43,7 +43,8 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
     rows = [["state", "ready" if answer["ready"] else "not ready"]]
     rows += [["reason", str(reason)] for reason in answer["reasons"]]
     rows += [["degraded", str(reason)] for reason in answer.get("degraded", [])]
-    rows += [[name, _cell(value)] for name, value in answer["info"].items()]
+    facts = answer["info"].items()
+    rows += [[name, _cell(value)] for name, value in facts if value not in (None, "")]
     tables = [Table(columns=("Sidecar", ""), rows=rows, styles=_STYLES)]
     partitions = answer["partitions"]
     if partitions:

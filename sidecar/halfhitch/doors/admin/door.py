@@ -193,5 +193,5 @@ class AdminDoor:
     def _cannot_bind(self, error: OSError) -> ConfigurationError:
         return ConfigurationError(
             f"The admin door cannot listen on {self._address()}: {error.strerror or error}. "
-            "Choose another admin.port, or stop what uses it."
+            "Choose another admin.port (0: any that is free), or stop what uses it."
         )

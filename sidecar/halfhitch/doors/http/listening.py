@@ -74,7 +74,8 @@ class Listening:
         except (OSError, OverflowError) as error:
             raise ConfigurationError(
                 f"The data door cannot listen on http.host {host}, http.port {port}: "
-                f"{_reason(error)}. Choose another http.port, or stop what uses it."
+                f"{_reason(error)}. Choose another http.port (0: any that is free), or stop what "
+                "uses it."
             ) from error
         self._servers.append(server)
         bound_port: int = server.sockets[0].getsockname()[1]
