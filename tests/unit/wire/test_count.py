@@ -72,3 +72,10 @@ def test_headers_that_are_no_halfs_are_refused_not_forwarded() -> None:
     """Who forwards must have read the half before: what was garbage there has no forward form."""
     with pytest.raises(ValueError, match="no REAL_TOPIC"):
         forwarded([("color", b"blue")], 1)
+
+
+def test_a_half_is_forwarded_with_the_users_headers_first_and_its_count() -> None:
+    half = HalfRecord("T", "g", 0, 1_700_000_000_000, "instance-1", "orders", digest=0xFEED)
+    headers = forwarded([*system_headers(half), ("color", b"blue")], 3)
+    assert headers[0] == ("color", b"blue")
+    assert count_in(headers[-1][1] or b"") == 3

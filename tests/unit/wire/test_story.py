@@ -7,6 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from halfhitch.core.model import (
+    ConflictKind,
+    ConflictMark,
+    HalfOffset,
+    OpOffset,
+    ProducerGroup,
+    TransactionId,
+)
 from halfhitch.wire import story
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.story import ANSWERED, Ended, Event, Index, Target
@@ -140,3 +148,9 @@ def test_a_key_has_a_hash_with_its_topic() -> None:
     assert hashed == story.key_hash(b"orders", b"k")
     assert len({hashed, story.key_hash(b"order", b"sk"), story.key_hash(b"orders", b"")}) == 3
     assert len(story.mark_of_key(hashed)) == story.MARK_BYTES
+
+
+def test_what_lost_says_no_more_than_is_known_of_it() -> None:
+    identity = ProducerGroup("g"), TransactionId("t")
+    mark = ConflictMark(identity, ConflictKind.UNCOVERED, OpOffset(7), [HalfOffset(3)])
+    assert story.conflict(mark, 5) == Event("g", "t", story.CONFLICT, 5, 7, None, "uncovered")
