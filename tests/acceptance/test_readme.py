@@ -78,7 +78,7 @@ def test_readmes_first_examples_leave_a_row_and_its_messages(
             "customer": "customer-7",
             "order_json": '{"order": 4712}',
             "points_json": '{"points": 6}',
-            "database": Database(tmp_path / "shop.db", order_id),
+            "database": Database(tmp_path / "first.db", order_id),
         }
         exec(compile(by_hand, "README.md, the example by hand", "exec"), names)
         names["producer"].close()
@@ -95,6 +95,6 @@ def _check(bootstrap: str, transaction_id: str, order_id: str) -> None:
 
         wait_until(seen, 30, what=f"the message on {topic}")
         assert seen() == 1
-    with closing(sqlite3.connect("shop.db")) as connection:
+    with closing(sqlite3.connect("first.db")) as connection:
         rows = connection.execute("SELECT id FROM orders WHERE id = ?", (order_id,)).fetchall()
     assert rows == [(order_id,)]

@@ -288,7 +288,7 @@ def test_the_version_says_how_to_get_what_would_be_faster() -> None:
     done = without(("uvloop", "halfhitch_native"), program)
     assert done.returncode == 0
     assert "Faster with uvloop: pip install uvloop\n" in done.stdout
-    assert "requests: `make wheels` from a clone, then pip install --find-links dist" in done.stdout
+    assert "owners: `make wheels` from a clone, then pip install --find-links dist" in done.stdout
     assert "the compiled core: the wheel for this Python and platform" in done.stdout
     here = "import types; sys.modules['uvloop'] = types.ModuleType('uvloop')\n"
     here += "sys.modules['uvloop'].__spec__ = types.SimpleNamespace()\n"

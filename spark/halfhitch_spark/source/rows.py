@@ -6,6 +6,7 @@ record is an exception that would stop a job at the same place for ever.
 """
 
 import re
+from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -54,6 +55,9 @@ _COUNT: Final = re.compile(r";n=([0-9]{1,4})(?:;d=[^;]{16})?\Z")
 #: See columns.py.
 _BORN_DIGITS_MAX: Final = 14
 _OURS: Final = frozenset({UNIQ_KEY, PGROUP, HALFHITCH})
+#: Not `message.headers()`: where that is hot, the interpreter calls the binding without a look at
+#: whether it has raised, and the process ends (halfhitch/adapters/kafka/readable.py).
+_HEADERS: Final = methodcaller("headers")
 _US: Final = 1_000
 #: A producer may write any time; a later one has no microseconds in 64 bits.
 _TIME_MS_MAX: Final = (2**63 - 1) // _US
@@ -153,8 +157,9 @@ class Rows:
 
     def _headers(self, message: Any) -> list[tuple[str, bytes | None]]:
         try:
-            return message.headers() or []
-        except (UnicodeDecodeError, SystemError) as problem:
+            return _HEADERS(message) or []
+        except SystemError as problem:
+            message.set_headers([])  # what it holds now ends whoever touches it
             raise ConfigurationError(
                 f"{self._topic}-{self._partition} at {message.offset()}: a header's name is not "
                 "UTF-8, which this source cannot show. Read the topic through Spark's Kafka "
