@@ -120,7 +120,7 @@ def target(world: Proxied, value: bytes) -> TargetRecord:
 
 def store_what_was_produced(writer: KafkaPartitionWriter) -> None:
     assert writer._producer is not None
-    assert writer._producer.flush(DEADLINE_S) == 0
+    assert writer._producer._alive().flush(DEADLINE_S) == 0
 
 
 def let_go(held: HeldFrames) -> int:

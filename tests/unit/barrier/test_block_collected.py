@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from halfhitch import AsyncTransactionProducer, TransactionProducer
 from halfhitch.barrier import AsyncBarrier, Barrier, DbapiBarrier
 from halfhitch.testing import MemoryCoordinator
+from harness.kafka import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -96,7 +97,8 @@ def test_a_generator_in_a_cycle_was_believed_to_have_left_its_block(
         cycle.append(generator)
         next(generator)
         del generator, cycle
-        gc.collect()
+        # It collects nothing while another thread is at it.
+        wait_until(lambda: (gc.collect(), said)[1], 20, what="the generator is collected")
         assert said == [REFUSED[way]]
         assert is_nothing_left(coordinator, file)
     engine.dispose()
