@@ -102,10 +102,11 @@ class LedgerScript:
         )
         return self._read_half(event)
 
-    def half_unread(self, name: str, *, digest: int = 0) -> HalfOffset:
+    def half_unread(self, name: str, *, digest: int = 0, immunity_ms: int = -1) -> HalfOffset:
         """It is stored while a step is out, and read before that step's copies."""
         where = HalfOffset(self.next_half), TimestampMs(self.now_ms)
-        self._late_halves.append(HalfRead(*where, identity_of(name), 0, 10, digest=digest))
+        half = HalfRead(*where, identity_of(name), 0, 10, immunity_ms, digest=digest)
+        self._late_halves.append(half)
         self.halves.append(self._late_halves[-1])
         self.next_half += 1
         return where[0]

@@ -77,11 +77,15 @@ class Checks:
         transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
         self._young.append(transaction)
 
-    def began_before(self, transaction: Transaction, stored_ms: TimestampMs) -> None:
-        """A replay has found that its first half is older than it seemed."""
+    def began_before(
+        self, transaction: Transaction, stored_ms: TimestampMs, immunity_ms: int
+    ) -> None:
+        """A replay has found that its first half is another one, and older than it seemed."""
         transaction.stored_at_ms = stored_ms
         if transaction.check_count:
             transaction.due_ms += transaction.aged_from_ms - stored_ms
+        elif not transaction.is_told:
+            transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
         transaction.aged_from_ms = stored_ms
 
     def found_copy(self, transaction: Transaction, check_count: int, stored_ms: int) -> None:

@@ -360,7 +360,7 @@ class Ledger:
         if 0 <= event.first_half_offset < transaction.began_at:
             # A replay has met a client's late duplicate first: this copy knows the beginning.
             transaction.began_at = HalfOffset(event.first_half_offset)
-            self.checks.began_before(transaction, _first_stored_ms(event))
+            self.checks.began_before(transaction, _first_stored_ms(event), event.immunity_ms)
         self._take(transaction, event, supersedes=is_copy)
         self._marks.half_read(event.half_offset, transaction)
         transaction.cover_what_follows()

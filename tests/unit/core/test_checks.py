@@ -535,6 +535,26 @@ def test_a_replay_that_meets_a_late_duplicate_first_knows_when_it_began(is_check
     assert heir.carried_out().done[0].half_offsets == [2, 1]
 
 
+@pytest.mark.parametrize("given_ms", [7_200_000, -1])
+def test_a_late_duplicate_that_a_replay_met_first_changed_the_immunity(given_ms: int) -> None:
+    """Seed 622 of the simulation: a check came 9 s before the time that its producer had given."""
+    rules = check_rules(jitter=0.0, immunity_ms=5_000_000)
+    script = LedgerScript(rules=rules)
+    script.tick()
+    script.half("T1", immunity_ms=given_ms)
+    script.pass_time(6_000)
+    script.tick(3_600_000)
+    script.tick(1_000)
+    step = script.planned(permits=0)  # it is appended anew, not asked about
+    script.half_unread("T1", immunity_ms=60_000)
+    script.ledger.confirm(step)
+    script.read_back(step)
+    heir = script.heir((1, step.op_watermark))
+    theirs = heir.transaction("T1")
+    assert theirs.check_count == 0
+    assert theirs.due_ms == (rules.immunity_ms if given_ms < 0 else given_ms)
+
+
 # -- what is told of -----------------------------------------------------------------------------
 
 
