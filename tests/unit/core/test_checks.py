@@ -3,7 +3,7 @@
 import pytest
 
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.core.model import PARKED, ROLLED_BACK
+from halfhitch.core.model import PARKED, ROLLED_BACK, HalfOffset, HalfRead, TimestampMs
 from harness.attributes import attributes
 from harness.defaults import check_rules
 from harness.ledger_script import LedgerScript, identity_of
@@ -553,6 +553,23 @@ def test_a_late_duplicate_that_a_replay_met_first_changed_the_immunity(given_ms:
     theirs = heir.transaction("T1")
     assert theirs.check_count == 0
     assert theirs.due_ms == (rules.immunity_ms if given_ms < 0 else given_ms)
+
+
+def test_the_beginning_that_is_learnt_late_moves_no_time_that_is_set_already() -> None:
+    script = LedgerScript(rules=RULES, half_position=5)
+    script.tick()
+    script.half("T1")
+    script.pass_time(2_000)
+    ours = script.transaction("T1")
+    due_ms = ours.due_ms
+    copy = HalfRead(
+        HalfOffset(6), TimestampMs(script.now_ms), identity_of("T1"), 0, 10,
+        immunity_ms=7_200_000, first_stored_ms=1, first_half_offset=2,
+    )  # fmt: skip
+    script.next_half += 1
+    script.halves.append(copy)
+    script.ledger.half(copy)
+    assert (ours.began_at, ours.stored_at_ms, ours.due_ms) == (2, 1, due_ms)
 
 
 # -- what is told of -----------------------------------------------------------------------------
