@@ -5,6 +5,7 @@ that is missing: whoever needs it says so in a sentence, whoever can do without 
 that are not in the contract are left as they are; nothing is asked of those that nobody uses.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from halfhitch.errors import BackendError
@@ -61,6 +62,14 @@ class Answer(dict[str, Any]):
             "or no sidecar, has given it. Use the halfhitch of the sidecar's release, and check "
             "--admin-host and --admin-port."
         )
+
+
+def elsewhere(info: Mapping[str, Any], cluster_id: str, address: str) -> str | None:
+    """Says so, if the sidecar with this `info` works on another cluster; it may not know yet."""
+    if info["kafka_cluster_id"] in (cluster_id, None):
+        return None
+    bootstrap = info["kafka_bootstrap"]
+    return f"The sidecar at {address} works on another Kafka cluster, at {bootstrap}."
 
 
 def settings_of(config: Any) -> dict[str, Any]:

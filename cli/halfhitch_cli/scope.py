@@ -13,7 +13,7 @@ from halfhitch.audit.bounds import Rules
 from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Settings
 from halfhitch.errors import BackendError, HalfHitchError, RequestError
-from halfhitch_cli.answers import settings_of
+from halfhitch_cli.answers import elsewhere, settings_of
 from halfhitch_cli.client import AdminClient
 
 _WAIT_S = 2.0
@@ -75,16 +75,18 @@ def find_scope(settings: Settings, cluster_id: str, only: list[str]) -> Scope:
 
 
 def _asked(client: AdminClient, cluster_id: str) -> Mapping[str, Any]:
-    """The sidecar's settings by key. Raises ElsewhereError if its Kafka is another one."""
+    """The sidecar's settings by key; none while it has not reached its Kafka.
+
+    Raises ElsewhereError if that is another one.
+    """
     _, status = client.get("/v1/status", wait_s=_WAIT_S)
     _, config = client.get("/v1/config", wait_s=_WAIT_S)
     try:
         info = status["info"]
-        if info.get("kafka_cluster_id") != cluster_id:
-            raise ElsewhereError(
-                f"The sidecar at {client.address} works on another Kafka cluster, at "
-                f"{info['kafka_bootstrap']}."
-            )
+        if (sentence := elsewhere(info, cluster_id, client.address)) is not None:
+            raise ElsewhereError(sentence)
+        if info["kafka_cluster_id"] is None:
+            return {}
         return settings_of(config)
     except (KeyError, TypeError, AttributeError):
         raise BackendError(f"What answers on {client.address} is no sidecar.") from None

@@ -19,6 +19,7 @@ from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
 from halfhitch_cli import findings
+from halfhitch_cli.answers import elsewhere
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.client import AdminClient, TokenAsked
 from halfhitch_cli.kafka import KafkaAdmin, audit_options
@@ -193,13 +194,11 @@ def _same_cluster(settings: Settings, cluster_id: str) -> list[Finding]:
     """Two installations looked at together would make one that is well out of two that are not."""
     door = AdminClient.of(settings)
     try:
-        info = door.get("/v1/status")[1]["info"]
-        theirs, bootstrap = info["kafka_cluster_id"], info["kafka_bootstrap"]
+        text = elsewhere(door.get("/v1/status")[1]["info"], cluster_id, door.address)
     except (HalfHitchError, KeyError, TypeError):
         return []  # nobody, or it does not say; see `_sidecar`
-    if theirs in (cluster_id, None):
+    if text is None:
         return []
-    text = f"The sidecar on {door.address} works on another Kafka cluster, at {bootstrap}."
     remedy = "Give --server and --kafka-bootstrap of one installation."
     return [Finding("sidecar's Kafka", Severity.FAIL, text, remedy)]
 

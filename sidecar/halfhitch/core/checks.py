@@ -74,8 +74,11 @@ class Checks:
         """Its first half was read."""
         now_ms = self.now_ms
         transaction.aged_from_ms = stored_ms if now_ms is None else now_ms
-        transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
+        transaction.due_ms = self._immunity_ms(immunity_ms)
         self._young.append(transaction)
+
+    def _immunity_ms(self, asked_ms: int) -> int:
+        return self.rules.immunity_ms if asked_ms < 0 else asked_ms
 
     def began_before(
         self, transaction: Transaction, stored_ms: TimestampMs, immunity_ms: int
@@ -85,7 +88,7 @@ class Checks:
         if transaction.check_count:
             transaction.due_ms += transaction.aged_from_ms - stored_ms
         elif not transaction.is_told:
-            transaction.due_ms = self.rules.immunity_ms if immunity_ms < 0 else immunity_ms
+            transaction.due_ms = self._immunity_ms(immunity_ms)
         transaction.aged_from_ms = stored_ms
 
     def found_copy(self, transaction: Transaction, check_count: int, stored_ms: int) -> None:

@@ -73,6 +73,12 @@ def test_the_sidecar_of_another_installation_or_another_kafka_is_not_believed(po
     assert find_scope(settings(port, topics__prefix="shop."), CLUSTER, []).sidecar is not None
 
 
+def test_a_sidecar_that_has_not_reached_its_kafka_was_said_to_work_on_another_one() -> None:
+    info = {"kafka_cluster_id": None, "kafka_bootstrap": "theirs:9092"}
+    with admin_door(FakeOperations(), THEIRS, info=info) as port:
+        assert find_scope(settings(port), CLUSTER, []) == BY_DEFAULT
+
+
 def test_without_a_sidecar_every_given_pattern_has_to_match() -> None:
     assert find_scope(settings(1), CLUSTER, []) == BY_DEFAULT
     found = find_scope(settings(1, topics__allow="ordrs"), CLUSTER, [])

@@ -342,7 +342,11 @@ class Writer:
 
     def _clear(self) -> None:
         for partition, clearing in self._outbox.to_clear():
-            connect.run(self._client, [("UNLINK", self._keys.whole(partition))])
+            work = (
+                Work()
+            )  # an error among the answers must not pass: the mark would outlive its list
+            work.add("UNLINK", self._keys.whole(partition))
+            work.run(self._client)
             if clearing is Clearing.ALL and not self._clear_hashes(partition):
                 continue  # the rest in the next turn
             work = Work()
