@@ -3,17 +3,18 @@
 Usage: python -m chaos.kit.zombie BOOTSTRAP PREFIX fenced|unfenced
 
 It stops itself (SIGSTOP) right before its first Kafka transaction with messages for targets, and
-says ["wrote", outcome, reason] when it was let go on and has written. `own_transactional_ids` takes
-one of the two fences away, so that the other one stands alone; `no_generation` takes the second.
+says ["wrote", outcome, reason] when it was let go on and has written. Entries of the audit topic
+are no such messages: a rollback has them too. `own_transactional_ids` takes one of the two fences
+away, so that the other one stands alone; `no_generation` takes the second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
@@ -24,7 +25,7 @@ from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from harness.engines import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     Patch = Callable[[Any, str, Any], None]
 
@@ -47,16 +48,18 @@ def no_generation(patch: Patch, bootstrap: str, group: str) -> None:
     patch(GroupMembership, "metadata", lambda *_, bare=bare, kept=stranger: bare)
 
 
-def stops_before_it_writes(patch: Patch) -> None:
-    """Once, in the worker's thread: the whole process stands still."""
+def stops_before_it_writes(patch: Patch, topics: Collection[str]) -> None:
+    """Once, in the worker's thread, with a message for one of `topics`: the whole process."""
     original = KafkaPartitionWriter.write
     stopped: list[bool] = []
 
     def write(self: Any, targets: Any, *more: Any) -> Any:
-        if not targets or stopped:
+        if stopped or not any(target.topic in topics for target in targets):
             return original(self, targets, *more)
         stopped.append(True)
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread, which stops in the call. A signal to the process may be taken by another
+        # thread, and this one went on meanwhile: what it produced was too old when it woke up.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         result = original(self, targets, *more)
         say("wrote", result.outcome.name, result.reason)
         return result
@@ -74,7 +77,7 @@ async def main(bootstrap: str, prefix: str, way: str) -> None:
     own_transactional_ids(setattr, "zombie")
     if way == "unfenced":
         no_generation(setattr, bootstrap, site.names.owner_group)
-    stops_before_it_writes(setattr)
+    stops_before_it_writes(setattr, site.targets)
     async with site.engine():
         say("working")
         await asyncio.to_thread(sys.stdin.read)

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from redis import Redis
 
 from chaos.kit import zombie
@@ -344,7 +344,8 @@ async def test_10_a_reader_of_uncommitted_decisions_shows_what_nobody_decided(
 ) -> None:
     if broken:
         level = {"isolation.level": "read_uncommitted"}
-        monkeypatch.setattr(clients, "Consumer", lambda c, **o: Consumer({**c, **level}, **o))
+        config = clients.log_config  # of the librdkafka reader and of the native one
+        monkeypatch.setattr(clients, "log_config", lambda c, **o: {**config(c, **o), **level})
     async with watched(kafka.bootstrap, tmp_path) as watch:
         async with watch.site.engine() as engine:
             handle = await watch.prepare(engine, "T")
