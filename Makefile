@@ -59,12 +59,12 @@ demo: $(STAMP) ## the main job on real servers, disturbed on purpose (three minu
 native-if-rust:
 	@$(if $(RUST),$(MAKE) --no-print-directory native,echo "no Rust: the native way is not built")
 
-test: $(STAMP) servers ## tests on real servers, with coverage; the native way's too where Rust is installed (ten minutes)
+test: $(STAMP) servers ## tests on real servers; core and wire covered whole; the native way too where Rust is installed (COVERAGE=all, ten minutes)
 	@$(MAKE) --no-print-directory native-if-rust
 	$(BIN)/coverage erase
-	$(BIN)/python tests/side_by_side.py --coverage $(if $(ALL),--all)
+	$(if $(COVERAGE),HALFHITCH_TEST_TRACE_ALL=yes) $(BIN)/python tests/side_by_side.py --coverage $(if $(ALL),--all)
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --skip-covered
+	$(if $(COVERAGE),$(BIN)/coverage report --skip-covered)
 	$(BIN)/coverage report --include='*/halfhitch/core/*,*/halfhitch/wire/*' --fail-under=100
 
 # What is compiled is tried where there is a compiler, as the native way is where there is Rust.

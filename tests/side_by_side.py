@@ -289,9 +289,6 @@ def main() -> int:
     if again:
         print("tried again, alone:", *again, sep="\n  ", flush=True)
         run([alone], environment)
-    for lane in [*lanes, alone]:
-        for failure in lane.failures:
-            print(f"{lane.name} | {failure}")
     for lane in lanes:
         print(f"{lane.name} | {lane.seconds:.0f} s, ended with status {lane.status}")
     allowed = budgets(options.all)
@@ -299,6 +296,10 @@ def main() -> int:
     print(*file_lines(spent), *layer_lines(layers, allowed), sep="\n")
     too_long = over_budget(layers.items(), allowed)
     print(*too_long, sep="\n", end="\n" if too_long else "")
+    # Last, for whoever is shown no more than the end.
+    for lane in [*lanes, alone]:
+        for failure in lane.failures:
+            print(f"{lane.name} | {failure}")
     print(f"{time.monotonic() - began_s:.0f} s in all")
     line, is_well = summed_up(lanes, too_long, alone.counts["passed"] if alone.is_green else 0)
     print(line)

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE: Final = "HALFHITCH_TEST_LANES"
 #: Begin of path: its files are taken together, for the first of them starts what all need.
 TOGETHER: Final = ("tests/spark/", "tests/integration/test_barrier", "conformance/promises/")
-#: Begin of path: lives by the hundred run what other tests have covered long before, and to be
-#: traced makes them two or three times as long.
+#: Begin of path: whose tests cover the core and the wire formats, every line and branch. To be
+#: traced makes a test two or three times as long, so no others are, unless all are asked for.
+TRACED: Final = ("tests/unit/core/", "tests/unit/wire/", "tests/unit/service/", "tests/scenarios/")
+#: Of the environment, in a run that tells what all tests cover.
+TRACE_ALL_VARIABLE: Final = "HALFHITCH_TEST_TRACE_ALL"
+#: Not even then: lives by the hundred run what other tests have covered long before.
 UNTRACED: Final = ("tests/simulation/", "tests/property/")
 #: What `work` takes on the machine that the budgets were written on, when that is quiet.
 QUIET_WORK_S: Final = 0.0021
@@ -79,6 +83,13 @@ def _cpu_s() -> float:
 def layer_of(path: str) -> str:
     """`tests/unit` of `tests/unit/core/test_x.py`."""
     return "/".join(path.split("/")[:2])
+
+
+def is_traced(path: str) -> bool:
+    """Whether the coverage of this file's tests is measured, where any is."""
+    if os.environ.get(TRACE_ALL_VARIABLE):
+        return not path.startswith(UNTRACED)
+    return path.startswith(TRACED)
 
 
 def unit_of(path: str) -> str:
@@ -171,7 +182,7 @@ class Lane:
     def _pace(self, path: str) -> None:
         """How slow is the machine now? Asked for each file."""
         if path != self._path:
-            self._tracing.set(not path.startswith(UNTRACED))
+            self._tracing.set(is_traced(path))
             self._path, self._slowness = path, work() / QUIET_WORK_S
 
     def pytest_sessionfinish(self) -> None:

@@ -79,7 +79,20 @@ def test_a_layer_over_its_budget_is_named() -> None:
     assert found[0].startswith("tests/unit took 11 s")
 
 
-def test_whole_lives_are_not_traced_and_what_comes_after_them_is() -> None:
+def test_what_covers_the_core_is_traced_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(lanes.TRACE_ALL_VARIABLE, raising=False)
+    assert lanes.is_traced("tests/unit/core/test_ledger.py")
+    assert not lanes.is_traced("tests/unit/doors/http/test_server.py")
+    assert not lanes.is_traced("tests/simulation/test_lives.py")
+
+
+def test_whole_lives_are_not_traced_where_all_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lanes.TRACE_ALL_VARIABLE, "yes")
+    assert lanes.is_traced("tests/unit/doors/http/test_server.py")
+    assert not lanes.is_traced("tests/simulation/test_lives.py")
+
+
+def test_what_comes_after_what_is_not_traced_is_traced_again() -> None:
     told: list[str] = []
 
     class Recorder:
@@ -91,10 +104,10 @@ def test_whole_lives_are_not_traced_and_what_comes_after_them_is() -> None:
 
     lane = lanes.Lane(ROOT)
     lane._tracing = lanes.Tracing(cast("Any", Recorder()))
-    for path in ("tests/unit/a.py", "tests/simulation/a.py", "tests/simulation/b.py"):
+    for path in ("tests/unit/core/a.py", "tests/simulation/a.py", "tests/simulation/b.py"):
         lane._pace(path)
     assert told == ["stop"]
-    lane._pace("tests/unit/b.py")
+    lane._pace("tests/unit/wire/b.py")
     assert told == ["stop", "start"]
 
 

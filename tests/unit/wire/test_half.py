@@ -1,6 +1,6 @@
 """Half records: written and read back whole; a stranger's record is garbage and never an error."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -24,6 +24,7 @@ from halfhitch.wire.half import (
     read_record,
     system_headers,
     user_headers,
+    usual_identity,
 )
 from harness.ledger_script import identity_of
 
@@ -537,6 +538,15 @@ def test_a_digest_stands_behind_the_instance_where_older_releases_pass_over_it()
     version, index, born, instance = (headers[0][1] or b"").split(b";", 3)
     assert (version, index, born) == (b"1", b"0", b"1700000000000")
     assert instance == b"node-1;d=0123456789abcdef"
+
+
+def test_a_half_whose_facts_were_read_elsewhere_is_the_same_as_one_read_here() -> None:
+    record = replace(PLAIN, digest=SAYS)
+    read = read_identity(9, 5, 70, system_headers(record))
+    assert isinstance(read, HalfRead)
+    told = usual_identity(9, 5, 70, (*read.identity, read.index, read.digest))
+    assert asdict(told) == asdict(read)
+    assert told.digest == SAYS
 
 
 def test_a_record_of_an_older_release_says_nothing_of_its_message() -> None:
