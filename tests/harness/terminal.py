@@ -45,6 +45,10 @@ class Seen:
             assert time.monotonic() < deadline_s, f"{wanted!r} is not in\n{self.text}"
             await self.pilot.pause(0.02)
 
+    async def until_focus(self, name: str) -> None:
+        """Keys go there. A widget asks for the focus and has it later, after what it shows."""
+        await self.until(lambda: self.app.focused is not None and self.app.focused.id == name)
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 

@@ -67,6 +67,7 @@ async def test_a_second_enter_does_nothing(port: int, operations: FakeOperations
         await seen.press("c")
         await reason(seen)
         await seen.until("Nothing was done yet.")
+        await seen.until_focus("close")
         await seen.press("enter")
         await seen.until("3  by age")
         assert operations.done() == []
@@ -93,8 +94,9 @@ async def test_a_changed_reason_wants_a_dry_run_of_its_own(
         await seen.press("b")
         await reason(seen)
         await seen.until("Nothing was done yet.")
-        await seen.press("shift+tab", "shift+tab", "shift+tab", "shift+tab")
+        await seen.until_focus("close")  # or it goes there after the click
         await seen.pilot.click("#reason")
+        await seen.until_focus("reason")
         await seen.write("x")
         await seen.until(lambda: "Nothing was done yet." not in seen.text)
         await seen.pilot.click("#do")
