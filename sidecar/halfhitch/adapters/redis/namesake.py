@@ -17,8 +17,10 @@ from halfhitch.adapters.redis.pipeline import Work
 
 logger = logging.getLogger(__name__)
 
-#: One may be left of a process that ended as this one began; two in a row are somebody alive.
+#: One may be left of a process that ended as this one began; two are somebody alive.
 _SEEN_MAX: Final = 2
+#: So often in a row nobody else had written: it is gone. Fewer say only that it was late.
+_ALONE_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class Namesake:
     mark: str
     _is_written: bool = False
     _seen_count: int = 0
+    _alone_count: int = 0
 
     def add(self, work: Work) -> None:
         """With each pulse."""
@@ -39,10 +42,22 @@ class Namesake:
     def found(self, before: object) -> None:
         """What stood there."""
         if self._is_written and before is not None:
-            self._seen_count = 0 if before == self.mark.encode() else self._seen_count + 1
-            if self._seen_count == _SEEN_MAX:
-                logger.warning("%s", self.trouble, extra={"action": "instance_name_taken"})
+            if before == self.mark.encode():
+                self._alone()
+            else:
+                self._in_company()
         self._is_written = True
+
+    def _alone(self) -> None:
+        self._alone_count += 1
+        if self._alone_count >= _ALONE_MAX:
+            self._seen_count = 0
+
+    def _in_company(self) -> None:
+        self._alone_count = 0
+        self._seen_count += 1
+        if self._seen_count == _SEEN_MAX:
+            logger.warning("%s", self.trouble, extra={"action": "instance_name_taken"})
 
     @property
     def trouble(self) -> str | None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from halfhitch.adapters.redis.namesake import Namesake
 from halfhitch.adapters.redis.pipeline import Work
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Server:
@@ -38,9 +43,21 @@ def test_the_one_that_stays_is_content_again() -> None:
     for _ in range(3):
         server.pulse(a)
         server.pulse(b)
-    server.pulse(a)
-    server.pulse(a)
+    for _ in range(6):
+        server.pulse(a)
     assert a.trouble is None
+
+
+def test_two_of_which_one_was_late_now_and_then_were_told_of_again_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, a, b = Server(), process("a"), process("b")
+    for _ in range(20):
+        server.pulse(a)
+        server.pulse(a)
+        server.pulse(b)
+    assert a.trouble is not None
+    assert len(caplog.records) == 2, "each of them, once"
 
 
 def test_a_process_that_follows_another_of_its_name_is_no_namesake() -> None:
