@@ -32,6 +32,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,7 @@ TOPS: Final = ("tests", "bench", "chaos", "conformance")
 #: took when this was written, so that a busy machine is not blamed and a layer that swells is.
 SHORT: Final[Mapping[str, float]] = {
     "tests/unit": 300,
-    "tests/deploy": 60,
+    "tests/deploy": 150,
     "tests/scenarios": 40,
     "tests/tidy": 60,
     "bench/tests": 40,
@@ -83,6 +84,9 @@ ALL_LIVES: Final[Mapping[str, str]] = {
     "HALFHITCH_DETOUR_SEEDS": "80",
 }
 _LIVES_RATIO: Final = 5
+#: What is long may take as much again as the others.
+_LONG_RATIO: Final = 2
+_NOT_LONG: Final = " and not long"
 #: Most of what they do is waiting: three used two thirds of two processors. Five were no faster:
 #: the first one, which has the short tests to itself, was behind the others by five minutes.
 LANES: Final = 4
@@ -182,10 +186,21 @@ def orders(is_all: bool) -> list[list[str]]:
     return [[*SHORT, *LIVES, *waiting], [*waiting, *LIVES, *SHORT], *others]
 
 
+def chosen(is_all: bool) -> list[str]:
+    """Arguments of pytest: by itself it leaves out what is long (pyproject.toml)."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        usual = tomllib.load(file)["tool"]["pytest"]["ini_options"]["addopts"]
+    marks = usual[usual.index("-m") + 1]
+    assert marks.endswith(_NOT_LONG), marks
+    return ["-m", marks.removesuffix(_NOT_LONG)] if is_all else []
+
+
 def budgets(is_all: bool) -> dict[str, float]:
     """Seconds of a quiet processor, by layer."""
-    ratio = dict.fromkeys(LIVES if is_all else (), _LIVES_RATIO)
     listed = {**SHORT, **LIVES, **WAITING, **MORE}
+    if not is_all:
+        return listed
+    ratio = dict.fromkeys(LIVES, _LIVES_RATIO) | dict.fromkeys(WAITING, _LONG_RATIO)
     return {layer: budget_s * ratio.get(layer, 1) for layer, budget_s in listed.items()}
 
 
@@ -272,12 +287,15 @@ def main() -> int:
     """Run them. The rest of the command line goes to each pytest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--coverage", action="store_true", help="each under coverage")
-    parser.add_argument("--all", action="store_true", help="promises of the kits, all lives")
+    parser.add_argument(
+        "--all", action="store_true", help="promises of the kits, all lives, what is long"
+    )
     options, more = parser.parse_known_args()
     if missing := left_out([*SHORT, *LIVES, *WAITING, *MORE], test_folders()):
         print(f"no lane runs {', '.join(missing)}: name them in {Path(__file__).name}")
         return 2
     runner = ["-m", "coverage", "run", "-m", "pytest"] if options.coverage else ["-m", "pytest"]
+    more += chosen(options.all)
     lanes = [
         Lane(str(number), [sys.executable, *runner, *folders, *more])
         for number, folders in enumerate(orders(options.all), 1)

@@ -125,7 +125,7 @@ async def others_go_on(
     return longest_s
 
 
-@pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("hung", marks=pytest.mark.long)])
 async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
     brokers: EmbeddedKafka, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +171,7 @@ async def commit_for_ever(engine: Engine, topic: str, taken: list[bytes]) -> Non
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.long
 async def test_what_waits_for_a_broker_that_is_gone_is_bounded_and_comes_when_it_is_back(
     brokers: EmbeddedKafka,
 ) -> None:

@@ -449,6 +449,7 @@ def check_red(mutation: Callable[[Patch], None], invariants: tuple[str, ...], pa
     assert seed >= 0, f"not found in {SEEDS_MAX} lives"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutation", RED, ids=lambda mutation: mutation.__name__)
 def test_it_is_red_without(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:

@@ -34,6 +34,7 @@ def order(number: int, points: int, *, index: int) -> Record:
     return Record(json.dumps(value).encode(), headers=headers)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(400)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "spark.md"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 @pytest.mark.spark
 @pytest.mark.kafka

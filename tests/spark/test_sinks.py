@@ -45,6 +45,7 @@ def table(postgres: EmbeddedPostgres) -> Iterator[Callable[[str], list[Any]]]:
         yield lambda query: connection.execute(query).fetchall()  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_job_that_is_killed_between_write_and_commit_loses_and_doubles_nothing(
     spark: SparkSession,

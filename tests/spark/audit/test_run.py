@@ -125,6 +125,7 @@ def test_a_system_that_worked_is_clean_and_what_is_trimmed_is_excused(
     assert told(whole) == told(by_verify(kafka.bootstrap, prefix))
 
 
+@pytest.mark.long
 def test_a_system_that_was_spoiled_is_told_of_as_by_verify(
     spark: SparkSession,
     kafka: EmbeddedKafka,

@@ -19,6 +19,7 @@ from side_by_side import (
     WAITING,
     Lane,
     budgets,
+    chosen,
     counted,
     left_out,
     orders,
@@ -49,6 +50,14 @@ def test_the_lists_name_every_folder_of_tests_and_no_other() -> None:
     folders = side_by_side.test_folders()
     assert {"tests/unit", "chaos/promises", "bench/tests"} < folders
     assert {*SHORT, *LIVES, *WAITING, *MORE} == folders
+
+
+def test_what_is_long_is_taken_where_all_is() -> None:
+    assert chosen(is_all=False) == []
+    _, marks = chosen(is_all=True)
+    assert "long" not in marks
+    assert "not mutation" in marks
+    assert "not wheels" in marks
 
 
 def test_two_lanes_may_take_everything_and_only_the_first_begins_with_what_thinks() -> None:
