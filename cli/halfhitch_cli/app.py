@@ -61,7 +61,7 @@ def _explain(error: Exception, given: Sequence[str]) -> int | None:
         return _complain(str(error) or "stopped.", STOPPED)
     # typer offers no public name for the base of its usage errors; this is what they have.
     if callable(getattr(error, "format_message", None)):
-        text = error.format_message()  # type: ignore[attr-defined]
+        text = error.format_message() + _behind_dashes(error)  # type: ignore[attr-defined]
         return _complain(text, getattr(error, "exit_code", USAGE), error)
     from halfhitch.errors import ConfigurationError, HalfHitchError, TopologyError
 
@@ -73,6 +73,18 @@ def _explain(error: Exception, given: Sequence[str]) -> int | None:
     if embedded is not None and isinstance(error, embedded.EmbeddedError):
         return _complain(str(error), ERROR)
     return None
+
+
+def _behind_dashes(error: Any) -> str:
+    """What to do with an id or a topic that was taken for an option; "" if there can be none."""
+    context: Any = getattr(error, "ctx", None)
+    option = str(getattr(error, "option_name", ""))
+    if context is None or not option or option.startswith("--"):
+        return ""
+    if not any(one.param_type_name == "argument" for one in context.command.params):
+        return ""
+    way = f"`{context.command_path} -- {option}...`"
+    return f". If {option} begins a name, write -- before it: {way}."
 
 
 def _explain_missing(error: ImportError, given: Sequence[str]) -> int | None:

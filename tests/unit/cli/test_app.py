@@ -60,6 +60,7 @@ def test_doctor_says_which_fast_parts_are_here(
         (["topics", "inti"], ["inti"]),
         (["dev", "--topic", "a b"], ["--topic", "orders:4"]),
         (["dev", "--topic", "a:0"], ["--topic"]),
+        (["tx", "trace", "-dash"], ["write -- before it", "`halfhitch tx trace -- -d...`"]),
     ],
 )
 def test_wrong_usage_is_one_line_with_the_next_step(
