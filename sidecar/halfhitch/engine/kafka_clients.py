@@ -38,7 +38,7 @@ class EngineClients:
     def __init__(self, options: EngineOptions, names: InternalTopics) -> None:
         self._options = options
         self._names = names
-        self._way = native_owner.load()
+        self._way = native_owner.load() if options.owner_enabled else None
 
     def admin(self) -> AdminClient:
         """Questions about the cluster, topics, deletion."""
