@@ -114,7 +114,7 @@ def dev(
         stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
         say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
-        kafka = stack.enter_context(_kafka(folder / "kafka"))
+        kafka = _kafka(stack, folder / "kafka")
         redis_port = _free(_REDIS_PORT)
         redis = stack.enter_context(
             EmbeddedRedis(folder / "redis", port=redis_port[0] if redis_port else None)
@@ -138,16 +138,24 @@ def dev(
     return ERROR if ended else code
 
 
-def _kafka(folder: Path) -> "EmbeddedKafka":
-    from halfhitch.embedded import EmbeddedKafka
+def _kafka(stack: ExitStack, folder: Path) -> "EmbeddedKafka":
+    from halfhitch.embedded import EmbeddedError, EmbeddedKafka
 
     ports = _free(_KAFKA_PORT)
-    if ports is None:
-        say(
-            f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
-            f"takes a free port. See below, and use that address wherever you read {_KAFKA_PORT}."
-        )
-    return EmbeddedKafka(folder=folder, ports=ports, on_progress=show_fetch_progress)
+    if ports is not None:
+        try:
+            return stack.enter_context(
+                EmbeddedKafka(folder=folder, ports=ports, on_progress=show_fetch_progress)
+            )
+        except EmbeddedError:
+            if _free(_KAFKA_PORT) is not None:
+                raise
+            # Another `dev` was quicker: seconds lie between the look and the broker's own bind.
+    say(
+        f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
+        f"takes a free port. See below, and use that address wherever you read {_KAFKA_PORT}."
+    )
+    return stack.enter_context(EmbeddedKafka(folder=folder, on_progress=show_fetch_progress))
 
 
 @contextmanager

@@ -575,6 +575,7 @@ def test_the_beginning_that_is_learnt_late_moves_no_time_that_is_set_already() -
 # -- what is told of -----------------------------------------------------------------------------
 
 
+@pytest.mark.interpreted("replaces a Final limit, which is built in where it is compiled")
 def test_checks_are_behind_while_some_have_grown_old_and_are_not_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

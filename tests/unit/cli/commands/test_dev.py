@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from halfhitch_cli.commands import dev
 from halfhitch_cli.options import Given
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -65,3 +67,28 @@ def test_checks_take_minutes_for_whoever_wants_to_see_one(monkeypatch: pytest.Mo
     checks = settings.checks
     # What was said on the command line, or in the environment, stays.
     assert (checks.immunity_s, checks.interval_s, checks.count_max) == (1.0, 7.0, 3)
+
+
+@pytest.mark.parametrize("is_taken_meanwhile", [True, False])
+def test_of_two_that_began_at_once_the_second_ended_for_want_of_its_port(
+    is_taken_meanwhile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[int] | None] = [(9092,), None if is_taken_meanwhile else (9092,)]
+    monkeypatch.setattr(dev, "_free", lambda _: looks.pop(0))
+    asked: list[object] = []
+
+    @contextmanager
+    def kafka(*, ports: object = None, **_: object) -> Iterator[str]:
+        asked.append(ports)
+        if ports is not None:
+            raise embedded.EmbeddedError("no")
+        yield "started"
+
+    monkeypatch.setattr(embedded, "EmbeddedKafka", kafka)
+    with ExitStack() as stack:
+        if is_taken_meanwhile:
+            assert dev._kafka(stack, tmp_path) == "started"
+        else:  # it was not for the port
+            with pytest.raises(embedded.EmbeddedError):
+                dev._kafka(stack, tmp_path)
+    assert asked == ([(9092,), None] if is_taken_meanwhile else [(9092,)])
