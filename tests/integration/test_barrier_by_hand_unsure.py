@@ -63,6 +63,9 @@ def wait_for(truth: Truth, standby: str) -> None:
     truth.run("SELECT pg_reload_conf()")
     shown = "SHOW synchronous_standby_names"
     wait_until(lambda: truth.run(shown) == [(standby,)], ENOUGH_S)
+    # Whether anybody waits at all is a mark in shared memory, which the checkpointer sets when it
+    # reads its settings: before the next checkpoint at the latest.
+    truth.run("CHECKPOINT")
 
 
 @pytest.fixture
@@ -99,6 +102,7 @@ def is_cut_at_its_commit(shop: Any, truth: Truth, producer: Any, local: Any, how
                 cutting.result()
                 rolls_back(producer, tx, how)
                 raise
+            cutting.result()  # there was nobody to cut
 
 
 @ON_POSTGRESQL
