@@ -187,18 +187,18 @@ impl Front {
         lock(&self.known).connections.get(&connection).map_or(0, |incoming| incoming.held.len())
     }
 
-    pub fn feed(&self, connection: u64, data: &[u8], room: usize, takes_ends: bool) -> Fed {
+    pub fn feed(&self, connection: u64, data: &[u8], room: usize) -> Fed {
         let Some(producer) = self.carrier.taking() else {
             return (self.give_back(connection, data), 0, 0);
         };
-        let (found, held) = self.read(connection, data, room, takes_ends, &producer);
+        let (found, held) = self.read(connection, data, room, &producer);
         if found.taken > 0 {
             self.carrier.append(&producer, found.halves, found.ends);
         }
         (found.rest, found.taken, held)
     }
 
-    fn came(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+    fn came(&self, connection: u64, data: &[u8], rooms: Rooms) -> bool {
         let Some(producer) = self.carrier.taking() else {
             let rest = self.give_back(connection, data);
             lock(&self.carrier.results).unread.push((connection, rest));
@@ -210,7 +210,7 @@ impl Front {
             let all = rooms.all.saturating_sub(results.flight.native_count());
             all.min(rooms.connection.saturating_sub(own))
         };
-        let (found, held) = self.read(connection, data, room, takes_ends, &producer);
+        let (found, held) = self.read(connection, data, room, &producer);
         let has_unread = !found.rest.is_empty();
         // Else it would be read faster than the loop can follow.
         let mut is_full = found.is_broken || (has_unread && found.taken == room);
@@ -250,7 +250,6 @@ impl Front {
         connection: u64,
         data: &[u8],
         room: usize,
-        takes_ends: bool,
         producer: &'a Arc<Producer>,
     ) -> (Found<'a>, usize) {
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -294,7 +293,7 @@ impl Front {
                                 let known = (&*incoming, &*rolled_back, *partition_count, &*seals);
                                 self.half(connection, &frame, known, taken, &mut found).is_some()
                             }
-                            read::END if takes_ends => {
+                            read::END => {
                                 let known =
                                     (&*incoming, &mut *rolled_back, *partition_count, &**seals);
                                 end(connection, &frame, known, &mut found).is_some()
@@ -400,8 +399,8 @@ impl Reader for Front {
         &self.carrier
     }
 
-    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
-        self.came(connection, data, rooms, takes_ends)
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, _: bool) -> bool {
+        self.came(connection, data, rooms)
     }
 }
 

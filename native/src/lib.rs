@@ -30,7 +30,6 @@ mod taken;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -139,15 +138,8 @@ impl Native {
     }
 
     /// Bytes as they came; at most `room` requests are carried out here.
-    fn feed(
-        &self,
-        py: Python<'_>,
-        connection: u64,
-        data: &[u8],
-        room: usize,
-        takes_ends: bool,
-    ) -> Fed {
-        let (rest, begun_count, held_bytes) = self.front.feed(connection, data, room, takes_ends);
+    fn feed(&self, py: Python<'_>, connection: u64, data: &[u8], room: usize) -> Fed {
+        let (rest, begun_count, held_bytes) = self.front.feed(connection, data, room);
         Fed::new(py, &rest, begun_count, held_bytes)
     }
 
@@ -178,11 +170,6 @@ impl Native {
             results.due.push(connection);
         }
         self.front.carrier.wake();
-    }
-
-    /// Whether ends that come over lent sockets are carried out here.
-    fn take_ends(&self, yes: bool) {
-        self.sockets.takes_ends.store(yes, Ordering::Relaxed);
     }
 
     /// Connections with a frame that has been unfinished for a while.

@@ -77,7 +77,7 @@ class Carried:
         self.it.allow(connection, group, topic, group, topic, 3)
 
     def feed(self, connection: int, data: bytes, room: int = 1_000) -> tuple[bytes, int, int]:
-        fed = self.it.feed(connection, data, room, True)
+        fed = self.it.feed(connection, data, room)
         return fed.rest, fed.begun_count, fed.held_bytes
 
     def take_back(self, connection: int) -> tuple[bytes, int, int]:

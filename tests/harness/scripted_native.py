@@ -41,7 +41,6 @@ class ScriptedNative:
         self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
         self.stops: list[float] = []
         self.is_borrowing = False
-        self.takes_ends = False
         self.lent: dict[int, socket.socket] = {}
         self.idle: list[int] = []  # connections with an unfinished frame
         self.unsent: dict[int, bytes] = {}
@@ -85,13 +84,7 @@ class ScriptedNative:
         if self.is_forgetful:
             self.allowed.clear()
 
-    def feed(
-        self,
-        connection: int,
-        data: bytes,
-        room: int,
-        takes_ends: bool,
-    ) -> Fed:
+    def feed(self, connection: int, data: bytes, room: int) -> Fed:
         assert type(data) is bytes  # the real one takes nothing else
         self.rooms.append(room)
         data = self._held.pop(connection, b"") + data
@@ -106,7 +99,8 @@ class ScriptedNative:
             (frame,) = Frames().feed(whole)
             group = frame.fields.get("a") or frame.fields.get("producerGroup") or ""
             is_hot = frame.code == codes.SEND_MESSAGE_V2 or (
-                takes_ends and frame.code == codes.END_TRANSACTION
+                frame.code == codes.END_TRANSACTION
+                and frame.fields.get("fromTransactionCheck") != "true"
             )
             if is_hot and begun_count < room and (connection, group) in self.allowed:
                 self.under_way.append((connection, frame))
@@ -133,7 +127,7 @@ class ScriptedNative:
             return
         in_flight = sum(number == connection for number, _ in self.under_way)
         room = self._rooms[0] - in_flight
-        fed = self.feed(connection, data, room, self.takes_ends)
+        fed = self.feed(connection, data, room)
         self._begun[connection] = self._begun.get(connection, 0) + fed.begun_count
         if fed.rest:
             self._unread.append(Unread(connection, fed.rest))
@@ -158,9 +152,6 @@ class ScriptedNative:
 
     def write(self, connection: int, content: bytes) -> None:
         self.lent[connection].sendall(content)
-
-    def take_ends(self, yes: bool) -> None:
-        self.takes_ends = yes
 
     def lingering(self) -> list[int]:
         return self.idle

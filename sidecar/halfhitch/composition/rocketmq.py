@@ -133,7 +133,6 @@ def native_way(
         partition_count=appends.partition_count,
         seal_keys=seal_keys,
         target_partitions=appends.target_partitions,
-        is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,
         error_of=error_of,
         traced=engine.transactions.traced,

@@ -29,7 +29,7 @@ METHODS: Final[Mapping[str, int]] = {
     "connect": 2,
     "disconnect": 1,
     "events": 0,
-    "feed": 4,
+    "feed": 3,
     "first_decision": 3,
     "forget": 0,
     "lend": 3,
@@ -38,7 +38,6 @@ METHODS: Final[Mapping[str, int]] = {
     "rolled_back": 1,
     "stop": 1,
     "take_back": 1,
-    "take_ends": 1,
     "write": 2,
 }
 #: The values that it answers with, and their fields.

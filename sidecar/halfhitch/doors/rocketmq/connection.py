@@ -381,8 +381,6 @@ class Connection(asyncio.Protocol):
 
     def ask(self, content: bytes) -> None:
         """Send a request of ours."""
-        if self._lender is not None:
-            self._lender.check_goes_out()
         self._write(content)
 
     def next_opaque(self) -> int:

@@ -81,7 +81,6 @@ class Lending:
         partition_count: Callable[[], int],
         seal_keys: Callable[[], Sequence[bytes]],
         target_partitions: Callable[[str], int | None],
-        is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
         error_of: Callable[[int, int], HalfHitchError],
         traced: Callable[[float, bytes], None],
@@ -89,13 +88,11 @@ class Lending:
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
-        `seal_keys`: none as long as they are not known.
-        `is_asking`: whether some check is out, so that each end must be looked at. `is_free`:
-        whether nothing of this group is refused; else each of its messages must be looked at.
+        `seal_keys`: none as long as they are not known. `is_free`: whether nothing of this group is
+        refused; else each of its messages must be looked at.
         """
         self._make_native = make_native
         self.native: Native | None = None  # while it runs
-        self.is_asking = is_asking
         self._ends = (-1, -1)
         self._observer = observer
         self._partition_count = partition_count
@@ -141,7 +138,6 @@ class Lending:
         if native is None:
             return
         native.open(self._partition_count(), self._seal_keys())
-        native.take_ends(not self.is_asking())
         for number in native.lingering():
             self._take_back(number)
         now_s = asyncio.get_running_loop().time()
@@ -188,11 +184,6 @@ class Lending:
         count, native = self._target_partitions(kafka_topic), self.native
         if count is not None and native is not None and self._is_free(group_name, kafka_topic):
             native.allow(number, send.producer_group, send.topic, group_name, kafka_topic, count)
-
-    def check_goes_out(self) -> None:
-        """From now on ends are looked at."""
-        if self.native is not None:
-            self.native.take_ends(False)
 
     # -- what another way through this process must know ------------------------------------------
 
@@ -352,7 +343,7 @@ class Lender:
         lending = self._lending
         if lending.native is None:
             return data
-        fed = lending.native.feed(self._number, data, max(0, room), not lending.is_asking())
+        fed = lending.native.feed(self._number, data, max(0, room))
         self.held_bytes = fed.held_bytes
         self._begun(fed.begun_count)
         return fed.rest
@@ -380,7 +371,6 @@ class Lender:
         if socket is None or lending.native is None:
             return
         transport.pause_reading()
-        lending.native.take_ends(not lending.is_asking())
         if lending.native.lend(self._number, socket.fileno(), rooms):
             self._transport = transport
             self.bars_reading = True
@@ -415,10 +405,6 @@ class Lender:
         """What is not answered natively; while the socket is lent."""
         if self._lending.native is not None:
             self._lending.native.write(self._number, content)
-
-    def check_goes_out(self) -> None:
-        """See Lending."""
-        self._lending.check_goes_out()
 
     # What comes back.
 

@@ -125,7 +125,6 @@ class Native(Protocol):
         connection: int,
         data: bytes,
         room: int,
-        takes_ends: bool,  # noqa: FBT001
     ) -> Fed:
         """Carry out what it can, at most `room` requests."""
         ...
@@ -141,10 +140,6 @@ class Native(Protocol):
 
     def write(self, connection: int, content: bytes) -> None:
         """Over a lent socket, behind what is written there already."""
-        ...
-
-    def take_ends(self, yes: bool) -> None:  # noqa: FBT001
-        """Whether ends that come over lent sockets are carried out."""
         ...
 
     def lingering(self) -> Sequence[int]:

@@ -28,7 +28,6 @@ class Lent:
     def __init__(self, *, delivery_ms: int = 300) -> None:
         self.carried = Carried(delivery_ms=delivery_ms)
         self.carried.join(1)
-        self.carried.it.take_ends(True)
         self.own, self.far = socket.socketpair()
         self.own.setblocking(False)
         self.far.settimeout(DEADLINE_S)
@@ -78,13 +77,6 @@ def test_what_is_the_twins_is_given_back_whole_and_in_order(lent: Lent) -> None:
         lent.far.sendall(data[at : at + 97])
     lent.until_unread(HEARTBEAT + other + HEARTBEAT)
     lent.carried.until_failed(1)
-
-
-def test_ends_are_given_back_while_a_check_is_out(lent: Lent) -> None:
-    lent.carried.it.take_ends(False)
-    lent.lend()
-    lent.far.sendall(end(1, "U1"))
-    lent.until_unread(end(1, "U1"))
 
 
 def test_an_end_that_was_made_up_is_given_back_from_a_lent_socket_too(lent: Lent) -> None:

@@ -55,7 +55,6 @@ class Rig:
 
     def __init__(self, stage: Any) -> None:
         self.stage = stage
-        self.is_asking = False
         self.intake: Intake = stage.it.service._parts.intake
         self.lines: list[tuple[int, str, str]] = []
         self.traced: list[tuple[float, bytes]] = []
@@ -66,7 +65,6 @@ class Rig:
             partition_count=lambda: 2,
             seal_keys=lambda: [b"a key that seals"],
             target_partitions=lambda topic: 3 if topic == TOPIC else None,
-            is_asking=lambda: self.is_asking,
             is_free=self.intake.is_free,
             error_of=lambda code, number: native_error(number, "log"),
             traced=lambda *said: self.traced.append(said),
@@ -174,9 +172,7 @@ async def test_what_is_given_back_goes_the_usual_way(rig: Rig) -> None:
     assert (await client.heartbeat(GROUP)).code == 0
     assert (await client.half("other", TOPIC, b"y", unique="U1")).code == 0
     assert len(rig.stage.it.halves()) == 2
-    rig.is_asking = True  # each end must be looked at then
-    rig.lending.check_goes_out()
-    client.end(GROUP, sent, COMMIT)
+    client.end(GROUP, sent, COMMIT, fromTransactionCheck="true")
     await rig.stage.until(lambda: len(rig.stage.it.decided()) == 1, "the decision")
     assert rig.native.under_way == []
 
