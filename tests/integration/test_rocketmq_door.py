@@ -201,6 +201,26 @@ async def test_a_silent_producer_is_asked_and_its_answer_decides(site: Site) -> 
         }
 
 
+async def test_ends_went_the_slow_way_while_a_check_was_out(site: Site, way: str) -> None:
+    """One of them is of what was asked about: the question ends with it."""
+    limits = owner_limits(check_rules=RULES)
+    async with served(site, owner_limits=limits) as (engine, door), client_of(door) as client:
+        asked = await client.half(GROUP, site.orders, b"asked", unique="asked")
+        await client.next_check()  # which is never answered
+        other = await client.half(GROUP, site.orders, b"other", unique="other")
+        assert engine.desk.is_asking
+        client.end(GROUP, asked, COMMIT)
+        client.end(GROUP, other, COMMIT)
+        await until_written(site, {b"asked", b"other"})
+        await until(lambda: not engine.desk.is_asking, "the end of the question")
+        # What is carried out natively is counted a moment later.
+        ends = ("end_transaction", 0)
+        await until(lambda: door.snapshot().requests.get(ends) == 2, "the count of the ends")
+        assert door.snapshot().native_count == (2 if way == "native" else 0)
+        outcomes = {values[1] for values in site.observer.of("check_settled")}
+        assert outcomes == {"decided"}
+
+
 async def test_another_producer_of_the_group_answers_for_one_that_is_gone(site: Site) -> None:
     limits = owner_limits(check_rules=RULES)
     async with served(site, owner_limits=limits) as (_, door), client_of(door) as other:

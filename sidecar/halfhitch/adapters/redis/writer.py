@@ -342,9 +342,8 @@ class Writer:
 
     def _clear(self) -> None:
         for partition, clearing in self._outbox.to_clear():
-            work = (
-                Work()
-            )  # an error among the answers must not pass: the mark would outlive its list
+            work = Work()
+            # An error among its answers must not pass: the mark would outlive its list.
             work.add("UNLINK", self._keys.whole(partition))
             work.run(self._client)
             if clearing is Clearing.ALL and not self._clear_hashes(partition):
