@@ -399,7 +399,7 @@ impl Reader for Front {
         &self.carrier
     }
 
-    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, _: bool) -> bool {
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms) -> bool {
         self.came(connection, data, rooms)
     }
 }

@@ -2,6 +2,7 @@
 //! whatever has anything unusual about it ends the loan.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -80,6 +81,8 @@ pub struct Bounds {
 pub struct HttpFront {
     pub carrier: Arc<Carrier>,
     pub known: Mutex<Known>,
+    /// No check is out: its answer over HTTP is an end that has to be looked at.
+    pub takes_ends: AtomicBool,
     instance: String,
     bounds: Bounds,
 }
@@ -112,7 +115,8 @@ impl HttpFront {
             signer: None,
             ids: Vec::new(),
         };
-        HttpFront { carrier, known: Mutex::new(known), instance, bounds }
+        let takes_ends = AtomicBool::new(false);
+        HttpFront { carrier, known: Mutex::new(known), takes_ends, instance, bounds }
     }
 
     /// So many half partitions; no key: nothing is carried out here.
@@ -273,7 +277,7 @@ impl HttpFront {
         }
     }
 
-    fn find(&self, connection: u64, takes_ends: bool, producer: &Producer) -> Found {
+    fn find(&self, connection: u64, producer: &Producer) -> Found {
         let now = Instant::now();
         let mut guard = lock(&self.known);
         let Known { connections, allowed, partition_count, preferred, signer, ids } = &mut *guard;
@@ -306,7 +310,7 @@ impl HttpFront {
                 prepare.as_ref().and_then(|read| read.half(body.host))
             }
             Request::End(end) => {
-                let item = (takes_ends && end.host == incoming.host)
+                let item = (self.takes_ends.load(Ordering::Relaxed) && end.host == incoming.host)
                     .then(|| end_item(connection, &end, signer, *partition_count, now))
                     .flatten();
                 return match item {
@@ -378,7 +382,7 @@ impl Reader for HttpFront {
         &self.carrier
     }
 
-    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool {
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms) -> bool {
         let Some(held) = self.hold(connection, data) else {
             return false;
         };
@@ -402,7 +406,7 @@ impl Reader for HttpFront {
                 return false;
             }
         }
-        let size = match self.find(connection, takes_ends, &producer) {
+        let size = match self.find(connection, &producer) {
             Found::Odd => return false,
             Found::Nothing => return held <= HELD_MAX,
             Found::Half(waiting, size) => {

@@ -96,7 +96,7 @@ impl HttpNative {
 
     /// Whether ends are carried out here.
     fn take_ends(&self, yes: bool) {
-        self.sockets.takes_ends.store(yes, Ordering::Relaxed);
+        self.front.takes_ends.store(yes, Ordering::Relaxed);
     }
 
     /// Requests in flight.

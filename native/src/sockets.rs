@@ -26,7 +26,7 @@ pub trait Reader: Send + Sync + 'static {
     fn carrier(&self) -> &Arc<Carrier>;
     /// From a lent socket; without bytes: the answer that those before have waited for is written.
     /// False: the loop is to take it back.
-    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms, takes_ends: bool) -> bool;
+    fn arrived(&self, connection: u64, data: &[u8], rooms: Rooms) -> bool;
 }
 
 struct Lent {
@@ -39,7 +39,6 @@ pub struct Sockets<R> {
     front: Arc<R>,
     poller: Arc<Poller>,
     lent: Mutex<HashMap<u64, Arc<Mutex<Lent>>>>,
-    pub takes_ends: AtomicBool,
     is_stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -52,7 +51,6 @@ impl<R: Reader> Sockets<R> {
             front,
             poller,
             lent: Mutex::new(HashMap::new()),
-            takes_ends: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             thread: Mutex::new(None),
         });
@@ -142,7 +140,7 @@ impl<R: Reader> Sockets<R> {
         }
         let goes_on = match room {
             Some(room) => self.receive(connection, &lent, room),
-            None => self.arrived(connection, &[], &lent),
+            None => self.front.arrived(connection, &[], lent.rooms),
         };
         if !goes_on {
             lent.is_read = false;
@@ -156,14 +154,9 @@ impl<R: Reader> Sockets<R> {
     fn receive(&self, connection: u64, lent: &Lent, room: &mut [u8]) -> bool {
         match (&*lent.socket).read(room) {
             Ok(0) => false,
-            Ok(count) => self.arrived(connection, &room[..count], lent),
+            Ok(count) => self.front.arrived(connection, &room[..count], lent.rooms),
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
-    }
-
-    fn arrived(&self, connection: u64, data: &[u8], lent: &Lent) -> bool {
-        let takes_ends = self.takes_ends.load(Ordering::Relaxed);
-        self.front.arrived(connection, data, lent.rooms, takes_ends)
     }
 
     pub fn stop(&self) {
