@@ -2,7 +2,6 @@
 //! whatever has anything unusual about it ends the loan.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -82,7 +81,6 @@ pub struct HttpFront {
     pub carrier: Arc<Carrier>,
     pub known: Mutex<Known>,
     /// No check is out: its answer over HTTP is an end that has to be looked at.
-    pub takes_ends: AtomicBool,
     instance: String,
     bounds: Bounds,
 }
@@ -115,8 +113,7 @@ impl HttpFront {
             signer: None,
             ids: Vec::new(),
         };
-        let takes_ends = AtomicBool::new(false);
-        HttpFront { carrier, known: Mutex::new(known), takes_ends, instance, bounds }
+        HttpFront { carrier, known: Mutex::new(known), instance, bounds }
     }
 
     /// So many half partitions; no key: nothing is carried out here.
@@ -310,7 +307,7 @@ impl HttpFront {
                 prepare.as_ref().and_then(|read| read.half(body.host))
             }
             Request::End(end) => {
-                let item = (self.takes_ends.load(Ordering::Relaxed) && end.host == incoming.host)
+                let item = (end.host == incoming.host)
                     .then(|| end_item(connection, &end, signer, *partition_count, now))
                     .flatten();
                 return match item {

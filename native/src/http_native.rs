@@ -1,7 +1,6 @@
 //! The carrier of the data door, as the loop sees it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -92,11 +91,6 @@ impl HttpNative {
     fn take_back(&self, py: Python<'_>, connection: u64) -> HttpTakenBack {
         let (unsent, begun_count) = self.sockets.take_back(connection);
         HttpTakenBack::new(py, &self.front.give_back(connection, unsent, begun_count))
-    }
-
-    /// Whether ends are carried out here.
-    fn take_ends(&self, yes: bool) {
-        self.front.takes_ends.store(yes, Ordering::Relaxed);
     }
 
     /// Requests in flight.

@@ -31,7 +31,6 @@ class ScriptedHttpNative:
         self.room = 0
         self.is_borrowing = True
         self.is_odd = False
-        self.takes_ends = False
         self.came: list[bytes] = []  # requests that were taken
         self.busy: set[int] = set()
         self.failed: set[int] = set()  # and the loop has not heard of it
@@ -104,9 +103,6 @@ class ScriptedHttpNative:
         is_busy = connection in self.busy or connection in self.failed
         self.failed.discard(connection)
         return TakenBack(unsent, held, 0, is_busy)
-
-    def take_ends(self, yes: bool) -> None:
-        self.takes_ends = yes
 
     def under_way(self) -> int:
         return len(self.busy)

@@ -16,7 +16,9 @@ from halfhitch.doors.http import HttpDoor
 from halfhitch.service.api import TransactionState
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import digest_in
-from harness.defaults import http_limits
+from harness.check_site import Link
+from harness.check_witness import SILENT, Witness
+from harness.defaults import check_rules, http_limits, owner_limits
 from harness.engines import GROUP, Site, until, until_idle, until_working
 from harness.identities import access_with
 from harness.native import native, needs_native
@@ -460,6 +462,28 @@ async def test_a_commit_behind_another_instances_roll_back_is_told_so_where_the_
             refused = await client.ask(end(made, "commit"))
             assert (refused.status, refused.code) == (409, "contrary_decision")
             client = await owner.lent(site)
+
+
+async def test_ends_went_the_slow_way_while_a_check_was_out(site: Site, way: str) -> None:
+    """Only that of what is asked about is the loop's, and the question ends with it."""
+    rules = check_rules(immunity_ms=400, interval_ms=60_000, jitter=0.0, count_max=3)
+    async with served(site, way, owner_limits=owner_limits(check_rules=rules)) as at:
+        Link(at.engine, Witness({"asked": SILENT})).connect()
+        client = await at.lent(site)
+        asked = await client.ask(half(site.orders, b"asked", ("Half-Transaction-Id", "asked")))
+        await until(lambda: at.engine.desk.is_asking, "a check")
+        before = at.native_count
+        other = await client.ask(half(site.orders, b"other"))
+        assert (await client.ask(end(other, "commit"))).json()["state"] == "committed"
+        if at.lending is not None:
+            await until(lambda: at.native_count == before + 2, "both to be native")
+        assert at.engine.desk.is_asking
+        assert (await client.ask(end(asked, "commit"))).json()["state"] == "committed"
+        await until(lambda: not at.engine.desk.is_asking, "the end of the question")
+        assert at.native_count == before + (2 if at.lending is not None else 0)
+        await until_written(site, {b"asked", b"other"})
+        outcomes = {values[1] for values in site.observer.of("check_settled")}
+        assert outcomes == {"decided"}
 
 
 async def test_what_is_added_to_a_transaction_is_committed_with_it(site: Site, way: str) -> None:

@@ -82,7 +82,6 @@ def http_way(
         preferred_partition=appends.preferred_partition,
         signer=signer,
         target_partitions=appends.target_partitions,
-        is_asking=lambda: engine.desk.is_asking,
         is_free=engine.intake.is_free,
         is_open=transactions.is_open,
         claim=transactions.claim_new,

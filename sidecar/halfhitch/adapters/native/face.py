@@ -78,7 +78,6 @@ HTTP_METHODS: Final[Mapping[str, int]] = {
     "stop": 1,
     "store": 1,
     "take_back": 1,
-    "take_ends": 1,
     "tell": 1,
     "under_way": 0,
 }

@@ -12,7 +12,9 @@ nothing of them is refused. Of a name that a caller gives more may be known, fro
 or of another instance; so native threads ask about each before they store it, many at a time, and
 what is known in any way goes on here. Ends are taken of transactions of one message that were
 prepared in this process moments ago, that nobody in it has looked at since, and of which no owner
-in it has read a decision. So what can be refused is judged in one place.
+in it has read a decision. So what can be refused is judged in one place. A check is a look, too
+(`first_decision`): before it goes out it asks whether an end is under way, and from then on the end
+of that transaction is the loop's.
 """
 
 import asyncio
@@ -100,7 +102,6 @@ class Lending:
         preferred_partition: Callable[[int], int],
         signer: Callable[[], tuple[bytes, bytes]],
         target_partitions: Callable[[str], int | None],
-        is_asking: Callable[[], bool],
         is_free: Callable[[str, str], bool],
         is_open: Callable[[Prepared, str], bool],
         claim: Callable[[int, Identity, int], bool],
@@ -112,12 +113,12 @@ class Lending:
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
-        `signer`: two times nothing as long as it is not known. `is_asking`: whether some check is
-        out. `is_free`: whether nothing of this group for this topic is refused. `is_open`: whether
-        nothing is known of a decision about what this group has prepared. `claim`: whether nothing
-        is known of a name, which stands for the message with this digest then; `unclaim`: that one
-        could not be stored, or nobody can say. `disown`: what was perhaps stored under an id of
-        ours that was told to nobody is to be rolled back.
+        `signer`: two times nothing as long as it is not known. `is_free`: whether nothing of this
+        group for this topic is refused. `is_open`: whether nothing is known of a decision about
+        what this group has prepared. `claim`: whether nothing is known of a name, which stands for
+        the message with this digest then; `unclaim`: that one could not be stored, or nobody can
+        say. `disown`: what was perhaps stored under an id of ours that was told to nobody is to be
+        rolled back.
         """
         self._make_native = make_native
         self._observer = observer
@@ -126,7 +127,6 @@ class Lending:
         self._preferred_partition = preferred_partition
         self._signer = signer
         self._target_partitions = target_partitions
-        self._is_asking = is_asking
         self._is_free = is_free
         self._is_open = is_open
         self._claim = claim
@@ -181,7 +181,6 @@ class Lending:
         count = self._partition_count()
         preferred = self._preferred_partition(count) if count else 0
         native.open(count, preferred, *self._signer())
-        native.take_ends(not self._is_asking())
         self._allow(native)
         for number in native.lingering():
             self._take_back(number)

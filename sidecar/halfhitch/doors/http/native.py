@@ -111,10 +111,6 @@ class Native(Protocol):
         """No more of that. Among what comes back is a half that waits for a word about its name."""
         ...
 
-    def take_ends(self, yes: bool) -> None:  # noqa: FBT001
-        """Whether ends are carried out."""
-        ...
-
     def under_way(self) -> int:
         """Requests in flight here."""
         ...

@@ -56,7 +56,6 @@ class Lent:
         )
         self.it.open(4, 1, *CODEC.signer)
         self.it.allow([("g", "orders")])
-        self.it.take_ends(True)
         self.own, self.far = socket.socketpair()
         self.own.setblocking(False)
         self.far.settimeout(DEADLINE_S)

@@ -56,7 +56,6 @@ class Rig:
         self.lines: list[tuple[int, str, str]] = []
         self.traced: list[tuple[float, bytes]] = []
         self.free = self.undecided = True
-        self.is_asking = False
         self.failure: RuntimeError | None = None
         self.made: list[ScriptedHttpNative] = []
         self.lending = Lending(
@@ -67,7 +66,6 @@ class Rig:
             preferred_partition=lambda count: count - 1,
             signer=lambda: (b"key", b"person"),
             target_partitions=lambda topic: 3 if topic == "orders" else None,
-            is_asking=lambda: self.is_asking,
             is_free=lambda *_: self.free,
             is_open=lambda *_: self.undecided,
             claim=self._claim,
@@ -482,10 +480,9 @@ async def test_bounds_of_a_group_and_topics_that_are_gone_end_what_is_allowed(ri
     rig.free = False
     rig.lending.look()
     assert rig.native.allowed == []
-    rig.free, rig.is_asking = True, True
+    rig.free = True
     rig.lending.look()
     assert rig.native.allowed == [("g", "orders")]
-    assert not rig.native.takes_ends
     stored(rig, "g", "T2", immunity_s=30, topic="elsewhere")
     assert rig.native.allowed == [("g", "orders")]
     assert rig.native.opened_ids[-1] == ("g", "T2", 17, 30)
