@@ -23,11 +23,10 @@ use polling::Poller;
 use crate::events::{Counts, Failed, HttpFailed, Line, Told};
 use crate::flight::Flight;
 use crate::frame::Form;
+use crate::half_lane::HalfLane;
 use crate::handle::Place;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
-use crate::lanes::{
-    EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, HalfLane, Waiting, memory_key,
-};
+use crate::lanes::{EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Waiting, memory_key};
 use crate::memory::Known;
 use crate::open::OpenOnes;
 use crate::outbox::{Flushed, Outbox};
@@ -80,7 +79,7 @@ pub struct Results {
 
 #[derive(Default)]
 struct Lanes {
-    halves: Vec<HalfLane>,
+    halves: Vec<HalfLane<Waiting>>,
     ends: Vec<EndLane>,
 }
 
@@ -274,7 +273,8 @@ impl Carrier {
         {
             let mut lanes = lock(&self.lanes);
             for lane in &mut lanes.halves {
-                due.append(&mut lane.due());
+                due.append(&mut lane.due(now));
+                is_gathering |= lane.is_news();
             }
             for (partition, lane) in lanes.ends.iter_mut().enumerate() {
                 let had_deadline = lane.deadline().is_some();
@@ -293,17 +293,23 @@ impl Carrier {
         loop {
             let all = self.is_stopping.load(Ordering::Relaxed);
             let now = Instant::now();
+            let mut halves: Vec<Waiting> = Vec::new();
+            for lane in &mut lanes.halves {
+                if lane.deadline().is_some_and(|deadline| deadline <= now) {
+                    halves.append(&mut lane.due(now));
+                }
+            }
             let mut batches: Vec<EndBatch> = Vec::new();
             for (partition, lane) in lanes.ends.iter_mut().enumerate() {
                 if all || lane.deadline().is_some_and(|deadline| deadline <= now) {
                     batches.append(&mut lane.due(partition as i32, now, all));
                 }
             }
-            if !batches.is_empty() {
+            if !(halves.is_empty() && batches.is_empty()) {
                 drop(lanes);
                 match self.producer() {
-                    Some(producer) => self.send(&producer, Vec::new(), batches),
-                    None => self.give_up(Vec::new(), batches),
+                    Some(producer) => self.send(&producer, halves, batches),
+                    None => self.give_up(halves, batches),
                 }
                 lanes = lock(&self.lanes);
                 continue;
@@ -311,7 +317,9 @@ impl Carrier {
             if all && lock(&self.producer).is_none() {
                 return;
             }
-            let first = lanes.ends.iter().filter_map(EndLane::deadline).min();
+            let halves = lanes.halves.iter().filter_map(HalfLane::deadline);
+            let ends = lanes.ends.iter().filter_map(EndLane::deadline);
+            let first = halves.chain(ends).min();
             // Where a record is in flight at the deadline, its report will send what waits.
             let wait = match first {
                 None if !all => Duration::from_secs(1),
@@ -418,7 +426,7 @@ impl Carrier {
         loop {
             let now = Instant::now();
             let mut lanes = lock(&self.lanes);
-            let halves: Vec<Waiting> = lanes.halves.iter_mut().flat_map(HalfLane::due).collect();
+            let halves: Vec<Waiting> = lanes.halves.iter_mut().flat_map(HalfLane::all).collect();
             let ends = lanes.ends.iter_mut().enumerate();
             let batches: Vec<EndBatch> =
                 ends.flat_map(|(partition, lane)| lane.due(partition as i32, now, true)).collect();
@@ -480,7 +488,7 @@ impl Listener for Carrier {
         match *pending {
             Pending::Half(item) => {
                 self.release(item.size_bytes);
-                lock(&self.lanes).halves[item.partition as usize].landed();
+                lock(&self.lanes).halves[item.partition as usize].landed(Instant::now);
                 if err == 0 && offset >= 0 && self.stored(&item, offset) {
                     return;
                 }

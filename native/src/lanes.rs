@@ -1,7 +1,6 @@
-//! What waits and what is on its way, for each partition of the half log and of the op log.
-//!
-//! Records of one partition gather while others of it are on their way. Decisions of one partition
-//! go into shared records, one at a time; those that nobody awaits gather for a moment first.
+//! What waits for its record: halves (their lane is in half_lane.rs), and the decisions of one
+//! partition, which go into shared records, one at a time; those that nobody awaits gather for a
+//! moment first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,35 +93,6 @@ pub fn memory_key(group: &str, transaction_id: &str) -> String {
     key.push('\0');
     key.push_str(group);
     key
-}
-
-#[derive(Default)]
-pub struct HalfLane {
-    waiting: Vec<Waiting>,
-    in_flight: usize,
-}
-
-impl HalfLane {
-    pub fn push(&mut self, waiting: Waiting) {
-        self.waiting.push(waiting);
-    }
-
-    /// What is to be handed over now, counted as in flight.
-    pub fn due(&mut self) -> Vec<Waiting> {
-        if self.in_flight > 0 {
-            return Vec::new();
-        }
-        self.in_flight = self.waiting.len();
-        std::mem::take(&mut self.waiting)
-    }
-
-    pub fn landed(&mut self) {
-        self.in_flight -= 1;
-    }
-
-    pub fn count(&self) -> usize {
-        self.waiting.len() + self.in_flight
-    }
 }
 
 pub struct EndLane {
