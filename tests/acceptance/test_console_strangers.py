@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from harness.admin_door import admin_door
@@ -52,7 +52,8 @@ def site(page: bytes) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             """Nothing on stderr."""
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    # A browser opens connections in advance; one that says nothing would hold up the others.
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

@@ -95,6 +95,7 @@ def cli(*arguments: str) -> tuple[int, str]:
     return result.returncode, result.stdout
 
 
+@pytest.mark.long
 def test_what_dev_prints_works_and_what_was_prepared_outlives_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Dev(folder) as dev:
@@ -165,6 +166,7 @@ def test_topics_can_be_named(tmp_path: Path) -> None:
         assert dev.interrupt() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["Kafka", pytest.param("Redis", marks=pytest.mark.long)])
 def test_dev_went_on_without_a_server_that_had_died(tmp_path: Path, server: str) -> None:
     folder = tmp_path / "data"

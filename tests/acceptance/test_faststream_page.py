@@ -82,6 +82,7 @@ def give_again(bootstrap: str, topic: str) -> None:
     assert writer.flush(SOON_S) == 0
 
 
+@pytest.mark.long
 def test_the_page_s_service_does_its_work_once_and_sends_what_follows_from_it(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_javas_reader_is_given_what_was_committed(shop: Shop, tmp_path: Path) ->
     said(shop, ["java", "-Xmx256m", "-cp", path, "Reader.java"], tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go")
 def test_gos_reader_is_given_what_was_committed(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text(f"module reader\n\nrequire {GO_MODULE}\n")

@@ -200,6 +200,7 @@ def lone_kafka(tmp_path: Path) -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
+@pytest.mark.long
 def test_kafka_away_is_answered_in_time_and_comes_back(
     lone_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def delete_all_records(bootstrap: str, topic: str) -> None:
         assert future.result(20).low_watermark > 0
 
 
+@pytest.mark.long
 def test_two_hundred_of_a_dead_producer_are_found_by_an_alert_settled_and_accounted_for(
     kafka: KafkaAddress, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ PAGE = "docs/tutorial.md"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.long
 def test_the_tutorial_goes_as_it_says(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(fence_with(PAGE, "def place("))
     (servers,) = re.findall(r"^halfhitch dev (.*)$", (ROOT / PAGE).read_text(), re.MULTILINE)

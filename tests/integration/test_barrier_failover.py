@@ -59,6 +59,8 @@ class Site:
         self.primary.run("SELECT pg_reload_conf()")
         statement = "SELECT sync_state FROM pg_stat_replication"
         wait_until(lambda: self.primary.run(statement) == [("sync",)], ENOUGH_S)
+        # Whether commits wait is a mark of the checkpointer's, which may read its settings later.
+        self.primary.run("CHECKPOINT")
 
     def await_waiting(self) -> None:
         """Until one commit waits for the standby."""

@@ -80,7 +80,9 @@ def pending_of(engine: Engine, group: str) -> int:
     return sum(state.pending_by_group.get(group, 0) for state in engine.partitions())
 
 
-@pytest.mark.parametrize("taker", ["the owner", "another instance"])
+@pytest.mark.parametrize(
+    "taker", ["the owner", pytest.param("another instance", marks=pytest.mark.long)]
+)
 async def test_a_hog_is_refused_and_all_others_go_on(site: CheckSite, taker: str) -> None:
     async with (
         site.engine(instance="owner", intake_limits=LIMITS) as owner,

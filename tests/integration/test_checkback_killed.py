@@ -76,6 +76,7 @@ async def test_a_kill_while_checks_are_out_leads_to_the_same_numbers_again(
     assert numbered(site, 1) <= before, "it was not written again"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_second_instance_two_hours_apart_takes_over_after_a_kill_at_any_moment(
     site: CheckSite, tmp_path: Path, rng: random.Random

@@ -123,6 +123,7 @@ def bench(brokers: EmbeddedKafka) -> Iterator[Bench]:
     made.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_step_does_not_hang_for_ever_when_the_groups_coordinator_is_killed(
     brokers: EmbeddedKafka, bench: Bench, monkeypatch: pytest.MonkeyPatch

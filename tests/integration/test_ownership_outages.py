@@ -60,6 +60,7 @@ async def until_kafka_answers(engine: Engine) -> float:
     return time.monotonic()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_an_outage_after_which_a_joining_is_forgotten_is_over_within_session_and_5_s(
     proxied: tuple[EmbeddedKafka, KafkaProxy], caplog: pytest.LogCaptureFixture

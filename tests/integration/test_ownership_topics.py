@@ -246,6 +246,7 @@ async def test_a_target_that_takes_less_than_the_doors_is_told_when_it_is_first_
     assert site.names.half not in finding.sentence
 
 
+@pytest.mark.long
 async def test_serve_and_the_commands_tell_of_a_log_that_was_cut_and_of_topics_created_anew(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

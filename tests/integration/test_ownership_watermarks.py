@@ -109,6 +109,7 @@ async def test_a_group_that_was_deleted_goes_on_from_what_is_proven(
         await finish(site, engine, pending)
 
 
+@pytest.mark.long
 async def test_old_watermarks_below_the_logs_stop_nobody_and_doctor_says_so(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,6 +100,7 @@ def conflict(world: World) -> tuple[str, str]:
     return life.identity
 
 
+@pytest.mark.long
 def test_a_system_that_worked_is_clean_and_what_is_trimmed_is_excused(
     spark: SparkSession, kafka: EmbeddedKafka, rng: random.Random
 ) -> None:

@@ -26,27 +26,27 @@ def test_the_first_goes_out_at_once_and_those_behind_it_together() -> None:
 
 def test_callers_stayed_in_two_groups_of_which_one_waited_for_the_other() -> None:
     """Six were two batches of three for ever."""
-    began = came(0, 10, 20, 30, 40, 50) + [(300, "landed")]
+    began = [*came(0, 10, 20, 30, 40, 50), (300, "landed")]
     assert gone(began) == [(0, 1)], "the first has one more to come"
     began += came(400)  # the one that has landed comes back
     assert gone(began) == [(0, 1), (400, 6)]
-    began += [(700, "landed")] + came(800, 810, 820, 830, 840, 850)
+    began += [(700, "landed"), *came(800, 810, 820, 830, 840, 850)]
     assert gone(began) == [(0, 1), (400, 6), (850, 6)]
 
 
 def test_those_that_came_wait_no_longer_than_twice_as_long_as_the_last_were_on_their_way() -> None:
-    began = came(0, 10, 20, 30) + [(300, "landed")]
+    began = [*came(0, 10, 20, 30), (300, "landed")]
     assert gone(began, [(899, "look"), (900, "look")]) == [(0, 1), (900, 3)]
 
 
 def test_nor_longer_than_a_millisecond() -> None:
-    began = came(0, 10, 20, 30) + [(90_000, "landed")]
+    began = [*came(0, 10, 20, 30), (90000, "landed")]
     assert gone(began, [(90_999, "look"), (91_000, "look")]) == [(0, 1), (91_000, 3)]
 
 
 @pytest.mark.parametrize("callers", [1, 2, 3])
 def test_few_callers_wait_for_nobody(callers: int) -> None:
-    began = came(*range(callers)) + [(300, "landed")]
+    began = [*came(*range(callers)), (300, "landed")]
     rest = [(300, callers - 1)] if callers > 1 else []
     assert gone(began) == [(0, 1), *rest]
 
