@@ -9,7 +9,8 @@
 //! calls nobody.
 //!
 //! A lent socket's own lock comes before all of these, and is held until what the socket brought is
-//! carried out: its records are handed to librdkafka under it. No callback takes such a lock.
+//! carried out: its records are handed to librdkafka under it. No callback takes such a lock. After
+//! it comes `looked` of the RocketMQ door, held until the ends that were read are in their lanes.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -195,16 +196,6 @@ impl Carrier {
     }
 
     // What the loop asks for.
-
-    pub fn append(
-        &self,
-        producer: &Arc<Producer>,
-        halves: Vec<Waiting>,
-        ends: Vec<(i32, EndItem)>,
-    ) {
-        self.queue(halves, ends);
-        self.go_on(producer);
-    }
 
     /// What `go_on` sends.
     pub fn queue(&self, halves: Vec<Waiting>, ends: Vec<(i32, EndItem)>) {

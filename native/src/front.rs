@@ -9,6 +9,8 @@ use crate::digest::{digest_of, trace_of};
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
+use crate::looked::Looked;
+use crate::memory;
 use crate::outbox::Outbox;
 use crate::seal::Seals;
 use crate::sockets::Reader;
@@ -98,6 +100,7 @@ pub struct Rooms {
 pub struct Front {
     pub carrier: Arc<Carrier>,
     known: Mutex<Known>,
+    looked: Mutex<Looked>,
     instance: String,
     bounds: Bounds,
 }
@@ -115,7 +118,8 @@ impl Front {
             renewed: Instant::now(),
             taken: Taken::new(Instant::now()),
         };
-        Front { carrier, known: Mutex::new(known), instance, bounds }
+        let looked = Mutex::new(Looked::new(Instant::now()));
+        Front { carrier, known: Mutex::new(known), looked, instance, bounds }
     }
 
     pub fn open(&self, partition_count: u32, seal_keys: Vec<Vec<u8>>) {
@@ -191,9 +195,12 @@ impl Front {
         let Some(producer) = self.carrier.taking() else {
             return (self.give_back(connection, data), 0, 0);
         };
-        let (found, held) = self.read(connection, data, room, &producer);
+        let looked = lock(&self.looked);
+        let (found, held) = self.read(connection, data, room, &producer, &looked);
         if found.taken > 0 {
-            self.carrier.append(&producer, found.halves, found.ends);
+            self.carrier.queue(found.halves, found.ends);
+            drop(looked);
+            self.carrier.go_on(&producer);
         }
         (found.rest, found.taken, held)
     }
@@ -210,7 +217,8 @@ impl Front {
             let all = rooms.all.saturating_sub(results.flight.native_count());
             all.min(rooms.connection.saturating_sub(own))
         };
-        let (found, held) = self.read(connection, data, room, &producer);
+        let looked = lock(&self.looked);
+        let (found, held) = self.read(connection, data, room, &producer, &looked);
         let has_unread = !found.rest.is_empty();
         // Else it would be read faster than the loop can follow.
         let mut is_full = found.is_broken || (has_unread && found.taken == room);
@@ -229,12 +237,23 @@ impl Front {
             }
         }
         if found.taken > 0 {
-            self.carrier.append(&producer, found.halves, found.ends);
+            self.carrier.queue(found.halves, found.ends);
+            drop(looked);
+            self.carrier.go_on(&producer);
+        } else {
+            drop(looked);
         }
         if has_unread {
             self.carrier.wake();
         }
         !is_full && held <= LENT_HELD_MAX
+    }
+
+    /// The first decision of the last moments. The loop asks before it does something with the
+    /// transaction, so its ends are the loop's from now on.
+    pub fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<memory::Known> {
+        lock(&self.looked).add(group, id, Instant::now());
+        self.carrier.first_decision(partition, group, id)
     }
 
     /// What began here ends there.
@@ -251,6 +270,7 @@ impl Front {
         data: &[u8],
         room: usize,
         producer: &'a Arc<Producer>,
+        looked: &Looked,
     ) -> (Found<'a>, usize) {
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut found = Found {
@@ -296,7 +316,7 @@ impl Front {
                             read::END => {
                                 let known =
                                     (&*incoming, &mut *rolled_back, *partition_count, &**seals);
-                                end(connection, &frame, known, &mut found).is_some()
+                                end(connection, &frame, known, looked, &mut found).is_some()
                             }
                             _ => false,
                         })
@@ -413,6 +433,7 @@ fn end(
         u32,
         &Seals,
     ),
+    looked: &Looked,
     found: &mut Found<'_>,
 ) -> Option<()> {
     let end = read::end(frame)?;
@@ -422,6 +443,9 @@ fn end(
         || !seals.fits(end.seal, end.partition, end.half_offset, &group.name, id)
     {
         return None; // that door says who made it up
+    }
+    if looked.has(&group.name, id, found.now) {
+        return None;
     }
     if !end.is_commit {
         rolled_back[0].insert(memory_key(&group.name, id));

@@ -80,7 +80,6 @@ pub struct Bounds {
 pub struct HttpFront {
     pub carrier: Arc<Carrier>,
     pub known: Mutex<Known>,
-    /// No check is out: its answer over HTTP is an end that has to be looked at.
     instance: String,
     bounds: Bounds,
 }

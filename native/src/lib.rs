@@ -19,6 +19,7 @@ mod http_native;
 mod json;
 mod kafka;
 mod lanes;
+mod looked;
 mod memory;
 mod open;
 mod outbox;
@@ -186,9 +187,9 @@ impl Native {
         Events::new(py, told)
     }
 
-    /// The first decision of the last moments.
+    /// The first decision of the last moments; the transaction's ends are the loop's from now on.
     fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<FirstDecision> {
-        let known = self.front.carrier.first_decision(partition, group, id)?;
+        let known = self.front.first_decision(partition, group, id)?;
         Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
     }
 
