@@ -9,8 +9,9 @@
 //! calls nobody.
 //!
 //! A lent socket's own lock comes before all of these, and is held until what the socket brought is
-//! carried out: its records are handed to librdkafka under it. No callback takes such a lock. After
-//! it comes `looked` of the RocketMQ door, held until the ends that were read are in their lanes.
+//! carried out: its records are handed to librdkafka under it. No callback takes such a lock. Of
+//! the RocketMQ door `looked` comes after `known` and before `results` and `lanes`; it is held until
+//! the ends that were read are in their lanes.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -417,7 +418,8 @@ impl Carrier {
         loop {
             let now = Instant::now();
             let mut lanes = lock(&self.lanes);
-            let halves: Vec<Waiting> = lanes.halves.iter_mut().flat_map(HalfLane::all).collect();
+            let halves: Vec<Waiting> =
+                lanes.halves.iter_mut().flat_map(|lane| lane.all(now)).collect();
             let ends = lanes.ends.iter_mut().enumerate();
             let batches: Vec<EndBatch> =
                 ends.flat_map(|(partition, lane)| lane.due(partition as i32, now, true)).collect();

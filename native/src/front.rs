@@ -1,7 +1,7 @@
 //! What connections send: whole requests that are carried out here, and what is given back.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
@@ -195,8 +195,8 @@ impl Front {
         let Some(producer) = self.carrier.taking() else {
             return (self.give_back(connection, data), 0, 0);
         };
-        let looked = lock(&self.looked);
-        let (found, held) = self.read(connection, data, room, &producer, &looked);
+        let mut looked = None;
+        let (found, held) = self.read(connection, data, room, &producer, &mut looked);
         if found.taken > 0 {
             self.carrier.queue(found.halves, found.ends);
             drop(looked);
@@ -217,8 +217,8 @@ impl Front {
             let all = rooms.all.saturating_sub(results.flight.native_count());
             all.min(rooms.connection.saturating_sub(own))
         };
-        let looked = lock(&self.looked);
-        let (found, held) = self.read(connection, data, room, &producer, &looked);
+        let mut looked = None;
+        let (found, held) = self.read(connection, data, room, &producer, &mut looked);
         let has_unread = !found.rest.is_empty();
         // Else it would be read faster than the loop can follow.
         let mut is_full = found.is_broken || (has_unread && found.taken == room);
@@ -264,13 +264,14 @@ impl Front {
         rest
     }
 
+    /// `looked` is locked with the first end, and until the ends are in their lanes.
     fn read<'a>(
-        &self,
+        &'a self,
         connection: u64,
         data: &[u8],
         room: usize,
         producer: &'a Arc<Producer>,
-        looked: &Looked,
+        looked: &mut Option<MutexGuard<'a, Looked>>,
     ) -> (Found<'a>, usize) {
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut found = Found {
@@ -316,6 +317,7 @@ impl Front {
                             read::END => {
                                 let known =
                                     (&*incoming, &mut *rolled_back, *partition_count, &**seals);
+                                let looked = looked.get_or_insert_with(|| lock(&self.looked));
                                 end(connection, &frame, known, looked, &mut found).is_some()
                             }
                             _ => false,
@@ -444,11 +446,11 @@ fn end(
     {
         return None; // that door says who made it up
     }
-    if looked.has(&group.name, id, found.now) {
-        return None;
-    }
     if !end.is_commit {
         rolled_back[0].insert(memory_key(&group.name, id));
+    }
+    if looked.has(&group.name, id, found.now) {
+        return None; // behind the line above: its half may come again
     }
     let item = EndItem {
         ask: EndAsk::Remoting { form: frame.form, opaque: frame.opaque },

@@ -31,9 +31,13 @@ pub struct HalfLane<T> {
 #[derive(Default)]
 struct Hold {
     until: Option<Instant>,
+    began: Option<Instant>,
+    flight: Duration,
     expected: usize,
     /// Of these, so many were there when it began.
     had: usize,
+    /// Somebody waits because of it.
+    is_felt: bool,
     /// Batches that are to go out at once, for to wait has not helped.
     skipped: u32,
     misses: u32,
@@ -43,7 +47,7 @@ struct Hold {
 
 impl Hold {
     fn begin(&mut self, now: Instant, flight: Duration, (had, sent): (usize, usize)) {
-        self.until = None;
+        (self.until, self.is_felt) = (None, false);
         if self.skipped > 0 {
             self.skipped -= 1;
             return;
@@ -52,25 +56,40 @@ impl Hold {
         if self.expected < HOLD_MIN {
             return;
         }
+        (self.began, self.flight) = (Some(now), flight);
         self.until = Some(now + (flight * HOLD_FACTOR).min(HOLD_MAX));
     }
 
-    fn is_on(&self, now: Instant, count: usize) -> bool {
-        count < self.expected && self.until.is_some_and(|until| now < until)
+    fn is_on(&mut self, now: Instant, count: usize) -> bool {
+        let is_on = count < self.expected && self.until.is_some_and(|until| now < until);
+        self.is_felt |= is_on;
+        is_on
     }
 
     /// So many go out now; `sent` had gone out the last time.
-    fn end(&mut self, count: usize, sent: usize) {
+    fn end(&mut self, now: Instant, count: usize, sent: usize) {
         self.is_told = false;
-        if self.until.take().is_none() {
+        let (Some(_), Some(began)) = (self.until.take(), self.began) else {
             return;
+        };
+        if !self.is_felt {
+            return; // it has cost nothing
         }
-        if 2 * count.saturating_sub(self.had) >= sent {
+        if self.has_helped(now.duration_since(began), count.saturating_sub(self.had), sent) {
             self.misses = 0;
         } else {
             self.misses = (self.misses + 1).min(MISSES_MAX);
             self.skipped = 1 << self.misses;
         }
+    }
+
+    /// Half of those that had landed came back, and no more sparsely than others had come while
+    /// these were on their way. Else callers are busy elsewhere for about as long as a batch is on
+    /// its way, and a wait only makes all of them later. To ask for three times as many in a time
+    /// is too much: on two busy processors eight threads were behind where they were without.
+    fn has_helped(&self, held: Duration, came: usize, sent: usize) -> bool {
+        let came_us = came as u128 * self.flight.as_micros();
+        2 * came >= sent && came_us >= self.had as u128 * held.as_micros()
     }
 }
 
@@ -92,14 +111,14 @@ impl<T> HalfLane<T> {
         if self.in_flight > 0 || count == 0 || self.hold.is_on(now, count) {
             return Vec::new();
         }
-        self.handed = Some(now);
-        self.all()
+        self.all(now)
     }
 
     /// All that waits, whatever it waits for.
-    pub fn all(&mut self) -> Vec<T> {
+    pub fn all(&mut self, now: Instant) -> Vec<T> {
         let count = self.waiting.len();
-        self.hold.end(count, self.sent);
+        self.hold.end(now, count, self.sent);
+        self.handed = Some(now);
         (self.in_flight, self.sent) = (self.in_flight + count, count);
         std::mem::take(&mut self.waiting)
     }

@@ -346,6 +346,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http_native::signed, module)?)?;
     module.add_function(wrap_pyfunction!(http_native::verified, module)?)?;
     module.add_function(wrap_pyfunction!(half_lane::half_batches, module)?)?;
+    module.add_function(wrap_pyfunction!(looked::looked_at, module)?)?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;
     module.add_function(wrap_pyfunction!(stored_reply, module)?)?;

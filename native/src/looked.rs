@@ -9,8 +9,12 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
+use pyo3::prelude::*;
+
 /// Several times as long as a record may be on its way.
 const KEPT: Duration = Duration::from_secs(30);
+/// The same, where there are too many: for ends of the loop's are looked at, too.
+const KEPT_FULL: Duration = Duration::from_secs(10);
 /// With more than this, all ends are the loop's for as long.
 const LOOKED_MAX: usize = 200_000;
 
@@ -26,8 +30,13 @@ impl Looked {
     }
 
     pub fn add(&mut self, group: &str, transaction_id: &str, now: Instant) {
-        if now.duration_since(self.renewed) > KEPT {
+        let passed = now.duration_since(self.renewed);
+        let is_full = self.recent.len() >= LOOKED_MAX;
+        if passed > KEPT || (is_full && passed > KEPT_FULL) {
             self.older = std::mem::take(&mut self.recent);
+            if passed > 2 * KEPT {
+                self.older.clear();
+            }
             self.renewed = now;
         }
         if self.recent.len() < LOOKED_MAX {
@@ -51,4 +60,22 @@ fn key(group: &str, transaction_id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (group, transaction_id).hash(&mut hasher);
     hasher.finish()
+}
+
+/// For tests: what is known to have been looked at, of what happens at these times (seconds): an id
+/// is looked at, very many are ("fill"), or it is asked about.
+#[pyfunction]
+pub fn looked_at(happened: Vec<(f64, String, String)>) -> Vec<bool> {
+    let began = Instant::now();
+    let mut looked = Looked::new(began);
+    let mut found = Vec::new();
+    for (at_s, what, id) in happened {
+        let now = began + Duration::from_secs_f64(at_s);
+        match what.as_str() {
+            "look" => looked.add("g", &id, now),
+            "fill" => (0..LOOKED_MAX).for_each(|n| looked.add(&id, &n.to_string(), now)),
+            _ => found.push(looked.has("g", &id, now)),
+        }
+    }
+    found
 }

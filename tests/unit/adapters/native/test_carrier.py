@@ -198,6 +198,8 @@ def test_an_end_of_what_the_loop_has_looked_at_overtook_the_loops_decision(
     assert carried.it.first_decision(1, "p", "U1") is None
     late, another = end(1, "U1", 12), end(2, "U2", 8)
     assert carried.feed(1, late + another) == (late, 1, 0)
+    again = half(3, "U1")
+    assert carried.feed(1, again) == (again, 0, 0), "it is being rolled back"
 
 
 @needs_native
