@@ -167,7 +167,7 @@ def test_topics_can_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("server", ["Kafka", pytest.param("Redis", marks=pytest.mark.long)])
+@pytest.mark.parametrize("server", ["Kafka", "Redis"])
 def test_dev_went_on_without_a_server_that_had_died(tmp_path: Path, server: str) -> None:
     folder = tmp_path / "data"
     with Dev(folder) as dev:

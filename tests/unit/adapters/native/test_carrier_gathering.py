@@ -1,4 +1,7 @@
-"""Halves that go out together: what comes while others are on their way, and what is waited for."""
+"""Halves that go out together: what comes while others are on their way, and what is waited for.
+
+And for how long it is known that the loop has looked at a transaction.
+"""
 
 from __future__ import annotations
 
