@@ -241,6 +241,39 @@ async def test_wiped_at_random_moments_redis_holds_the_truth_in_the_end(
     assert "hh:test:producers:orders" in redis.names()
 
 
+@pytest.mark.parametrize("presence_s", [60.0, 0.5])
+async def test_an_owner_that_had_lost_its_partition_called_its_successors_list_whole(
+    redis: RealRedis, monkeypatch: pytest.MonkeyPatch, presence_s: float
+) -> None:
+    """It did not know of it yet, and its next pulse wrote the mark again that was taken away.
+
+    An owner that is one after all, since nobody tells it otherwise, writes everything anew.
+    """
+    monkeypatch.setattr("halfhitch.adapters.redis.writer.PRESENCE_S", presence_s)
+    owner = await owning(redis)
+    owner.index.told_all(0)
+    await eventually(lambda: "hh:test:whole:0" in redis.names())
+
+    async def pulse() -> None:
+        redis.client.delete("hh:test:owner:0")
+        await eventually(lambda: "hh:test:owner:0" in redis.names())
+
+    await pulse()
+    assert "hh:test:whole:0" in redis.names()
+    redis.client.delete("hh:test:whole:0")  # as another owner does before it writes a list
+    for _ in range(3):
+        await pulse()
+        assert "hh:test:whole:0" not in redis.names()
+    if presence_s == 60.0:
+        assert not owner.index.wants_all(0)
+        assert seen(redis).rebuilt == []
+        return
+    await eventually(lambda: seen(redis).rebuilt == ["unmarked"])
+    await eventually(owner.is_written)
+    owner.index.told_all(0)
+    await eventually(lambda: "hh:test:whole:0" in redis.names())
+
+
 # -- refused -------------------------------------------------------------------------------------
 
 

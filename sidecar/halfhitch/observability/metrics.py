@@ -58,7 +58,7 @@ _OUTCOMES = ("ok", "fail", "unknown")
 _LOGS = ("half", "op")
 _GIVE_UP_POLICIES = ("park", "rollback", "commit")
 _GIVE_UP_REASONS = ("too_old", "checks_exhausted")
-_REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow")
+_REBUILD_REASONS = ("wiped", "old", "away", "garbage", "overflow", "unmarked")
 #: The number is used again: these prove no delivery.
 _UNDELIVERED = frozenset({CheckOutcome.LOST, CheckOutcome.UNDELIVERED})
 #: Something came back: of the others no time of the application's is known.

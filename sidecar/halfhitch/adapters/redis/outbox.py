@@ -69,13 +69,13 @@ class _Partition:
         self.wants_after_s = time.monotonic() + _REBUILD_S
         return True
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, clearing: Clearing = Clearing.ALL) -> None:
         """The list in Redis is not to be believed, or not to be had."""
         self.wants_all = True
         self.is_told = False
         self.list_number = 0
         if self.clearing is Clearing.NONE:
-            self.clearing = Clearing.ALL
+            self.clearing = clearing
 
 
 class Entry(NamedTuple):
@@ -301,13 +301,15 @@ class Outbox:
             if state is not None and state.clearing is clearing:
                 state.clearing = Clearing.NONE
 
-    def rebuild(self, partitions: Iterable[int] | None = None) -> None:
+    def rebuild(
+        self, partitions: Iterable[int] | None = None, clearing: Clearing = Clearing.ALL
+    ) -> None:
         """What Redis holds of these (all) is not to be believed."""
         with self._lock:
             for partition in list(self._partitions) if partitions is None else partitions:
                 state = self._partitions.get(partition)
                 if state is not None:
-                    state.begin_anew()
+                    state.begin_anew(clearing)
 
     def owned(self) -> list[int]:
         """Partitions that are ours."""

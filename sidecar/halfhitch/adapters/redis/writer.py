@@ -55,12 +55,14 @@ _PAGE: Final = 1_000
 _PAGES_A_TURN: Final = 20
 _KEEP_ALIVE_S: Final = 60.0
 
+UNMARKED: Final = "unmarked"
 _REASONS: Final = {
     "wiped": "it was wiped",
     "old": "it holds an older state, as after restoring a dump",
     "away": "it was away",
     "garbage": "it held something that is not ours",
     "overflow": "more came than it could take",
+    UNMARKED: "its mark of a whole list was gone, as after another owner has begun a list",
 }
 
 
@@ -101,6 +103,8 @@ class Writer:
         self._next_keep_alive_s = 0.0
         self._overflow_count = 0
         self._garbage: set[int] = set()  # partitions whose list was of the wrong type
+        self._marked: dict[int, int] = {}  # partition -> number of the list that has its mark
+        self._unmarked_s: dict[int, float] = {}  # partition -> since when its mark is gone
         self._given_up: set[str] = set()  # owner keys that still name us
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-writer", daemon=True)
@@ -218,8 +222,13 @@ class Writer:
             self._told = healthy
             self._observer.redis(healthy)
 
-    def _rebuild(self, reason: str, partitions: set[int] | None = None) -> None:
-        self._outbox.rebuild(partitions)
+    def _rebuild(
+        self,
+        reason: str,
+        partitions: set[int] | None = None,
+        clearing: Clearing = Clearing.ALL,
+    ) -> None:
+        self._outbox.rebuild(partitions, clearing)
         self._next_pulse_s = 0.0
         self._say(reason)
 
@@ -301,8 +310,7 @@ class Writer:
             if keeps_alive:
                 work.add("EXPIRE", self._keys.due(partition), self._kept_s)
         for partition, number in self._outbox.whole():
-            mark = f"{quoted(self._instance)}:{self._watch.nonce}:{number}"
-            work.add("SET", self._keys.whole(partition), mark, "PX", presence_ms)
+            self._add_mark(work, partition, number, presence_ms)
         if keeps_alive:
             self._next_keep_alive_s = time.monotonic() + _KEEP_ALIVE_S
         work.unlink(self._given_up, is_cluster=connect.is_cluster(self._client))
@@ -332,6 +340,25 @@ class Writer:
                 read=partial(self._presence.heard, group),
             )
         return withdrawn
+
+    def _add_mark(self, work: Work, partition: int, number: int, presence_ms: int) -> None:
+        """Only its first word makes a mark. One that is gone was taken away for another owner's new
+        list, and an owner that does not know yet that it is none must not call that one whole."""
+        mark = f"{quoted(self._instance)}:{self._watch.nonce}:{number}"
+        is_new = self._marked.get(partition) != number
+        command = ("SET", self._keys.whole(partition), mark, "PX", presence_ms)
+        read = partial(self._heard_mark, partition, number)
+        work.add(*command, *(() if is_new else ("XX",)), read=read)
+
+    def _heard_mark(self, partition: int, number: int, answer: object) -> None:
+        self._marked[partition] = number
+        now_s = time.monotonic()
+        if answer is not None:
+            self._unmarked_s.pop(partition, None)
+        elif now_s - self._unmarked_s.setdefault(partition, now_s) >= PRESENCE_S:
+            # An owner in error has learned of it by now. Another one's hashes stay, to be safe.
+            self._unmarked_s.pop(partition)
+            self._rebuild(UNMARKED, {partition}, Clearing.LIST)
 
     def _give_up(self, partition: int, answer: object) -> None:
         if answer == self._instance.encode():
