@@ -1,9 +1,10 @@
 """A pytest plugin: several processes share the tests, and each counts the processor time it takes.
 
-`tests/side_by_side.py` starts the processes, the lanes. All of them collect the same tests, and
-each takes the next file that nobody has taken: the first to create a mark in a common folder has
-it. So no list says who runs what, and nobody waits for the other at the end. Files that share a
-server which takes long to start are taken together.
+`tests/side_by_side.py` starts the processes, the lanes. Each takes the next file that nobody has
+taken: the first to create a mark in a common folder has it. So no list says who runs what, and
+nobody waits for the other at the end. Files that share a server which takes long to start are taken
+together. A file is collected when it is taken: six processes that each collected everything spent
+more than a tenth of all processor time on it.
 
 What a layer takes is told in processor time of a quiet machine: seconds of the process and of its
 children that have ended, divided by how much slower than there a fixed piece of work has just been.
@@ -12,8 +13,10 @@ Without that folder this plugin does nothing, as in a run of pytest's own.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import time
 from collections import defaultdict
@@ -37,6 +40,8 @@ TOGETHER: Final = ("tests/spark/", "tests/integration/test_barrier", "conformanc
 #: Begin of path: whose tests cover the core and the wire formats, every line and branch. To be
 #: traced makes a test two or three times as long, so no others are, unless all are asked for.
 TRACED: Final = ("tests/unit/core/", "tests/unit/wire/", "tests/unit/service/", "tests/scenarios/")
+#: What those are to cover to the last line.
+COVERED: Final = ("halfhitch.core", "halfhitch.wire")
 #: Of the environment, in a run that tells what all tests cover.
 TRACE_ALL_VARIABLE: Final = "HALFHITCH_TEST_TRACE_ALL"
 #: Not even then: lives by the hundred run what other tests have covered long before.
@@ -113,24 +118,49 @@ class Marks:
         return True
 
 
+def units(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """What can be taken, in order, and what pytest is to collect for it.
+
+    `arguments`: folders, files and names of tests, as on the command line.
+    """
+    found = [each for argument in arguments for each in _files(argument)]
+    by_unit = groupby(found, lambda each: unit_of(each.partition("::")[0]))
+    return [(unit, list(group)) for unit, group in by_unit]
+
+
+def _files(argument: str) -> list[str]:
+    """A folder's files; of a file or a test only that."""
+    path = (ROOT / argument.partition("::")[0]).resolve()
+    if not path.exists():
+        raise pytest.UsageError(f"no test of that name: {argument}")
+    if path.is_dir():
+        return sorted(it.relative_to(ROOT).as_posix() for it in path.rglob("test_*.py"))
+    return [argument]
+
+
 def taken(
-    items: Sequence[Any], path_of: Callable[[Any], str], take: Callable[[str], bool]
+    wanted: Iterable[tuple[str, Sequence[str]]],
+    take: Callable[[str], bool],
+    collect: Callable[[Sequence[str]], Sequence[Any]],
 ) -> Iterator[tuple[Any, Any | None]]:
     """Each item of the units that are ours, with the one that follows it.
 
     A unit is asked for when the last item before it begins, for pytest wants to know what follows.
     """
-    ours = (
-        item
-        for unit, group in groupby(items, lambda item: unit_of(path_of(item)))
-        if take(unit)
-        for item in list(group)
-    )
+    ours = (item for unit, arguments in wanted if take(unit) for item in collect(arguments))
     item = next(ours, None)
     while item is not None:
         following = next(ours, None)
         yield item, following
         item = following
+
+
+def import_covered() -> None:
+    """While it is traced: what is imported first by a test that is not would count as missed."""
+    for name in COVERED:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            importlib.import_module(module.name)
 
 
 class Tracing:
@@ -149,7 +179,8 @@ class Tracing:
 class Lane:
     """The plugin of one process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: Sequence[tuple[str, list[str]]] = ()) -> None:
+        self._wanted = wanted
         self._tracing = Tracing(Coverage.current())
         self._marks = Marks(folder)
         self._report = folder / f"{os.getpid()}.spent.json"
@@ -158,9 +189,10 @@ class Lane:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        if session.testsfailed or session.config.option.collectonly:
-            return None  # as pytest does it
-        for item, following in taken(session.items, path_of, self._marks.take):
+        def collect(arguments: Sequence[str]) -> list[pytest.Item]:
+            return _collected(session, arguments)
+
+        for item, following in taken(self._wanted, self._marks.take, collect):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
@@ -188,6 +220,18 @@ class Lane:
     def pytest_sessionfinish(self) -> None:
         spent = {path: asdict(one) for path, one in self.spent.items()}
         self._report.write_text(json.dumps(spent))
+
+
+def _collected(session: pytest.Session, arguments: Sequence[str]) -> list[pytest.Item]:
+    """These too. Pytest has a line for each time that it collects, but no one wants hundreds."""
+    option, before = session.config.option, session.testscollected
+    verbose, option.verbose = option.verbose, -1
+    try:
+        items = [*session.perform_collect(arguments)]
+    finally:
+        option.verbose = verbose
+    session.testscollected += before
+    return items
 
 
 def path_of(item: pytest.Item) -> str:
@@ -222,5 +266,10 @@ def over_budget(spent: Iterable[tuple[str, Spent]], budgets: dict[str, float]) -
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if folder := os.environ.get(FOLDER_VARIABLE):
-        config.pluginmanager.register(Lane(Path(folder)), "halfhitch-lane")
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder or config.option.collectonly:
+        return
+    config.pluginmanager.register(Lane(Path(folder), units(config.args)), "halfhitch-lane")
+    config.args.clear()  # each file is collected when it is taken
+    if Coverage.current() is not None:
+        import_covered()

@@ -18,19 +18,25 @@ from harness.lanes import (
     by_layer,
     over_budget,
     taken,
+    units,
     work,
 )
 from harness.places import ROOT, python_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 ITEMS = [f"tests/unit/test_{name}.py::{number}" for name in "abc" for number in range(3)]
 
 
-def path_of(item: str) -> str:
-    return item.partition("::")[0]
+FILE = "bench/tests/test_rows.py"
+FILES = [f"tests/unit/test_{name}.py" for name in "abc"]
+UNITS = [(file, [file]) for file in FILES]
+
+
+def collected(arguments: Sequence[str]) -> list[str]:
+    return [item for item in ITEMS if item.startswith(tuple(arguments))]
 
 
 def test_each_file_is_of_whoever_came_first(tmp_path: Path) -> None:
@@ -41,7 +47,7 @@ def test_each_file_is_of_whoever_came_first(tmp_path: Path) -> None:
 
 
 def test_two_lanes_run_everything_once(tmp_path: Path) -> None:
-    one, other = (taken(ITEMS, path_of, Marks(tmp_path).take) for _ in range(2))
+    one, other = (taken(UNITS, Marks(tmp_path).take, collected) for _ in range(2))
     ran: list[list[str]] = [[], []]
     for _ in ITEMS:
         for lane, mine in zip((one, other), ran, strict=True):
@@ -55,21 +61,60 @@ def test_what_follows_is_what_this_lane_runs_next() -> None:
     def all_but_b(unit: str) -> bool:
         return "test_b" not in unit
 
-    pairs = list(taken(ITEMS, path_of, all_but_b))
+    pairs = list(taken(UNITS, all_but_b, collected))
     assert [item for item, _ in pairs] == [item for item in ITEMS if "test_b" not in item]
     assert [following for _, following in pairs] == [*(item for item, _ in pairs[1:]), None]
 
 
+def test_a_file_is_collected_when_it_is_taken_and_by_nobody_else() -> None:
+    asked: list[str] = []
+
+    def note(arguments: Sequence[str]) -> list[str]:
+        asked.extend(arguments)
+        return [] if "test_b" in arguments[0] else collected(arguments)
+
+    lane = taken(UNITS, lambda unit: "test_a" not in unit, note)
+    assert next(lane)[0] == ITEMS[6], "of the second file nothing was chosen"
+    assert asked == FILES[1:]
+
+
 def test_files_that_share_a_server_are_taken_together() -> None:
-    units: list[str] = []
+    found = dict(units(["tests/integration", "tests/contract/test_doubt_index.py"]))
+    together = found["tests/integration/test_barrier"]
+    assert "tests/integration/test_barrier.py" in together
+    assert all(file.startswith("tests/integration/test_barrier") for file in together)
+    assert found["tests/integration/test_engine.py"] == ["tests/integration/test_engine.py"]
+    assert list(found)[-1] == "tests/contract/test_doubt_index.py"
 
-    def note(unit: str) -> bool:
-        units.append(unit)
-        return True
 
-    items = ["tests/integration/test_barrier.py", "tests/integration/test_barrier_aio.py"]
-    assert len(list(taken(items, path_of, note))) == 2
-    assert units == ["tests/integration/test_barrier"]
+def test_what_is_tried_again_is_named_by_its_tests() -> None:
+    names = ["tests/unit/core/test_timers.py::test_a[1]", "tests/unit/core/test_timers.py::test_b"]
+    assert units([*names, FILE]) == [("tests/unit/core/test_timers.py", names), (FILE, [FILE])]
+
+
+def test_a_file_that_is_not_there_was_passed_over() -> None:
+    with pytest.raises(pytest.UsageError, match=r"tests/unit/test_nothing\.py"):
+        units(["tests/unit/test_nothing.py"])
+
+
+def test_all_that_is_to_be_covered_is_imported_before_anything_is_not_traced() -> None:
+    program = (
+        "import sys; from harness.lanes import import_covered; import_covered()\n"
+        "print(*(name for name in sys.modules if name.startswith('halfhitch.')))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    root = ROOT / "sidecar"
+    for package in ("core", "wire"):
+        files = (root / "halfhitch" / package).rglob("[!_]*.py")
+        names = {".".join(file.relative_to(root).with_suffix("").parts) for file in files}
+        assert names
+        assert names <= {*told}
 
 
 def test_a_layer_over_its_budget_is_named() -> None:
