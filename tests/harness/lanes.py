@@ -118,36 +118,33 @@ class Marks:
         return True
 
 
-def units(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """What can be taken, in order, and what pytest is to collect for it.
-
-    `arguments`: folders, files and names of tests, as on the command line.
-    """
-    found = [each for argument in arguments for each in _files(argument)]
-    by_unit = groupby(found, lambda each: unit_of(each.partition("::")[0]))
-    return [(unit, list(group)) for unit, group in by_unit]
-
-
-def _files(argument: str) -> list[str]:
-    """A folder's files; of a file or a test only that."""
-    path = (ROOT / argument.partition("::")[0]).resolve()
-    if not path.exists():
-        raise pytest.UsageError(f"no test of that name: {argument}")
-    if path.is_dir():
-        return sorted(it.relative_to(ROOT).as_posix() for it in path.rglob("test_*.py"))
-    return [argument]
+def files_of(node: pytest.Item | pytest.Collector) -> Iterator[Any]:
+    """What pytest finds in a folder, before it reads a file; of anything else only that."""
+    if not isinstance(node, pytest.Directory):
+        yield node
+        return
+    report = node.ihook.pytest_make_collect_report(collector=node)
+    for each in report.result or ():
+        yield from files_of(each)
+    node.ihook.pytest_collectreport(report=report)
 
 
 def taken(
-    wanted: Iterable[tuple[str, Sequence[str]]],
+    nodes: Iterable[Any],
+    path_of: Callable[[Any], str],
     take: Callable[[str], bool],
-    collect: Callable[[Sequence[str]], Sequence[Any]],
+    collect: Callable[[Sequence[Any]], Sequence[Any]],
 ) -> Iterator[tuple[Any, Any | None]]:
     """Each item of the units that are ours, with the one that follows it.
 
     A unit is asked for when the last item before it begins, for pytest wants to know what follows.
     """
-    ours = (item for unit, arguments in wanted if take(unit) for item in collect(arguments))
+    ours = (
+        item
+        for unit, group in groupby(nodes, lambda node: unit_of(path_of(node)))
+        if take(unit)
+        for item in collect(list(group))
+    )
     item = next(ours, None)
     while item is not None:
         following = next(ours, None)
@@ -179,20 +176,41 @@ class Tracing:
 class Lane:
     """The plugin of one process."""
 
-    def __init__(self, folder: Path, wanted: Sequence[tuple[str, list[str]]] = ()) -> None:
-        self._wanted = wanted
+    def __init__(self, folder: Path) -> None:
         self._tracing = Tracing(Coverage.current())
         self._marks = Marks(folder)
+        self._found: list[Any] = []
+        self._is_finding = False
         self._report = folder / f"{os.getpid()}.spent.json"
         self.spent: defaultdict[str, Spent] = defaultdict(Spent)
         self._path, self._slowness = "", 1.0
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        def collect(arguments: Sequence[str]) -> list[pytest.Item]:
-            return _collected(session, arguments)
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Folders, and no files: each is read by the lane that takes it."""
+        self._is_finding = True
+        session.perform_collect(genitems=False)
+        self._is_finding = False
+        return True
 
-        for item, following in taken(self._wanted, self._marks.take, collect):
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        # Here, for after it pytest forgets what the conftest.py of a folder has that nobody looked
+        # into; and before -k and -m, which are about tests, see folders.
+        if self._is_finding:
+            self._found = [file for node in items for file in files_of(node)]
+            items.clear()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        def collect(nodes: Sequence[Any]) -> list[pytest.Item]:
+            items = [item for node in nodes for item in session.genitems(node)]
+            session.config.hook.pytest_collection_modifyitems(
+                session=session, config=session.config, items=items
+            )
+            session.testscollected += len(items)
+            return items
+
+        for item, following in taken(self._found, path_of, self._marks.take, collect):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
@@ -222,20 +240,8 @@ class Lane:
         self._report.write_text(json.dumps(spent))
 
 
-def _collected(session: pytest.Session, arguments: Sequence[str]) -> list[pytest.Item]:
-    """These too. Pytest has a line for each time that it collects, but no one wants hundreds."""
-    option, before = session.config.option, session.testscollected
-    verbose, option.verbose = option.verbose, -1
-    try:
-        items = [*session.perform_collect(arguments)]
-    finally:
-        option.verbose = verbose
-    session.testscollected += before
-    return items
-
-
-def path_of(item: pytest.Item) -> str:
-    return item.path.relative_to(ROOT).as_posix()
+def path_of(node: pytest.Item | pytest.File) -> str:
+    return node.path.relative_to(ROOT).as_posix()
 
 
 def all_spent(folder: Path) -> dict[str, Spent]:
@@ -267,9 +273,7 @@ def over_budget(spent: Iterable[tuple[str, Spent]], budgets: dict[str, float]) -
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
-    if not folder or config.option.collectonly:
-        return
-    config.pluginmanager.register(Lane(Path(folder), units(config.args)), "halfhitch-lane")
-    config.args.clear()  # each file is collected when it is taken
-    if Coverage.current() is not None:
-        import_covered()
+    if folder and not config.option.collectonly:
+        config.pluginmanager.register(Lane(Path(folder)), "halfhitch-lane")
+        if Coverage.current() is not None:
+            import_covered()

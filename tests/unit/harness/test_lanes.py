@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,6 @@ from harness.lanes import (
     by_layer,
     over_budget,
     taken,
-    units,
     work,
 )
 from harness.places import ROOT, python_path
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 ITEMS = [f"tests/unit/test_{name}.py::{number}" for name in "abc" for number in range(3)]
 
 
-FILE = "bench/tests/test_rows.py"
+#: Exit status of pytest: no tests.
+NOTHING_LEFT = 5
 FILES = [f"tests/unit/test_{name}.py" for name in "abc"]
-UNITS = [(file, [file]) for file in FILES]
 
 
-def collected(arguments: Sequence[str]) -> list[str]:
-    return [item for item in ITEMS if item.startswith(tuple(arguments))]
+def collected(files: Sequence[str]) -> list[str]:
+    return [item for item in ITEMS if item.startswith(tuple(files))]
 
 
 def test_each_file_is_of_whoever_came_first(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_each_file_is_of_whoever_came_first(tmp_path: Path) -> None:
 
 
 def test_two_lanes_run_everything_once(tmp_path: Path) -> None:
-    one, other = (taken(UNITS, Marks(tmp_path).take, collected) for _ in range(2))
+    one, other = (taken(FILES, str, Marks(tmp_path).take, collected) for _ in range(2))
     ran: list[list[str]] = [[], []]
     for _ in ITEMS:
         for lane, mine in zip((one, other), ran, strict=True):
@@ -61,7 +61,7 @@ def test_what_follows_is_what_this_lane_runs_next() -> None:
     def all_but_b(unit: str) -> bool:
         return "test_b" not in unit
 
-    pairs = list(taken(UNITS, all_but_b, collected))
+    pairs = list(taken(FILES, str, all_but_b, collected))
     assert [item for item, _ in pairs] == [item for item in ITEMS if "test_b" not in item]
     assert [following for _, following in pairs] == [*(item for item, _ in pairs[1:]), None]
 
@@ -69,32 +69,25 @@ def test_what_follows_is_what_this_lane_runs_next() -> None:
 def test_a_file_is_collected_when_it_is_taken_and_by_nobody_else() -> None:
     asked: list[str] = []
 
-    def note(arguments: Sequence[str]) -> list[str]:
-        asked.extend(arguments)
-        return [] if "test_b" in arguments[0] else collected(arguments)
+    def note(files: Sequence[str]) -> list[str]:
+        asked.extend(files)
+        return [] if "test_b" in files[0] else collected(files)
 
-    lane = taken(UNITS, lambda unit: "test_a" not in unit, note)
+    lane = taken(FILES, str, lambda unit: "test_a" not in unit, note)
     assert next(lane)[0] == ITEMS[6], "of the second file nothing was chosen"
     assert asked == FILES[1:]
 
 
 def test_files_that_share_a_server_are_taken_together() -> None:
-    found = dict(units(["tests/integration", "tests/contract/test_doubt_index.py"]))
-    together = found["tests/integration/test_barrier"]
-    assert "tests/integration/test_barrier.py" in together
-    assert all(file.startswith("tests/integration/test_barrier") for file in together)
-    assert found["tests/integration/test_engine.py"] == ["tests/integration/test_engine.py"]
-    assert list(found)[-1] == "tests/contract/test_doubt_index.py"
+    units: list[str] = []
 
+    def note(unit: str) -> bool:
+        units.append(unit)
+        return True
 
-def test_what_is_tried_again_is_named_by_its_tests() -> None:
-    names = ["tests/unit/core/test_timers.py::test_a[1]", "tests/unit/core/test_timers.py::test_b"]
-    assert units([*names, FILE]) == [("tests/unit/core/test_timers.py", names), (FILE, [FILE])]
-
-
-def test_a_file_that_is_not_there_was_passed_over() -> None:
-    with pytest.raises(pytest.UsageError, match=r"tests/unit/test_nothing\.py"):
-        units(["tests/unit/test_nothing.py"])
+    files = ["tests/integration/test_barrier.py", "tests/integration/test_barrier_aio.py"]
+    assert len(list(taken(files, str, note, lambda files: files))) == 2
+    assert units == ["tests/integration/test_barrier"]
 
 
 def test_all_that_is_to_be_covered_is_imported_before_anything_is_not_traced() -> None:
@@ -197,21 +190,48 @@ def lane_of(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 def test_real_lanes_share_real_files(
     lane_of: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    files = [
-        "tests/unit/core/test_timers.py",
-        "tests/unit/core/test_model.py",
-        "bench/tests/test_rows.py",
-    ]
-    both = [lane_of(*files), lane_of(*reversed(files))]
+    """One is given a folder, whose files share a conftest.py, and the other its files."""
+    folder = "tests/unit/testing"
+    files = sorted(it.relative_to(ROOT).as_posix() for it in (ROOT / folder).glob("test_*.py"))
+    both = [lane_of("bench/tests/test_rows.py", folder), lane_of(*reversed(files))]
+    files.append("bench/tests/test_rows.py")
     said = [lane.communicate()[0] for lane in both]
-    assert [lane.returncode for lane in both] == [0, 0], said
+    assert all(lane.returncode in (0, NOTHING_LEFT) for lane in both), said
     marks = {path.name for path in tmp_path.glob("*.taken")}
     assert marks == {file.replace("/", ".") + ".taken" for file in files}
     spent = all_spent(tmp_path)
     assert set(spent) == {*files}
     layers = by_layer(spent)
-    assert layers["tests/unit"].count == spent[files[0]].count + spent[files[1]].count
+    assert layers["tests/unit"].count == sum(spent[file].count for file in files[:-1])
     assert set(layers) == {"tests/unit", "bench/tests"}
     assert all(one.count > 0 and one.cpu_s > 0 and one.wall_s > 0 for one in spent.values())
     passed = sum(int(text.rsplit(" passed", 1)[0].split()[-1]) for text in said if "passed" in text)
     assert passed == sum(one.count for one in spent.values())
+
+
+def test_a_lane_takes_a_test_by_its_name_and_no_other_of_its_file(
+    lane_of: Callable[..., subprocess.Popen[str]],
+) -> None:
+    file = "tests/unit/harness/test_lanes.py"
+    name = "test_each_file_is_of_whoever_came_first"
+    lane = lane_of(f"{file}::{name}")
+    assert "\n1 passed" in lane.communicate()[0]
+    lane = lane_of(f"{file}::test_nothing")
+    said, _ = lane.communicate()
+    assert lane.returncode == 4, said
+
+
+def test_a_file_that_cannot_be_read_fails_and_the_next_is_run(
+    lane_of: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    broken = ROOT / "build" / tmp_path.name / "test_broken.py"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("import no_such_module\n")
+    try:
+        lane = lane_of(str(broken), "bench/tests/test_rows.py")
+        said, _ = lane.communicate()
+    finally:
+        shutil.rmtree(broken.parent)
+    assert lane.returncode == 1, said
+    assert "1 error" in said
+    assert " passed" in said
