@@ -95,8 +95,8 @@ pub struct Config {
     pub wake: (c_int, c_int),
     /// Half messages in flight take at most so much.
     pub in_flight_bytes_max: usize,
-    /// So long may an end of what was prepared over HTTP come here.
-    pub open_for: Duration,
+    /// Of what is prepared over HTTP and asks for no other one.
+    pub immunity: Duration,
 }
 
 pub struct Carrier {
@@ -127,7 +127,7 @@ impl Carrier {
         let flight = Arc::new(Flight::default());
         let results = Results { flight: flight.clone(), ..Results::default() };
         let carrier = Arc::new(Carrier {
-            open_ones: Mutex::new(OpenOnes::new(config.open_for, Instant::now())),
+            open_ones: Mutex::new(OpenOnes::new(config.immunity, Instant::now())),
             reading: OnceLock::new(),
             config,
             producer: Mutex::new(None),

@@ -1,4 +1,5 @@
-//! Requests in flight, those of the loop and those of native threads, under one bound.
+//! Requests in flight, those of the loop and those of native threads, under one bound over HTTP.
+//! RocketMQ's loop counts native ones in, but does not tell its own: as many again may be native.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -25,7 +25,7 @@ pub struct HttpNative {
 impl HttpNative {
     #[new]
     #[pyo3(signature = (library, options, *, half_topic, op_topic, instance, wake, head_bytes_max,
-                        message_bytes_max, in_flight_bytes_max, open_s))]
+                        message_bytes_max, in_flight_bytes_max, immunity_s))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         library: String,
@@ -37,7 +37,7 @@ impl HttpNative {
         head_bytes_max: usize,
         message_bytes_max: usize,
         in_flight_bytes_max: usize,
-        open_s: f64,
+        immunity_s: f64,
     ) -> PyResult<HttpNative> {
         let config = Config {
             library,
@@ -47,7 +47,7 @@ impl HttpNative {
             reply_start: ReplyStart::default(),
             wake,
             in_flight_bytes_max,
-            open_for: Duration::try_from_secs_f64(open_s).unwrap_or_default(),
+            immunity: Duration::try_from_secs_f64(immunity_s).unwrap_or_default(),
         };
         let carrier = Carrier::start(config).map_err(PyRuntimeError::new_err)?;
         let bounds = Bounds { head_bytes: head_bytes_max, message_bytes: message_bytes_max };

@@ -89,7 +89,7 @@ impl Native {
             reply_start,
             wake,
             in_flight_bytes_max,
-            open_for: Duration::ZERO,
+            immunity: Duration::ZERO,
         };
         let carrier = Carrier::start(config).map_err(PyRuntimeError::new_err)?;
         let bounds = Bounds {

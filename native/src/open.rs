@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::lanes::memory_key;
 
+/// An end comes natively within this time of its prepare, and before four fifths of its immunity
+/// are over: its owner, whose clock is another one, has nobody asked about it before.
+const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Of these, twice; then the oldest are forgotten earlier.
 const COUNT_MAX: usize = 100_000;
 
@@ -18,17 +21,18 @@ struct Open {
     until: Instant,
 }
 
-/// What is older than `open_for` may be being checked by now: the loop looks after that.
+/// What is older may be being checked by now: the loop looks after that.
 pub struct OpenOnes {
-    open_for: Duration,
+    /// Of whatever does not ask for another one.
+    immunity: Duration,
     recent: HashMap<String, Open>,
     older: HashMap<String, Open>,
     renewed: Instant,
 }
 
 impl OpenOnes {
-    pub fn new(open_for: Duration, now: Instant) -> OpenOnes {
-        OpenOnes { open_for, recent: HashMap::new(), older: HashMap::new(), renewed: now }
+    pub fn new(immunity: Duration, now: Instant) -> OpenOnes {
+        OpenOnes { immunity, recent: HashMap::new(), older: HashMap::new(), renewed: now }
     }
 
     /// Its only message came at `began`, and is about to be stored. From now on it can be closed:
@@ -41,9 +45,8 @@ impl OpenOnes {
         immunity_s: Option<u32>,
     ) {
         let immunity =
-            immunity_s.map_or(self.open_for, |seconds| Duration::from_secs(seconds.into()));
-        // Before its owner, whose clock is another one, may have it checked.
-        let until = began + (immunity * 4 / 5).min(self.open_for);
+            immunity_s.map_or(self.immunity, |seconds| Duration::from_secs(seconds.into()));
+        let until = began + (immunity * 4 / 5).min(OPEN_MAX);
         self.forget(Instant::now());
         self.recent.insert(memory_key(group, id), Open { partition, half_offset: None, until });
     }
@@ -92,9 +95,9 @@ impl OpenOnes {
 
     fn forget(&mut self, now: Instant) {
         let passed = now.duration_since(self.renewed);
-        if passed > self.open_for || self.recent.len() >= COUNT_MAX {
+        if passed > OPEN_MAX || self.recent.len() >= COUNT_MAX {
             self.older = std::mem::take(&mut self.recent);
-            if passed > 2 * self.open_for {
+            if passed > 2 * OPEN_MAX {
                 self.older.clear();
             }
             self.renewed = now;

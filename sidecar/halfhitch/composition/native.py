@@ -18,9 +18,6 @@ from halfhitch.wire.half import INDEX_MAX
 
 logger = logging.getLogger(__name__)
 
-#: An end may come natively so long after its prepare, and never when it may have been checked.
-_OPEN_S_MAX: Final = 10.0
-_OPEN_PART: Final = 0.8
 #: A longer head is left to the loop, which knows how much is too much.
 _HEAD_BYTES_MAX: Final = 8_192
 
@@ -74,7 +71,7 @@ def http_way(
                 appends.message_bytes_max, transaction_bytes_max // (INDEX_MAX + 1) - 1
             ),
             in_flight_bytes_max=limits.buffered_share_bytes_max,
-            open_s=min(_OPEN_S_MAX, limits.unended_s * _OPEN_PART),
+            immunity_s=limits.unended_s,
         ),
         observer=observer,
         on_requests=on_requests,

@@ -58,7 +58,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 #: The same of the data door's carrier; an older build has none, and is good for RocketMQ's.
 HTTP_MADE_WITH: Final = (
     *("library", "options", "half_topic", "op_topic", "instance", "wake"),
-    *("head_bytes_max", "message_bytes_max", "in_flight_bytes_max", "open_s"),
+    *("head_bytes_max", "message_bytes_max", "in_flight_bytes_max", "immunity_s"),
 )
 HTTP_METHODS: Final[Mapping[str, int]] = {
     "admit": 2,

@@ -52,7 +52,7 @@ class Lent:
             head_bytes_max=4_096,
             message_bytes_max=10_000,
             in_flight_bytes_max=20_000,
-            open_s=60.0,
+            immunity_s=60.0,
         )
         self.it.open(4, 1, *CODEC.signer)
         self.it.allow([("g", "orders")])
@@ -367,6 +367,20 @@ def test_an_end_of_what_the_loop_may_know_more_of_is_the_loops(patient: Lent, wh
     patient.until(lambda: patient.due)
     assert patient.taken_back() == (b"", end(), False)
     assert patient.it.first_decision(1, "g", "T1") is None
+
+
+@pytest.mark.parametrize(
+    ("age_s", "asked_s", "is_native"),
+    [(7.0, None, True), (10.1, None, False), (3.0, 5, True), (4.1, 5, False), (10.1, 100, False)],
+)
+def test_four_fifths_of_an_immunity_were_taken_twice(
+    patient: Lent, age_s: float, asked_s: int | None, *, is_native: bool
+) -> None:
+    """Ends without an immunity of their own went to the loop after 3.84 of 6 seconds."""
+    patient.lend()
+    patient.it.opened("g", "T1", 17, age_s, asked_s)
+    patient.far.sendall(end())
+    patient.until(lambda: patient.it.under_way() == 1 if is_native else patient.due)
 
 
 def test_the_loops_requests_and_those_of_native_threads_have_one_bound(patient: Lent) -> None:
