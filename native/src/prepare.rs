@@ -13,7 +13,7 @@ use crate::http::{Half, IMMUNITY_S_MAX, is_printable, is_reserved};
 use crate::json::Text;
 use crate::read::plain_name;
 
-/// More than any message has.
+/// A message with more is the loop's.
 const HEADERS_MAX: usize = 64;
 /// That reader calls itself for each level of a value, and ends somewhere.
 const DEPTH_MAX: usize = 64;

@@ -27,7 +27,7 @@ from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 #: pending transaction (72 h) and an hour. Each write begins it anew; the owner keeps due alive.
 KEPT_S: Final = 73 * 3600
 #: How long an instance is believed to have producers, a partition its owner, and a list to be
-#: whole, after it was last said. It is said every PULSE_S times two.
+#: whole, after it was last said. It is said every second (writer.PULSE_S).
 PRESENCE_S: Final = 6.0
 #: producers: the key as a whole, in case that nobody is left to take old members out.
 PRODUCERS_KEPT_S: Final = 60

@@ -62,12 +62,6 @@ def handle_of(end: End, producer_group: str) -> Handle:
     return Handle(partition, producer_group, transaction_id, (half_offset,))
 
 
-def seal_of(seals: Seals, known: Handle) -> int:
-    """The number that goes with it."""
-    partition, half_offset = known.partition, known.half_offsets[0]
-    return seals.make(partition, half_offset, known.producer_group, known.transaction_id)
-
-
 def require_seal(seals: Seals, known: Handle, seal: int) -> None:
     """Raises ForeignEnd."""
     partition, half_offset = known.partition, known.half_offsets[0]

@@ -48,7 +48,6 @@ T = TypeVar("T")
 
 #: Transactions that are given up in one turn; their topics may have to be read back.
 _GIVE_UP_MAX: Final = 100
-#: The index is told of so many at a time.
 #: Groups that are remembered as known to those who may know somebody.
 _NOTICED_MAX: Final = 10_000
 #: Reports that wait for the owner; they are no more than permits.

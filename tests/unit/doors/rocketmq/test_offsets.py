@@ -9,7 +9,6 @@ from halfhitch.doors.rocketmq.offsets import (
     commit_log_offset,
     handle_of,
     require_seal,
-    seal_of,
 )
 from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.requests import End
@@ -44,7 +43,7 @@ def test_what_is_echoed_names_the_message(partition: int, half_offset: int) -> N
         (half_offset,),
         "T1",
     )
-    require_seal(SEALS, handle, seal_of(SEALS, handle))
+    require_seal(SEALS, handle, SEALS.make(partition, half_offset, "shop", "T1"))
 
 
 def test_a_position_that_no_half_can_have_is_refused() -> None:
