@@ -15,9 +15,10 @@ from halfhitch.config.callback_rules import (
     the_callback_token_fits_a_header,
     the_callback_token_travels_encrypted,
 )
+from halfhitch.config.doors import doors_do_not_share_a_port, doors_of
 from halfhitch.config.loopback import is_loopback
 from halfhitch.config.rocketmq import access_secrets, advertised_address
-from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings, Settings
+from halfhitch.config.settings import RocketmqSettings, Settings
 from halfhitch.config.tracing_rules import traces_can_be_told
 from halfhitch.errors import ConfigurationError
 
@@ -135,17 +136,6 @@ def handle_keys_are_long_enough(settings: Settings) -> str | None:
         return (
             f"handle.key has a key shorter than {_SECRET_BYTES_MIN} bytes: "
             "`halfhitch keygen` prints a good one."
-        )
-    return None
-
-
-def doors_do_not_share_a_port(settings: Settings) -> str | None:
-    """The second bind would fail with a message that names neither door."""
-    http, admin = settings.http, settings.admin
-    if http.port and http.port == admin.port and http.host == admin.host:
-        return (
-            f"http.port and admin.port are both {http.port} on {http.host}: "
-            f"set admin.port to {8341 if http.port != 8341 else 8340}."
         )
     return None
 
@@ -292,17 +282,12 @@ def the_rocketmq_door_can_be_opened(settings: Settings) -> str | None:
             "rocketmq.tls_clients is required, but whoever speaks no TLS would get in without a "
             "certificate: set rocketmq.tls_required to true."
         )
-    if not rocketmq.enabled or not rocketmq.port:
-        return None
-    for key, port in (("http.port", settings.http.port), ("admin.port", settings.admin.port)):
-        if port == rocketmq.port:
-            return f"rocketmq.port and {key} are both {port}: set rocketmq.port to another one."
     return None
 
 
 def tls_settings_fit_together(settings: Settings) -> str | None:
     """Half of what TLS needs would be TLS that somebody believes in and that is not there."""
-    for door, chosen in _doors(settings):
+    for door, chosen in doors_of(settings):
         if chosen.tls_cert is None:
             for name in ("tls_key", "tls_client_ca"):
                 if getattr(chosen, name) is not None:
@@ -418,7 +403,7 @@ def open_doors_have_a_lock(settings: Settings) -> str | None:
 
 def secrets_travel_encrypted(settings: Settings) -> str | None:
     """Beyond loopback a token in clear is everybody's token, and so are the messages."""
-    for door, chosen in _doors(settings):
+    for door, chosen in doors_of(settings):
         is_encrypted = chosen.tls_cert is not None
         remedy = f"set {door}.tls_cert and {door}.tls_key"
         if isinstance(chosen, RocketmqSettings):
@@ -435,16 +420,6 @@ def secrets_travel_encrypted(settings: Settings) -> str | None:
             f"{door}.encrypted_in_front to true."
         )
     return None
-
-
-def _doors(
-    settings: Settings,
-) -> tuple[tuple[str, HttpSettings | AdminSettings | RocketmqSettings], ...]:
-    return (
-        ("http", settings.http),
-        ("admin", settings.admin),
-        ("rocketmq", settings.rocketmq),
-    )
 
 
 #: True of every Settings object.

@@ -247,11 +247,6 @@ BROKEN: list[tuple[rules.Rule, Mapping[str, object], tuple[str, ...]]] = [
         {**CERTIFICATES_REQUIRED, "rocketmq.tls_required": False},
         ("rocketmq.tls_clients is required", "rocketmq.tls_required to true"),
     ),
-    (
-        rules.the_rocketmq_door_can_be_opened,
-        {"rocketmq.enabled": True, "rocketmq.port": 8340},
-        ("rocketmq.port", "http.port"),
-    ),
     *(
         (rules.tls_settings_fit_together, change, words)
         for door in ("http", "admin", "rocketmq")
