@@ -15,6 +15,7 @@ from halfhitch.service.transactions.admission import (
     _header_name_bytes,
 )
 from halfhitch.service.transactions.prepare import digest
+from halfhitch.wire.digest import TRACING
 from halfhitch.wire.half import HalfRecord, system_headers
 from harness.defaults import http_limits
 
@@ -28,6 +29,8 @@ UUIDS = st.sampled_from(
     ["0123456789ab4abc9000000000000000", "0f8fad5b-d9cb-469f-a165-70867728950e",
      "0F8FAD5BD9CB469FA16570867728950E"]
 )  # fmt: skip
+#: Names of headers that the digest leaves out.
+TRACED = st.sampled_from(sorted(TRACING))
 #: Most of what is drawn should be taken, or nothing would be compared.
 SELDOM = st.sampled_from([False] * 6 + [True])
 TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='"\\'),

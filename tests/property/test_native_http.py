@@ -28,6 +28,7 @@ from harness.native_http import (
     ODD_TEXT,
     SELDOM,
     TEXT,
+    TRACED,
     UUIDS,
     damaged,
     the_record_is_the_same,
@@ -80,7 +81,7 @@ def halves(draw: st.DrawFn) -> bytes:
     if draw(SELDOM):
         numbers = st.integers(0, 700_000).map(str) | ODD_TEXT
         lines.append(f"Half-Immunity-Seconds: {draw(numbers)}")
-    names = st.sampled_from(["a", "Trace-Id", "x_y", "traceparent", "SW8", "b3"])
+    names = st.sampled_from(["a", "Trace-Id", "x_y", "SW8", "X-B3-Flags"]) | TRACED
     named = draw(st.lists(st.tuples(names, texts | st.just("")), max_size=3))
     lines += [f"Half-Header-{name}: {value}" for name, value in named]
     target = draw(ODD_TARGETS if draw(SELDOM) else TARGETS)

@@ -25,6 +25,7 @@ from harness.native_http import (
     ODD_TEXT,
     SELDOM,
     TEXT,
+    TRACED,
     UUIDS,
     damaged,
     the_record_is_the_same,
@@ -120,7 +121,7 @@ def messages(draw: st.DrawFn) -> str:
         found.append(f'"key":{quoted(draw, draw(BROAD))}')
     if key == "base64":
         found.append(f'"key_base64":{quoted(draw, draw(base64))}')
-    names = st.sampled_from(["a", "Trace-Id", "x y", 'q"', "traceparent", "SW8", "b3"])
+    names = st.sampled_from(["a", "Trace-Id", "x y", 'q"', "SW8", "X-B3-Flags"]) | TRACED
     texts = st.tuples(names, BROAD.map(json.dumps))
     coded = st.tuples(names, base64.map(lambda text: f'{{"base64":"{text}"}}'))
     headers = draw(st.lists(texts | coded, max_size=3))

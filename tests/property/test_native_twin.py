@@ -20,6 +20,7 @@ from halfhitch.service.transactions.admission import (
 )
 from halfhitch.service.transactions.prepare import digest
 from halfhitch.wire import op
+from halfhitch.wire.digest import TRACING
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.ending import COMMIT, UNKNOWN, read_end
@@ -55,8 +56,8 @@ NAMES = st.sampled_from(
      "__transactionId__", "ROCKETMQ_FLAG", "HALFHITCH_COPY", "INSTANCE_ID", "x\n", "ü"]
 ) | st.text(max_size=8)  # fmt: skip
 USUAL_NAMES = st.sampled_from(
-    ["KEYS", "TAGS", "WAIT", "INSTANCE_ID", "color", "a b", "traceparent", "SW8", "X-B3-Flags"]
-)
+    ["KEYS", "TAGS", "WAIT", "INSTANCE_ID", "color", "a b", "SW8", "X-B3-Flags"]
+) | st.sampled_from(sorted(TRACING))
 VALUES = st.sampled_from(["", "true", "True", "0", "007", "30", "99999", "604801"]) | st.text(
     max_size=12
 )
