@@ -147,11 +147,7 @@ class Deciding:
         standing = self._parts.owners.standing(partition, identity, -1)
         decided = None if standing is None else standing.resolution
         if decided is _ROLLBACK:
-            raise ContraryDecision(
-                f"transaction {identity[1]} is already rolled back; prepare again under a new id",
-                decided=TransactionState.ROLLED_BACK.value,
-                requested=TransactionState.PENDING.value,
-            )
+            raise contrary(identity, decided, advice="; prepare again under a new id")
         if standing is not None and standing.is_parked:
             return TransactionState.PARKED
         return TransactionState.PENDING if decided is None else STATE_AFTER[decided]
@@ -249,11 +245,18 @@ def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, a
         )
 
 
-def contrary(identity: Identity, decided: Resolution, requested: Resolution) -> ContraryDecision:
-    """The error of whoever comes second."""
-    first, later = STATE_AFTER[decided].value, STATE_AFTER[requested].value
+def contrary(
+    identity: Identity,
+    decided: Resolution,
+    requested: Resolution | None = None,
+    *,
+    advice: str = "",
+) -> ContraryDecision:
+    """The error of whoever comes second: with an end, or (None) with messages."""
+    first = STATE_AFTER[decided].value
+    later = TransactionState.PENDING if requested is None else STATE_AFTER[requested]
     return ContraryDecision(
-        f"transaction {identity[1]} is {first}: that decision came first and stands",
+        f"transaction {identity[1]} is {first}: that decision came first and stands{advice}",
         decided=first,
-        requested=later,
+        requested=later.value,
     )

@@ -21,7 +21,6 @@ from halfhitch.core.model import (
 from halfhitch.core.standing import Standing
 from halfhitch.errors import (
     BackendError,
-    ContraryDecision,
     HalfHitchError,
     InvalidRequest,
     OutcomeUnknown,
@@ -43,6 +42,7 @@ from halfhitch.service.transactions.dependencies import Dependencies
 from halfhitch.service.transactions.end import (
     Deciding,
     committed_in_part,
+    contrary,
     given_up,
     gone,
     refuse_loser,
@@ -175,12 +175,7 @@ class TransactionService:
             if decided is _PARK:
                 raise given_up(identity)
             if decided is not None:
-                raise ContraryDecision(
-                    f"transaction {identity[1]} is already {STATE_AFTER[decided].value}; no "
-                    "message can be added to it",
-                    decided=STATE_AFTER[decided].value,
-                    requested=TransactionState.PENDING.value,
-                )
+                raise contrary(identity, decided, advice="; no message can be added to it")
             first_index = len(known.half_offsets)
             known_bytes = parts.owners.size_bytes(known.partition, identity)
             size_bytes = parts.sizes.grows(identity, known_bytes, messages)
