@@ -303,12 +303,7 @@ async def _serve(
         app.admin.port,
         extra={"action": "serving"},
     )
-    if not app.access.asks_for_tokens:
-        logger.info(
-            "one trust domain: whoever reaches a door may do everything, for every producer group; "
-            "auth.tokens asks for a token, auth.identities_file tells teams apart",
-            extra={"action": "one_trust_domain"},
-        )
+    _say_who_is_trusted(settings, asks_for_tokens=app.access.asks_for_tokens)
     if on_ready is not None:
         on_ready(app)
     stopped = asyncio.ensure_future(stop.wait())
@@ -321,6 +316,21 @@ async def _serve(
         raise failed.result()
     failed.cancel()
     return 0
+
+
+def _say_who_is_trusted(settings: Settings, *, asks_for_tokens: bool) -> None:
+    if not asks_for_tokens:
+        logger.info(
+            "one trust domain: whoever reaches a door may do everything, for every producer group; "
+            "auth.tokens asks for a token, auth.identities_file tells teams apart",
+            extra={"action": "one_trust_domain"},
+        )
+    if settings.kafka.options.get("ssl.endpoint.identification.algorithm") == "none":
+        logger.warning(
+            "any host with a certificate of the same authorities can pose as Kafka: "
+            "kafka.verify_host_names is false, so a broker's need not name its host",
+            extra={"action": "kafka_hosts_unverified"},
+        )
 
 
 def _addresses(settings: Settings, app: App) -> list[str]:

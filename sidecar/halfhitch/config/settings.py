@@ -82,7 +82,7 @@ class KafkaSettings(Group, frozen=True, kw_only=True):
     ] = None
     verify_host_names: Annotated[
         bool,
-        Meta(description="Whether a broker's certificate must name its host; false is told."),
+        Meta(description="Whether a broker's certificate must name its host; false is logged."),
     ] = True
     start_wait_s: Annotated[
         Seconds, Meta(description="How long commands wait for Kafka; a sidecar goes on trying.")

@@ -61,3 +61,20 @@ def test_with_hardly_any_files_it_does_not_start_and_says_what_to_do(
     assert program.run(load(GOOD)) == 1
     said = capsys.readouterr().err
     assert all(word in said for word in ("160 files", "http.connections_max", "LimitNOFILE="))
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_said"),
+    [
+        ({"kafka.verify_host_names": False, "kafka.options": {"security.protocol": "SSL"}}, True),
+        ({"kafka.verify_host_names": False}, False),  # there is no certificate
+        ({"kafka.options": {"security.protocol": "SSL"}}, False),
+    ],
+)
+def test_each_start_says_that_brokers_may_have_any_name(
+    flags: dict[str, object], is_said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/tls.md said that it does, and nothing did."""
+    program._say_who_is_trusted(load({**GOOD, **flags}), asks_for_tokens=True)
+    said = [record.action for record in caplog.records if record.levelname == "WARNING"]
+    assert said == ["kafka_hosts_unverified"] * is_said
