@@ -60,7 +60,12 @@ Topic = Annotated[
 ]
 OlderThan = Annotated[
     str | None,
-    typer.Option("--older-than", metavar="TIME", help="30s, 10m, 2h, 3d.", show_default=False),
+    typer.Option(
+        "--older-than",
+        metavar="TIME",
+        help="Only those older than this (30s, 10m, 2h, 3d).",
+        show_default=False,
+    ),
 ]
 MinChecks = Annotated[
     int | None,

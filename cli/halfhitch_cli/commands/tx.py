@@ -129,7 +129,7 @@ def watch(
     ] = 2.0,
     count: Annotated[
         int | None,
-        typer.Option("--count", min=1, metavar="N", help="Look so often.", show_default=False),
+        typer.Option("--count", min=1, metavar="N", help="Stop after N looks.", show_default=False),
     ] = None,
 ) -> int:
     """Look again and again, until Ctrl-C."""

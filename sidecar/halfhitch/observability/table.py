@@ -140,7 +140,9 @@ _CHECKS = {
         "1 while Redis takes what is written, 0 while it does not; missing if none is configured."
     ),
     "halfhitch_redis_rebuilds_total": _counter(
-        "How often all doubts had to be written to Redis anew.", "reason"
+        "How often the list of undecided transactions in Redis was rewritten, in whole or for some "
+        "half partitions, by reason.",
+        "reason",
     ),
 }
 
