@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from halfhitch.core.model import DecisionRead, DoneRead, Resolution, ResolutionSource
+from halfhitch.core.model import (
+    GIVEN_UP,
+    PARKED,
+    ROLLED_BACK,
+    DecisionRead,
+    DoneRead,
+    Resolution,
+    ResolutionSource,
+)
 from halfhitch.wire.plain import shown
 from halfhitch_cli.records import as_text, half_of, seen
 from halfhitch_cli.undone import read_op
@@ -36,9 +44,9 @@ _DECIDED: Final = {
 }
 #: Endings that no visible message tells of.
 _ENDED: Final = {
-    0: "its messages are dropped",
-    -1: "parked: a topic does not take it (halfhitch parked list)",
-    -2: "parked, undecided (halfhitch parked list)",
+    ROLLED_BACK: "its messages are dropped",
+    PARKED: "parked: a topic does not take it (halfhitch parked list)",
+    GIVEN_UP: "parked, undecided (halfhitch parked list)",
 }
 
 

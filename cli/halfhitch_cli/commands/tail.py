@@ -19,6 +19,7 @@ from halfhitch.adapters.kafka.log_ends import Log
 from halfhitch.adapters.kafka.scan import LogScan
 from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.config import Settings
+from halfhitch.core.model import ROLLED_BACK
 from halfhitch.errors import RequestError
 from halfhitch.wire.plain import shown_json
 from halfhitch_cli import completing, following, moments, selection
@@ -35,7 +36,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _SETTINGS = ("kafka", "topics.prefix", "admin.host", "admin.port", "client", "auth")
 _GROUP = "halfhitch-tail"
-_ROLLED_BACK = 0
 
 
 class Form(StrEnum):
@@ -224,8 +224,8 @@ class _Look:
 
     def _tell_dropped(self, ended: Ended) -> None:
         dropped = [message for message in ended.messages if self._is_wanted(message)]
-        if ended.ending <= _ROLLED_BACK and dropped:
-            what = "was rolled back: dropped" if ended.ending == _ROLLED_BACK else "is parked"
+        if ended.ending <= ROLLED_BACK and dropped:
+            what = "was rolled back: dropped" if ended.ending == ROLLED_BACK else "is parked"
             moment = time.strftime("%H:%M:%S", time.gmtime(ended.at_ms / 1000))
             say(f"{moment}  {ended.transaction_id} of {ended.group} {what}")
 

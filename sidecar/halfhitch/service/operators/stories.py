@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from halfhitch.core.model import GIVEN_UP, PARKED, ROLLED_BACK
 from halfhitch.service.api import Filter, Operations, ParkedTransaction, Undecided
 from halfhitch.service.operators.landings import Landing, TargetLogs, Wanted, landed
 from halfhitch.wire import story
@@ -19,8 +20,9 @@ from halfhitch.wire.story import Ended, Entry, Event, Target
 #: Transactions that one key may lead to at once.
 _BY_KEY_MAX: Final = 100
 
-_UNDELIVERABLE: Final = -1  # committed, and parked
-_STATES: Final = {0: "rolled_back", _UNDELIVERABLE: "parked", -2: "parked"}
+_STATES: Final = {ROLLED_BACK: "rolled_back", PARKED: "parked", GIVEN_UP: "parked"}
+_OUTCOMES: Final = {ROLLED_BACK: "rollback", GIVEN_UP: "given_up"}
+_WHAT: Final = {ROLLED_BACK: "dropped", PARKED: "parked", GIVEN_UP: "parked"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +362,7 @@ def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
             found.decided_by, found.reason = entry.source, entry.reason
         found.message_count, found.check_count = entry.message_count, entry.check_count
         found.topics = tuple(dict.fromkeys(target.topic for target in entry.targets))
-    if entry.ending == _UNDELIVERABLE and found.state == "committed" and found.decided_by is None:
+    if entry.ending == PARKED and found.state == "committed" and found.decided_by is None:
         # Put back, it was forwarded by the decision of its first life.
         found.decided_by, found.reason = entry.source, entry.reason
     life = None if not entry.life else entry.life
@@ -377,13 +379,13 @@ def _has_ended(found: TransactionStory, entry: Ended, told: Told) -> None:
             at_ms=entry.decided_ms or told.written_ms,
             what="decided",
             by=entry.source,
-            outcome="given_up" if entry.ending == -2 else "commit" if entry.ending else "rollback",
+            outcome=_OUTCOMES.get(entry.ending, "commit"),
             reason=entry.reason,
             number=entry.op_offset,
         ),
         StoryEvent(
             at_ms=told.written_ms,
-            what={0: "dropped", -1: "parked", -2: "parked"}.get(entry.ending, "forwarded"),
+            what=_WHAT.get(entry.ending, "forwarded"),
             by=told.instance,
             reason=entry.why,
             number=entry.message_count,
