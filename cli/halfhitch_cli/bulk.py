@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from halfhitch.errors import BackendError, HalfHitchError, OutcomeUnknown
+from halfhitch.service.reasons import REASON_CHARS_MAX
 from halfhitch.wire.plain import is_plain, shown
 from halfhitch_cli.app import ERROR, OK, STOPPED
 from halfhitch_cli.client import AdminClient, Refusal, path_of
@@ -31,7 +32,6 @@ _SHOWN_MAX = 10
 _WHOLE = frozenset(("Transaction", "group"))
 #: A longer table nobody reads: the failures and a count stand for it, JSON has all.
 _TABLE_ROWS_MAX = 1_000
-_REASON_CHARS_MAX = 200
 _PROGRESS_S = 5.0
 #: Of one request about many; the door takes 16 KiB.
 _CHUNK_MAX = 250
@@ -169,10 +169,10 @@ def do_all(client: AdminClient, selected: Selection, action: Action, account: Ac
 def check_texts(reason: str, operator: str, *, needs_reason: bool) -> None:
     """Raises BadParameter unless people can read both in one line."""
     for flag, text in (("--reason", reason), ("--operator", operator)):
-        is_good = is_plain(text) and len(text) <= _REASON_CHARS_MAX
+        is_good = is_plain(text) and len(text) <= REASON_CHARS_MAX
         if not is_good or (not text.strip() and (needs_reason or flag == "--operator")):
             raise typer.BadParameter(
-                f"{flag} takes 1 to {_REASON_CHARS_MAX} printable characters in one line."
+                f"{flag} takes 1 to {REASON_CHARS_MAX} printable characters in one line."
             )
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from halfhitch.client.reasons import REASON_CHARS_MAX, reason_of
 from halfhitch.client.values import Check, Message
+from halfhitch.service import reasons as kept
 
 CHECK = Check(
     "t1",
@@ -21,6 +22,10 @@ CHECK = Check(
 
 def told_of(text, kind=RuntimeError):
     return reason_of(kind(text), CHECK)
+
+
+def test_it_is_as_long_as_what_the_sidecar_keeps():
+    assert REASON_CHARS_MAX == kept.REASON_CHARS_MAX
 
 
 def test_kind_and_first_line_are_told():

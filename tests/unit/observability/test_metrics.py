@@ -9,10 +9,12 @@ from prometheus_client.openmetrics.parser import text_fd_to_metric_families
 
 from halfhitch import __version__
 from halfhitch.access import Numbers
+from halfhitch.adapters.redis import writer
 from halfhitch.core.model import ConflictKind, Resolution, ResolutionSource
 from halfhitch.doors.http.router import ROUTES
 from halfhitch.doors.rocketmq import Snapshot
 from halfhitch.errors import ForbiddenTopic
+from halfhitch.observability import metrics as module
 from halfhitch.observability.metrics import (
     METRICS,
     TOPICS_NAMED_MAX,
@@ -303,6 +305,10 @@ def test_the_first_conflict_was_no_increase_because_its_series_began_with_it() -
     ):
         assert found[name, labels] == 0, name
     assert ("halfhitch_producers_recycled_total", "partition=0") not in found, "not owned here"
+
+
+def test_each_reason_to_write_redis_anew_has_its_line() -> None:
+    assert set(module._REBUILD_REASONS) == set(writer._REASONS)
 
 
 def test_traces_stand_beside_the_buckets_they_fell_into_for_whoever_reads_openmetrics() -> None:
