@@ -43,6 +43,8 @@ class Cell:
         self.query = b"?wait=visible" if order["wait"] else b""
         #: How many are prepared and left undecided; 0: each is committed, until the time is up.
         self.leave_count = order.get("leave_count", 0)
+        #: A local transaction takes some time between these; none: it is over at once.
+        self.local_s = [ms / 1_000 for ms in order.get("local_ms", ())]
         self.body_bytes = order.get("body_bytes", stamps.BODY_BYTES)
         self.topic = topic.encode()
         self.half = (
@@ -148,16 +150,24 @@ class Caller(asyncio.Protocol):
             handle_at = data.index(cell.handle_sign) + len(cell.handle_sign)
             handle = data[handle_at : data.index(cell.handle_end, handle_at)]
             self._is_commit = True
-            self._transport.write(
-                b"POST /v1/transactions/%b/commit%b HTTP/1.1\r\nHost: localhost\r\n"
-                b"Content-Length: 0\r\n\r\n" % (handle, cell.query)
-            )
+            if cell.local_s:
+                pause_s = random.uniform(*cell.local_s)
+                asyncio.get_running_loop().call_later(pause_s, self._commit, cell, handle)
+            else:
+                self._commit(cell, handle)
             return
         if not data.startswith(b"HTTP/1.1 200 "):
             cell.fail(BenchmarkError(f"a commit was answered with {data!r}"))
             return
         cell.tally.committed(self._number, elapsed_s, now_s)
         self._go_on(cell, is_over=now_s >= cell.stop_s)
+
+    def _commit(self, cell: Cell, handle: bytes) -> None:
+        self._began_s = time.monotonic()
+        self._transport.write(
+            b"POST /v1/transactions/%b/commit%b HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 0\r\n\r\n" % (handle, cell.query)
+        )
 
     def _go_on(self, cell: Cell, *, is_over: bool) -> None:
         if is_over:

@@ -78,12 +78,16 @@ def report(compared: Sequence[Compared]) -> list[str]:
     return ["prepare and commit; CPU: of the sidecar", "", table(_HEAD, shown), ""]
 
 
-def _modes() -> Iterator[tuple[str, str, dict[str, bool]]]:
+def _modes() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for kind, socket in {"unix": "unix socket", "tcp": "TCP"}.items():
         for form in ("raw", "JSON"):
             for named in (True, False):
                 mode = f"{form}, {socket}, {'named' if named else 'unnamed'}"
                 yield mode, kind, {"named": named, "json": form == "JSON"}
+    # Who does something meanwhile comes back neither at once nor with the others.
+    for local_ms in ([0.2, 2.0], [2.0, 10.0]):
+        mode = "raw, unix socket, local transactions of {} to {} ms".format(*local_ms)
+        yield mode, "unix", {"local_ms": local_ms}
 
 
 def _require_built() -> None:
