@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
+def _no_other_sidecar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that asks the sidecar at the default address met whoever had `dev` running."""
+    monkeypatch.setenv("HALFHITCH_ADMIN_PORT", "1")
+
+
+@pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as attempts go: a traceback may keep another test's, which had the same id."""
     monkeypatch.setattr(recorded, "_EXPECTED", WeakValueDictionary())
