@@ -28,7 +28,9 @@ use crate::frame::Form;
 use crate::half_lane::HalfLane;
 use crate::handle::Place;
 use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaque, Producer};
-use crate::lanes::{EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Waiting, memory_key};
+use crate::lanes::{
+    EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Lanes, Waiting, memory_key,
+};
 use crate::memory::Known;
 use crate::open::OpenOnes;
 use crate::outbox::{Flushed, Outbox};
@@ -77,12 +79,6 @@ pub struct Results {
     /// See `Events`: at most so many as histograms have buckets to show one in.
     pub traced: Vec<(f64, Vec<u8>)>,
     pub lines: Vec<Line>,
-}
-
-#[derive(Default)]
-struct Lanes {
-    halves: Vec<HalfLane<Waiting>>,
-    ends: Vec<EndLane>,
 }
 
 pub struct Config {
@@ -481,7 +477,7 @@ impl Listener for Carrier {
         match *pending {
             Pending::Half(item) => {
                 self.release(item.size_bytes);
-                lock(&self.lanes).halves[item.partition as usize].landed(Instant::now);
+                lock(&self.lanes).half_landed(&item);
                 if err == 0 && offset >= 0 && self.stored(&item, offset) {
                     return;
                 }
@@ -491,7 +487,7 @@ impl Listener for Carrier {
             }
             Pending::Ends(batch) => {
                 let now = Instant::now();
-                lock(&self.lanes).ends[batch.partition as usize].landed(&batch, err == 0, now);
+                lock(&self.lanes).ends_landed(&batch, err == 0, now);
                 lock(&self.results).ended(&batch, err, now);
             }
         }

@@ -1,12 +1,18 @@
 //! What waits for its record: halves (their lane is in half_lane.rs), and the decisions of one
-//! partition, which go into shared records, one at a time; those that nobody awaits gather for a
-//! moment first.
+//! partition, which go into shared records, one at a time. Those that nobody awaits gather for a
+//! moment first. Over HTTP a caller prepares, is answered, ends, is answered, and prepares: so ends
+//! wait a moment for those whose halves have landed, and halves for those whose ends have. (Over the
+//! RocketMQ protocol an end is one way, and the next half follows the last one.)
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pyo3::prelude::*;
+
 use crate::frame::Form;
+use crate::half_lane::HalfLane;
 use crate::handle::Signer;
+use crate::hold::{Hold, Landed};
 use crate::kafka::RecordHeaders;
 use crate::memory::Memory;
 use crate::seal::Seals;
@@ -102,6 +108,7 @@ pub struct EndLane {
     in_flight: usize,
     /// When those that wait have gathered enough.
     deadline: Option<Instant>,
+    hold: Hold,
     pub memory: Memory,
 }
 
@@ -113,8 +120,14 @@ pub struct EndBatch {
 
 impl EndLane {
     pub fn new(now: Instant) -> EndLane {
-        let memory = Memory::new(now);
-        EndLane { waiting: Vec::new(), is_awaited: false, in_flight: 0, deadline: None, memory }
+        EndLane {
+            waiting: Vec::new(),
+            is_awaited: false,
+            in_flight: 0,
+            deadline: None,
+            hold: Hold::default(),
+            memory: Memory::new(now),
+        }
     }
 
     pub fn push(&mut self, mut item: EndItem) {
@@ -138,8 +151,13 @@ impl EndLane {
                 Some(_) => {}
             }
         }
+        if !all && self.is_awaited && self.hold.is_on(now, self.waiting.len()) {
+            self.deadline = self.hold.until();
+            return Vec::new();
+        }
         self.deadline = None;
         let rest = self.waiting.split_off(self.waiting.len().min(MARKS_MAX));
+        self.hold.end(now, self.waiting.len());
         self.is_awaited = rest.iter().any(EndItem::is_awaited);
         let mut batches: Vec<EndBatch> = Vec::new();
         let mut bytes = 0;
@@ -165,15 +183,96 @@ impl EndLane {
         self.deadline
     }
 
-    pub fn landed(&mut self, batch: &EndBatch, is_stored: bool, now: Instant) {
+    /// With the last batch in flight, all of them, if somebody is answered with it.
+    pub fn landed(&mut self, batch: &EndBatch, is_stored: bool, now: Instant) -> Option<Landed> {
         self.in_flight -= 1;
         self.memory.forget(now);
         for item in batch.items.iter().filter(|item| item.is_first) {
             self.memory.end(&item.key(), is_stored);
         }
+        let is_answer = batch.items.iter().any(EndItem::is_awaited);
+        (self.in_flight == 0 && is_answer).then(|| self.hold.landed(now))
+    }
+
+    /// Whoever is answered with these halves sends the next ends.
+    pub fn expect(&mut self, landed: Landed) {
+        self.hold.begin(landed, self.waiting.len());
     }
 
     pub fn count(&self) -> usize {
         self.waiting.len() + self.in_flight
     }
+}
+
+/// Of all half partitions.
+#[derive(Default)]
+pub struct Lanes {
+    pub halves: Vec<HalfLane<Waiting>>,
+    pub ends: Vec<EndLane>,
+}
+
+impl Lanes {
+    pub fn half_landed(&mut self, item: &HalfItem) {
+        let partition = item.partition as usize;
+        if let Some(landed) = self.halves[partition].landed(Instant::now) {
+            match item.ask {
+                HalfAsk::Remoting { .. } => self.halves[partition].expect(landed),
+                HalfAsk::Http { .. } => self.ends[partition].expect(landed),
+            }
+        }
+    }
+
+    pub fn ends_landed(&mut self, batch: &EndBatch, is_stored: bool, now: Instant) {
+        let partition = batch.partition as usize;
+        if let Some(landed) = self.ends[partition].landed(batch, is_stored, now) {
+            self.halves[partition].expect(landed);
+        }
+    }
+}
+
+/// For tests: what goes out when, over HTTP, as `half_lane::half_batches` has it for halves alone.
+#[pyfunction]
+pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
+    let began = Instant::now();
+    let (mut halves, mut ends) = (HalfLane::default(), EndLane::new(began));
+    let mut on_their_way: Vec<EndBatch> = Vec::new();
+    let mut half_count = 0;
+    let mut gone = Vec::new();
+    for (at_us, what) in happened {
+        let now = began + Duration::from_micros(at_us);
+        match what.as_str() {
+            "half" => halves.push(()),
+            "end" => ends.push(EndItem {
+                ask: EndAsk::Http,
+                connection: 0,
+                identity: ("g".into(), at_us.to_string()),
+                half_offset: 0,
+                is_commit: true,
+                is_first: false,
+                began: now,
+            }),
+            "halves landed" => {
+                let last = (0..half_count).filter_map(|_| halves.landed(|| now)).last();
+                last.into_iter().for_each(|landed| ends.expect(landed));
+                half_count = 0;
+            }
+            "ends landed" => {
+                let landed = on_their_way.drain(..).filter_map(|it| ends.landed(&it, true, now));
+                let last = landed.collect::<Vec<_>>().pop();
+                last.into_iter().for_each(|landed| halves.expect(landed));
+            }
+            _ => {} // somebody looks
+        }
+        let due = halves.due(now).len();
+        half_count += due;
+        let batches = ends.due(0, now, false);
+        let decided = batches.iter().map(|batch| batch.items.len()).sum::<usize>();
+        on_their_way.extend(batches);
+        for (kind, count) in [("halves", due), ("ends", decided)] {
+            if count > 0 {
+                gone.push((at_us, kind.to_owned(), count));
+            }
+        }
+    }
+    gone
 }

@@ -12,6 +12,7 @@ mod frame;
 mod front;
 mod half_lane;
 mod handle;
+mod hold;
 mod http;
 mod http_front;
 mod http_names;
@@ -346,6 +347,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http_native::signed, module)?)?;
     module.add_function(wrap_pyfunction!(http_native::verified, module)?)?;
     module.add_function(wrap_pyfunction!(half_lane::half_batches, module)?)?;
+    module.add_function(wrap_pyfunction!(lanes::http_batches, module)?)?;
     module.add_function(wrap_pyfunction!(looked::looked_at, module)?)?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;

@@ -1,0 +1,68 @@
+"""Over HTTP: ends wait for those whose halves have landed, and halves for those whose ends have."""
+
+from __future__ import annotations
+
+from harness.native import native, needs_native
+
+pytestmark = needs_native
+
+Happened = list[tuple[int, str]]
+
+
+def of(what: str, *at_us: int) -> Happened:
+    return [(each, what) for each in at_us]
+
+
+def gone(*happened: Happened) -> list[tuple[int, str, int]]:
+    """When, what, and how many together."""
+    return native.http_batches(sorted(one for some in happened for one in some))
+
+
+def test_the_first_end_of_many_went_alone_and_the_others_waited_for_it() -> None:
+    began = [*of("half", *range(0, 80, 10)), *of("halves landed", 300, 600)]
+    assert gone(began) == [(0, "halves", 1), (300, "halves", 7)]
+    began += [*of("end", 340), *of("ends landed", 590)]  # of the one half that went alone
+    ends = of("end", 650, 660, 670, 680, 690, 700, 710)
+    assert gone(began, ends)[2:] == [(340, "ends", 1), (710, "ends", 7)]
+
+
+def test_halves_wait_for_those_whose_ends_have_landed() -> None:
+    began = [*of("half", *range(0, 90, 10)), *of("halves landed", 300, 600)]
+    began += [*of("end", *range(650, 658)), *of("ends landed", 900)]
+    assert gone(began)[2:] == [(657, "ends", 8)]
+    assert gone(began, of("half", *range(950, 958)))[3:] == [(957, "halves", 8)]
+    assert gone(began, of("half", 950, 951), of("look", 1_385, 1_386))[3:] == [(1_386, "halves", 2)]
+
+
+def test_an_end_waits_no_longer_than_twice_as_long_as_the_halves_were_on_their_way() -> None:
+    began = [*of("half", *range(0, 60, 10)), *of("halves landed", 300, 600), *of("end", 650)]
+    assert gone(began, of("look", 1_199))[2:] == []
+    assert gone(began, of("look", 1_199, 1_200))[2:] == [(1_200, "ends", 1)]
+
+
+def test_a_half_that_waited_had_to_wait_for_all_whose_ends_landed_after_it() -> None:
+    """For ever. A wait that somebody feels is not begun anew."""
+    happened = [*of("half", *range(0, 80, 10)), *of("halves landed", 300, 600)]
+    happened += [
+        *of("end", *range(650, 20_000, 50)),
+        *of("ends landed", *range(1_000, 20_000, 400)),
+    ]
+    happened += [*of("half", 5_050), *of("look", *range(5_100, 20_000, 100))]
+    assert [one for one in gone(happened) if one[1] == "halves"][2:] == [(5_800, "halves", 1)]
+
+
+def test_callers_with_local_transactions_are_waited_for_more_and_more_seldom() -> None:
+    """Nine, the first of which has done its own at once, and the others 5 ms after their halves."""
+    happened: Happened = []
+    for turn in range(40):
+        at_us = turn * 10_000
+        happened += of("half", *range(at_us, at_us + 9))
+        happened += of("halves landed", at_us + 300, at_us + 600)
+        happened += of("end", at_us + 700, *range(at_us + 5_300, at_us + 5_308))
+        happened += of("look", at_us + 1_200)
+        happened += of("ends landed", at_us + 1_500, at_us + 5_600, at_us + 5_900)
+    found = gone(happened)
+    counts = {kind: sum(n for _, what, n in found if what == kind) for kind in ("halves", "ends")}
+    assert counts == {"halves": 360, "ends": 360}
+    late = [when for when, what, _ in found if what == "ends" and when % 10_000 == 1_200]
+    assert 1 <= len(late) <= 7, late
