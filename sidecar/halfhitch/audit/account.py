@@ -324,7 +324,7 @@ class Account:
             topic = self._topic(forward.target_topic)
             fixed = forward.target_partition
             fixed_partition = -1 if fixed is None else fixed
-            digest = _digest(record.key(), record.value(), forward.headers)
+            digest = _digest(record.key(), record.value(), _of_any_copy(forward.headers))
         half = Half(
             event.index,
             account.place[1],
@@ -387,7 +387,7 @@ class Account:
             group,
             raw_id,
             (index, number, record.offset(), time_ms, flags),
-            _digest(record.key(), record.value(), _as_its_half(headers)),
+            _digest(record.key(), record.value(), _of_any_copy(headers)),
         )
 
     def _parked(self, account: PlaceAccount, record: LogRecord) -> None:
@@ -447,10 +447,12 @@ def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> by
     return digest.digest()
 
 
-def _as_its_half(headers: KafkaHeaders) -> KafkaHeaders:
-    """Of a forwarded record: what its half knew, which is all but the count."""
+def _of_any_copy(headers: KafkaHeaders) -> KafkaHeaders:
+    """Of a forwarded record, what each half of its message knows: a caller's repeat, which may be
+    the only one that is still there, was born at another time, perhaps of another instance."""
     name, marker = headers[-1]
-    return [*headers[:-1], (name, without_count(marker or b""))]
+    version, index, _, _, *more = without_count(marker or b"").split(b";")
+    return [*headers[:-1], (name, b";".join((version, index, *more)))]
 
 
 def _is_message(

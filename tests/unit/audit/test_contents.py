@@ -16,6 +16,7 @@ from harness.audited import (
     trim,
 )
 from harness.verify_world import (
+    BEGAN_MS,
     HALF,
     World,
 )
@@ -68,3 +69,25 @@ def test_what_differs_from_its_half_is_corrupted(world: World, part: str) -> Non
     trim(world, HALF)
     violation = only_violation(world, Kind.CORRUPTED, life)
     assert [where.topic for where in violation.where] == [record.place[0]], "its digest tells"
+
+
+@pytest.mark.parametrize("value", [None, b"other"])
+def test_a_repeat_of_what_is_trimmed_was_called_corrupted(
+    world: World, value: bytes | None
+) -> None:
+    """It was born later, and by another instance; that it is the same message still counts."""
+    life = ended(world, C, 1)
+    trim(world, HALF)
+    topic, key, same, fixed = life.messages[0]
+    life.messages = [(topic, key, same if value is None else value, fixed)]
+    (name, marker), *others = world.half_headers(life, 0)
+    later = (marker or b"").replace(b"%d;i" % BEGAN_MS, b"%d;other" % (BEGAN_MS + 60_000))
+    assert later != marker
+    headers = [(name, later), *others]
+    place = HALF, life.partition
+    life.halves = [world.append(place, key, life.messages[0][2], headers).at]
+    world.done(life, 1, state="visible")
+    if value is None:
+        assert look(world).findings.is_clean
+    else:
+        only_violation(world, Kind.CORRUPTED, life)
