@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Message,
         PrepareUnknown,
         ProducerClosed,
+        SidecarUnavailable,
         TransactionDoomed,
         TransactionEnded,
         TransactionListener,
@@ -33,6 +34,7 @@ __all__ = [
     "Message",
     "PrepareUnknown",
     "ProducerClosed",
+    "SidecarUnavailable",
     "TransactionDoomed",
     "TransactionEnded",
     "TransactionListener",
@@ -68,3 +70,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(halfhitch.client, name)
     raise AttributeError(f"module 'halfhitch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -140,6 +140,7 @@ def test_the_client_and_the_barrier_need_nothing() -> None:
 import halfhitch, halfhitch.client
 for name in halfhitch.client.__all__: getattr(halfhitch.client, name)
 for name in halfhitch.__all__: getattr(halfhitch, name)
+assert {"TransactionProducer", "SidecarUnavailable"} <= {*dir(halfhitch)}, dir(halfhitch)
 import sqlite3
 from halfhitch.barrier import DbapiBarrier, ddl
 barrier = DbapiBarrier(lambda: sqlite3.connect("file:bare?mode=memory"), "shop", dialect="sqlite")

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from halfhitch.barrier.errors import refusal
 from halfhitch.barrier.table import COMMITTED, DEFAULT_TABLE, FENCED, check_table
-from halfhitch.client import given, why
+from halfhitch.client import given, reasons, why
 from halfhitch.client.values import LocalTransactionState
 from halfhitch.errors import BackendError, ConfigurationError, InvalidRequest, RequestError
 
@@ -261,7 +261,7 @@ class Rules:
             extra = {"action": error.action}
             log.log(error.level, words, question.transaction_id, error, extra=extra)
             return LocalTransactionState.UNKNOWN
-        text = " ".join(str(error).split())
+        text = reasons.without_appendix(" ".join(str(error).split()))
         hint = ""
         if self.is_missing_table(error):
             hint = (

@@ -37,6 +37,11 @@ _QUOTED_VALUE = re.compile(
 )
 
 
+def without_appendix(said: str) -> str:
+    """What an error says itself, without what a driver appends: statements, parameters, links."""
+    return _APPENDIX.sub("", said)
+
+
 def reason_of(error: BaseException, check: Check) -> str:
     """Kind and first line, without payload and without secrets; printable, 200 characters."""
     kind = type(error).__qualname__
@@ -47,7 +52,7 @@ def reason_of(error: BaseException, check: Check) -> str:
     except Exception:  # noqa: BLE001 - the application's own __str__
         return kind
     line = said.strip().partition("\n")[0]
-    line = _APPENDIX.sub("", line)
+    line = without_appendix(line)
     line = _LOGIN.sub("//***@", line)
     line = _SECRET.sub(r"\1\2***", line)
     line = _QUOTED_VALUE.sub(r"\1***", line)

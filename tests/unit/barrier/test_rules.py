@@ -107,6 +107,18 @@ def test_an_unknown_that_was_no_error_had_no_reason(
     assert len(f"Undecidable: {error}") <= 200
 
 
+def test_the_log_had_a_statement_and_half_a_link_behind_the_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SQLAlchemy appends them; the statement and its parameters are nobody's business there."""
+    appended = (
+        "[SQL: SELECT secret]\n[parameters: ('x',)]\n(Background on this error at: https://x)"
+    )
+    error = OSError(f"server closed the connection\n{appended}")
+    assert RULES.failed(Question("a", 1.0), error) is UNKNOWN
+    assert caplog.messages[-1].endswith("(OSError: server closed the connection)")
+
+
 @pytest.mark.parametrize(
     ("outcome", "refusal"), [("committed", TransactionRecordedTwice), ("fenced", TransactionFenced)]
 )
