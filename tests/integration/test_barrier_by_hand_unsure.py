@@ -71,6 +71,12 @@ def wait_for(truth: Truth, standby: str) -> None:
 @pytest.fixture
 def parted(truth: Truth, shop: Shop) -> Iterator[Truth]:
     shop.check("warm")  # what it opens and prepares
+    # Beside load that check was given up, and it was its fence that waited for the standby.
+    busy = (
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        " AND state <> 'idle' AND pid <> pg_backend_pid()"
+    )
+    wait_until(lambda: truth.run(busy) == [(0,)], ENOUGH_S)
     truth.empty_tables()
     wait_for(truth, "nobody")
     truth.run("SET synchronous_commit = local")
