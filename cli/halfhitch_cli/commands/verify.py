@@ -107,7 +107,7 @@ def verify(
 
     It asks the sidecar at --admin-host and --admin-port where to look. Where none answers, give
     --topics-prefix and --topics-allow as the sidecars have them: it reads no other targets. It
-    reads whole topics (--since shortens that) and takes some 140 bytes for each transaction.
+    reads whole topics (--since shortens that) and takes some 150 bytes for each transaction.
 
     Exit code 0: clean. 3: not clean. 4: not judged: nothing wrong was found, and not enough could
     be looked at (see --judged-min). 1: it could not look at all. 2: wrong usage.

@@ -18,6 +18,7 @@ from halfhitch.audit.facts import (
     BROKER_TIME,
     COMPARED,
     COUNT_BITS,
+    DIGEST_BYTES,
     SPOILED,
     Decided,
     Dropped,
@@ -45,6 +46,7 @@ Place = tuple[str, int]
 _BROKER_TIME: Final = 2
 _VERSION: Final = str(names.RECORD_VERSION).encode()
 _DIGEST_BYTES: Final = 8
+_BORN_DIGITS_MAX: Final = 14
 _CHUNK_BITS: Final = 12  # done half offsets are kept as bits, 512 bytes at a time
 _FORWARDED: Final = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
 #: A clock that went back by more than this is no clock to go by.
@@ -319,12 +321,12 @@ class Account:
             return
         forward = half_wire.read_forward(half_offset, headers)
         if isinstance(forward, Garbage):
-            topic, fixed_partition, digest = -1, -1, bytes(_DIGEST_BYTES)
+            topic, fixed_partition, digest = -1, -1, bytes(DIGEST_BYTES)
         else:
             topic = self._topic(forward.target_topic)
             fixed = forward.target_partition
             fixed_partition = -1 if fixed is None else fixed
-            digest = _digest(record.key(), record.value(), _of_any_copy(forward.headers))
+            digest = _digest(record.key(), record.value(), forward.headers)
         half = Half(
             event.index,
             account.place[1],
@@ -387,7 +389,7 @@ class Account:
             group,
             raw_id,
             (index, number, record.offset(), time_ms, flags),
-            _digest(record.key(), record.value(), _of_any_copy(headers)),
+            _digest(record.key(), record.value(), _as_its_half(headers)),
         )
 
     def _parked(self, account: PlaceAccount, record: LogRecord) -> None:
@@ -435,24 +437,38 @@ class Account:
 
 
 def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> bytes:
-    """Of everything a reader of the target sees. Lengths go in too: nothing may change places."""
+    """Of everything a reader of the target sees: of the message, and of when and where it was born.
+
+    A caller's repeat has the first of the two, and another birth. Lengths go in too: nothing may
+    change places.
+    """
+    *users, (name, marker) = headers
+    parts = (marker or b"").split(b";", 3)
+    birth = b"", b""
+    if len(parts) == 4:
+        instance, _, more = parts[3].partition(b";")
+        birth, marker = (parts[2], instance), b";".join((*parts[:2], more))
     digest = blake2b(digest_size=_DIGEST_BYTES)
     parts = [b"-" if key is None else b"%d" % len(key), b"-" if value is None else b""]
-    for name, content in headers:
+    for header, content in (*users, (name, marker)):
         size = b"-" if content is None else b"%d" % len(content)
-        parts += (name.encode(), size, content or b"")
+        parts += (header.encode(), size, content or b"")
     digest.update(b"\0".join(parts))
     digest.update(key or b"")
     digest.update(value or b"")
-    return digest.digest()
+    return digest.digest() + _birth(*birth)
 
 
-def _of_any_copy(headers: KafkaHeaders) -> KafkaHeaders:
-    """Of a forwarded record, what each half of its message knows: a caller's repeat, which may be
-    the only one that is still there, was born at another time, perhaps of another instance."""
+def _birth(born: bytes, instance: bytes) -> bytes:
+    """The moment first, so that the later one is the larger; 0 where it is none."""
+    born_ms = int(born) if born.isdigit() and len(born) <= _BORN_DIGITS_MAX else 0
+    return born_ms.to_bytes(6, "big") + blake2b(b"%b;%b" % (born, instance), digest_size=2).digest()
+
+
+def _as_its_half(headers: KafkaHeaders) -> KafkaHeaders:
+    """Of a forwarded record: what its half knew, which is all but the count."""
     name, marker = headers[-1]
-    version, index, _, _, *more = without_count(marker or b"").split(b";")
-    return [*headers[:-1], (name, b";".join((version, index, *more)))]
+    return [*headers[:-1], (name, without_count(marker or b""))]
 
 
 def _is_message(

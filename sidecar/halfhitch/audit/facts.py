@@ -27,15 +27,17 @@ _FORWARD, _DONE, _HALF, _PARKED, _DROPPED, _COMMITS, _REUSED = range(1, 8)
 BROKER_TIME, COMPARED, SPOILED = 1, 2, 4
 COUNT_BITS: Final = 3
 #: Every entry begins so: kind, length of the id, number of the group.
+#: Of a record: what it is, and (as many bytes) when and where it was born.
+DIGEST_BYTES: Final = 16
 _HEAD: Final = Struct("<BBI")
 #: index, place, log offset, time, flags (see Forward), digest of the content
-_FORWARD_BODY: Final = Struct("<HIQqH8s")
+_FORWARD_BODY: Final = Struct("<HIQqH16s")
 #: ending, half partition, op offset, time, lowest half offset it names (-1: none), before the cut,
 #: number of messages there were (0: not known)
 _DONE_BODY: Final = Struct("<hIQqq?H")
 #: index, half partition, half offset, stored, topic, fixed partition or -1, fence, born, digest,
 #: hash of the key or -1, digest of the key
-_HALF_BODY: Final = Struct("<HIQqIiqc8si8s")
+_HALF_BODY: Final = Struct("<HIQqIiqc16si8s")
 #: messages (below 0: so many were put back), partition, log offset, index, life, messages that
 #: belong together (0: not known), whether it is not what its half said, half partition and offset,
 #: whether it came late
@@ -46,6 +48,14 @@ _DROPPED_BODY: Final = Struct("<HIQq")
 _COMMITS_BODY: Final = Struct("<HIQq??")
 #: messages
 _REUSED_BODY: Final = Struct("<H")
+
+
+def is_repeat(half: bytes, forward: bytes) -> bool:
+    """Whether a half is a caller's repeat of what was forwarded, by their digests: the same
+    message, born later."""
+    at = DIGEST_BYTES // 2
+    nobody = bytes(6)
+    return half[:at] == forward[:at] and half[at : at + 6] > forward[at : at + 6] > nobody
 
 
 @dataclass(slots=True)

@@ -91,3 +91,35 @@ def test_a_repeat_of_what_is_trimmed_was_called_corrupted(
         assert look(world).findings.is_clean
     else:
         only_violation(world, Kind.CORRUPTED, life)
+
+
+@pytest.mark.parametrize(
+    "birth", [b"garbage;nobody", b";", b"%d;i" % (BEGAN_MS + 1), b"%d;another" % BEGAN_MS]
+)
+def test_another_birth_than_its_halfs_was_passed_over(world: World, birth: bytes) -> None:
+    """Its half is not born later than it, so it is no repeat."""
+    life = ended(world, C, 1)
+    (record,) = world.records_of(life)
+    *others, (name, marker) = record.stored_headers
+    other = (marker or b"").replace(b"%d;i" % BEGAN_MS, birth)
+    assert other != marker
+    record.stored_headers = [*others, (name, other)]
+    only_violation(world, Kind.CORRUPTED, life)
+
+
+@pytest.mark.parametrize("marker", [b"1;0;x;n=1", b"1;0;1700000000000;n=5", b"1;0;1;d=00"])
+def test_a_strangers_record_with_half_a_mark_ended_the_audit(world: World, marker: bytes) -> None:
+    life = ended(world, C, 1)
+    (record,) = world.records_of(life)
+    *others, (name, _) = record.stored_headers
+    stranger = [*others[:-2], ("UNIQ_KEY", b"nobody"), ("PGROUP", b"g"), (name, marker)]
+    world.append(record.place, b"k", b"v", stranger)
+    assert look(world).findings is not None
+    half = world.logs[HALF, life.partition].records[0]
+    world.append(
+        half.place,
+        b"k",
+        b"v",
+        [(n, marker if n == name else v) for n, v in half.stored_headers],
+    )
+    assert look(world).findings is not None
