@@ -265,9 +265,10 @@ impl Carrier {
                 is_gathering |= lane.is_news();
             }
             for (partition, lane) in lanes.ends.iter_mut().enumerate() {
-                let had_deadline = lane.deadline().is_some();
+                let before = lane.deadline();
                 batches.append(&mut lane.due(partition as i32, now, false));
-                is_gathering |= !had_deadline && lane.deadline().is_some();
+                let is_earlier = |at| before.is_none_or(|known| at < known);
+                is_gathering |= lane.deadline().is_some_and(is_earlier);
             }
         }
         if is_gathering {

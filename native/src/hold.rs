@@ -50,15 +50,16 @@ impl Hold {
             // back one after the other it would wait for all.
             return;
         }
+        let expected = had + landed.count;
+        if expected < HOLD_MIN {
+            return; // nor does it end a wait for more
+        }
         (self.until, self.is_felt) = (None, false);
         if self.skipped > 0 {
             self.skipped -= 1;
             return;
         }
-        (self.had, self.landed, self.expected) = (had, landed.count, had + landed.count);
-        if self.expected < HOLD_MIN {
-            return;
-        }
+        (self.had, self.landed, self.expected) = (had, landed.count, expected);
         (self.began, self.flight) = (Some(landed.now), landed.flight);
         self.until = Some(landed.now + (landed.flight * HOLD_FACTOR).min(HOLD_MAX));
     }

@@ -51,6 +51,14 @@ def test_a_half_that_waited_had_to_wait_for_all_whose_ends_landed_after_it() -> 
     assert [one for one in gone(happened) if one[1] == "halves"][2:] == [(5_800, "halves", 1)]
 
 
+def test_one_end_that_landed_ended_the_wait_for_eight() -> None:
+    """It could bring no more than one half, and what had landed before could bring eight."""
+    began = [*of("half", *range(0, 90, 10)), *of("halves landed", 300, 600)]
+    began += [*of("end", *range(650, 658)), *of("ends landed", 900)]
+    one_more = [*of("end", 905), *of("ends landed", 930)]
+    assert gone(began, one_more, of("half", *range(950, 958)))[4:] == [(957, "halves", 8)]
+
+
 def test_callers_with_local_transactions_are_waited_for_more_and_more_seldom() -> None:
     """Nine, the first of which has done its own at once, and the others 5 ms after their halves."""
     happened: Happened = []
