@@ -173,7 +173,8 @@ async def test_where_the_topic_ends_is_another_place_after_each_change(parks: Pa
         parked = await store.extent()
         assert parked != before
         await put_back(store, "T1")
-        assert await store.extent() != parked
+        while await store.extent() == parked:  # Kafka writes a commit's markers after its answer
+            await asyncio.sleep(0.02)
 
 
 async def test_resuming_puts_the_halves_back_unchecked_and_young(parks: Parks) -> None:
