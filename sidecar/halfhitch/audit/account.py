@@ -25,6 +25,7 @@ from halfhitch.audit.facts import (
     FactStore,
     Half,
     ParkedPart,
+    birth_of,
 )
 from halfhitch.audit.keys import key_hash
 from halfhitch.audit.report import Unjudged
@@ -46,7 +47,6 @@ Place = tuple[str, int]
 _BROKER_TIME: Final = 2
 _VERSION: Final = str(names.RECORD_VERSION).encode()
 _DIGEST_BYTES: Final = 8
-_BORN_DIGITS_MAX: Final = 14
 _CHUNK_BITS: Final = 12  # done half offsets are kept as bits, 512 bytes at a time
 _FORWARDED: Final = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
 #: A clock that went back by more than this is no clock to go by.
@@ -456,13 +456,7 @@ def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> by
     digest.update(b"\0".join(parts))
     digest.update(key or b"")
     digest.update(value or b"")
-    return digest.digest() + _birth(*birth)
-
-
-def _birth(born: bytes, instance: bytes) -> bytes:
-    """The moment first, so that the later one is the larger; 0 where it is none."""
-    born_ms = int(born) if born.isdigit() and len(born) <= _BORN_DIGITS_MAX else 0
-    return born_ms.to_bytes(6, "big") + blake2b(b"%b;%b" % (born, instance), digest_size=2).digest()
+    return digest.digest() + birth_of(*birth)
 
 
 def _as_its_half(headers: KafkaHeaders) -> KafkaHeaders:

@@ -10,6 +10,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final
 from zlib import crc32
@@ -29,6 +30,7 @@ COUNT_BITS: Final = 3
 #: Every entry begins so: kind, length of the id, number of the group.
 #: Of a record: what it is, and (as many bytes) when and where it was born.
 DIGEST_BYTES: Final = 16
+_BORN_DIGITS_MAX: Final = 14
 _HEAD: Final = Struct("<BBI")
 #: index, place, log offset, time, flags (see Forward), digest of the content
 _FORWARD_BODY: Final = Struct("<HIQqH16s")
@@ -48,6 +50,12 @@ _DROPPED_BODY: Final = Struct("<HIQq")
 _COMMITS_BODY: Final = Struct("<HIQq??")
 #: messages
 _REUSED_BODY: Final = Struct("<H")
+
+
+def birth_of(born: bytes, instance: bytes) -> bytes:
+    """The moment first, so that the later one is the larger; 0 where it is none."""
+    born_ms = int(born) if born.isdigit() and len(born) <= _BORN_DIGITS_MAX else 0
+    return born_ms.to_bytes(6, "big") + blake2b(b"%b;%b" % (born, instance), digest_size=2).digest()
 
 
 def is_repeat(half: bytes, forward: bytes) -> bool:
