@@ -443,11 +443,12 @@ def _digest(key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> by
     change places.
     """
     *users, (name, marker) = headers
-    parts = (marker or b"").split(b";", 3)
+    said = (marker or b"").split(b";", 3)
     birth = b"", b""
-    if len(parts) == 4:
-        instance, _, more = parts[3].partition(b";")
-        birth, marker = (parts[2], instance), b";".join((*parts[:2], more))
+    if len(said) == 4:
+        version, index, born, rest = said
+        instance, _, more = rest.partition(b";")
+        birth, marker = (born, instance), b";".join((version, index, more))
     digest = blake2b(digest_size=_DIGEST_BYTES)
     parts = [b"-" if key is None else b"%d" % len(key), b"-" if value is None else b""]
     for header, content in (*users, (name, marker)):
