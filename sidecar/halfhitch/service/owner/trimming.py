@@ -32,6 +32,8 @@ class Trimmer:
         """A takeover found these."""
         # By what they were proven, if at all, is not known: they count as deleted.
         self.watermarks = self._proven = self._trimmed = (half_start, op_start)
+        # Not at once: instances that are asked to ask read the halves of the first checks first.
+        self._trimmed_at_s = self._clock.monotonic_s()
 
     def committed(self, half_watermark: int, op_watermark: int, *, is_proven: bool) -> None:
         """A step was committed with these; whether an op record of its proves them."""

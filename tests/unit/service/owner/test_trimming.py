@@ -71,6 +71,20 @@ def test_after_a_takeover_from_an_older_pair_nothing_is_deleted_by_what_was_befo
     assert writer.deleted == [(20, 22)]
 
 
+def test_a_new_owner_deleted_halves_that_another_instance_was_about_to_read() -> None:
+    """It had been asked to ask its producers about them, and found nothing to ask."""
+    trimmer, writer, clock = trimmer_and_writer()
+    clock.advance(1_000.0)
+    trimmer.begin(0, 0)
+    for n in range(1, 4):
+        clock.advance(3.0)
+        trimmer.committed(n, n, is_proven=True)
+    assert writer.deleted == []
+    clock.advance(3.0)
+    trimmer.committed(4, 4, is_proven=True)
+    assert writer.deleted == [(3, 3)]
+
+
 def proofs(twin: Twin) -> dict[int, tuple[int, int]]:
     """By op offset: what lies in the op log still, and may be read."""
     records: list[MemoryRecord] = twin.kafka.committed(twin.kafka.op_topic)
