@@ -3,11 +3,12 @@
 Owns `Story`: fed with records of the half, op and target topics and with the log's lines about
 checks, it gives lines for people. Pure but for the clock that is handed in. Invariants: a line
 comes a moment later than what it tells, so that what was read out of order is told in order; in a
-flood the lines of each second are bounded, and how many were left out is told.
+flood the lines of each second are bounded, and how many were left out is told; what comes too late
+to count (a decision after another, a repeat of a message) is told as that.
 """
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -30,6 +31,8 @@ _HELD_S: Final = 0.4
 _LINES_A_SECOND: Final = 40
 #: More than this in a moment nobody could read anyhow.
 _HELD_MAX: Final = 100_000
+#: Of so many transactions it is known what has happened to them before.
+_REMEMBERED_MAX: Final = 100_000
 
 _BY: Final = {
     ResolutionSource.PRODUCER: "by its producer",
@@ -64,6 +67,21 @@ class Event(NamedTuple):
     group: str
     transaction_id: str
     text: str
+    #: Of a half record: which message of its transaction; None of anything else.
+    message: int | None = None
+    is_put_back: bool = False
+    #: Of a decision: which.
+    resolution: Resolution | None = None
+
+
+class _Before:
+    """What has happened to one transaction before."""
+
+    __slots__ = ("indexes", "resolution")
+
+    def __init__(self) -> None:
+        self.indexes: set[int] = set()
+        self.resolution: Resolution | None = None
 
 
 class Story:
@@ -80,6 +98,7 @@ class Story:
         self._is_coloured = is_coloured
         self._wall_ms = wall_ms
         self._came: deque[tuple[float, Event]] = deque(maxlen=_HELD_MAX)
+        self._before: OrderedDict[tuple[str, str], _Before] = OrderedDict()
         self._second = 0
         self._told = 0
         self._left_out = 0
@@ -100,7 +119,12 @@ class Story:
         text = f"stored, invisible: {shown(message.topic)}, key {as_text(message.key)}"
         if half.resumed_count:
             text = f"put back, invisible: {shown(message.topic)}"
-        self.add(Event(message.stored_ms, 0, message.group, message.transaction_id, text))
+        self.add(
+            Event(
+                message.stored_ms, 0, message.group, message.transaction_id, text,
+                message=half.index, is_put_back=half.resumed_count > 0,
+            )
+        )  # fmt: skip
 
     def op(self, record: Any) -> None:
         """A record of the op topic."""
@@ -110,7 +134,12 @@ class Story:
                 text = f"{_DECIDED[entry.resolution]} {_BY[entry.source]}"
                 if entry.reason and entry.source is not ResolutionSource.PRODUCER:
                     text += f": {entry.reason}"
-                self.add(Event(entry.stored_at_ms, 2, group, transaction_id, text))
+                self.add(
+                    Event(
+                        entry.stored_at_ms, 2, group, transaction_id, text,
+                        resolution=entry.resolution,
+                    )
+                )  # fmt: skip
             elif isinstance(entry, DoneRead) and entry.ending in _ENDED:
                 text = _ENDED[entry.ending]
                 self.add(Event(self._wall_ms(), 3, group, transaction_id, text))
@@ -143,9 +172,33 @@ class Story:
         while self._came and self._came[0][0] <= until_s:
             ripe.append(self._came.popleft()[1])
         for event in sorted(ripe, key=lambda event: event[:2]):
-            yield from self._line(event, int(now_s))
+            yield from self._line(self._after_others(event), int(now_s))
         if self._left_out and (is_over or int(now_s) != self._second):
             yield self._rest()
+
+    def _after_others(self, event: Event) -> Event:
+        """The same, as one that does not count if another was before: the first one counts."""
+        if event.message is None and event.resolution is None:
+            return event
+        name = (event.group, event.transaction_id)
+        if event.is_put_back:
+            self._before.pop(name, None)
+        before = self._before.setdefault(name, _Before())
+        self._before.move_to_end(name)
+        if len(self._before) > _REMEMBERED_MAX:
+            self._before.popitem(last=False)
+        text = event.text
+        if event.message is not None:
+            if event.message in before.indexes:
+                text = f"sent again, counts once: {text.partition(': ')[2]}"
+            before.indexes.add(event.message)
+        elif before.resolution is None:
+            before.resolution = event.resolution
+        elif before.resolution is event.resolution:
+            text = f"{text}, again"
+        else:
+            text = f"{text}: refused, it was {_DECIDED[before.resolution]} before"
+        return event._replace(text=text)
 
     def _line(self, event: Event, second: int) -> Iterator[str]:
         if second != self._second:

@@ -84,11 +84,12 @@ class PlayedTopics:
 
     def prepare(
         self, transaction_id: str, topic: str = "orders", *, group: str = "shop",
-        partition: int = 0, at_ms: int = AT_MS, key: bytes | None = b"k", value: bytes = b"v",
+        partition: int = 0, index: int = 0, at_ms: int = AT_MS, key: bytes | None = b"k",
+        value: bytes = b"v",
         headers: Any = (), **more: Any,
     ) -> Record:  # fmt: skip
         """A half record."""
-        half = HalfRecord(transaction_id, group, 0, at_ms, "one", topic, **more)
+        half = HalfRecord(transaction_id, group, index, at_ms, "one", topic, **more)
         ours = system_headers(half)
         return self.append(
             HALF, partition, key=key, value=value, headers=[*ours, *headers], at_ms=at_ms

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch_cli import events
 from halfhitch_cli.events import Story
 from harness.played_topics import AT_MS, PlayedTopics
 
@@ -91,6 +92,53 @@ def test_a_decision_says_whose_it_is(
 ) -> None:
     stage.story.op(stage.topics.decide(stage.topics.prepare("one"), resolution, source, "lost"))
     assert stage.lines(is_over=True) == [f"shop  one  {said}"]
+
+
+def test_a_rollback_that_came_too_late_was_told_as_if_it_counted(stage: Stage) -> None:
+    half = stage.topics.prepare("one")
+    stage.story.op(stage.topics.decide(half))
+    stage.story.op(stage.topics.decide(half, Resolution.ROLLBACK, after_ms=1))
+    stage.story.op(stage.topics.decide(half, after_ms=2))
+    assert stage.lines(is_over=True) == [
+        "shop  one  committed by its producer",
+        "shop  one  rolled back by its producer: refused, it was committed before",
+        "shop  one  committed by its producer, again",
+    ]
+
+
+def test_a_repeat_was_told_as_another_message(stage: Stage) -> None:
+    for index in (0, 1, 0):
+        stage.story.half(stage.topics.prepare("one", index=index))
+    assert stage.lines(is_over=True) == [
+        "shop  one  stored, invisible: orders, key k",
+        "shop  one  stored, invisible: orders, key k",
+        "shop  one  sent again, counts once: orders, key k",
+    ]
+
+
+def test_what_was_put_back_is_decided_anew(stage: Stage) -> None:
+    half = stage.topics.prepare("one")
+    stage.story.op(stage.topics.decide(half, Resolution.PARK, ResolutionSource.POLICY, "lost"))
+    stage.now_s += 1
+    assert len(stage.lines()) == 1
+    back = stage.topics.prepare("one", resumed_count=1, fence=3, first_stored_ms=0)
+    stage.story.half(back)
+    stage.story.op(stage.topics.decide(back))
+    assert stage.lines(is_over=True) == [
+        "shop  one  put back, invisible: orders",
+        "shop  one  committed by its producer",
+    ]
+
+
+def test_of_how_many_transactions_it_is_remembered_has_a_bound(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_REMEMBERED_MAX", 2)
+    for name in ("one", "two", "three", "one"):
+        stage.story.half(stage.topics.prepare(name))
+    assert [line.partition("  ")[2] for line in stage.lines(is_over=True)] == [
+        f"{name}  stored, invisible: orders, key k" for name in ("one", "two", "three", "one")
+    ]
 
 
 def test_copies_garbage_and_strangers_are_passed_over(stage: Stage) -> None:
