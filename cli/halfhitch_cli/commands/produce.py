@@ -173,6 +173,8 @@ def _stdin() -> bytes:
     content = sys.stdin.buffer.read(_VALUE_BYTES_MAX + 1)
     if len(content) > _VALUE_BYTES_MAX:
         raise typer.BadParameter(f"What comes from stdin is larger than {_VALUE_BYTES_MAX} bytes.")
+    if not content:
+        raise typer.BadParameter("Nothing came from stdin. For a message without content give ''.")
     return content
 
 

@@ -36,6 +36,20 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _SETTINGS = ("kafka", "topics.prefix", "admin.host", "admin.port", "client", "auth")
 _GROUP = "halfhitch-tail"
+#: How many, where nothing is said.
+_LAST = 10
+_Last = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--last",
+        min=0,
+        max=100_000,
+        metavar="N",
+        show_default=False,
+        help=f"The last so many. [default: {_LAST}; all with --since]",
+    ),
+]
 
 
 class Form(StrEnum):
@@ -56,9 +70,7 @@ def tail(
             autocompletion=completing.topics,
         ),
     ],
-    last: Annotated[
-        int, typer.Option("-n", "--last", min=0, max=100_000, metavar="N", help="The last so many.")
-    ] = 10,
+    last: _Last = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -156,10 +168,11 @@ class _Look:
         )
         self._read_to: dict[Log, int] = {}
 
-    def past(self, last: int, since_ms: int | None, uncommitted: bool) -> None:  # noqa: FBT001
-        """What is there: the last so many, or all since a time."""
+    def past(self, last: int | None, since_ms: int | None, uncommitted: bool) -> None:  # noqa: FBT001
+        """What is there: the last so many, all since a time, or of those the last so many."""
         ends = following.bounds(self._consumer, self._logs)
         if since_ms is None:
+            last = _LAST if last is None else last
             found = self._last(last, ends)
         else:
             starts = following.starts_since(self._consumer, ends, since_ms)
@@ -173,7 +186,7 @@ class _Look:
                 if self._is_wanted(message) and message.stored_ms >= (since_ms or 0)
             ]
         found.sort(key=lambda message: (message.stored_ms, message.half_partition is not None))
-        self.write(found if since_ms is not None else found[-last:] if last else [])
+        self.write(found if last is None else found[-last:] if last else [])
 
     def on(self, *, uncommitted: bool) -> None:
         """What comes, without end."""

@@ -26,7 +26,10 @@ from halfhitch.errors import ConfigurationError
 
 ENV_PREFIX = "HALFHITCH_"
 ENV_CONFIG = "HALFHITCH_CONFIG"
-_ENV_NOT_SETTINGS = re.compile(r"HALFHITCH_(ADDRESS|SERVER|PROFILE|CONFIG|CACHE_DIR|TEST_.*)")
+_ENV_NOT_SETTINGS = tuple(
+    f"HALFHITCH_{name}" for name in ("ADDRESS", "SERVER", "PROFILE", "CONFIG", "CACHE_DIR")
+)
+_ENV_OF_TESTS = "HALFHITCH_TEST_"
 # Kubernetes puts variables for every Service into every pod of its namespace. A Service named
 # "halfhitch-http" gives HALFHITCH_HTTP_PORT=tcp://10.0.0.7:8340, which is nobody's setting.
 _ENV_SERVICE_LINK = re.compile(
@@ -132,7 +135,9 @@ def _flattened(tree: Mapping[str, object], prefix: str) -> Iterable[tuple[str, o
 
 def _from_environ(environ: Mapping[str, str]) -> Iterable[tuple[Setting, str]]:
     for name in sorted(environ):
-        if not name.startswith(ENV_PREFIX) or _ENV_NOT_SETTINGS.fullmatch(name):
+        if not name.startswith(ENV_PREFIX) or name.startswith(_ENV_OF_TESTS):
+            continue
+        if name in _ENV_NOT_SETTINGS:
             continue
         if _ENV_SERVICE_LINK.fullmatch(name) or (
             name.endswith("_PORT") and _SERVICE_LINK_VALUE.fullmatch(environ[name])
@@ -140,8 +145,9 @@ def _from_environ(environ: Mapping[str, str]) -> Iterable[tuple[Setting, str]]:
             continue
         setting = _BY_ENV.get(name)
         if setting is None:
+            near = _nearest(name, [*_BY_ENV, *_ENV_NOT_SETTINGS])
             raise ConfigurationError(
-                f"The environment has the unknown variable {_shown(name)}{_nearest(name, _BY_ENV)}."
+                f"The environment has the unknown variable {_shown(name)}{near}."
             )
         yield setting, environ[name]
 

@@ -173,6 +173,7 @@ def test_kafka_options_that_are_no_pairs_are_refused(given: object) -> None:
 def test_unknown_names_are_refused_with_the_nearest_one(tmp_path: Path) -> None:
     assert "did you mean http.port?" in refusal({"http.prt": 1})
     assert "did you mean HALFHITCH_HTTP_PORT?" in refusal(environ={"HALFHITCH_HTPP_PORT": "1"})
+    assert "did you mean HALFHITCH_ADDRESS?" in refusal(environ={"HALFHITCH_ADRESS": "1"})
     path = write(tmp_path, "[http]\nporrt = 1\n")
     sentence = refusal(config_path=path)
     assert "did you mean http.port?" in sentence

@@ -142,6 +142,20 @@ def test_the_value_may_come_from_stdin(
     assert "echo one | halfhitch produce" in err
 
 
+def test_an_empty_stdin_was_committed_as_an_empty_message(
+    producer: Producer,
+    run: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    code, _, err = run("orders")
+    assert code == 2
+    assert "For a message without content give ''." in err
+    assert producer.calls == []
+    assert run("orders", "")[0] == 0
+    assert producer.calls[0][1][0].value == b""
+
+
 def test_a_missing_token_says_where_to_put_it(
     producer: Producer,
     run: Callable[..., tuple[int, str, str]],

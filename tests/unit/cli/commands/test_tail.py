@@ -108,6 +108,17 @@ def test_since_a_time_all_are_shown(
     assert run("orders", "--since", "yesterday")[0] == 2
 
 
+def test_beside_since_the_last_so_many_were_not_heard_of(
+    topics: PlayedTopics, run: Callable[..., tuple[int, list[str], str]]
+) -> None:
+    for number in range(60):
+        topics.append("orders", 0, value=b"v", at_ms=AT_MS + number * 1_000)
+    since = ("--since", "2026-11-21T16:00:30Z")
+    assert places(run("orders", "-n", "2", *since)[1]) == ["orders/0@58", "orders/0@59"]
+    assert run("orders", "-n", "0", *since)[1] == []
+    assert len(run("orders", "-n", "50", *since)[1]) == 30
+
+
 def test_what_is_prepared_is_shown_as_invisible_until_it_is_done(
     topics: PlayedTopics, run: Callable[..., tuple[int, list[str], str]]
 ) -> None:
