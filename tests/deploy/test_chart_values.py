@@ -367,7 +367,9 @@ def test_a_million_became_a_text_with_an_exponent() -> None:
 
 
 @pytest.mark.parametrize("release", ["123", "true", "1e5", "my.shop", "a" * 53, "0.1", "null"])
-@pytest.mark.parametrize("namespace", ["123", "null", "shop"])
+@pytest.mark.parametrize(
+    "namespace", ["null", *(pytest.param(name, marks=pytest.mark.long) for name in ("123", "shop"))]
+)
 def test_a_release_and_a_namespace_of_any_name_give_objects_with_texts(
     release: str, namespace: str
 ) -> None:

@@ -29,10 +29,16 @@ if TYPE_CHECKING:
 
     from harness.charts import Object
 
+#: The oldest and the newest; what lies between is long.
+VERSIONS = [
+    version if version in (KUBERNETES[0], KUBERNETES[-1])
+    else pytest.param(version, marks=pytest.mark.long)
+    for version in KUBERNETES
+]  # fmt: skip
 GOLDEN = ROOT / "tests" / "deploy" / "golden"
 
 
-@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_chart_is_valid_and_restricted(change: str, version: str) -> None:
     objects = rendered(CHART, merged(values("mesh"), CHANGES[change], {"kubeVersion": version}))
@@ -43,7 +49,7 @@ def test_the_chart_is_valid_and_restricted(change: str, version: str) -> None:
     assert all(len(name) <= 63 for _, name in names)
 
 
-@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", CI)
 def test_values_for_ci_are_valid_and_restricted(name: str, version: str) -> None:
     objects = rendered(CHART, {**values(name), "kubeVersion": version})
@@ -148,7 +154,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return parent_chart(tmp_path_factory.mktemp("parent"))
 
 
-@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("change", LIBRARY)
 def test_the_library_gives_a_valid_restricted_sidecar(
     change: str, version: str, parent: Path, tmp_path: Path

@@ -117,12 +117,25 @@ def _matches(spec: Object, pod: Object) -> bool:
     )
 
 
+class _Variables(celtypes.MapType):
+    """Each is worked out when an expression asks for it, as an API server does it, and once."""
+
+    def __init__(
+        self, expressions: Iterable[Mapping[str, str]], context: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self._expressions = {one["name"]: one["expression"] for one in expressions}
+        self._context = context
+
+    def __getitem__(self, name: Any) -> Any:
+        if name not in self:
+            self[celtypes.StringType(name)] = _value(self._expressions[name], self._context)
+        return super().__getitem__(name)
+
+
 def _dispatched(spec: Object, pod: Object) -> Object:
     context: dict[str, Any] = {"object": _cel(pod)}
-    variables = context["variables"] = celtypes.MapType()
-    for one in spec["variables"]:
-        name = celtypes.StringType(one["name"])
-        variables[name] = _value(one["expression"], context)
+    context["variables"] = _Variables(spec["variables"], context)
     for one in spec.get("validations", ()):
         if _plain(_value(one["expression"], context)) is not True:
             said = one.get("messageExpression")

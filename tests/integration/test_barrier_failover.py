@@ -32,7 +32,18 @@ if TYPE_CHECKING:
 COMMIT = LocalTransactionState.COMMIT
 ROLLBACK = LocalTransactionState.ROLLBACK
 UNKNOWN = LocalTransactionState.UNKNOWN
-EVERY = pytest.mark.parametrize("way", [way for way in WAYS if way.server == "postgresql"], ids=str)
+#: One way that blocks and one that does not; each of the others begins a standby, too: long.
+_USUAL = (("psycopg", "sqlalchemy"), ("asyncpg", "asyncio"))
+EVERY = pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(
+            way, marks=[] if (way.driver, way.style) in _USUAL else [pytest.mark.long], id=str(way)
+        )
+        for way in WAYS
+        if way.server == "postgresql"
+    ],
+)
 _WAITING = "wait_event = 'SyncRep'"
 
 

@@ -97,6 +97,7 @@ def test_topics_are_not_created_by_accident(kafka):
     assert topic not in admin_client(kafka.bootstrap).list_topics(timeout=ACK_S).topics
 
 
+@pytest.mark.long
 def test_a_kept_folder_keeps_cluster_and_records_and_lets_the_ports_change(tmp_path):
     # The letters stand for a home folder that is not plain ASCII.
     folder = tmp_path / "Daten für später"
@@ -113,6 +114,7 @@ def test_a_kept_folder_keeps_cluster_and_records_and_lets_the_ports_change(tmp_p
     assert seen[0][1] != seen[1][1]
 
 
+@pytest.mark.long
 def test_a_temporary_folder_is_gone_after_stop():
     with EmbeddedKafka(short_lived=True) as cluster:
         folder, pid = cluster.folder, cluster.broker_pid()
@@ -189,6 +191,7 @@ def three() -> Iterator[EmbeddedKafka]:
         yield cluster
 
 
+@pytest.mark.long
 def test_three_brokers_replicate_every_topic_to_all_of_them(three):
     topic = fresh_name("replicated")
     create_topics(three.bootstrap, {topic: 2})
@@ -198,6 +201,7 @@ def test_three_brokers_replicate_every_topic_to_all_of_them(three):
             assert sorted(partition.replicas) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_three_brokers_lose_one_without_loss_and_refuse_to_promise_with_one_left(three):
     topic = fresh_name("majority")
     create_topics(three.bootstrap, {topic: 1})
@@ -218,6 +222,7 @@ def test_three_brokers_lose_one_without_loss_and_refuse_to_promise_with_one_left
     assert found == [b"all three", b"two left", b"all again"]
 
 
+@pytest.mark.long
 def test_clients_of_the_proxies_pass_through_them_only(three):
     topic = fresh_name("proxied")
     create_topics(three.bootstrap, {topic: 3})
@@ -319,6 +324,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.long
 def test_kept_data_survives_the_kill_of_its_owner_and_the_next_owner_waits_for_it(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", KEEPER, str(tmp_path)], stdout=subprocess.PIPE, text=True

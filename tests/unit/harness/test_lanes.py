@@ -191,7 +191,7 @@ def test_real_lanes_share_real_files(
     lane_of: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """One is given a folder, whose files share a conftest.py, and the other its files."""
-    folder = "tests/unit/testing"
+    folder = "tests/unit/adapters/memory"
     files = sorted(it.relative_to(ROOT).as_posix() for it in (ROOT / folder).glob("test_*.py"))
     both = [lane_of("bench/tests/test_rows.py", folder), lane_of(*reversed(files))]
     files.append("bench/tests/test_rows.py")
