@@ -6,9 +6,11 @@ from typing import Any, Final
 from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.composition import engine_options as options_of
 from halfhitch.composition import http_limits as limits_of
+from halfhitch.composition import rocketmq_limits as rocketmq_limits_of
 from halfhitch.config import Settings
 from halfhitch.core.check_rules import CheckRules
 from halfhitch.doors.http.limits import Limits
+from halfhitch.doors.rocketmq import Limits as RocketmqLimits
 from halfhitch.engine import EngineOptions
 from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.owner.turn import OwnerLimits
@@ -47,3 +49,8 @@ def desk_limits(**changes: Any) -> DeskLimits:
 def http_limits(**changes: Any) -> Limits:
     """The settings `http` and `messages`; a stop waits for no end unless a test wants it to."""
     return replace(limits_of(_SETTINGS), **{"unended_s": 0.01, **changes})
+
+
+def rocketmq_limits(**changes: Any) -> RocketmqLimits:
+    """The settings `rocketmq` and `messages`."""
+    return replace(rocketmq_limits_of(_SETTINGS), **changes)

@@ -15,12 +15,12 @@ from halfhitch.composition import App
 from halfhitch.composition.rocketmq import native_way
 from halfhitch.config import load
 from halfhitch.core.model import Resolution
-from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
+from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
 from halfhitch.errors import HalfHitchError
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import digest_in
 from halfhitch.wire.remoting import codes
-from harness.defaults import check_rules, intake_limits, owner_limits
+from harness.defaults import check_rules, intake_limits, owner_limits, rocketmq_limits
 from harness.engines import DEADLINE_S, GROUP, Site, until, until_working
 from harness.kafka import fresh_name
 from harness.native import native, needs_native
@@ -56,7 +56,7 @@ async def served(site: Site, **options: Any) -> AsyncIterator[tuple[Any, Rocketm
     """An engine with a RocketMQ door."""
     door_options = options.pop("door", {})
     async with site.engine(**options) as engine:
-        limits = Limits()
+        limits = rocketmq_limits()
         door = RocketmqDoor(
             engine.transactions,
             engine.transactions.sends,

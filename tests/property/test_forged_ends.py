@@ -18,6 +18,7 @@ from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.requests import Form
 from harness.coordinator import Coordinator
+from harness.defaults import rocketmq_limits
 from harness.fake_desk import FakeDesk
 
 GROUP, UNIQUE = "shop", "order-777"
@@ -43,6 +44,7 @@ async def asked(forged: dict[str, str], added: dict[str, int], form: Form) -> tu
         TopicDirectory(policy, catalog, admission),
         wall_ms=it.twin.clock.wall_ms,
         desk=desk,
+        limits=rocketmq_limits(),
     )
     message = OutgoingMessage("orders", b"k", b"mine", [])
     prepared = await it.service.prepare(

@@ -18,6 +18,7 @@ from halfhitch.wire.remoting.faults import FrameError
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.requests import Form
 from harness.coordinator import Coordinator
+from harness.defaults import rocketmq_limits
 from harness.fake_desk import FakeDesk
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ async def answers_to(pieces: list[bytes]) -> tuple[int, list[int]]:
         wall_ms=it.twin.clock.wall_ms,
         desk=FakeDesk(),
         options=RocketmqOptions(port=0),
+        limits=rocketmq_limits(),
     )
     await door.start()
     assert door.port is not None

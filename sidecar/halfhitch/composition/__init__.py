@@ -6,5 +6,6 @@ runs and stops everything.
 
 from halfhitch.composition.options import engine_options, http_limits
 from halfhitch.composition.program import App, run
+from halfhitch.composition.rocketmq import rocketmq_limits
 
-__all__ = ["App", "engine_options", "http_limits", "run"]
+__all__ = ["App", "engine_options", "http_limits", "rocketmq_limits", "run"]

@@ -37,14 +37,12 @@ _PRODUCERS_MIN: Final = 16_384
 _PRODUCERS_OF_CONNECTION: Final = 16
 
 
-def rocketmq_door(
-    settings: Settings, engine: Engine, metrics: Metrics, access: Access
-) -> RocketmqDoor:
-    """Wired, not started. Raises ConfigurationError."""
+def rocketmq_limits(settings: Settings) -> Limits:
+    """What a RocketMQ door may be asked for, as the settings say."""
     chosen = settings.rocketmq
     producers_wanted = _PRODUCERS_OF_CONNECTION * chosen.connections_max
     producer_count_max = max(_PRODUCERS_MIN, producers_wanted)
-    limits = Limits(
+    return Limits(
         body_bytes_max=settings.messages.bytes_max,
         connection_count_max=chosen.connections_max,
         connection_peer_count_max=chosen.connections_peer_max or share(chosen.connections_max),
@@ -57,6 +55,14 @@ def rocketmq_door(
         producer_count_max=producer_count_max,
         producer_identity_count_max=share(producer_count_max),
     )
+
+
+def rocketmq_door(
+    settings: Settings, engine: Engine, metrics: Metrics, access: Access
+) -> RocketmqDoor:
+    """Wired, not started. Raises ConfigurationError."""
+    chosen = settings.rocketmq
+    limits = rocketmq_limits(settings)
     door = RocketmqDoor(
         engine.transactions,
         engine.transactions.sends,

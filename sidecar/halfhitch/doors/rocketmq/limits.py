@@ -1,6 +1,7 @@
 """How much one client, and all clients together, may take from the RocketMQ door.
 
-Owns `Limits`, every bound of the door with the reason for its default. Limits on messages and
+Owns `Limits`: every bound of the door in one frozen object. Those that can be set have their
+defaults, and the reasons, in config/doors.py; the others have them here. Limits on messages and
 topics are the service's; these protect the process itself.
 """
 
@@ -18,38 +19,38 @@ class Limits:
     frame_bytes_max: int = 16 * 1024 * 1024
 
     #: The body of one message, decompressed; the service has the last word with key and headers.
-    body_bytes_max: int = 1_000_000
+    body_bytes_max: int
 
     #: Unfinished frames held for all connections together. Those of connections that have shown no
     #: signature may take half of it, where one is asked for.
     held_bytes_max: int = 128 * 1024 * 1024
 
     #: Open connections. A client machine has one or two, whatever its number of threads.
-    connection_count_max: int = 1_024
+    connection_count_max: int
 
     #: Those of one address: nobody can take all of them.
-    connection_peer_count_max: int = 512
+    connection_peer_count_max: int
 
     #: Those of one identity, from all its addresses, where callers are told apart.
-    connection_identity_count_max: int = 512
+    connection_identity_count_max: int
 
     #: Producer groups that one connection may register.
     group_count_max: int = 256
 
     #: Producer groups of all connections together: each takes a kilobyte or two here. As many
     #: connections as there may be have sixteen each.
-    producer_count_max: int = 16_384
+    producer_count_max: int
 
     #: Those of one identity: nobody can take all of them.
-    producer_identity_count_max: int = 8_192
+    producer_identity_count_max: int
 
     #: Requests in flight at which new messages are refused (SYSTEM_BUSY). Ends still pass.
-    in_flight_count_max: int = 10_000
+    in_flight_count_max: int
 
     #: The same in bytes, of frames and of what was compressed in them; native threads have half of
     #: it. Where callers are told apart, each identity has half of both bounds. Ends are never
     #: refused: where they are more than all of it, nothing more is read from who sends them.
-    in_flight_bytes_max: int = 128 * 1024 * 1024
+    in_flight_bytes_max: int
 
     #: Requests in flight of one connection at which reading pauses until half are answered.
     pipelined_count_max: int = 2_048
@@ -81,5 +82,5 @@ class Limits:
             if getattr(self, field.name) <= 0:
                 raise ConfigurationError(
                     f"The RocketMQ limit {field.name} must be positive, not "
-                    f"{getattr(self, field.name)}; its default is {field.default}."
+                    f"{getattr(self, field.name)}."
                 )

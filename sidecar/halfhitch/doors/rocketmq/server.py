@@ -68,7 +68,7 @@ class RocketmqDoor:
         desk: CheckDesk | None = None,
         unready_reasons: Callable[[], Sequence[str]] = list,
         options: RocketmqOptions | None = None,
-        limits: Limits | None = None,
+        limits: Limits,
         lending: Lending | None = None,
         on_refused: OnRefused | None = None,
         access: Access | None = None,
@@ -78,7 +78,7 @@ class RocketmqDoor:
         control = AccessControl(options.access_secrets, access)
         # The native way looks at no signature and at no right: what is asked for, it must not pass.
         self._lending = lending = None if control.is_on else lending
-        self._limits = limits = limits or Limits()
+        self._limits = limits
         self._unready_reasons = unready_reasons
         self._load = load = Load(Stats(), limits, on_refused, has_native=lending is not None)
         routes = Routes(

@@ -11,10 +11,11 @@ import pytest
 import uvloop
 
 from halfhitch.adapters.memory import MemoryTopicCatalog
-from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
+from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.topic_directory import TopicDirectory
 from harness.coordinator import Coordinator
+from harness.defaults import rocketmq_limits
 from harness.fake_desk import FakeDesk
 from harness.remoting_client import RemotingClient
 
@@ -58,7 +59,7 @@ class Stage:
             desk=self.desk,
             unready_reasons=lambda: self.unready,
             options=replace(RocketmqOptions(port=0), **options),
-            limits=Limits(**(limits or {})),
+            limits=rocketmq_limits(**(limits or {})),
             lending=lending,
             access=access,
         )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.doors.rocketmq import Limits
 from halfhitch.errors import ConfigurationError
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import encode, request
 from halfhitch.wire.remoting.requests import Form
+from harness.defaults import rocketmq_limits
 from harness.redis_servers import certificate
 from harness.remoting_client import DEADLINE_S
 from harness.rocketmq_doors import GROUP, is_closed, server_tls, trusting
@@ -258,4 +258,4 @@ async def test_who_has_no_right_is_told_why(
 
 def test_limits_are_positive() -> None:
     with pytest.raises(ConfigurationError, match="idle_s must be positive"):
-        Limits(idle_s=0)
+        rocketmq_limits(idle_s=0)

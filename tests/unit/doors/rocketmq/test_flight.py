@@ -10,12 +10,12 @@ import pytest
 
 from halfhitch.doors.rocketmq import flight as flight_module
 from halfhitch.doors.rocketmq.flight import Flight, Job, bytes_of
-from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import Overloaded
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.requests import Form
+from harness.defaults import rocketmq_limits
 from harness.identities import access
 from harness.remoting_client import DEADLINE_S, Sent
 
@@ -38,7 +38,7 @@ def job(name: str | None, held_bytes: int = 0, *, asks_kafka: bool = False) -> J
 
 def flight(count_max: int = 100, bytes_max: int = 1_000) -> tuple[Flight, Stats]:
     stats = Stats()
-    return Flight(stats, Limits(in_flight_count_max=count_max), bytes_max), stats
+    return Flight(stats, rocketmq_limits(in_flight_count_max=count_max), bytes_max), stats
 
 
 def test_an_identity_has_half_in_number_and_in_bytes_and_the_others_theirs() -> None:
