@@ -75,6 +75,8 @@ VIEWS = (
     "overview", "transactions", "transactions?state=ended", "parked", "producers", "partitions",
     "trace?id=E1", "trace?id=P1",
 )  # fmt: skip
+#: The others are long.
+_USUAL = ("overview", "transactions", "trace?id=P1")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +109,10 @@ def told(place: tuple[Any, ...], to: Any) -> str:
     return f"{place} as {'nothing' if to is GONE else repr(to)}"
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    "view",
+    [view if view in _USUAL else pytest.param(view, marks=pytest.mark.long) for view in VIEWS],
+)
 def test_a_field_of_another_kind_blanked_a_page_or_was_told_as_undefined(
     view: str, watched: Browser, address: str, rng: random.Random
 ) -> None:

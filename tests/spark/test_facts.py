@@ -34,6 +34,7 @@ def order(number: int, points: int, *, index: int) -> Record:
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.long
 def test_facts_and_totals_are_right_although_it_died_between_its_tables(
     spark: SparkSession,
     kafka: EmbeddedKafka,

@@ -49,6 +49,7 @@ def test_of_copies_the_earliest_stays_and_foreign_rows_all_stay(spark: SparkSess
     assert len(offsets(own)) == 4
 
 
+@pytest.mark.long
 def test_a_stream_is_deduplicated_across_batches_and_loses_no_row_that_comes_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_messages_of_one_transaction_are_joined_and_foreign_ones_have_no_partner
     assert (row["transaction_id"], row["left"]["offset"], row["right"]["offset"]) == ("T", 1, 4)
 
 
+@pytest.mark.long
 def test_streams_are_joined_although_their_own_times_lie_hours_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def cases(count: int) -> list[Headers | None]:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_rows_are_those_of_spark_s_own_expressions(spark: SparkSession) -> None:
     given = cases(400)
     rows = Rows("points", 3)

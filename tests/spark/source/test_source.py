@@ -117,6 +117,7 @@ def spark_with_source(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@pytest.mark.long
 def test_its_rows_are_the_connector_s_with_aborted_and_open_kafka_transactions(
     spark_with_source: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -201,6 +202,7 @@ def test_a_stream_that_starts_again_neither_doubles_nor_loses_and_reads_new_part
     assert values_of(run(messages, checkpoint)) == ["b-0", "c-0", "c-1"]
 
 
+@pytest.mark.long
 def test_a_batch_that_dies_is_read_again_with_the_same_rows(
     spark_with_source: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -244,6 +246,7 @@ def test_a_topic_that_was_made_anew_under_a_checkpoint_is_refused(
         run(messages, checkpoint)
 
 
+@pytest.mark.long
 def test_messages_deleted_unread_end_the_query_unless_that_is_accepted(
     spark_with_source: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,7 @@ from halfhitch.testing import MemoryCoordinator
 from harness.strikes import Struck, strikes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 INSERT = text("INSERT INTO orders VALUES (:id)")
@@ -84,6 +86,13 @@ def messages(coordinator: MemoryCoordinator) -> list[str]:
     for _ in range(3):
         coordinator.advance(60)
     return sorted(str(message.value, "utf-8") for message in coordinator.messages("orders"))
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What was struck is collected here, and not while another file's test looks for garbage."""
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize("modules", BLOCKING, ids=named)
