@@ -50,6 +50,29 @@ async def test_lines_of_one_millisecond_stood_in_the_order_of_their_records() ->
     ]
 
 
+async def test_an_answer_that_decided_stood_behind_its_decision() -> None:
+    """The owner heard of it when the decision was in the log."""
+    at_ms = BEGAN_MS + 500
+    asked_ms = {1: at_ms - 100, 2: at_ms + 2}
+    checks = [
+        Event("shop", "E1", "asked", asked_ms[1], 1),
+        Event("shop", "E1", "answered", at_ms + 3, 1, outcome="commit", took_ms=103),
+        Event("shop", "E1", "asked", asked_ms[2], 2),
+        Event("shop", "E1", "answered", at_ms + 4, 2, outcome="commit", took_ms=2),
+    ]
+    ending = ended(decided_ms=at_ms, source="check")
+    (found,) = (await told(ToldLog([ending, *checks]), transaction_id="E1")).stories
+    assert [
+        (e.what, e.number) for e in found.events if e.what in ("asked", "answered", "decided")
+    ] == [
+        ("asked", 1),
+        ("answered", 1),
+        ("decided", ending.op_offset),
+        ("asked", 2),
+        ("answered", 2),
+    ]
+
+
 async def test_each_ending_has_its_word() -> None:
     for ending, state, decided, last in (
         (0, "rolled_back", "rollback", "dropped"),
