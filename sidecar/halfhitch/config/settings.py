@@ -803,7 +803,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             return "NAME=VALUE"
         if get_origin(self.plain_type) is Literal:
             return "|".join(get_args(self.plain_type))
-        names = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
+        names = {bool: "true|false", int: "INTEGER", float: "NUMBER", Path: "PATH"}
         return names.get(self.plain_type, "LIST" if self.is_list else "TEXT")
 
 

@@ -61,6 +61,7 @@ def test_names_of_flags_and_variables_follow_from_the_key() -> None:
     literal = by_key["log.level"]
     assert get_origin(literal.plain_type) is Literal
     assert literal.metavar == "debug|info|warning|error"
+    assert by_key["owner.enabled"].metavar == "true|false"
 
 
 def test_defaults_are_what_the_public_contract_says() -> None:
