@@ -70,25 +70,32 @@ def half_hitch_record(
     return Record(value, headers=headers, partition=partition)
 
 
-def store_undecided(bootstrap: str, topic: str, records: Sequence[Record]) -> Producer:
-    """Records of an open Kafka transaction, surely stored. The caller ends it."""
+def _producer(bootstrap: str, name: str) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "transactional.id": fresh_name("forwards"),
+            "transactional.id": name,
             "linger.ms": 0,
             "log_level": 0,
             # A slow machine is no reason for Kafka to abort what a test has open.
             "transaction.timeout.ms": 600_000,
         }
     )
+    producer.init_transactions(ANSWER_S)
+    return producer
+
+
+def store_undecided(
+    bootstrap: str, topic: str, records: Sequence[Record], *, name: str | None = None
+) -> Producer:
+    """Records of an open Kafka transaction, surely stored. The caller ends it."""
+    producer = _producer(bootstrap, name or fresh_name("forwards"))
     problems: list[object] = []
 
     def delivered(problem: object, _: object) -> None:
         if problem is not None:
             problems.append(problem)
 
-    producer.init_transactions(ANSWER_S)
     producer.begin_transaction()
     for record in records:
         producer.produce(
@@ -106,10 +113,20 @@ def store_undecided(bootstrap: str, topic: str, records: Sequence[Record]) -> Pr
 
 
 def commit_records(bootstrap: str, topic: str, records: Sequence[Record]) -> None:
-    """One committed Kafka transaction."""
-    store_undecided(bootstrap, topic, records).commit_transaction(ANSWER_S)
+    """One committed Kafka transaction, whose records can be read."""
+    name = fresh_name("forwards")
+    store_undecided(bootstrap, topic, records, name=name).commit_transaction(ANSWER_S)
+    _until_marked(bootstrap, name)
 
 
 def abort_records(bootstrap: str, topic: str, records: Sequence[Record]) -> None:
-    """One aborted Kafka transaction."""
-    store_undecided(bootstrap, topic, records).abort_transaction(ANSWER_S)
+    """One aborted Kafka transaction, which holds no reader up."""
+    name = fresh_name("forwards")
+    store_undecided(bootstrap, topic, records, name=name).abort_transaction(ANSWER_S)
+    _until_marked(bootstrap, name)
+
+
+def _until_marked(bootstrap: str, name: str) -> None:
+    """Kafka answers an end before its markers lie in the partitions; the next producer of the name
+    is let in when they do."""
+    _producer(bootstrap, name)
