@@ -59,7 +59,7 @@ demo: $(STAMP) ## the main job on real servers, disturbed on purpose (three minu
 native-if-rust:
 	@$(if $(RUST),$(MAKE) --no-print-directory native,echo "no Rust: the native way is not built")
 
-test: $(STAMP) servers ## tests on real servers; core and wire covered whole; the native way too where Rust is installed (COVERAGE=all for the rest; twelve minutes)
+test: $(STAMP) servers ## tests on real servers; core and wire covered whole; the native way too where Rust is installed (COVERAGE=all for the rest; ten minutes)
 	@$(MAKE) --no-print-directory native-if-rust
 	$(BIN)/coverage erase
 	$(if $(COVERAGE),HALFHITCH_TEST_TRACE_ALL=yes) $(BIN)/python tests/side_by_side.py --coverage $(if $(ALL),--all)

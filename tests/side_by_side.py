@@ -252,7 +252,7 @@ def run(lanes: Sequence[Lane], environment: Mapping[str, str]) -> dict[str, Spen
     """All of them to their ends; what their files took."""
     with (
         tempfile.TemporaryDirectory(prefix="halfhitch-lanes-") as folder,
-        kafka_server(environment) as kafka,
+        kafka_server(environment, short_lived=False) as kafka,
     ):
         told = {**environment, KAFKA_VARIABLE: kafka.bootstrap, FOLDER_VARIABLE: folder}
         threads = [threading.Thread(target=lane.run, args=(told,)) for lane in lanes]

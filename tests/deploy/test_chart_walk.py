@@ -68,7 +68,10 @@ def walked(chart: Path, walk: Walk, base: Object, starts: Starts, steps: int) ->
     return count, ""
 
 
-@pytest.mark.parametrize("base", ["mesh", "everything", "loopback"])
+@pytest.mark.parametrize(
+    "base",
+    ["everything", *(pytest.param(name, marks=pytest.mark.long) for name in ("mesh", "loopback"))],
+)
 def test_the_program_starts_with_whatever_the_chart_renders(
     base: str, rng: random.Random, starts: Starts
 ) -> None:

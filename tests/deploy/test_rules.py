@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 from harness.charts import CHARTS, rendered
@@ -250,6 +251,7 @@ def test_every_alert_speaks_when_it_should_and_is_silent_when_not(tmp_path: Path
     assert judged(tmp_path, RULES, tests) == ""
 
 
+@pytest.mark.long
 def test_those_of_the_chart_do_and_hear_nothing_of_other_namespaces(tmp_path: Path) -> None:
     tests = [test for case in CASES for test in promtool_tests(case)]
     for test in [test for case in CASES for test in promtool_tests(case)[:1]]:

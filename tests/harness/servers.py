@@ -93,7 +93,9 @@ def obstacle(image: str) -> str | None:
 
 
 @contextmanager
-def kafka_server(environment: Mapping[str, str] = os.environ) -> Iterator[KafkaAddress]:
+def kafka_server(
+    environment: Mapping[str, str] = os.environ, *, short_lived: bool = True
+) -> Iterator[KafkaAddress]:
     """One broker; topics are never created by accident."""
     with ExitStack() as stack:
 
@@ -103,7 +105,7 @@ def kafka_server(environment: Mapping[str, str] = os.environ) -> Iterator[KafkaA
             return stack.enter_context(KafkaContainer(KAFKA_IMAGE)).bootstrap
 
         def embedded() -> str:
-            return stack.enter_context(EmbeddedKafka(short_lived=True)).bootstrap
+            return stack.enter_context(EmbeddedKafka(short_lived=short_lived)).bootstrap
 
         yield KafkaAddress(
             _standing("Kafka", environment, KAFKA_VARIABLE, KAFKA_IMAGE, contained, embedded)

@@ -340,6 +340,7 @@ def test_kept_data_survives_the_kill_of_its_owner_and_the_next_owner_waits_for_i
         assert values(read_all(cluster.bootstrap, "kept")) == [b"x"]
 
 
+@pytest.mark.long
 def test_kafka_runs_on_the_packaged_java(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", os.pathsep.join(_path_without_java()))

@@ -94,7 +94,7 @@ class Stage:
             return answer.status == 201
 
 
-@pytest.fixture(scope="module", params=list(_LOOPS))
+@pytest.fixture(scope="module", params=["uvloop", pytest.param("asyncio", marks=pytest.mark.long)])
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
