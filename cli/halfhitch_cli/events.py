@@ -67,21 +67,78 @@ class Event(NamedTuple):
     group: str
     transaction_id: str
     text: str
+    #: Of a half record and of a decision.
+    partition: int = -1
     #: Of a half record: which message of its transaction; None of anything else.
     message: int | None = None
     is_put_back: bool = False
-    #: Of a decision: which.
+    #: Of a decision: which. Of what was put back: as what it had been decided before.
     resolution: Resolution | None = None
 
 
-class _Before:
-    """What has happened to one transaction before."""
+class _Life:
+    """What has happened to one transaction so far."""
 
-    __slots__ = ("indexes", "resolution")
+    __slots__ = ("decided_ms", "messages", "resolution")
 
     def __init__(self) -> None:
-        self.indexes: set[int] = set()
+        self.messages: set[int] = set()
         self.resolution: Resolution | None = None
+        self.decided_ms = 0
+
+
+class _Lives:
+    """Of the transactions of late, so that what counts for nothing is told as that.
+
+    As the ledger does it: in each half partition the first decision counts, and `horizon_ms` after
+    it the id is another transaction's.
+    """
+
+    def __init__(self, horizon_ms: int) -> None:
+        self._horizon_ms = horizon_ms
+        self._lives: OrderedDict[tuple[int, str, str], _Life] = OrderedDict()
+
+    def judged(self, event: Event) -> str:
+        """The event's text, or that of an event that does not count."""
+        if event.message is None and event.resolution is None:
+            return event.text
+        life = self._life(event)
+        if event.message is not None:
+            is_again = event.message in life.messages
+            life.messages.add(event.message)
+            if event.is_put_back and event.resolution is not None:
+                life.resolution, life.decided_ms = event.resolution, event.at_ms
+            return f"sent again, counts once: {_behind_colon(event)}" if is_again else event.text
+        before = life.resolution
+        if before is None:
+            life.resolution, life.decided_ms = event.resolution, event.at_ms
+            return event.text
+        if before is event.resolution:
+            return f"{event.text}, again"
+        if before is Resolution.PARK:
+            return f"{event.text}: too late, it was given up; counts if it is put back"
+        return f"{event.text}: refused, it was {_DECIDED[before]} before"
+
+    def _life(self, event: Event) -> _Life:
+        name = (event.partition, event.group, event.transaction_id)
+        life = self._lives.get(name)
+        is_another = life is not None and (
+            (
+                event.is_put_back
+                and (event.message in life.messages or life.resolution is Resolution.PARK)
+            )
+            or (life.resolution is not None and event.at_ms - life.decided_ms > self._horizon_ms)
+        )
+        if life is None or is_another:
+            life = self._lives[name] = _Life()
+        self._lives.move_to_end(name)
+        if len(self._lives) > _REMEMBERED_MAX:
+            self._lives.popitem(last=False)
+        return life
+
+
+def _behind_colon(event: Event) -> str:
+    return event.text.partition(": ")[2]
 
 
 class Story:
@@ -92,13 +149,15 @@ class Story:
         now_s: Callable[[], float],
         wall_ms: Callable[[], int],
         *,
+        horizon_s: float,
         is_coloured: bool = False,
     ) -> None:
+        """`horizon_s`: as the setting `ledger.horizon_s`."""
         self._now_s = now_s
         self._is_coloured = is_coloured
         self._wall_ms = wall_ms
         self._came: deque[tuple[float, Event]] = deque(maxlen=_HELD_MAX)
-        self._before: OrderedDict[tuple[str, str], _Before] = OrderedDict()
+        self._lives = _Lives(int(horizon_s * 1000))
         self._second = 0
         self._told = 0
         self._left_out = 0
@@ -122,7 +181,8 @@ class Story:
         self.add(
             Event(
                 message.stored_ms, 0, message.group, message.transaction_id, text,
-                message=half.index, is_put_back=half.resumed_count > 0,
+                partition=record.partition(), message=half.index,
+                is_put_back=half.resumed_count > 0, resolution=half.born,
             )
         )  # fmt: skip
 
@@ -137,7 +197,7 @@ class Story:
                 self.add(
                     Event(
                         entry.stored_at_ms, 2, group, transaction_id, text,
-                        resolution=entry.resolution,
+                        partition=record.partition(), resolution=entry.resolution,
                     )
                 )  # fmt: skip
             elif isinstance(entry, DoneRead) and entry.ending in _ENDED:
@@ -172,33 +232,9 @@ class Story:
         while self._came and self._came[0][0] <= until_s:
             ripe.append(self._came.popleft()[1])
         for event in sorted(ripe, key=lambda event: event[:2]):
-            yield from self._line(self._after_others(event), int(now_s))
+            yield from self._line(event._replace(text=self._lives.judged(event)), int(now_s))
         if self._left_out and (is_over or int(now_s) != self._second):
             yield self._rest()
-
-    def _after_others(self, event: Event) -> Event:
-        """The same, as one that does not count if another was before: the first one counts."""
-        if event.message is None and event.resolution is None:
-            return event
-        name = (event.group, event.transaction_id)
-        if event.is_put_back:
-            self._before.pop(name, None)
-        before = self._before.setdefault(name, _Before())
-        self._before.move_to_end(name)
-        if len(self._before) > _REMEMBERED_MAX:
-            self._before.popitem(last=False)
-        text = event.text
-        if event.message is not None:
-            if event.message in before.indexes:
-                text = f"sent again, counts once: {text.partition(': ')[2]}"
-            before.indexes.add(event.message)
-        elif before.resolution is None:
-            before.resolution = event.resolution
-        elif before.resolution is event.resolution:
-            text = f"{text}, again"
-        else:
-            text = f"{text}: refused, it was {_DECIDED[before.resolution]} before"
-        return event._replace(text=text)
 
     def _line(self, event: Event, second: int) -> Iterator[str]:
         if second != self._second:

@@ -34,6 +34,7 @@ class Watching(logging.Handler):
         names: InternalTopics,
         write: Callable[[str], None],
         *,
+        horizon_s: float,
         is_coloured: bool = False,
     ) -> None:
         super().__init__(logging.INFO)
@@ -41,8 +42,9 @@ class Watching(logging.Handler):
         self._names = names
         self._write = write
         self._story = Story(
-            time.monotonic, lambda: time.time_ns() // 1_000_000, is_coloured=is_coloured
-        )
+            time.monotonic, lambda: time.time_ns() // 1_000_000,
+            horizon_s=horizon_s, is_coloured=is_coloured,
+        )  # fmt: skip
         self._over = threading.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="halfhitch-events", daemon=True)

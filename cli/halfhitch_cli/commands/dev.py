@@ -346,7 +346,8 @@ def _events(bootstrap: str, settings: Settings) -> "Watching":
     wants_colours = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
     is_coloured = wants_colours and not os.environ.get("NO_COLOR")
     names = InternalTopics(settings.topics.prefix)
-    return Watching(bootstrap, names, write, is_coloured=is_coloured)
+    horizon_s = settings.ledger.horizon_s
+    return Watching(bootstrap, names, write, horizon_s=horizon_s, is_coloured=is_coloured)
 
 
 async def _announce(

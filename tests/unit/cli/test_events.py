@@ -22,6 +22,7 @@ class Stage:
         self.story = Story(
             lambda: self.now_s,
             lambda: AT_MS + int(self.now_s * 1000),
+            horizon_s=900,
             is_coloured=is_coloured,
         )
 
@@ -116,17 +117,61 @@ def test_a_repeat_was_told_as_another_message(stage: Stage) -> None:
     ]
 
 
-def test_what_was_put_back_is_decided_anew(stage: Stage) -> None:
-    half = stage.topics.prepare("one")
-    stage.story.op(stage.topics.decide(half, Resolution.PARK, ResolutionSource.POLICY, "lost"))
+def told_later(stage: Stage) -> list[str]:
+    """What has come so far is told before the next comes."""
     stage.now_s += 1
-    assert len(stage.lines()) == 1
+    return [line.removeprefix("shop  one  ") for line in stage.lines()]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_was_put_back_undecided_is_decided_anew(stage: Stage, *, is_seen: bool) -> None:
+    half = stage.topics.prepare("one")
+    if is_seen:
+        stage.story.half(half)
+    stage.story.op(stage.topics.decide(half, Resolution.PARK, ResolutionSource.POLICY, "lost"))
+    told_later(stage)
     back = stage.topics.prepare("one", resumed_count=1, fence=3, first_stored_ms=0)
     stage.story.half(back)
     stage.story.op(stage.topics.decide(back))
-    assert stage.lines(is_over=True) == [
-        "shop  one  put back, invisible: orders",
-        "shop  one  committed by its producer",
+    assert told_later(stage) == ["put back, invisible: orders", "committed by its producer"]
+
+
+def test_what_was_put_back_decided_stays_so(stage: Stage) -> None:
+    back = stage.topics.prepare(
+        "one", resumed_count=1, fence=3, first_stored_ms=0, born=Resolution.COMMIT, born_count=1
+    )
+    stage.story.half(back)
+    stage.story.op(stage.topics.decide(back, Resolution.ROLLBACK))
+    assert told_later(stage) == [
+        "put back, invisible: orders",
+        "rolled back by its producer: refused, it was committed before",
+    ]
+
+
+def test_a_decision_behind_a_give_up_counts_if_it_is_put_back(stage: Stage) -> None:
+    half = stage.topics.prepare("one")
+    stage.story.op(stage.topics.decide(half, Resolution.PARK, ResolutionSource.POLICY, "lost"))
+    stage.story.op(stage.topics.decide(half, after_ms=1))
+    assert told_later(stage) == [
+        "given up by the give-up policy: lost",
+        "committed by its producer: too late, it was given up; counts if it is put back",
+    ]
+
+
+def test_an_id_that_is_used_again_later_was_told_as_a_repeat(stage: Stage) -> None:
+    half = stage.topics.prepare("one")
+    stage.story.half(half)
+    stage.story.op(stage.topics.decide(half))
+    told_later(stage)
+    later = stage.topics.prepare("one", at_ms=AT_MS + 901_000)
+    stage.story.half(later)
+    stage.story.op(stage.topics.decide(later, after_ms=901_001))
+    elsewhere = stage.topics.prepare("one", partition=1)
+    stage.story.half(elsewhere)
+    assert told_later(stage) == [
+        "stored, invisible: orders, key k",
+        "stored, invisible: orders, key k",
+        "committed by its producer",
     ]
 
 

@@ -31,7 +31,7 @@ def lines(topics: PlayedTopics, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     monkeypatch.setattr(watching, "_NEW_TOPICS_S", 0.05)
     topics.prepare("before")
     lines: list[str] = []
-    events = watching.Watching("127.0.0.1:1", InternalTopics(""), lines.append)
+    events = watching.Watching("127.0.0.1:1", InternalTopics(""), lines.append, horizon_s=900)
     level = told.logger.level
     events.start()
     yield lines

@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from halfhitch.core.model import GIVEN_UP, PARKED, ROLLED_BACK, ResolutionSource
 from halfhitch.service.api import Filter, Operations, ParkedTransaction, Undecided
-from halfhitch.service.checking.api import CheckOutcome
 from halfhitch.service.operators.landings import Landing, TargetLogs, Wanted, landed
 from halfhitch.wire import story
 from halfhitch.wire.story import Ended, Entry, Event, Target
@@ -331,26 +330,25 @@ def _in_order(events: Sequence[StoryEvent]) -> list[StoryEvent]:
     An answer that decided stands before its decision: the owner hears of it when that is stored.
     """
     again_ms = {event.at_ms for event in events if event.what == "lives_again"}
-    asked_ms = {event.number: event.at_ms for event in events if event.what == story.ASKED}
-    decided_ms = [
-        event.at_ms
-        for event in events
-        if event.what == "decided" and event.by == ResolutionSource.CHECK
-    ]
+    decided = [e for e in events if e.what == "decided" and e.by == ResolutionSource.CHECK]
 
     def place(event: StoryEvent) -> tuple[int, int, int]:
         if event.at_ms in again_ms:
             return event.at_ms, 0, 0
         is_answer = event.what == story.ANSWERED
-        at_ms = event.at_ms
-        if is_answer and event.outcome in (CheckOutcome.COMMIT, CheckOutcome.ROLLBACK):
-            at_ms = max(min([at_ms, *decided_ms]), asked_ms.get(event.number, 0))
+        led_to = [e.at_ms for e in decided if is_answer and _has_led_to(event, e)]
         what = story.ASKED if is_answer else event.what
         step = _ORDER.index(what) if what in _ORDER else len(_ORDER)
         check = 2 * (event.number or 0) + is_answer if what == story.ASKED else 0
-        return at_ms, step, check
+        return min([event.at_ms, *led_to]), step, check
 
     return sorted(events, key=place)
+
+
+def _has_led_to(answer: StoryEvent, decision: StoryEvent) -> bool:
+    """It says the same, to a question that was asked before it was decided."""
+    asked_ms = answer.at_ms - (answer.took_ms or 0)
+    return answer.outcome == decision.outcome and asked_ms <= decision.at_ms
 
 
 def _event(entry: Event) -> StoryEvent:
