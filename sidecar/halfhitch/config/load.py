@@ -145,15 +145,15 @@ def _from_environ(environ: Mapping[str, str]) -> Iterable[tuple[Setting, str]]:
             continue
         setting = _BY_ENV.get(name)
         if setting is None:
-            near = _nearest(name, [*_BY_ENV, *_ENV_NOT_SETTINGS])
+            near = _nearest(name, _ENV_NOT_SETTINGS, likeness=0.9) or _nearest(name, _BY_ENV)
             raise ConfigurationError(
                 f"The environment has the unknown variable {_shown(name)}{near}."
             )
         yield setting, environ[name]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+def _nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

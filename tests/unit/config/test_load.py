@@ -174,6 +174,8 @@ def test_unknown_names_are_refused_with_the_nearest_one(tmp_path: Path) -> None:
     assert "did you mean http.port?" in refusal({"http.prt": 1})
     assert "did you mean HALFHITCH_HTTP_PORT?" in refusal(environ={"HALFHITCH_HTPP_PORT": "1"})
     assert "did you mean HALFHITCH_ADDRESS?" in refusal(environ={"HALFHITCH_ADRESS": "1"})
+    assert "did you mean HALFHITCH_REDIS_URL?" in refusal(environ={"HALFHITCH_REDIS_ADDRESS": "1"})
+    assert "HALFHITCH_KAFKA_BOOTSTRAP?" in refusal(environ={"HALFHITCH_KAFKA_SERVERS": "1"})
     path = write(tmp_path, "[http]\nporrt = 1\n")
     sentence = refusal(config_path=path)
     assert "did you mean http.port?" in sentence

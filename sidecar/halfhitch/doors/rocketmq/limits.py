@@ -1,7 +1,7 @@
 """How much one client, and all clients together, may take from the RocketMQ door.
 
 Owns `Limits`: every bound of the door in one frozen object. Those that can be set have their
-defaults, and the reasons, in config/doors.py; the others have them here. Limits on messages and
+defaults, and the reasons, in config/settings.py; the others have them here. Limits on messages and
 topics are the service's; these protect the process itself.
 """
 
