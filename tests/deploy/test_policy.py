@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import celpy
 import pytest
 
 from halfhitch.config import SETTINGS
@@ -450,3 +451,32 @@ def test_texts_of_values_stay_as_they_are_in_the_policy() -> None:
             if one["name"] == "HALFHITCH_KAFKA_OPTIONS"
         ]
         assert json.loads(told_of)["client.rack"] == text
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        [
+            {"name": "one", "expression": "object.metadata.name"},
+            {"name": "unused", "expression": "object.(("},
+        ],
+        [
+            {"name": "one", "expression": "variables.two"},
+            {"name": "two", "expression": "object.metadata.name"},
+        ],
+    ],
+)
+def test_variables_that_no_api_server_takes_are_found(
+    variables: list[dict[str, str]], objects: list[Object]
+) -> None:
+    """They are worked out when they are asked for, and neither mistake was seen."""
+    changed = [merged(one, {}) for one in objects]
+    for one in changed:
+        if one["kind"] == "MutatingAdmissionPolicy":
+            one["spec"] = {
+                **one["spec"],
+                "variables": [*variables, *one["spec"]["variables"]],
+                "mutations": [{"jsonPatch": {"expression": "[JSONPatch{op: variables.one}]"}}],
+            }
+    with pytest.raises((celpy.CELParseError, celpy.CELEvalError, KeyError)):
+        admitted(changed, asking(PODS["plain"]))

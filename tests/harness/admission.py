@@ -118,18 +118,30 @@ def _matches(spec: Object, pod: Object) -> bool:
 
 
 class _Variables(celtypes.MapType):
-    """Each is worked out when an expression asks for it, as an API server does it, and once."""
+    """Each is worked out when an expression asks for it, as an API server does it, and once.
 
-    def __init__(
-        self, expressions: Iterable[Mapping[str, str]], context: Mapping[str, Any]
-    ) -> None:
+    All must compile, and each may use only those before it.
+    """
+
+    def __init__(self, named: Iterable[Mapping[str, str]], context: Mapping[str, Any]) -> None:
         super().__init__()
-        self._expressions = {one["name"]: one["expression"] for one in expressions}
+        self._expressions = {one["name"]: one["expression"] for one in named}
+        self._places = {name: place for place, name in enumerate(self._expressions)}
+        self._end = len(self._places)
         self._context = context
+        for expression in self._expressions.values():
+            _program(expression)
 
     def __getitem__(self, name: Any) -> Any:
+        place = self._places[name]
+        if place >= self._end:
+            raise KeyError(name)
         if name not in self:
-            self[celtypes.StringType(name)] = _value(self._expressions[name], self._context)
+            before, self._end = self._end, place
+            try:
+                self[celtypes.StringType(name)] = _value(self._expressions[name], self._context)
+            finally:
+                self._end = before
         return super().__getitem__(name)
 
 

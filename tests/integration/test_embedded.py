@@ -97,7 +97,6 @@ def test_topics_are_not_created_by_accident(kafka):
     assert topic not in admin_client(kafka.bootstrap).list_topics(timeout=ACK_S).topics
 
 
-@pytest.mark.long
 def test_a_kept_folder_keeps_cluster_and_records_and_lets_the_ports_change(tmp_path):
     # The letters stand for a home folder that is not plain ASCII.
     folder = tmp_path / "Daten für später"
@@ -114,7 +113,6 @@ def test_a_kept_folder_keeps_cluster_and_records_and_lets_the_ports_change(tmp_p
     assert seen[0][1] != seen[1][1]
 
 
-@pytest.mark.long
 def test_a_temporary_folder_is_gone_after_stop():
     with EmbeddedKafka(short_lived=True) as cluster:
         folder, pid = cluster.folder, cluster.broker_pid()

@@ -375,6 +375,7 @@ async def test_the_program_serves_rocketmq_when_its_setting_says_so(site: Site) 
     await app.start()
     try:
         await until_working(app.engine, settings.topics.partitions)
+        await until(lambda: not app.engine.unready_reasons(), "its producers have reached Kafka")
         door = app.rocketmq
         assert door is not None
         assert door.port is not None

@@ -49,7 +49,6 @@ def test_of_copies_the_earliest_stays_and_foreign_rows_all_stay(spark: SparkSess
     assert len(offsets(own)) == 4
 
 
-@pytest.mark.long
 def test_a_stream_is_deduplicated_across_batches_and_loses_no_row_that_comes_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:

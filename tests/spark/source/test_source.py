@@ -202,7 +202,6 @@ def test_a_stream_that_starts_again_neither_doubles_nor_loses_and_reads_new_part
     assert values_of(run(messages, checkpoint)) == ["b-0", "c-0", "c-1"]
 
 
-@pytest.mark.long
 def test_a_batch_that_dies_is_read_again_with_the_same_rows(
     spark_with_source: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
