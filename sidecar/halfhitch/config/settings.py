@@ -515,7 +515,7 @@ class LimitsSettings(Group, frozen=True, kw_only=True):
             le=10_000_000,
             description="Transactions in a half partition that are undecided, or decided and "
             "waiting for a topic that is away; beyond it new prepares get 429. Its owner's memory "
-            "holds some 700 bytes for each.",
+            "holds some 600 bytes for each, 800 to 1,100 for one that waits.",
         ),
     ] = 50_000
     undecided_group_max: Annotated[
