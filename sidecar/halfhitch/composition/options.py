@@ -1,11 +1,10 @@
-"""What the engine and the data door are told: plain values out of the settings."""
+"""What the engine is told, and doors about TLS: plain values out of the settings."""
 
 from halfhitch.adapters.kafka.audit_topic import AuditOptions
 from halfhitch.adapters.system import SystemClock
 from halfhitch.config import Settings
 from halfhitch.config.settings import AdminSettings, HttpSettings, RocketmqSettings
 from halfhitch.core.check_rules import CheckRules
-from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.tls import ServerTls, TlsFiles
 from halfhitch.engine.options import EngineOptions
 from halfhitch.service.checking.limits import DeskLimits
@@ -86,34 +85,6 @@ def _check_rules(settings: Settings) -> CheckRules:
         incomplete_ms=settings.ledger.horizon_s * 1000,
         # Somewhat more than the desk waits, with another instance in between.
         answer_ms=int(checks.answer_s_max * 1000) + 10_000,
-    )
-
-
-def share(count: int) -> int:
-    """What one of many may have of it: half, and then there is still room for others."""
-    return max(1, count // 2)
-
-
-def http_limits(settings: Settings) -> Limits:
-    """The data door's bounds out of the settings."""
-    http = settings.http
-    stream_count_max = share(http.connections_max)
-    return Limits(
-        # A binary message of the full size must pass the JSON route too: base64 adds a third.
-        body_bytes_max=settings.messages.bytes_max * 4 // 3 + 65_536,
-        header_bytes_max=http.header_bytes_max,
-        connection_count_max=http.connections_max,
-        connection_peer_count_max=http.connections_peer_max or share(http.connections_max),
-        # What one address may have, an identity may.
-        connection_identity_count_max=max(share(http.connections_max), http.connections_peer_max),
-        stream_count_max=stream_count_max,
-        stream_group_count_max=http.streams_group_max or share(stream_count_max),
-        # What one group may have, an identity may.
-        stream_identity_count_max=max(share(stream_count_max), http.streams_group_max),
-        in_flight_count_max=http.in_flight_max,
-        receive_s=http.receive_s_max,
-        idle_s=http.idle_s_max,
-        unended_s=settings.checks.immunity_s,
     )
 
 

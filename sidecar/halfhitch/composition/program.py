@@ -24,8 +24,9 @@ from halfhitch.adapters.heap import give_back
 from halfhitch.adapters.native import carrier
 from halfhitch.adapters.watchdog import Watchdog, progress, resting
 from halfhitch.composition.access import AccessKeysWatch, IdentitiesWatch, access_of
+from halfhitch.composition.limits import http_limits
 from halfhitch.composition.native import http_way
-from halfhitch.composition.options import engine_options, http_limits, server_tls
+from halfhitch.composition.options import engine_options, server_tls
 from halfhitch.composition.rocketmq import rocketmq_door
 from halfhitch.config import Settings
 from halfhitch.config.identities import known_access_keys, shared_token_hashes

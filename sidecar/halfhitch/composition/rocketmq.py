@@ -9,12 +9,14 @@ from typing import Final
 from halfhitch.access import Access
 from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
+from halfhitch.composition.limits import rocketmq_limits, share
 from halfhitch.composition.native import both
-from halfhitch.composition.options import server_tls, share
+from halfhitch.composition.options import server_tls
 from halfhitch.config import Settings
 from halfhitch.config.rocketmq import access_secrets, advertised_address
-from halfhitch.doors.rocketmq import Limits, RocketmqDoor, RocketmqOptions
+from halfhitch.doors.rocketmq import RocketmqDoor, RocketmqOptions
 from halfhitch.doors.rocketmq.lending import Lending
+from halfhitch.doors.rocketmq.limits import Limits as RocketmqLimits
 from halfhitch.doors.rocketmq.native import Native
 from halfhitch.engine import Engine
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
@@ -31,30 +33,6 @@ _REPLY_START: Final = (
     language_name(codes.ANSWERED_LANGUAGE),
     codes.ANSWERED_VERSION,
 )
-
-#: Places for producers; with more connections there are more.
-_PRODUCERS_MIN: Final = 16_384
-_PRODUCERS_OF_CONNECTION: Final = 16
-
-
-def rocketmq_limits(settings: Settings) -> Limits:
-    """What a RocketMQ door may be asked for, as the settings say."""
-    chosen = settings.rocketmq
-    producers_wanted = _PRODUCERS_OF_CONNECTION * chosen.connections_max
-    producer_count_max = max(_PRODUCERS_MIN, producers_wanted)
-    return Limits(
-        body_bytes_max=settings.messages.bytes_max,
-        connection_count_max=chosen.connections_max,
-        connection_peer_count_max=chosen.connections_peer_max or share(chosen.connections_max),
-        # What one address may have, an identity may.
-        connection_identity_count_max=max(
-            share(chosen.connections_max), chosen.connections_peer_max
-        ),
-        in_flight_count_max=chosen.in_flight_max,
-        in_flight_bytes_max=chosen.in_flight_bytes_max,
-        producer_count_max=producer_count_max,
-        producer_identity_count_max=share(producer_count_max),
-    )
 
 
 def rocketmq_door(
@@ -94,7 +72,7 @@ def rocketmq_door(
 
 
 def native_way(
-    engine: Engine, observer: Observer, limits: Limits, make: Callable[..., Native] | None
+    engine: Engine, observer: Observer, limits: RocketmqLimits, make: Callable[..., Native] | None
 ) -> Lending | None:
     """For requests that `make` (halfhitch-native's) can carry out; None where it does not fit."""
     if make is None:

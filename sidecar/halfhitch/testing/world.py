@@ -21,7 +21,8 @@ from halfhitch.adapters.memory import (
     MemoryTopicCatalog,
 )
 from halfhitch.adapters.system import new_transaction_id
-from halfhitch.composition.options import engine_options, http_limits
+from halfhitch.composition.limits import http_limits
+from halfhitch.composition.options import engine_options
 from halfhitch.config import Settings
 from halfhitch.core.model import (
     DecisionRead,

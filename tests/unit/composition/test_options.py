@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from halfhitch.composition import engine_options, http_limits
+from halfhitch.composition import engine_options, http_limits, rocketmq_limits
 from halfhitch.config import SETTINGS, Settings
 
+GROUPS = ("http", "owner", "ledger", "limits", "checks", "messages", "rocketmq")
+#: Those are of the program, not of what it makes; or of routes, not of bounds.
+ELSEWHERE = (".port", ".hung_call_s", ".requests_s_identity_max", ".create_partitions")
 NUMBERS = [
     setting.key
     for setting in SETTINGS
     if setting.plain_type in (int, float)
-    and setting.key.split(".")[0] in ("http", "owner", "ledger", "limits", "checks", "messages")
-    # Those are of the program, not of what it makes.
-    and not setting.key.endswith((".port", ".hung_call_s", ".requests_s_identity_max"))
+    and setting.key.split(".")[0] in GROUPS
+    and not setting.key.endswith(ELSEWHERE)
 ]
 
 
@@ -35,7 +37,11 @@ def taken(value: Any, path: str = "") -> Iterator[tuple[str, object, bool]]:
 
 def made(settings: Settings) -> dict[str, tuple[object, bool]]:
     """Of all that the program makes of its settings."""
-    things = {"engine": engine_options(settings), "http": http_limits(settings)}
+    things = {
+        "engine": engine_options(settings),
+        "http": http_limits(settings),
+        "rocketmq": rocketmq_limits(settings),
+    }
     return {
         path: (value, has_default)
         for start, thing in things.items()
