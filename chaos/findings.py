@@ -108,7 +108,7 @@ FINDINGS: tuple[Finding, ...] = (
                 "what_is_spoiled_is_found",
             ),
             *_in(
-                "tests/unit/audit/test_judge.py",
+                "tests/unit/verify/test_judge.py",
                 "a_message_that_its_commit_left_out_tears_the_transaction",
             ),
         ),
@@ -118,7 +118,7 @@ FINDINGS: tuple[Finding, ...] = (
         "of ours excused every loss on its topic, and one compacted topic all on others.",
         tests=(
             *_in(
-                "tests/unit/audit/test_excuses.py",
+                "tests/unit/verify/test_excuses.py",
                 "fifty_losses_were_clean_because_one_partition_had_nothing_of_ours",
                 "a_trimmed_partition_excused_what_was_lost_on_another_one",
                 "compaction_excused_what_no_later_record_had_replaced",
@@ -132,7 +132,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "`verify` called a commit torn that had lawfully left out a message whose add had failed.",
         tests=_in(
-            "tests/unit/audit/test_endings.py",
+            "tests/unit/verify/test_endings.py",
             "a_message_whose_add_was_never_acknowledged_was_called_torn",
         ),
     ),
@@ -142,12 +142,12 @@ FINDINGS: tuple[Finding, ...] = (
         "soak's judge one that was parked in part.",
         tests=(
             *_in(
-                "tests/unit/audit/test_excuses.py",
+                "tests/unit/verify/test_excuses.py",
                 "a_transaction_that_was_parked_in_part_was_clean",
                 "a_parked_message_that_is_another_one_was_clean",
             ),
             *_in(
-                "tests/unit/audit/test_endings.py",
+                "tests/unit/verify/test_endings.py",
                 "halves_marked_as_rolled_back_and_as_committed_were_clean",
                 "a_commit_carried_out_though_a_roll_back_came_first_was_clean",
             ),

@@ -6,8 +6,8 @@ from collections import Counter
 
 from bench.spark_audit import PARTITIONS, TARGETS, records
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.account import Account, Layout
-from halfhitch.audit.judge import judge
+from halfhitch.verify.account import Account, Layout
+from halfhitch.verify.judge import judge
 from harness.verify_world import BY_BROKER, Stored
 
 

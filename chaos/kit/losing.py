@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chaos.kit.played import check_played
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.report import Kind, Unjudged, Verdict
-from halfhitch.audit.run import verify
 from halfhitch.core.model import Resolution, TransactionId
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.report import Kind, Unjudged, Verdict
+from halfhitch.verify.run import verify
 from harness.verify_logs import WorldLogs
 from harness.verify_world import BY_BROKER, TARGETS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from halfhitch.audit.report import Findings
+    from halfhitch.verify.report import Findings
     from harness.verify_world import Life, Stored
 
 #: A step of a world takes some milliseconds.

@@ -24,7 +24,6 @@ from chaos.kit.losing import (
     nobody,
     of_lives,
 )
-from halfhitch.audit.report import Kind, Unjudged
 from halfhitch.core.model import (
     PARKED,
     ConflictKind,
@@ -33,6 +32,7 @@ from halfhitch.core.model import (
     OpOffset,
     ResolutionSource,
 )
+from halfhitch.verify.report import Kind, Unjudged
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.count import with_count, without_count
 from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS

@@ -14,8 +14,8 @@ from chaos.kit.losing import RULES, judged, played
 from chaos.kit.losses import LOSSES
 from chaos.kit.played import check_played
 from chaos.losses import COUNT, FILE, recorded
-from halfhitch.audit.report import Kind, Unjudged
-from halfhitch.audit.run import verify
+from halfhitch.verify.report import Kind, Unjudged
+from halfhitch.verify.run import verify
 from harness.verify_logs import WorldLogs
 
 SEEDS = 4

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Settings
 from halfhitch.errors import BackendError, HalfHitchError, RequestError
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.kafka_targets import Wanted
 from halfhitch_cli.answers import elsewhere, settings_of
 from halfhitch_cli.client import AdminClient
 

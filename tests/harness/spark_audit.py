@@ -15,7 +15,7 @@ from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from halfhitch.audit.account import Place
+    from halfhitch.verify.account import Place
     from halfhitch_spark.audit.judging import Case
     from harness.verify_world import Stored, World
 

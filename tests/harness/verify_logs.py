@@ -1,11 +1,11 @@
-"""A world (verify_world.py) as `halfhitch verify` reads it: audit.run.Logs."""
+"""A world (verify_world.py) as `halfhitch verify` reads it: verify.run.Logs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halfhitch.audit.account import Layout, Place
-from halfhitch.audit.report import Unjudged
+from halfhitch.verify.account import Layout, Place
+from halfhitch.verify.report import Unjudged
 from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WorldLogs:
-    """audit.run.Logs; the world goes on meanwhile, unless `still`.
+    """verify.run.Logs; the world goes on meanwhile, unless `still`.
 
     `narrowed`: targets that are not read, and why; of those in `unclear` it is not known whether
     they are compacted. `elsewhere`: other topics that halves may name, and why they are not read.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from halfhitch.audit.account import Place
 from halfhitch.core.model import (
     COPIED,
     GIVEN_UP,
@@ -24,6 +23,7 @@ from halfhitch.core.model import (
     ResolutionSource,
     TransactionId,
 )
+from halfhitch.verify.account import Place
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.count import with_count

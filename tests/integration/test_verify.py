@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from halfhitch.adapters.kafka.brokers import describe_cluster
-from halfhitch.audit.kafka_logs import KafkaVerifyLogs, verify_consumer
-from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.core.model import DoneMark, HalfOffset, ProducerGroup, Resolution, TransactionId
+from halfhitch.verify.kafka_logs import KafkaVerifyLogs, verify_consumer
+from halfhitch.verify.kafka_targets import Wanted
 from halfhitch.wire import op as op_wire
 from halfhitch_cli.app import main
 from harness.admin_door import admin_door

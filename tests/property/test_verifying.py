@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.report import Kind
-from halfhitch.audit.run import verify
 from halfhitch.core.model import Resolution
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.report import Kind
+from halfhitch.verify.run import verify
 from harness.verify_logs import WorldLogs
 from harness.verify_world import BY_BROKER, CREATED, OP, TARGETS, Stored, World
 

@@ -16,8 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.kafka_logs import KafkaVerifyLogs, verify_consumer
-from halfhitch.audit.report import (
+from halfhitch.config import Settings
+from halfhitch.errors import ConfigurationError
+from halfhitch.verify.kafka_logs import KafkaVerifyLogs, verify_consumer
+from halfhitch.verify.report import (
     OPEN_QUESTIONS,
     SENTENCES,
     Findings,
@@ -25,10 +27,8 @@ from halfhitch.audit.report import (
     Verdict,
     Where,
 )
-from halfhitch.audit.run import Outcome
-from halfhitch.audit.run import verify as verify_logs
-from halfhitch.config import Settings
-from halfhitch.errors import ConfigurationError
+from halfhitch.verify.run import Outcome
+from halfhitch.verify.run import verify as verify_logs
 from halfhitch_cli import moments, selection
 from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin

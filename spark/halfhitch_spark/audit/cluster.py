@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from halfhitch.audit.account import Place
+from halfhitch.verify.account import Place
 from halfhitch_spark.kafka_topics import kafka_admin
 
 _DELETE_RETENTION: Final = "delete.retention.ms"

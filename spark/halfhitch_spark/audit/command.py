@@ -16,9 +16,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.report import Verdict
 from halfhitch.errors import BackendError, ConfigurationError
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.report import Verdict
 from halfhitch_spark.audit.page import page
 from halfhitch_spark.audit.plan import Wanted
 from halfhitch_spark.audit.run import Given, audit

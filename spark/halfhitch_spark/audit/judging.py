@@ -7,12 +7,12 @@ bucket at a time. `Case` is what all tasks know.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from halfhitch.audit.account import Account
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.facts import Facts
-from halfhitch.audit.judge import Witnessed, judge_groups, witness
-from halfhitch.audit.pieces import Piece, transactions_of
-from halfhitch.audit.report import Findings
+from halfhitch.verify.account import Account
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.facts import Facts
+from halfhitch.verify.judge import Witnessed, judge_groups, witness
+from halfhitch.verify.pieces import Piece, transactions_of
+from halfhitch.verify.report import Findings
 from halfhitch_spark.audit.measures import Measures, measure_end
 from halfhitch_spark.audit.taking import SEEN, Seen
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from halfhitch.audit.facts import Facts
 from halfhitch.ports import KafkaHeaders
+from halfhitch.verify.facts import Facts
 from halfhitch.wire import story
 from halfhitch.wire.half import Garbage
 

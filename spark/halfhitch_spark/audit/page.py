@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Final
 
-from halfhitch.audit.report import Kind
+from halfhitch.verify.report import Kind
 from halfhitch.wire.plain import shown
 from halfhitch_spark.audit.measures import CHECKS, NO_TOPIC, Distribution, upper_of
 from halfhitch_spark.audit.run import Result

@@ -1,6 +1,6 @@
 """What an audit reads, fixed before it reads: each partition from where to where.
 
-Ends are taken in verify's order, for the same reasons (halfhitch/audit/run.py): the stored
+Ends are taken in verify's order, for the same reasons (halfhitch/verify/run.py): the stored
 watermarks, then the end of the op log, then those of the half log and the targets, the op log's
 again, and the parked topic's. Ends are only numbers: what lies below them is read afterwards, all
 at once. What is in an open Kafka transaction is waited for before the next ends are taken.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from halfhitch.audit.account import Account, Layout, Place
-from halfhitch.audit.run import SINCE_MARGIN_MS
+from halfhitch.verify.account import Account, Layout, Place
+from halfhitch.verify.run import SINCE_MARGIN_MS
 from halfhitch_spark.audit.topics import Names, targets_among
 
 _POLL_S: Final = 0.2

@@ -20,13 +20,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-from halfhitch.audit.account import Account, Place
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.gone import gone
-from halfhitch.audit.judge import Witnessed
-from halfhitch.audit.pieces import BUCKET_COUNT
-from halfhitch.audit.report import Findings, Verdict
 from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.verify.account import Account, Place
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.gone import gone
+from halfhitch.verify.judge import Witnessed
+from halfhitch.verify.pieces import BUCKET_COUNT
+from halfhitch.verify.report import Findings, Verdict
 from halfhitch_spark.audit.cluster import Cluster
 from halfhitch_spark.audit.judging import Case, Judged, judged, witnessed
 from halfhitch_spark.audit.measures import Measures

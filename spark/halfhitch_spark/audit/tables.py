@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from halfhitch.audit.report import SENTENCES, Kind, Verdict, Where
 from halfhitch.errors import ConfigurationError
+from halfhitch.verify.report import SENTENCES, Kind, Verdict, Where
 from halfhitch.wire.plain import shown
 from halfhitch_spark.audit.measures import Measures, upper_of
 from halfhitch_spark.audit.run import Result

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from halfhitch.audit.account import Account, Place
-from halfhitch.audit.facts import FactStore
-from halfhitch.audit.pieces import Piece, pieces_of, rest_of
 from halfhitch.core.model import ConflictRead
 from halfhitch.ports import KafkaHeaders
+from halfhitch.verify.account import Account, Place
+from halfhitch.verify.facts import FactStore
+from halfhitch.verify.pieces import Piece, pieces_of, rest_of
 from halfhitch_spark.audit.measures import Measures, measure_stories
 from halfhitch_spark.audit.plan import Plan
 

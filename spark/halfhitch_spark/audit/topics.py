@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Final
 
-from halfhitch.audit.account import Layout
-from halfhitch.audit.report import Unjudged
 from halfhitch.errors import ConfigurationError
+from halfhitch.verify.account import Layout
+from halfhitch.verify.report import Unjudged
 
 _WILD: Final = frozenset("*?[")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

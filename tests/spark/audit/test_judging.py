@@ -9,8 +9,8 @@ import pytest
 
 from chaos.kit.losing import LOSSES, RULES, a_life, played
 from chaos.kit.losses import LOSSES as ALL
-from halfhitch.audit.report import Findings, Kind, Verdict
-from halfhitch.audit.run import verify
+from halfhitch.verify.report import Findings, Kind, Verdict
+from halfhitch.verify.run import verify
 from harness.spark_audit import OWN, by_spark
 from harness.verify_logs import WorldLogs
 

@@ -12,12 +12,12 @@ from confluent_kafka import TopicPartition
 from chaos.kit.losing import LOSSES, RULES, a_life, played
 from chaos.kit.losses import LOSSES as ALL
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.kafka_logs import KafkaVerifyLogs, verify_consumer
-from halfhitch.audit.kafka_targets import Wanted as VerifyWanted
-from halfhitch.audit.report import Findings, Kind, Unjudged, Verdict
-from halfhitch.audit.run import verify
 from halfhitch.core.model import ConflictKind, ConflictMark, OpOffset
 from halfhitch.errors import ConfigurationError
+from halfhitch.verify.kafka_logs import KafkaVerifyLogs, verify_consumer
+from halfhitch.verify.kafka_targets import Wanted as VerifyWanted
+from halfhitch.verify.report import Findings, Kind, Unjudged, Verdict
+from halfhitch.verify.run import verify
 from halfhitch.wire import op as op_wire
 from halfhitch_spark.audit import Given, audit, command
 from halfhitch_spark.audit.plan import Wanted

@@ -6,7 +6,7 @@ import random
 
 from chaos.kit.losing import LOSSES, played
 from chaos.kit.losses import LOSSES as ALL
-from halfhitch.audit.report import Violation
+from halfhitch.verify.report import Violation
 from halfhitch_spark.audit.tables import printed, tables
 from harness.spark_audit import by_spark
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.kit.losing import played
-from halfhitch.audit.pieces import Piece
 from halfhitch.core.model import ConflictKind, ConflictMark, HalfOffset, OpOffset
+from halfhitch.verify.pieces import Piece
 from halfhitch.wire import op as op_wire
 from halfhitch_spark.audit import taking
 from halfhitch_spark.audit.plan import Wanted, make_plan

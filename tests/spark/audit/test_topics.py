@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.account import Layout
-from halfhitch.audit.report import Unjudged
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.topic_policy import TopicPolicy
+from halfhitch.verify.account import Layout
+from halfhitch.verify.report import Unjudged
 from halfhitch_spark.audit.topics import Names, is_possible, targets_among, why_unread
 
 NAMES = Names("p.")

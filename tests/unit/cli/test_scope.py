@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.kafka_targets import Wanted
 from halfhitch.config import Purpose, Settings, load
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.kafka_targets import Wanted
 from halfhitch_cli.scope import Scope, find_scope
 from harness.admin_door import admin_door
 from harness.fake_operations import FakeOperations

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.kafka_targets import Wanted
-from halfhitch.audit.run import verify as verify_logs
 from halfhitch.core.model import Resolution
 from halfhitch.errors import KafkaUnavailable
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.kafka_targets import Wanted
+from halfhitch.verify.run import verify as verify_logs
 from halfhitch_cli.app import main
 from halfhitch_cli.commands import verify
 from halfhitch_cli.scope import Scope

@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from halfhitch.audit.report import Kind, Unjudged
-from halfhitch.audit.run import verify
 from halfhitch.core.model import (
     ConflictKind,
     ConflictMark,
@@ -16,10 +14,12 @@ from halfhitch.core.model import (
     Resolution,
     ResolutionSource,
 )
+from halfhitch.verify.report import Kind, Unjudged
+from halfhitch.verify.run import verify
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.parked import LATE
-from harness.audited import (
+from harness.verified import (
     RULES,
     C,
     P,

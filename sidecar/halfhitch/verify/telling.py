@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from halfhitch.audit.account import Account, PlaceAccount
-from halfhitch.audit.bounds import Bounds
-from halfhitch.audit.facts import Facts, Forward, Half
-from halfhitch.audit.homes import Homes
-from halfhitch.audit.report import Findings, Kind, Violation, Where
+from halfhitch.verify.account import Account, PlaceAccount
+from halfhitch.verify.bounds import Bounds
+from halfhitch.verify.facts import Facts, Forward, Half
+from halfhitch.verify.homes import Homes
+from halfhitch.verify.report import Findings, Kind, Violation, Where
 
 
 class Telling:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from halfhitch.audit.bounds import CLOCK_MS
-from halfhitch.audit.report import Kind, Unjudged
-from halfhitch.audit.run import SINCE_MARGIN_MS, verify
-from harness.audited import (
+from halfhitch.verify.bounds import CLOCK_MS
+from halfhitch.verify.report import Kind, Unjudged
+from halfhitch.verify.run import SINCE_MARGIN_MS, verify
+from harness.verified import (
     RULES,
     C,
     ended,

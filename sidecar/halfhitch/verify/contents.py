@@ -6,9 +6,9 @@ two are compared byte by byte. Only a half tells whether its producer chose the 
 
 from collections import Counter
 
-from halfhitch.audit.facts import Facts, Forward, Half, is_repeat
-from halfhitch.audit.report import Kind, Unjudged, Where
-from halfhitch.audit.telling import Telling
+from halfhitch.verify.facts import Facts, Forward, Half, is_repeat
+from halfhitch.verify.report import Kind, Unjudged, Where
+from halfhitch.verify.telling import Telling
 
 
 class Contents(Telling):

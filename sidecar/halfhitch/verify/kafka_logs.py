@@ -1,4 +1,4 @@
-"""Reading the topics of an installation for `halfhitch verify`: audit.run.Logs.
+"""Reading the topics of an installation for `halfhitch verify`: verify.run.Logs.
 
 One consumer with a hand-made assignment that grows and shrinks; it joins no group and commits
 nothing. Committed records only. Where the log was trimmed while it was read, reading goes on from
@@ -25,11 +25,11 @@ from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import patiently
 from halfhitch.adapters.kafka.scan import LogScan
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.account import Layout, Place
-from halfhitch.audit.kafka_targets import TargetFinder, Wanted
-from halfhitch.audit.report import Unjudged
-from halfhitch.audit.run import Skipped, Take
 from halfhitch.errors import KafkaUnavailable
+from halfhitch.verify.account import Layout, Place
+from halfhitch.verify.kafka_targets import TargetFinder, Wanted
+from halfhitch.verify.report import Unjudged
+from halfhitch.verify.run import Skipped, Take
 
 logger = logging.getLogger(__name__)
 

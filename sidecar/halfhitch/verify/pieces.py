@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from halfhitch.audit.account import Account
-from halfhitch.audit.facts import BUCKET_COUNT, Decided, Facts, Known, facts_of, unpack
+from halfhitch.verify.account import Account
+from halfhitch.verify.facts import BUCKET_COUNT, Decided, Facts, Known, facts_of, unpack
 
 __all__ = ["BUCKET_COUNT", "Piece", "pieces_of", "rest_of", "transactions_of"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.report import Findings, Kind
-from halfhitch.audit.run import Outcome, verify
 from halfhitch.core.model import (
     Resolution,
 )
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.report import Findings, Kind
+from halfhitch.verify.run import Outcome, verify
 from harness.verify_logs import WorldLogs
 from harness.verify_world import (
     Life,

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 from halfhitch.adapters.kafka.admin import answer, topic_configs
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.topics import InternalTopics
-from halfhitch.audit.report import Unjudged
 from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
 from halfhitch.service.topic_policy import TopicPolicy
+from halfhitch.verify.report import Unjudged
 
 _WILD: Final = frozenset("*?[")
 _NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -101,7 +101,7 @@ class TargetFinder:
         )
 
     def unread(self, topics: Collection[str]) -> dict[str, Unjudged]:
-        """See audit.run.Logs."""
+        """See verify.run.Logs."""
         known = self._listed()
         users = [topic for topic in topics if self._anywhere.refusal(topic) is None]
         known |= self._asked([topic for topic in users if topic not in known])

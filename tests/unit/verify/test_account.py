@@ -11,7 +11,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.errors import TopologyError
 from halfhitch.wire import op as op_wire
-from harness.audited import (
+from harness.verified import (
     C,
     ended,
     look,

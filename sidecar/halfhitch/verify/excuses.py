@@ -6,10 +6,10 @@ partition, on the one of its key, or, when its half is gone and nothing tells wh
 
 from typing import Final
 
-from halfhitch.audit.account import PlaceAccount
-from halfhitch.audit.facts import Facts, Half
-from halfhitch.audit.report import Unjudged
-from halfhitch.audit.telling import Telling
+from halfhitch.verify.account import PlaceAccount
+from halfhitch.verify.facts import Facts, Half
+from halfhitch.verify.report import Unjudged
+from halfhitch.verify.telling import Telling
 
 #: What lies nowhere hides nothing.
 _NO_TOPICS: Final = frozenset({Unjudged.TARGET_IMPOSSIBLE})

@@ -8,8 +8,8 @@ Pure.
 
 from collections.abc import Mapping, Sequence
 
-from halfhitch.audit.account import PlaceAccount
-from halfhitch.audit.facts import Facts
+from halfhitch.verify.account import PlaceAccount
+from halfhitch.verify.facts import Facts
 
 
 class Homes:

@@ -10,7 +10,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Mapping
 
-from halfhitch.audit.account import Account, Place
+from halfhitch.verify.account import Account, Place
 
 
 def gone(

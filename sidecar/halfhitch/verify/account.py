@@ -14,7 +14,10 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, Protocol
 
-from halfhitch.audit.facts import (
+from halfhitch.core.model import COPIED, ConflictKind, ConflictRead, DecisionRead, DoneRead
+from halfhitch.errors import TopologyError
+from halfhitch.ports import KafkaHeaders, StoredRecord
+from halfhitch.verify.facts import (
     BROKER_TIME,
     COMPARED,
     COUNT_BITS,
@@ -27,11 +30,8 @@ from halfhitch.audit.facts import (
     ParkedPart,
     birth_of,
 )
-from halfhitch.audit.keys import key_hash
-from halfhitch.audit.report import Unjudged
-from halfhitch.core.model import COPIED, ConflictKind, ConflictRead, DecisionRead, DoneRead
-from halfhitch.errors import TopologyError
-from halfhitch.ports import KafkaHeaders, StoredRecord
+from halfhitch.verify.keys import key_hash
+from halfhitch.verify.report import Unjudged
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire

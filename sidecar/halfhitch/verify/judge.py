@@ -15,16 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from halfhitch.audit.account import Account
-from halfhitch.audit.bounds import CLOCK_MS, Bounds, Rules
-from halfhitch.audit.contents import Contents
-from halfhitch.audit.endings import Endings
-from halfhitch.audit.excuses import Excuses
-from halfhitch.audit.facts import Facts, Forward, Half
-from halfhitch.audit.homes import Homes
-from halfhitch.audit.report import Findings, Kind, Unfinished, Unjudged
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import GIVEN_UP, PARKED, ROLLED_BACK, Resolution
+from halfhitch.verify.account import Account
+from halfhitch.verify.bounds import CLOCK_MS, Bounds, Rules
+from halfhitch.verify.contents import Contents
+from halfhitch.verify.endings import Endings
+from halfhitch.verify.excuses import Excuses
+from halfhitch.verify.facts import Facts, Forward, Half
+from halfhitch.verify.homes import Homes
+from halfhitch.verify.report import Findings, Kind, Unfinished, Unjudged
 
 _STATE_OF: Final = {
     Resolution.COMMIT: "committing",

@@ -11,17 +11,17 @@ import pytest
 
 from chaos.kit.losing import LOSSES, RULES, played
 from chaos.kit.losses import LOSSES as ALL
-from halfhitch.audit.account import Account
-from halfhitch.audit.gone import gone
-from halfhitch.audit.judge import Witnessed, judge_groups, witness
-from halfhitch.audit.pieces import pieces_of, rest_of, transactions_of
-from halfhitch.audit.report import Findings
-from halfhitch.audit.run import verify
+from halfhitch.verify.account import Account
+from halfhitch.verify.gone import gone
+from halfhitch.verify.judge import Witnessed, judge_groups, witness
+from halfhitch.verify.pieces import pieces_of, rest_of, transactions_of
+from halfhitch.verify.report import Findings
+from halfhitch.verify.run import verify
 from harness.verify_logs import WorldLogs
 
 if TYPE_CHECKING:
-    from halfhitch.audit.account import Layout, Place
-    from halfhitch.audit.pieces import Piece
+    from halfhitch.verify.account import Layout, Place
+    from halfhitch.verify.pieces import Piece
     from harness.verify_world import World
 
 LIMIT = 1_000

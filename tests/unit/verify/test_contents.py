@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from halfhitch.audit.report import Kind
+from halfhitch.verify.report import Kind
 from halfhitch.wire.count import with_count, without_count
-from harness.audited import (
+from harness.verified import (
     C,
     copy_of,
     ended,
@@ -108,7 +108,7 @@ def test_another_birth_than_its_halfs_was_passed_over(world: World, birth: bytes
 
 
 @pytest.mark.parametrize("marker", [b"1;0;x;n=1", b"1;0;1700000000000;n=5", b"1;0;1;d=00"])
-def test_a_strangers_record_with_half_a_mark_ended_the_audit(world: World, marker: bytes) -> None:
+def test_a_strangers_record_with_half_a_mark_ended_verify(world: World, marker: bytes) -> None:
     life = ended(world, C, 1)
     (record,) = world.records_of(life)
     *others, (name, _) = record.stored_headers

@@ -7,9 +7,9 @@ lay in the half log by then. Beyond that the log does not tell: a message whose 
 the half log like one that was acknowledged, and a commit leaves it out lawfully.
 """
 
-from halfhitch.audit.facts import Commit, Done, Facts
-from halfhitch.audit.report import Kind, Unjudged, Where
-from halfhitch.audit.telling import Telling
+from halfhitch.verify.facts import Commit, Done, Facts
+from halfhitch.verify.report import Kind, Unjudged, Where
+from halfhitch.verify.telling import Telling
 
 
 class Endings(Telling):

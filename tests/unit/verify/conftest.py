@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.audited import C, P, R, ended
+from harness.verified import C, P, R, ended
 from harness.verify_world import World
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.audit.bounds import CLOCK_MS
-from halfhitch.audit.keys import key_hash
-from halfhitch.audit.report import SENTENCES, Kind, Unjudged
-from halfhitch.audit.run import verify
 from halfhitch.core.model import (
     PARKED,
 )
+from halfhitch.verify.bounds import CLOCK_MS
+from halfhitch.verify.keys import key_hash
+from halfhitch.verify.report import SENTENCES, Kind, Unjudged
+from halfhitch.verify.run import verify
 from harness.excusing import LONG_MS, RULES, C, P, cut, ended, look, lost, to
 from harness.partitioning import java_partition
 from harness.verify_logs import WorldLogs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halfhitch.audit.report import Unjudged, Verdict
-from harness.audited import C, ended, look, trim
+from halfhitch.verify.report import Unjudged, Verdict
+from harness.verified import C, ended, look, trim
 from harness.verify_world import HALF
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from halfhitch.audit.account import Account, PlaceAccount
-from halfhitch.audit.facts import Facts, Forward, Half
+from halfhitch.verify.account import Account, PlaceAccount
+from halfhitch.verify.facts import Facts, Forward, Half
 
 NEVER: Final = math.inf
 ALWAYS: Final = -math.inf

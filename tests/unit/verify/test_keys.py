@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from halfhitch.audit.keys import key_hash
+from halfhitch.verify.keys import key_hash
 from harness.partitioning import murmur2
 
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from halfhitch.audit.account import Account, Layout, LogRecord, Place
-from halfhitch.audit.bounds import Rules
-from halfhitch.audit.gone import gone
-from halfhitch.audit.judge import judge
-from halfhitch.audit.report import Findings, Unjudged
+from halfhitch.verify.account import Account, Layout, LogRecord, Place
+from halfhitch.verify.bounds import Rules
+from halfhitch.verify.gone import gone
+from halfhitch.verify.judge import judge
+from halfhitch.verify.report import Findings, Unjudged
 
 Take = Callable[[Sequence[LogRecord]], None]
 #: What lay below this log offset was deleted while it was being read.

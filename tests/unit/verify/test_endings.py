@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.audit.report import SENTENCES, Kind, Unjudged, Verdict
 from halfhitch.core.model import (
     ConflictKind,
     ConflictMark,
@@ -15,6 +14,7 @@ from halfhitch.core.model import (
     OpOffset,
     ResolutionSource,
 )
+from halfhitch.verify.report import SENTENCES, Kind, Unjudged, Verdict
 from halfhitch.wire import op as op_wire
 from harness.excusing import LONG_MS, C, R, cut, ended, look, to
 from harness.verify_world import (
