@@ -1,6 +1,7 @@
 """What the door carries at this moment; shared by its connections, on the event loop's thread."""
 
 import logging
+from collections.abc import Callable
 
 from halfhitch.doors.holding import Holding, OnRefused
 from halfhitch.doors.rocketmq.addresses import shown
@@ -25,6 +26,7 @@ class Load(Holding):
         "_foreign_lines",
         "failed_ends",
         "flight",
+        "look_again",
         "refusal",
         "stats",
         "unfinished",
@@ -50,6 +52,8 @@ class Load(Holding):
         #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
         #: is away would outlast every client's patience.
         self.refusal: HalfHitchError | None = None
+        #: Looks at it out of the sweep's turn; the door's, once it is there.
+        self.look_again: Callable[[], None] = lambda: None
         #: One-way ends that failed since the sweep last said so, and the last reason.
         self.failed_ends: tuple[int, HalfHitchError] | None = None
 

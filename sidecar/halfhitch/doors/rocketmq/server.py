@@ -81,6 +81,7 @@ class RocketmqDoor:
         self._limits = limits
         self._unready_reasons = unready_reasons
         self._load = load = Load(Stats(), limits, on_refused, has_native=lending is not None)
+        load.look_again = self._look_at_kafka
         routes = Routes(
             topics,
             broker_name=options.broker_name,
@@ -215,12 +216,14 @@ class RocketmqDoor:
 
     def _look(self) -> None:
         """Is Kafka there? And say what one-way requests could not say."""
-        load = self._load
-        reasons = self._unready_reasons()
-        load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
+        self._look_at_kafka()
         if self._lending is not None:
             self._lending.look()
         self._say_failed_ends()
+
+    def _look_at_kafka(self) -> None:
+        reasons = self._unready_reasons()
+        self._load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
 
     def _say_failed_ends(self) -> None:
         load = self._load

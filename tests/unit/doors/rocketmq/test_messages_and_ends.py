@@ -447,6 +447,9 @@ async def test_while_kafka_is_away_messages_are_refused_at_once_and_ends_are_not
     assert answer.code == codes.SYSTEM_BUSY
     assert answer.remark == "[REJECTREQUEST] kafka_unavailable: Kafka does not answer"
     assert (await client.end_sync(GROUP, sent, COMMIT)).code == 0
+    stage.unready = []
+    back = await client.half(GROUP, "orders", b"two", unique="U2")
+    assert back.code == 0, "refused until the next sweep, though Kafka was there"
 
 
 async def test_beyond_the_limit_messages_get_system_busy_and_ends_pass(stage: Any) -> None:
