@@ -85,8 +85,7 @@ class PlayedTopics:
     def prepare(
         self, transaction_id: str, topic: str = "orders", *, group: str = "shop",
         partition: int = 0, index: int = 0, at_ms: int = AT_MS, key: bytes | None = b"k",
-        value: bytes = b"v",
-        headers: Any = (), **more: Any,
+        value: bytes = b"v", headers: Any = (), **more: Any,
     ) -> Record:  # fmt: skip
         """A half record."""
         half = HalfRecord(transaction_id, group, index, at_ms, "one", topic, **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from halfhitch.core.model import (
@@ -32,6 +33,25 @@ def ended(world: World, resolution: Resolution, count: int = 2, messages: Any = 
 def look(world: World, **more: Any) -> Outcome:
     given = {name: more.pop(name) for name in ("only", "narrowed", "unclear") if name in more}
     return verify(WorldLogs(world, patience=40, **given), rules=RULES, **more)
+
+
+def told(findings: Findings) -> dict[str, object]:
+    """All that two who judge the same must say alike."""
+    return {
+        "violations": Counter(map(repr, findings.violations)),
+        "unfinished": Counter(map(repr, findings.unfinished)),
+        "kinds": findings.violation_counts,
+        "unjudged": findings.unjudged,
+        "states": findings.unfinished_counts,
+        "endings": findings.endings,
+        "numbers": (
+            findings.transactions,
+            findings.ended,
+            findings.judged,
+            findings.committed_judged,
+            findings.forwards_judged,
+        ),
+    }
 
 
 def kinds(findings: Findings) -> set[Kind]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +24,7 @@ from halfhitch_spark.audit.tables import tables, write_tables
 from halfhitch_spark.audit.topics import Names
 from harness.kafka import admin_client, fresh_name
 from harness.stored_world import store_world
+from harness.verified import told
 from harness.verify_world import OP
 
 if TYPE_CHECKING:
@@ -71,24 +71,6 @@ def by_verify(bootstrap: str, prefix: str) -> Findings:
         return verify(logs, rules=RULES, limit=1_000).findings
     finally:
         consumer.close()
-
-
-def told(findings: Findings) -> dict[str, object]:
-    return {
-        "violations": Counter(map(repr, findings.violations)),
-        "unfinished": Counter(map(repr, findings.unfinished)),
-        "kinds": findings.violation_counts,
-        "unjudged": findings.unjudged,
-        "states": findings.unfinished_counts,
-        "endings": findings.endings,
-        "numbers": (
-            findings.transactions,
-            findings.ended,
-            findings.judged,
-            findings.committed_judged,
-            findings.forwards_judged,
-        ),
-    }
 
 
 def conflict(world: World) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from halfhitch.verify.judge import Witnessed, judge_groups, witness
 from halfhitch.verify.pieces import pieces_of, rest_of, transactions_of
 from halfhitch.verify.report import Findings
 from halfhitch.verify.run import verify
+from harness.verified import told
 from harness.verify_logs import WorldLogs
 
 if TYPE_CHECKING:
@@ -68,24 +69,6 @@ def by_many(world: World, compacted: dict[str, int]) -> Findings:
     findings.pass_over_gone(gone(whole, half_starts, ends, logs.watermarks()))
     findings.finish()
     return findings
-
-
-def told(findings: Findings) -> dict[str, object]:
-    return {
-        "violations": Counter(map(repr, findings.violations)),
-        "unfinished": Counter(map(repr, findings.unfinished)),
-        "kinds": findings.violation_counts,
-        "unjudged": findings.unjudged,
-        "states": findings.unfinished_counts,
-        "endings": findings.endings,
-        "numbers": (
-            findings.transactions,
-            findings.ended,
-            findings.judged,
-            findings.committed_judged,
-            findings.forwards_judged,
-        ),
-    }
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

@@ -365,10 +365,8 @@ class Dispatcher:
         return sent_reply(frame, message_ids, partition, log_offset, None)
 
     def _refuse_when_busy(self, caller: Caller) -> None:
-        if self._load.refusal is not None:
-            self._load.look_again()  # the sweep has not come by since Kafka is there, perhaps
-        if self._load.refusal is not None:
-            raise self._load.refusal
+        if (refusal := self._load.refusal) is not None:
+            raise refusal
         self._flight.refuse_when_full(caller.name)
 
     # -- ends ------------------------------------------------------------------------------------

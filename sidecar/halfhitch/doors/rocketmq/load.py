@@ -1,7 +1,7 @@
 """What the door carries at this moment; shared by its connections, on the event loop's thread."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from halfhitch.doors.holding import Holding, OnRefused
 from halfhitch.doors.rocketmq.addresses import shown
@@ -9,7 +9,7 @@ from halfhitch.doors.rocketmq.flight import Flight
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.doors.rocketmq.unfinished import Unfinished
-from halfhitch.errors import HalfHitchError
+from halfhitch.errors import HalfHitchError, KafkaUnavailable
 from halfhitch.observability.lines import LineBudget
 from halfhitch.wire.handle import Handle
 from halfhitch.wire.remoting.messages import Host
@@ -24,10 +24,9 @@ class Load(Holding):
         "_closed_lines",
         "_fault_lines",
         "_foreign_lines",
+        "_unready_reasons",
         "failed_ends",
         "flight",
-        "look_again",
-        "refusal",
         "stats",
         "unfinished",
     )
@@ -38,6 +37,7 @@ class Load(Holding):
         limits: Limits,
         on_refused: OnRefused | None = None,
         *,
+        unready_reasons: Callable[[], Sequence[str]] = list,
         has_native: bool = False,
     ) -> None:
         super().__init__(on_refused)
@@ -49,13 +49,16 @@ class Load(Holding):
         self._closed_lines = LineBudget()
         self._foreign_lines = LineBudget()
         self._fault_lines = LineBudget()
-        #: Why new messages are not taken at all, looked at by the sweep: waiting for a Kafka that
-        #: is away would outlast every client's patience.
-        self.refusal: HalfHitchError | None = None
-        #: Looks at it out of the sweep's turn; the door's, once it is there.
-        self.look_again: Callable[[], None] = lambda: None
+        self._unready_reasons = unready_reasons
         #: One-way ends that failed since the sweep last said so, and the last reason.
         self.failed_ends: tuple[int, HalfHitchError] | None = None
+
+    @property
+    def refusal(self) -> HalfHitchError | None:
+        """Why new messages are not taken at all: waiting for a Kafka that is away would outlast
+        every client's patience."""
+        reasons = self._unready_reasons()
+        return KafkaUnavailable(reasons[0]) if reasons else None
 
     def room(self, limits: Limits, in_flight_count: int) -> int:
         """How many requests a connection that has so many may take without asking further."""

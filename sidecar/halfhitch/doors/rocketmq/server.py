@@ -27,7 +27,7 @@ from halfhitch.doors.rocketmq.routes import Routes
 from halfhitch.doors.rocketmq.stats import Snapshot, Stats
 from halfhitch.doors.tls import ServerTls
 from halfhitch.doors.tls_listening import Patience, TlsListener, handshakes_max
-from halfhitch.errors import ConfigurationError, KafkaUnavailable
+from halfhitch.errors import ConfigurationError
 from halfhitch.service.api import SingleSends, Transactions
 from halfhitch.service.checking.api import CheckDesk
 from halfhitch.service.transactions.topic_directory import TopicDirectory
@@ -79,9 +79,13 @@ class RocketmqDoor:
         # The native way looks at no signature and at no right: what is asked for, it must not pass.
         self._lending = lending = None if control.is_on else lending
         self._limits = limits
-        self._unready_reasons = unready_reasons
-        self._load = load = Load(Stats(), limits, on_refused, has_native=lending is not None)
-        load.look_again = self._look_at_kafka
+        self._load = load = Load(
+            Stats(),
+            limits,
+            on_refused,
+            unready_reasons=unready_reasons,
+            has_native=lending is not None,
+        )
         routes = Routes(
             topics,
             broker_name=options.broker_name,
@@ -215,15 +219,10 @@ class RocketmqDoor:
                 )
 
     def _look(self) -> None:
-        """Is Kafka there? And say what one-way requests could not say."""
-        self._look_at_kafka()
+        """May sockets stay lent? And say what one-way requests could not say."""
         if self._lending is not None:
             self._lending.look()
         self._say_failed_ends()
-
-    def _look_at_kafka(self) -> None:
-        reasons = self._unready_reasons()
-        self._load.refusal = KafkaUnavailable(reasons[0]) if reasons else None
 
     def _say_failed_ends(self) -> None:
         load = self._load
