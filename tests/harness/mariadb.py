@@ -31,6 +31,9 @@ _QUICK = (
     "--innodb-use-native-aio=0",  # containers often have none
     "--innodb-fast-shutdown=2",
     "--innodb-buffer-pool-dump-at-shutdown=0",
+    # A table's statistics are written at its first use and later by a thread of their own; a
+    # SELECT waits for both, for ever where the log is held.
+    "--innodb-stats-persistent=0",
 )
 
 

@@ -26,6 +26,8 @@ from halfhitch.embedded import (
     kafka_files,
     spark_connector_jars,
 )
+from halfhitch.embedded.ports import HeldPorts
+from harness.contained import free_port
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, values, wait_until
 
 if TYPE_CHECKING:
@@ -416,6 +418,28 @@ def test_redis_refuses_those_without_its_password(tmp_path):
             stranger.ping()
         assert word not in Path(f"/proc/{server.pid}/cmdline").read_text()
         assert (tmp_path / "redis.conf").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("word", [None, "secret"])
+def test_a_redis_without_its_port_took_the_answers_of_the_one_that_had_it(
+    tmp_path, monkeypatch, word
+):
+    """Both had seen it free and held it; then one listened."""
+    with contextlib.ExitStack() as stack:
+        quicker = EmbeddedRedis()
+
+        def seen_free_too(held: HeldPorts, port: int) -> int:
+            assert hold(held, port) == port
+            with monkeypatch.context() as patch:
+                patch.setattr(HeldPorts, "take", lambda _: port)
+                stack.enter_context(quicker)
+            return port
+
+        hold = HeldPorts.hold
+        monkeypatch.setattr(HeldPorts, "hold", seen_free_too)
+        with pytest.raises(EmbeddedError, match=r"status 1(.|\n)*Address already in use"):
+            EmbeddedRedis(tmp_path, port=free_port(), password=word).start()
+        assert quicker.is_running
 
 
 def test_a_paused_redis_answers_after_resume():

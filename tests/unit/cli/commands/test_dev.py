@@ -16,7 +16,7 @@ from halfhitch_cli.commands import dev
 from halfhitch_cli.options import Given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -69,26 +69,41 @@ def test_checks_take_minutes_for_whoever_wants_to_see_one(monkeypatch: pytest.Mo
     assert (checks.immunity_s, checks.interval_s, checks.count_max) == (1.0, 7.0, 3)
 
 
+@pytest.mark.parametrize(
+    ("start", "name", "argument", "port", "asks"),
+    [
+        (dev._kafka, "EmbeddedKafka", "ports", (9092,), (9092,)),
+        (dev._redis, "EmbeddedRedis", "port", (6379,), 6379),
+    ],
+    ids=["Kafka", "Redis"],
+)
 @pytest.mark.parametrize("is_taken_meanwhile", [True, False])
 def test_of_two_that_began_at_once_the_second_ended_for_want_of_its_port(
-    is_taken_meanwhile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Callable[[ExitStack, Path], object],
+    name: str,
+    argument: str,
+    port: tuple[int],
+    asks: object,
+    is_taken_meanwhile: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks: list[tuple[int] | None] = [(9092,), None if is_taken_meanwhile else (9092,)]
+    looks: list[tuple[int] | None] = [port, None if is_taken_meanwhile else port]
     monkeypatch.setattr(dev, "_free", lambda _: looks.pop(0))
     asked: list[object] = []
 
     @contextmanager
-    def kafka(*, ports: object = None, **_: object) -> Iterator[str]:
-        asked.append(ports)
-        if ports is not None:
+    def server(*_: object, **more: object) -> Iterator[str]:
+        asked.append(more.get(argument))
+        if asked[-1] is not None:
             raise embedded.EmbeddedError("no")
         yield "started"
 
-    monkeypatch.setattr(embedded, "EmbeddedKafka", kafka)
+    monkeypatch.setattr(embedded, name, server)
     with ExitStack() as stack:
         if is_taken_meanwhile:
-            assert dev._kafka(stack, tmp_path) == "started"
+            assert start(stack, tmp_path) == "started"
         else:  # it was not for the port
             with pytest.raises(embedded.EmbeddedError):
-                dev._kafka(stack, tmp_path)
-    assert asked == ([(9092,), None] if is_taken_meanwhile else [(9092,)])
+                start(stack, tmp_path)
+    assert asked == ([asks, None] if is_taken_meanwhile else [asks])
