@@ -19,6 +19,7 @@ from harness.admin_door import QuietSystem
 from harness.chromium import ENTER, ESCAPE
 from harness.console import console
 from harness.fake_operations import FakeOperations, parked, undecided
+from harness.kafka import wait_until
 from harness.told import ToldLog, answered, asked, ended
 
 if TYPE_CHECKING:
@@ -155,6 +156,30 @@ def test_what_was_done_is_seen_although_messages_were_opened(browser: Browser) -
         browser.wait_text("1 resumed.", "dialog")
         browser.click("Close")
         browser.wait_text("Nothing is known of it")
+
+
+class SlowMessages(FakeOperations):
+    """The messages of what is parked come when they are let go."""
+
+    async def parked_messages(self, *identity: Any) -> Any:
+        self.loop, self.let_go = asyncio.get_running_loop(), asyncio.Event()
+        found = await super().parked_messages(*identity)
+        await self.let_go.wait()
+        return found
+
+
+def test_messages_that_were_asked_for_came_into_a_page_that_was_gone(browser: Browser) -> None:
+    """It had been drawn anew meanwhile, as it is when something happens."""
+    operations = SlowMessages(given_up=[parked("p-1")], messages=[a_message()])
+    with console(browser, operations) as address:
+        browser.go(f"{address}#trace?id=p-1")
+        browser.click("Show its messages")
+        wait_until(lambda: any(call[0] == "content" for call in operations.calls), 10.0)
+        browser.run("document.querySelector('#trouble').append('until the next look')")
+        browser.press("r")
+        browser.wait("return !document.querySelector('#trouble').innerText")
+        operations.loop.call_soon_threadsafe(operations.let_go.set)
+        browser.wait_text("header", ".message")
 
 
 def a_message(text: str = "x") -> ParkedMessage:

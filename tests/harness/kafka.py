@@ -75,6 +75,13 @@ def create_topics(
     wait_until(all_led, _ADMIN_S)
 
 
+def is_settled(bootstrap: str, topic: str) -> bool:
+    """Whether no Kafka transaction is open on it."""
+    return bounds(bootstrap, topic, "read_committed") == bounds(
+        bootstrap, topic, "read_uncommitted"
+    )
+
+
 def read_all(
     bootstrap: str,
     topic: str,

@@ -16,7 +16,7 @@ from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.parked_resume import Resumption
 from halfhitch.adapters.kafka.parked_store import KafkaParkedStore
 from halfhitch.adapters.kafka.scan import LogTrimmed, records
-from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
 from halfhitch.errors import InvalidRequest, KafkaUnavailable, OutcomeUnknown, TransactionNotFound
 from halfhitch.service.operators.parts import FoundHalves
@@ -32,7 +32,8 @@ from halfhitch.wire.parked import (
     parked_headers,
     read_parked,
 )
-from harness.kafka import admin_client, fresh_name, read_all
+from halfhitch.wire.topics import InternalTopics
+from harness.kafka import admin_client, fresh_name, is_settled, read_all, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -123,17 +124,22 @@ class Parks:
         self.put(*records)
 
     def halves(self) -> list[ReadRecord]:
-        return read_all(self.bootstrap, self.names.half)
+        return self._read(self.names.half)
+
+    def _read(self, topic: str) -> list[Any]:
+        """Kafka answers an end before its markers lie in the partitions."""
+        wait_until(lambda: is_settled(self.bootstrap, topic), 30.0)
+        return read_all(self.bootstrap, topic)
 
     def ops(self) -> list[Any]:
         found: list[Any] = []
-        for record in read_all(self.bootstrap, self.names.op):
+        for record in self._read(self.names.op):
             events = op_wire.read(record.offset, 0, record.value, list(record.headers))
             found.append((record, events))
         return found
 
     def notes(self) -> list[Resumed]:
-        records = read_all(self.bootstrap, self.names.parked)
+        records = self._read(self.names.parked)
         read = [read_parked(record.offset, list(record.headers)) for record in records]
         return [note for note in read if isinstance(note, Resumed)]
 

@@ -108,8 +108,8 @@ function again() {
 function draw(made) {
   const focused = document.activeElement?.closest?.("[data-key]")?.dataset.key;
   const nodes = made().flat(Infinity).filter((child) => child !== "" && child !== null && child !== undefined);
-  // An opened list of messages stays open, until something was done.
-  if (!now.isStale && now.body.querySelector(".message")) return;
+  // An opened list of messages, or one that is on its way, stays open until something was done.
+  if (!now.isStale && now.body.querySelector(".message, .awaited")) return;
   now.isStale = false;
   now.body.replaceChildren(...nodes);
   if (focused !== undefined) rows().find((row) => row.dataset.key === focused)?.focus();

@@ -124,7 +124,7 @@ export function age(seconds) {
   const two = (value) => String(value).padStart(2, "0");
   if (whole < 60) return `${whole}s`;
   if (whole < 3600) return `${Math.floor(whole / 60)}m${two(whole % 60)}s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)}h${two(Math.floor((whole % 3600) / 60))}m`;
+  if (whole < 172800) return `${Math.floor(whole / 3600)}h${two(Math.floor((whole % 3600) / 60))}m`;
   return `${Math.floor(whole / 86400)}d${two(Math.floor((whole % 86400) / 3600))}h`;
 }
 

@@ -124,11 +124,13 @@ function revealed(label, made) {
   const button = el("button", { type: "button", onclick: reveal }, label);
   async function reveal() {
     button.disabled = true;
+    place.className = "awaited"; // the page is not drawn anew meanwhile: the answer would land nowhere
     try {
       place.replaceChildren(...(await made()));
     } catch (error) {
       place.replaceChildren(el("p", { class: "bad" }, why(error)));
     }
+    place.className = "";
     button.disabled = false;
   }
   return el("div", {}, el("p", {}, button), place);
