@@ -33,8 +33,8 @@ if not __package__:
 from bench import stage
 from bench.children import Child, plain_environment
 from bench.usage import exact_cpu_s
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, unwind_on_sigterm
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import bounds, create_topics
 
 if TYPE_CHECKING:

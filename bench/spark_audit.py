@@ -26,7 +26,6 @@ if not __package__:
 from confluent_kafka import Producer
 
 from bench.usage import family_ticks
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import (
     DoneMark,
     HalfOffset,
@@ -41,6 +40,7 @@ from halfhitch.wire import op as op_wire
 from halfhitch.wire.count import with_count
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.op_entries import DecisionEntry
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import create_topics
 from harness.places import ROOT
 

@@ -21,9 +21,9 @@ from urllib.request import urlopen
 
 from bench.children import BenchmarkError, plain_environment
 from bench.rocketmq.plan import COMPILED, HALF_HITCH, NATIVE, ROCKETMQ
-from halfhitch.adapters.kafka.topic_checks import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis, ServerProcess
 from halfhitch.embedded.ports import HeldPorts
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import create_topics, wait_until
 from harness.rocketmq import RocketMQ
 

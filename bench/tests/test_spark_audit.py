@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from bench.spark_audit import PARTITIONS, TARGETS, records
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.verify.account import Account, Layout
 from halfhitch.verify.judge import judge
+from halfhitch.wire.topics import InternalTopics
 from harness.verify_world import BY_BROKER, Stored
 
 

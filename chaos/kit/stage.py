@@ -25,8 +25,8 @@ from chaos.kit.apps import Application, AppPlan
 from chaos.kit.fault_sidecar import FaultSidecar
 from chaos.kit.links import KafkaLinks, TcpLink
 from chaos.kit.readers import READ_UNCOMMITTED, Tail, WatermarkSampler
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.embedded import EmbeddedKafka, EmbeddedRedis
+from halfhitch.wire.topics import InternalTopics
 from harness.check_sidecars import clock_settings
 from harness.kafka import admin_client, create_topics, fresh_name, wait_until
 from harness.places import python_path

@@ -14,7 +14,7 @@ from chaos import crashes
 from chaos.matrix import life, programs
 from chaos.matrix.site import Site
 from chaos.matrix.stores import Store
-from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.wire.topics import InternalTopics
 from harness.check_sidecars import clock_settings
 from harness.kafka import read_all, wait_until
 

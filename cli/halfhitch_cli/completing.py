@@ -66,7 +66,7 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
     def ask(settings: Settings) -> Sequence[str]:
         from confluent_kafka.admin import AdminClient
 
-        from halfhitch.adapters.kafka.topics import InternalTopics
+        from halfhitch.wire.topics import InternalTopics
 
         bootstrap, prefix = settings.kafka.bootstrap, settings.topics.prefix
         if not bootstrap:

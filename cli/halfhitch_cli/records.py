@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from halfhitch.wire import headers as names
-from halfhitch.wire.count import count_in
+from halfhitch.wire.forwarded import producer_headers, read_forwarded
 from halfhitch.wire.half import Garbage, HalfRecord, read_record, user_headers
 from halfhitch.wire.plain import shown
 
@@ -23,7 +22,6 @@ INVISIBLE: Final = "invisible"
 
 #: Of a key, a value or a header in a line; JSON has all of it.
 _SHOWN_CHARS_MAX: Final = 200
-_OURS: Final = frozenset({names.UNIQ_KEY, names.PGROUP, names.HALFHITCH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +65,14 @@ def seen(
     headers: Headers | None,
 ) -> Seen:
     """A record of an ordinary topic."""
-    rest, group, transaction_id, marker = [], "", "", b""
-    for name, raw in headers or ():
-        if name not in _OURS:
-            rest.append((name, raw))
-        elif name == names.UNIQ_KEY:
-            transaction_id = (raw or b"").decode(errors="replace")
-        elif name == names.PGROUP:
-            group = (raw or b"").decode(errors="replace")
-        else:
-            marker = raw or b""
-    index, born_ms = _marker(marker)
-    if not (group and transaction_id and born_ms is not None):
-        return Seen(topic, partition, position, stored_ms, key, value, list(headers or ()))
+    given = list(headers or ())
+    found = read_forwarded(given)
+    if found is None:
+        return Seen(topic, partition, position, stored_ms, key, value, given)
     return Seen(
-        topic, partition, position, stored_ms, key, value, rest, group, transaction_id, index,
-        born_ms, None, count_in(marker),
+        topic, partition, position, stored_ms, key, value, producer_headers(given),
+        found.producer_group, found.transaction_id, found.message_index, found.born_ms, None,
+        found.message_count,
     )  # fmt: skip
 
 
@@ -105,14 +95,6 @@ def half_of(
         record.born_ms, partition,
     )  # fmt: skip
     return message, record
-
-
-def _marker(raw: bytes) -> tuple[int, int | None]:
-    """Index and birth that a forwarded record's HALFHITCH header tells."""
-    parts = raw.split(b";", 3)
-    if len(parts) < 4 or not (parts[1].isdigit() and parts[2].isdigit()):
-        return 0, None
-    return int(parts[1][:9]), int(parts[2][:18])
 
 
 def as_line(message: Seen, *, with_state: bool) -> str:

@@ -139,7 +139,7 @@ def seconds(text: str, flag: str = "--older-than") -> float:
 def age(age_s: float) -> str:
     """A length of time for people: two units at most."""
     if age_s < 60:
-        return f"{age_s:.0f}s"
+        return f"{int(age_s)}s"
     minutes, rest_s = divmod(int(age_s), 60)
     if minutes < 60:
         return f"{minutes}m{rest_s:02}s"

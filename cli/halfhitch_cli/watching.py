@@ -14,9 +14,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer
 
 from halfhitch.adapters.kafka.scan import LogScan
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.engine import told
 from halfhitch.errors import KafkaUnavailable
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli.events import Story
 from halfhitch_cli.following import all_topics, bounds, logs_of
 

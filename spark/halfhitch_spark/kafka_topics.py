@@ -21,6 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_spark.session import no_connector
 
 #: In the checkpoint's folder, beside Spark's own.
@@ -28,11 +29,7 @@ FILE_NAME: Final = "halfhitch-topics.json"
 _ANSWER_MS: Final = 30_000
 _KAFKA: Final = "kafka."
 #: How the names of Half Hitch's own topics end; a prefix is configurable.
-_INTERNAL: Final = (
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-)
+_INTERNAL: Final = InternalTopics().reserved
 #: A batch and a listener may both find that a topic is new.
 _writing: Final = threading.Lock()
 #: What a broker without topic ids answers.
@@ -122,7 +119,7 @@ def chosen(there: list[str], choice: Choice, matches: Callable[[str, str], bool]
     internal = [name for name in wanted if name.endswith(_INTERNAL)]
     if internal:
         raise ConfigurationError(
-            f"{internal[0]} is Half Hitch's own: its messages are not decided, or were given up. "
+            f"{internal[0]} is Half Hitch's own: its records are no messages that were committed. "
             "Read the topics that messages are sent to"
         )
     return wanted

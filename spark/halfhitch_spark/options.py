@@ -6,11 +6,11 @@ whatever the case of their letters.
 
 import datetime as dt
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from halfhitch.errors import ConfigurationError
+from halfhitch.wire.topics import is_name
 from halfhitch_spark.kafka_topics import Topic
 
 OptionValue = str | int | bool
@@ -18,7 +18,6 @@ OptionValue = str | int | bool
 #: beginning); Spark's own JSON of offsets is taken as well.
 Begin = str | dt.datetime | Mapping[str, Mapping[int, int]]
 
-_LEGAL_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _WHY_ISOLATION: Final = (
     "with any other level Spark shows messages of aborted and unfinished Kafka transactions, which "
     "were never sent as far as the producer is concerned. Leave the option out; a test that wants "
@@ -80,7 +79,7 @@ def topic_names(topics: str | Iterable[str]) -> list[str]:
     if not names:
         raise ConfigurationError("no topic to read: name at least one")
     for name in names:
-        if not _LEGAL_TOPIC.fullmatch(name):
+        if not is_name(name):
             raise ConfigurationError(
                 f"{name!r} is no topic name (letters, digits, '.', '_' and '-'); "
                 "give several topics as a list, not as one string"

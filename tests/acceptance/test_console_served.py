@@ -8,8 +8,9 @@ import pytest
 
 from halfhitch import TransactionProducer
 from halfhitch.adapters.kafka.audit_topic import AuditOptions, ensure_audit
-from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.client import Message
+from halfhitch.wire.topics import InternalTopics
 from harness.chromium import chromium
 from harness.kafka import admin_client, create_topics, fresh_name, read_all
 from harness.sidecar import Sidecar

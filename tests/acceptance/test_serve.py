@@ -11,9 +11,10 @@ from typing import Any, Self
 import pytest
 
 from halfhitch import TransactionProducer
-from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import BackendError, KafkaUnavailable, OutcomeUnknown
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, wait_until
 from harness.sidecar import READY, Sidecar
 

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, wait_until
 from harness.places import ROOT
 from harness.prometheus import EmbeddedPrometheus

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.composition.options import engine_options, server_tls
 from halfhitch.config import Purpose, Settings, load
 from halfhitch.engine.kafka_clients import EngineClients
 from halfhitch.errors import HalfHitchError
+from halfhitch.wire.topics import InternalTopics
 from harness.certificates import Authority
 
 if TYPE_CHECKING:

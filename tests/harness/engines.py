@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import Resolution
 from halfhitch.engine import Engine, EngineOptions
 from halfhitch.service.api import OutgoingMessage, PartitionPhase
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
+from halfhitch.wire.topics import InternalTopics
 from harness.checkers import Fate, Truth, faults
 from harness.defaults import engine_options
 from harness.kafka import admin_client, create_topics, fresh_name, read_all

@@ -115,9 +115,9 @@ class PlayedTopics:
     def forward(self, half: Record, partition: int = 0) -> Record:
         """The message on its topic."""
         named = dict(half.headers() or [])
-        ours = {names.UNIQ_KEY, names.PGROUP, names.HALFHITCH}
+        ours = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
         users = [pair for pair in half.headers() or [] if pair[0] not in names.SYSTEM]
-        headers = [*users, *((name, named[name]) for name in sorted(ours))]
+        headers = [*users, *((name, named[name]) for name in ours)]
         topic = (named[names.REAL_TOPIC] or b"").decode()
         _, at_ms = half.timestamp()
         return self.append(

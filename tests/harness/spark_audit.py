@@ -6,10 +6,10 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from chaos.kit.losing import RULES
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_spark.audit.plan import Plan, Wanted, make_plan
 from halfhitch_spark.audit.run import Given, Result, look
 from halfhitch_spark.audit.taking import SEEN, Seen, taken
-from halfhitch_spark.audit.topics import Names
 from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.verify_world import Stored, World
 
 TASKS = 3
-NAMES = Names()
+NAMES = InternalTopics()
 OWN = {HALF: NAMES.half, OP: NAMES.op, PARKED_TOPIC: NAMES.parked}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from halfhitch.adapters.kafka.topics import InternalTopics
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import admin_client, create_topics
 from harness.verify_world import HALF, OP, PARKED_TOPIC, TARGETS
 

@@ -23,7 +23,7 @@ from halfhitch.adapters.kafka.parked_store import resumer_id
 from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
 from halfhitch.adapters.kafka.partition_writer import KafkaPartitionWriter
 from halfhitch.adapters.kafka.record_log import KafkaRecordLog
-from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.kafka.topics import ensure
 from halfhitch.adapters.memory import (
     MemoryClock,
     MemoryKafka,
@@ -33,6 +33,7 @@ from halfhitch.adapters.memory import (
     MemoryTopicCatalog,
 )
 from halfhitch.adapters.native.owner import way_of
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import (
     ReadRecord,
     admin_client,

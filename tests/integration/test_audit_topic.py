@@ -10,10 +10,11 @@ from confluent_kafka import KafkaException
 
 from halfhitch.adapters.kafka import audit_topic, topics
 from halfhitch.adapters.kafka.audit_topic import AuditOptions, AuditTopic
-from halfhitch.adapters.kafka.topics import InternalTopics, Severity
+from halfhitch.adapters.kafka.topics import Severity
 from halfhitch.wire import story
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.story import Ended
+from halfhitch.wire.topics import InternalTopics
 from harness.checkers import Fate
 from harness.engines import Site, until, until_idle
 from harness.kafka import admin_client, create_topics, fresh_name, wait_until

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch import TransactionProducer
-from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+from halfhitch.adapters.kafka.topics import ensure
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import admin_client, create_topics, fresh_name
 from harness.sidecar import Sidecar
 from harness.terminal import top

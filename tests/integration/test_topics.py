@@ -18,8 +18,9 @@ from confluent_kafka.admin import (
 )
 
 from halfhitch.adapters.kafka import brokers, topics
-from halfhitch.adapters.kafka.topics import Finding, InternalTopics, Severity
+from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.wire.topics import InternalTopics
 from harness.kafka import admin_client, create_topics, fresh_name, wait_until
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 )
 
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.errors import ConfigurationError
 from halfhitch.verify.kafka_targets import TargetFinder, Wanted
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli.app import main
 from harness.checkers import Fate
 from harness.engines import DEADLINE_S, PARTITION_COUNT, Site, until, until_idle

@@ -347,7 +347,7 @@ def _with_fast_checks(given: Given) -> Given:
 
 
 def _events(bootstrap: str, settings: Settings) -> "Watching":
-    from halfhitch.adapters.kafka.topics import InternalTopics
+    from halfhitch.wire.topics import InternalTopics
     from halfhitch_cli.watching import Watching
 
     def write(line: str) -> None:

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException
 
-from halfhitch.adapters.kafka import held_logs, inspection, topics
+from halfhitch.adapters.kafka import held_logs, inspection
 from halfhitch.adapters.kafka.audit_topic import verify_audit
 from halfhitch.adapters.kafka.readers import inspect_readers
 from halfhitch.adapters.kafka.rights import inspect_rights
 from halfhitch.adapters.kafka.topics import Finding, Severity
 from halfhitch.config import Purpose, Settings, rules
 from halfhitch.errors import BackendError, ConfigurationError, HalfHitchError, KafkaUnavailable
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli import findings
 from halfhitch_cli.answers import elsewhere
 from halfhitch_cli.app import OK, UNHEALTHY
@@ -153,7 +154,7 @@ def _kafka(settings: Settings, wait_s: float) -> list[Finding]:
         ]
         found += _same_cluster(settings, cluster.cluster_id)
         try:
-            names = topics.InternalTopics(settings.topics.prefix)
+            names = InternalTopics(settings.topics.prefix)
             stored_offsets = kafka.stored_offsets(names.owner_group)
             found += inspection.inspect(
                 kafka.client,
@@ -204,7 +205,7 @@ def _same_cluster(settings: Settings, cluster_id: str) -> list[Finding]:
 
 
 def _held(
-    kafka: KafkaAdmin, settings: Settings, names: topics.InternalTopics, wait_s: float
+    kafka: KafkaAdmin, settings: Settings, names: InternalTopics, wait_s: float
 ) -> list[Finding]:
     """Logs whose readers somebody holds back, both internal ones and what may be a target; and
     readers of the latter who do not let themselves be held back."""

@@ -17,11 +17,11 @@ from confluent_kafka import Consumer
 
 from halfhitch.adapters.kafka.log_ends import Log
 from halfhitch.adapters.kafka.scan import LogScan
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.config import Settings
 from halfhitch.core.model import ROLLED_BACK
 from halfhitch.errors import RequestError
 from halfhitch.wire.plain import shown_json
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli import completing, following, moments, selection
 from halfhitch_cli.app import OK
 from halfhitch_cli.kafka import KafkaAdmin

@@ -17,6 +17,7 @@ from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.story import SKIPPED
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli import bulk, findings
 from halfhitch_cli.app import OK, UNHEALTHY
 from halfhitch_cli.client import AdminClient
@@ -59,7 +60,7 @@ def init(
     changed while anything is pending: asked for another one, this says how to go about it.
     """
     settings = given.load(Purpose.TOOL)
-    names, audit = topics.InternalTopics(settings.topics.prefix), audit_options(settings)
+    names, audit = InternalTopics(settings.topics.prefix), audit_options(settings)
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()
         repaired: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ def init(
 def verify(given: Given, output: Output = OutputForm.TABLE) -> int:
     """Look whether the internal topics are as they must be. Exit code 3 when they are not."""
     settings = given.load(Purpose.TOOL)
-    names, audit = topics.InternalTopics(settings.topics.prefix), audit_options(settings)
+    names, audit = InternalTopics(settings.topics.prefix), audit_options(settings)
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()
         found = topics.verify(kafka.client, names, message_bytes_max=settings.messages.bytes_max)
@@ -127,7 +128,7 @@ def skip(
     by = operator or bulk.operator_here()
     bulk.check_texts(reason, by, needs_reason=True)
     settings = given.load(Purpose.TOOL)
-    names = topics.InternalTopics(settings.topics.prefix)
+    names = InternalTopics(settings.topics.prefix)
     topic = names.half if log is Log.HALF else names.op
     with KafkaAdmin(settings, wait_s=settings.kafka.start_wait_s) as kafka:
         kafka.reach()

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.config import Settings
 from halfhitch.errors import ConfigurationError
 from halfhitch.verify.kafka_logs import KafkaVerifyLogs, verify_consumer
@@ -29,6 +28,7 @@ from halfhitch.verify.report import (
 )
 from halfhitch.verify.run import Outcome
 from halfhitch.verify.run import verify as verify_logs
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli import moments, selection
 from halfhitch_cli.app import NOT_JUDGED, OK, UNHEALTHY
 from halfhitch_cli.kafka import KafkaAdmin

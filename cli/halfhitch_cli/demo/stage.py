@@ -353,7 +353,8 @@ def create_topics(bootstrap: str) -> None:
     """The shop's two topics, and the internal ones."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from halfhitch.adapters.kafka.topics import InternalTopics, ensure
+    from halfhitch.adapters.kafka.topics import ensure
+    from halfhitch.wire.topics import InternalTopics
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topics = [NewTopic(name, TOPIC_PARTITIONS, 1) for name in (ORDERS, POINTS)]

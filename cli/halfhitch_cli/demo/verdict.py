@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import COPIED, DecisionRead, DoneRead
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
@@ -22,6 +21,7 @@ from halfhitch.wire.half import Garbage
 from halfhitch.wire.headers import UNIQ_KEY
 from halfhitch.wire.op import OpRead
 from halfhitch.wire.parked_fold import ParkedFold, Parking
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli.demo import forgetful
 from halfhitch_cli.demo.shop import (
     FENCED_IDS,

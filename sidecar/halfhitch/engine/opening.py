@@ -7,6 +7,7 @@ from halfhitch.adapters.kafka.stored import StoredOffsets
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.engine.options import EngineOptions
 from halfhitch.errors import ConfigurationError
+from halfhitch.wire.topics import InternalTopics
 
 
 def verified(
@@ -21,7 +22,7 @@ def verified(
 
     Raises KafkaUnavailable; ConfigurationError for what would break a promise.
     """
-    names = topics.InternalTopics(options.topic_prefix)
+    names = InternalTopics(options.topic_prefix)
     cluster_id = topics.cluster_id(admin, wait_s=wait_s)
     if options.create_topics:
         topics.ensure(

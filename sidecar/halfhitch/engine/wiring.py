@@ -69,6 +69,7 @@ from halfhitch.service.transactions.sizes import TransactionSizes
 from halfhitch.service.transactions.topic_directory import TopicDirectory
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.wire.handle import HandleCodec
+from halfhitch.wire.topics import InternalTopics
 
 #: In one look for Kafka transactions that hang; the internal ones come first.
 _LOGS_MAX: Final = 2_000
@@ -101,7 +102,7 @@ class Parts:
         self, options: EngineOptions, observer: Observer, clock: Clock, life: Life
     ) -> None:
         self._options, self._observer, self._clock, self._life = options, observer, clock, life
-        self._names = names = topics.InternalTopics(options.topic_prefix)
+        self._names = names = InternalTopics(options.topic_prefix)
         self._clients = EngineClients(options, names)
         self._loop = loop = asyncio.get_running_loop()
         self.index = self._make_index()

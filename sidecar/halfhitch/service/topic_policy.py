@@ -6,19 +6,15 @@ what was acknowledged and committed is forwarded. But not to anybody's internal 
 written such a half record.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
 from halfhitch.errors import ForbiddenTopic
+from halfhitch.wire.topics import INTERNAL_PREFIXES, NAME_CHARACTERS_MAX, is_name
 
-_NAME_CHARACTERS_MAX: Final = 249
 #: Answers that are remembered, and then forgotten all at once.
 _REMEMBERED_MAX: Final = 4_096
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-#: Kafka's own and RocketMQ's internal names, whoever uses them.
-_INTERNAL: Final = ("__", "RMQ_SYS_", "%RETRY%", "%DLQ%", "rmq_sys_")
 
 
 class _Answers(dict[str, str | None]):
@@ -30,7 +26,7 @@ class _Answers(dict[str, str | None]):
 
     def __missing__(self, topic: str) -> str | None:
         found = self._answer(topic)
-        if len(topic) <= _NAME_CHARACTERS_MAX:
+        if len(topic) <= NAME_CHARACTERS_MAX:
             if len(self) >= _REMEMBERED_MAX:
                 self.clear()
             self[topic] = found
@@ -56,12 +52,12 @@ class TopicPolicy:
             raise ForbiddenTopic(reason)
 
     def _ban(self, topic: str) -> str | None:
-        if _NAME.fullmatch(topic) is None or topic in (".", ".."):
+        if not is_name(topic):
             return (
                 f"{topic[:100]!r} is not a topic name: 1 to 249 letters, digits, dots, underscores "
                 "and hyphens"
             )
-        if topic in self._internal or topic.startswith(_INTERNAL):
+        if topic in self._internal or topic.startswith(INTERNAL_PREFIXES):
             return f"{topic!r} is an internal topic; messages go to topics of your own"
         return None
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from halfhitch.access import Access
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.memory import (
     MemoryClock,
     MemoryKafka,
@@ -57,6 +56,7 @@ from halfhitch.wire import op as op_wire
 from halfhitch.wire.check import Check
 from halfhitch.wire.half import Garbage
 from halfhitch.wire.handle import HandleCodec
+from halfhitch.wire.topics import InternalTopics
 
 HANDLE_KEY = b"only a coordinator in memory signs with this"
 _STOP_WAIT_S = 5.0

@@ -37,6 +37,7 @@ from halfhitch.wire import headers as names
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.count import count_in, without_count
 from halfhitch.wire.digest import UNKNOWN, digest_of
+from halfhitch.wire.forwarded import read_marker
 from halfhitch.wire.half import INDEX_MAX, Garbage
 from halfhitch.wire.parked import INCOMPLETE, LATE, Parked, Resumed, read_parked
 
@@ -45,7 +46,6 @@ Place = tuple[str, int]
 
 #: What Kafka's clients call the broker's own time.
 _BROKER_TIME: Final = 2
-_VERSION: Final = str(names.RECORD_VERSION).encode()
 _DIGEST_BYTES: Final = 8
 _CHUNK_BITS: Final = 12  # done half offsets are kept as bits, 512 bytes at a time
 _FORWARDED: Final = (names.UNIQ_KEY, names.PGROUP, names.HALFHITCH)
@@ -361,22 +361,19 @@ class Account:
         if not headers or len(headers) < 3 or headers[-1][0] != names.HALFHITCH:
             return  # not ours: anybody may write to a target
         (id_name, raw_id), (group_name, group), (_, marker) = headers[-3:]
-        parts = (marker or b"").split(b";", 3)
+        marker = marker or b""
+        read = read_marker(marker)
         if (id_name, group_name) != _FORWARDED[:2] or not raw_id or not group:
             self.garbage[account.place[0]] += 1
             return
-        if len(parts) != 4 or parts[0] != _VERSION or not parts[1].isdigit():
+        if read is None or len(raw_id) > 255 or len(group) > 255:
             self.garbage[account.place[0]] += 1
             return
-        index = int(parts[1][:9])
-        if index > INDEX_MAX or len(raw_id) > 255 or len(group) > 255:
-            self.garbage[account.place[0]] += 1
-            return
+        index, _ = read
         account.ours += 1
         if account.first_ms is None:
             account.first_ms = time_ms
         number = self._numbers[account.place]
-        marker = marker or b""
         flags = min(count_in(marker), INDEX_MAX + 1) << COUNT_BITS
         flags |= BROKER_TIME if account.is_broker_time else 0
         said = half_wire.digest_in(marker)

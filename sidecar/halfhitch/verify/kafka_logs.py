@@ -24,12 +24,12 @@ from halfhitch.adapters.kafka.clients import JUDGING
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.log_ends import patiently
 from halfhitch.adapters.kafka.scan import LogScan
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.errors import KafkaUnavailable
 from halfhitch.verify.account import Layout, Place
 from halfhitch.verify.kafka_targets import TargetFinder, Wanted
 from halfhitch.verify.report import Unjudged
 from halfhitch.verify.run import Skipped, Take
+from halfhitch.wire.topics import InternalTopics
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 
 from halfhitch.adapters.kafka.admin import answer, topic_configs
 from halfhitch.adapters.kafka.errors import describe
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.verify.report import Unjudged
+from halfhitch.wire.topics import InternalTopics
 
 _WILD: Final = frozenset("*?[")
 _NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from halfhitch.errors import BackendError, ConfigurationError
 from halfhitch.verify.bounds import Rules
 from halfhitch.verify.report import Verdict
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_spark.audit.page import page
 from halfhitch_spark.audit.plan import Wanted
 from halfhitch_spark.audit.run import Given, audit
 from halfhitch_spark.audit.tables import printed, write_tables
-from halfhitch_spark.audit.topics import Names
 from halfhitch_spark.options import safe_options
 from halfhitch_spark.session import local_session
 
@@ -32,7 +32,8 @@ COULD_NOT_LOOK: Final = 1
 WRONG_USAGE: Final = 2
 #: Set by spark-submit for the driver that it starts.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-_AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_AGO: Final = re.compile(r"([0-9]{1,6}(\.[0-9]{1,6})?[smhd])+")
+_PART: Final = re.compile(r"([0-9.]+)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -126,7 +127,7 @@ def _given(options: argparse.Namespace) -> Given:
     if not 0 <= options.open_wait_s <= 3_600:
         raise ConfigurationError("--open-wait-s must be between 0 and 3600")
     wanted = Wanted(
-        Names(options.topics_prefix),
+        InternalTopics(options.topics_prefix),
         allow,
         tuple(options.topic or ()),
         0 if options.since is None else since_ms(options.since, time.time_ns() / 1e9),
@@ -149,10 +150,10 @@ def _share(percent: float) -> float:
 
 
 def since_ms(text: str, now_s: float) -> int:
-    """30m, 2h, 3d ago, or a moment with a time zone. ConfigurationError for anything else."""
-    found = _AGO.fullmatch(text)
-    if found is not None:
-        return max(1, int((now_s - int(found[1]) * _SECONDS[found[2]]) * 1_000))
+    """30m, 1h30m, 3d ago, or a moment with a time zone. ConfigurationError for anything else."""
+    if _AGO.fullmatch(text) is not None:
+        ago_s = sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(text))
+        return max(1, int((now_s - ago_s) * 1_000))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

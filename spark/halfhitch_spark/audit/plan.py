@@ -13,7 +13,8 @@ from typing import Final, Protocol
 
 from halfhitch.verify.account import Account, Layout, Place
 from halfhitch.verify.run import SINCE_MARGIN_MS
-from halfhitch_spark.audit.topics import Names, targets_among
+from halfhitch.wire.topics import InternalTopics
+from halfhitch_spark.audit.topics import targets_among
 
 _POLL_S: Final = 0.2
 
@@ -54,7 +55,7 @@ class Offsets(Protocol):
 class Wanted:
     """What is to be audited."""
 
-    names: Names
+    names: InternalTopics
     allow: Sequence[str] = ("*",)
     only: Sequence[str] = ()
     since_ms: int = 0
@@ -66,7 +67,7 @@ class Plan:
     """Goes to every task."""
 
     layout: Layout
-    names: Names
+    names: InternalTopics
     since_ms: int
     starts: Mapping[Place, tuple[int, bool]]  # first offset; whether something below was deleted
     ends: Mapping[Place, int]

@@ -52,6 +52,7 @@ def test_a_bad_argument_is_a_sentence(
 def test_times_are_ago_or_moments() -> None:
     now = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
     assert since_ms("2h", now) == (now - 7_200) * 1_000
+    assert since_ms("1h30m", now) == since_ms("1.5h", now) == (now - 5_400) * 1_000
     assert since_ms("2026-11-23T11:00Z", now) == (now - 3_600) * 1_000
     assert since_ms("2026-11-23T11:00", now) == (now - 3_600) * 1_000
     assert since_ms("999999d", now) == 1

@@ -10,7 +10,6 @@ from confluent_kafka import TopicPartition
 
 from chaos.kit.losing import LOSSES, RULES, a_life, played
 from chaos.kit.losses import LOSSES as ALL
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.core.model import ConflictKind, ConflictMark, OpOffset
 from halfhitch.errors import ConfigurationError
 from halfhitch.verify.kafka_logs import KafkaVerifyLogs, verify_consumer
@@ -18,10 +17,10 @@ from halfhitch.verify.kafka_targets import Wanted as VerifyWanted
 from halfhitch.verify.report import Findings, Kind, Unjudged, Verdict
 from halfhitch.verify.run import verify
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_spark.audit import Given, audit, command
 from halfhitch_spark.audit.plan import Wanted
 from halfhitch_spark.audit.tables import tables, write_tables
-from halfhitch_spark.audit.topics import Names
 from harness.kafka import admin_client, fresh_name
 from harness.stored_world import store_world
 from harness.verified import told
@@ -57,13 +56,15 @@ SEEDED = {
 
 
 def by_spark(spark: SparkSession, bootstrap: str, prefix: str, **more: Any) -> Result:
-    wanted = Wanted(Names(prefix), (prefix + "*",), open_wait_s=1.0, **more)
+    wanted = Wanted(InternalTopics(prefix), (prefix + "*",), open_wait_s=1.0, **more)
     return audit(spark, Given(bootstrap, wanted, RULES))
 
 
 def by_verify(bootstrap: str, prefix: str) -> Findings:
     """What `halfhitch verify` says."""
-    consumer = verify_consumer({"bootstrap.servers": bootstrap}, group=Names(prefix).owner_group)
+    consumer = verify_consumer(
+        {"bootstrap.servers": bootstrap}, group=InternalTopics(prefix).owner_group
+    )
     try:
         wanted = VerifyWanted(allow=(prefix + "*",))
         names = InternalTopics(prefix)

@@ -1,26 +1,18 @@
-"""Names and targets of an audit: those of the server, and sentences for what leads nowhere."""
+"""Targets of an audit: those of the server, and sentences for what leads nowhere."""
 
 from __future__ import annotations
 
 import pytest
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.errors import ConfigurationError
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.verify.account import Layout
 from halfhitch.verify.report import Unjudged
-from halfhitch_spark.audit.topics import Names, is_possible, targets_among, why_unread
+from halfhitch.wire.topics import InternalTopics
+from halfhitch_spark.audit.topics import is_possible, targets_among, why_unread
 
-NAMES = Names("p.")
-THERE = {**dict.fromkeys(NAMES.needed, 4), "orders": 2, "points": 1, "__consumer_offsets": 50}
-
-
-@pytest.mark.parametrize("prefix", ["", "shop."])
-def test_the_names_are_those_of_the_server(prefix: str) -> None:
-    ours, theirs = Names(prefix), InternalTopics(prefix)
-    assert ours.needed == (theirs.half, theirs.op, theirs.parked)
-    assert ours.needed == tuple(theirs.all)
-    assert (ours.audit, ours.owner_group) == (theirs.audit, theirs.owner_group)
+NAMES = InternalTopics("p.")
+THERE = {**dict.fromkeys(NAMES.all, 4), "orders": 2, "points": 1, "__consumer_offsets": 50}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +48,7 @@ def test_what_leads_nowhere_is_a_sentence(
 
 
 def test_why_a_topic_was_not_read_is_known() -> None:
-    layout = Layout(*NAMES.needed, {"orders": 2})
+    layout = Layout(*NAMES.all, {"orders": 2})
     named = ["orders", "points", "other", "gone", "__x"]
     assert why_unread(NAMES, layout, named, {"orders", "points", "other"}, ["p*", "o*s"]) == {
         "points": Unjudged.TARGET_NOT_READ,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch_cli import selection
 from harness.fake_operations import FakeOperations, undecided
 
 if TYPE_CHECKING:
@@ -91,3 +92,12 @@ def test_what_this_sidecar_cannot_see_is_looked_for_when_the_group_is_named(
     assert "With --group it looks further" in err
     assert run("tx", "commit", *WHY, "T9", "--group", "shop", "--yes")[0] == 0
     assert operations.done()[0][:3] == ("commit", "shop", "T9")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "told"),
+    [(0.4, "0s"), (59.7, "59s"), (60, "1m00s"), (3_599, "59m59s"), (108_000, "30h00m"),
+     (172_800, "2d00h")],
+)  # fmt: skip
+def test_a_length_of_time_is_told_in_two_units_at_most(age_s: float, told: str) -> None:
+    assert selection.age(age_s) == told

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.engine import told
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli import watching
 from harness.kafka import wait_until
 from harness.played_topics import PlayedTopics

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.native import owner as native_owner
 from halfhitch.engine.kafka_clients import EngineClients
+from halfhitch.wire.topics import InternalTopics
 from harness.defaults import engine_options
 
 

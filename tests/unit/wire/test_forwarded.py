@@ -15,9 +15,10 @@ OURS: Any = [(names.UNIQ_KEY, b"T"), (names.PGROUP, b"shop"), (names.HALFHITCH, 
 
 def test_a_forwarded_record_names_its_transaction_behind_the_producers_headers() -> None:
     headers = [("kind", b"order"), ("kind", None), *OURS]
-    assert read_forwarded(headers) == Forwarded("shop", "T", 2)
+    assert read_forwarded(headers) == Forwarded("shop", "T", 2, 1_700_000_000_000, 3)
     assert producer_headers(headers) == headers[:2]
-    assert read_forwarded(OURS) == Forwarded("shop", "T", 2)
+    earlier = [*OURS[:2], (names.HALFHITCH, b"1;2;1700000000000;pod-1")]
+    assert read_forwarded(earlier) == Forwarded("shop", "T", 2, 1_700_000_000_000, 0)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ def test_a_forwarded_record_names_its_transaction_behind_the_producers_headers()
         [*OURS[:2], (names.HALFHITCH, None)], [*OURS[:2], (names.HALFHITCH, b"1;2")],
         [*OURS[:2], (names.HALFHITCH, b"1;x;1;pod")],
         [*OURS[:2], (names.HALFHITCH, b"1;" + b"9" * 5_000 + b";1;pod")],
+        [*OURS[:2], (names.HALFHITCH, b"2;1;1;pod")],
     ],
 )  # fmt: skip
 def test_what_another_producer_wrote_is_nobodys(headers: Any) -> None:
@@ -36,4 +38,10 @@ def test_what_another_producer_wrote_is_nobodys(headers: Any) -> None:
 
 def test_names_that_are_no_text_are_no_error() -> None:
     found = read_forwarded([(names.UNIQ_KEY, b"\xff"), *OURS[1:]])
-    assert found == Forwarded("shop", "\ufffd", 2)
+    assert found == Forwarded("shop", "\ufffd", 2, 1_700_000_000_000, 3)
+
+
+@pytest.mark.parametrize("born", [b"x", b"", b"9" * 5_000])
+def test_a_birth_that_cannot_be_read_does_not_make_it_somebody_elses(born: bytes) -> None:
+    found = read_forwarded([*OURS[:2], (names.HALFHITCH, b"1;1;" + born + b";pod")])
+    assert found == Forwarded("shop", "T", 1, None, 0)

@@ -20,15 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from halfhitch.adapters.kafka.admin import Layout, answer, topic_configs, topic_layouts, unwritable
-from halfhitch.adapters.kafka.topic_checks import (
-    Finding,
-    InternalTopics,
-    Severity,
-    copies_of,
-    in_sync_min_for,
-)
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity, copies_of, in_sync_min_for
 from halfhitch.adapters.kafka.topics import set_config
 from halfhitch.errors import HalfHitchError
+from halfhitch.wire.topics import InternalTopics
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

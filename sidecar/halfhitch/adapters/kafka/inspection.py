@@ -18,8 +18,9 @@ from halfhitch.adapters.kafka.brokers import inspect_brokers
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.positions import inspect_positions
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity, verify
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity, verify
 from halfhitch.errors import ConfigurationError, HalfHitchError, TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.partition_reader import KafkaPartitionReader
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity
 from halfhitch.adapters.system import SystemClock
 from halfhitch.errors import ConfigurationError, HalfHitchError, KafkaUnavailable, TopologyError
 from halfhitch.service.owner.proven_pair import newest_proven_pair
+from halfhitch.wire.topics import InternalTopics
 
 _Log = tuple[str, int]
 CHECK: Final = "watermarks"

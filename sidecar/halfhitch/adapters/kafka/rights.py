@@ -15,8 +15,9 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 
 from halfhitch.adapters.kafka.errors import describe
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity
 from halfhitch.errors import ConfigurationError, HalfHitchError
+from halfhitch.wire.topics import InternalTopics
 
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 _DELETE, _SETTINGS = AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS

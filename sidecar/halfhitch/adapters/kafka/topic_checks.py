@@ -1,6 +1,6 @@
 """What the promises ask of the internal topics, and looking whether it is so.
 
-Owns the names of the topics, their required settings (`required_config`) and `verify`. A finding
+Owns the required settings of these topics (`required_config`) and `verify`. A finding
 that is FAIL would break a promise: the sidecar does not start. Nothing here changes a topic.
 """
 
@@ -11,6 +11,7 @@ from enum import StrEnum
 from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka.admin import Layout, topic_configs, topic_layouts
+from halfhitch.wire.topics import InternalTopics
 
 #: What our own headers may add to a user's message before it is a half record.
 RECORD_OVERHEAD_BYTES = 65_536
@@ -37,58 +38,6 @@ class Finding:
     remedy: str = ""  # what to do; empty when nothing is wrong
     may_pass: bool = False  # by itself, as when a broker comes back: no reason to refuse a start
     is_right_in_dev: bool = False  # a warning elsewhere; one broker on a desk can have no other
-
-
-@dataclass(frozen=True, slots=True)
-class InternalTopics:
-    """Names of the topics and the group that belong to Half Hitch."""
-
-    prefix: str = ""
-
-    @property
-    def half(self) -> str:
-        """Half messages: stored, invisible."""
-        return self.prefix + "RMQ_SYS_TRANS_HALF_TOPIC"
-
-    @property
-    def op(self) -> str:
-        """Decisions, done marks and conflicts."""
-        return self.prefix + "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-
-    @property
-    def parked(self) -> str:
-        """Half messages that were given up, payload and reason kept."""
-        return self.prefix + "TRANS_CHECK_MAX_TIME_TOPIC"
-
-    @property
-    def audit(self) -> str:
-        """What became of transactions; not among `all`, for nothing else depends on it."""
-        return self.prefix + "RMQ_SYS_TRANS_AUDIT_TOPIC"
-
-    @property
-    def owner_group(self) -> str:
-        """Consumer group whose members own the half partitions."""
-        return self.prefix + "CID_RMQ_SYS_TRANS"
-
-    @property
-    def bounds_group(self) -> str:
-        """Group without members, under which owners tell what they take no more of."""
-        return self.owner_group + "_BOUNDS"
-
-    @property
-    def skips_group(self) -> str:
-        """Group without members, under which operators say which records to pass over."""
-        return self.owner_group + "_SKIPS"
-
-    @property
-    def all(self) -> tuple[str, str, str]:
-        """Half, op, parked."""
-        return (self.half, self.op, self.parked)
-
-    @property
-    def reserved(self) -> tuple[str, ...]:
-        """All names that are ours: no message of a user goes there."""
-        return (*self.all, self.audit)
 
 
 def required_config(

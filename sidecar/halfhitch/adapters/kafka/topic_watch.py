@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient
 from halfhitch.adapters.kafka import topology
 from halfhitch.adapters.kafka.positions import inspect_positions
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity, verify
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity, verify
 from halfhitch.adapters.kafka.topology import Topology
 from halfhitch.errors import BackendError, HalfHitchError, TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,6 @@ from halfhitch.adapters.kafka.topic_checks import (
     RECORD_OVERHEAD_BYTES,
     UNEQUAL_REMEDY,
     Finding,
-    InternalTopics,
     Severity,
     copies_of,
     equal_counts,
@@ -40,12 +39,12 @@ from halfhitch.adapters.kafka.topic_checks import (
     verify,
 )
 from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",
     "Ensured",
     "Finding",
-    "InternalTopics",
     "Severity",
     "ensure",
     "partition_count",

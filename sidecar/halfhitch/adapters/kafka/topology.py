@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka.admin import answer
 from halfhitch.adapters.kafka.stored import StoredOffsets
-from halfhitch.adapters.kafka.topic_checks import InternalTopics
 from halfhitch.errors import ConfigurationError, KafkaUnavailable, TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 _VERSION: Final = "1"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from halfhitch.adapters.kafka.msk import token_callback
-from halfhitch.adapters.kafka.topics import InternalTopics
 from halfhitch.adapters.native.carrier import native_options
 from halfhitch.composition import engine_options
 from halfhitch.config import load
 from halfhitch.engine.kafka_clients import EngineClients
 from halfhitch.errors import ConfigurationError
+from halfhitch.wire.topics import InternalTopics
 from halfhitch_cli.kafka import KafkaAdmin
 from harness.oidc import unsecured_token
 

@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation
 
 from halfhitch.adapters.kafka.rights import inspect_rights
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity
 from halfhitch.errors import ConfigurationError, KafkaUnavailable
+from halfhitch.wire.topics import InternalTopics
 
 NAMES = InternalTopics("p.")
 EVERYTHING = list(AclOperation)

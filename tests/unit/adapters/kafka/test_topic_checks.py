@@ -10,11 +10,11 @@ from halfhitch.adapters.kafka import topic_checks
 from halfhitch.adapters.kafka.admin import Layout, PartitionLayout
 from halfhitch.adapters.kafka.topic_checks import (
     Finding,
-    InternalTopics,
     Severity,
     in_sync_min_for,
     required_config,
 )
+from halfhitch.wire.topics import InternalTopics
 
 NAMES = InternalTopics("shop.")
 NOBODY = cast("AdminClient", None)

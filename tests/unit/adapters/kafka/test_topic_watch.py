@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from halfhitch.adapters.kafka import topic_watch, topology
-from halfhitch.adapters.kafka.topic_checks import Finding, InternalTopics, Severity
+from halfhitch.adapters.kafka.topic_checks import Finding, Severity
 from halfhitch.adapters.kafka.topic_watch import TopicWatch
 from halfhitch.adapters.kafka.topology import Topology
 from halfhitch.errors import KafkaUnavailable, TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 NAMES = InternalTopics("shop.")
 BEFORE = Topology("half-id", 4, "op-id", 4)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from halfhitch.adapters.kafka.topic_checks import InternalTopics
 from halfhitch.adapters.kafka.topology import Topology, compare, place
 from halfhitch.errors import TopologyError
+from halfhitch.wire.topics import InternalTopics
 
 NAMES = InternalTopics("shop.")
 BEFORE = Topology("half-id", 4, "op-id", 4)
