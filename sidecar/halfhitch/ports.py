@@ -222,7 +222,7 @@ class WriteOutcome(Enum):
 class TargetRecord:
     """One record for a target topic.
 
-    `held`: a payload with an aim, and how many messages its transaction has. Then value and headers
+    `outside`: a payload with an aim, and how many messages its transaction has. Value and headers
     are nowhere else; wire/count.py `forwarded` has them for a writer that cannot do without.
     """
 
@@ -231,18 +231,18 @@ class TargetRecord:
     key: bytes | None
     value: bytes | None
     headers: KafkaHeaders
-    held: tuple[Payload, int] | None
+    outside: tuple[Payload, int] | None
 
     def __init__(
         self, topic: str, partition: int | None, key: bytes | None, value: bytes | None,
-        headers: KafkaHeaders, held: tuple[Payload, int] | None = None,
+        headers: KafkaHeaders, outside: tuple[Payload, int] | None = None,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.partition = partition
         self.key = key
         self.value = value
         self.headers = headers
-        self.held = held
+        self.outside = outside
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def test_a_half_is_forwarded_with_its_bytes_untouched_and_says_whose_it_is(world
     writer = world.writer()
     writer.fence()
     found = forwards(world, world.reader())
-    assert {record.held is not None for record in found} == {isinstance(world, NativeWorld)}
+    assert {record.outside is not None for record in found} == {isinstance(world, NativeWorld)}
     assert writer.write(found, [], 3, 0).outcome is WriteOutcome.OK
     whose = (
         ("UNIQ_KEY", b"first"),

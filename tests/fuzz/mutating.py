@@ -48,7 +48,7 @@ from harness.worlds import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from halfhitch.adapters.kafka.held import Refused
+    from halfhitch.adapters.kafka.outside import Refused
     from halfhitch.ports import Payload
 
 CORPUS = Path(__file__).with_name("corpus")

@@ -20,7 +20,7 @@ Refused = Literal["full", "peer", "group", "identity"]
 OnRefused = Callable[[Refused], object]
 
 
-class Held(Protocol):
+class OpenConnection(Protocol):
     """A connection, or what one has become."""
 
     def sweep(self, now_s: float) -> None:
@@ -55,7 +55,7 @@ class Holding:
         self._on_refused = on_refused
         self._refused_lines = LineBudget()
         self._peers: Counter[str] = Counter()
-        self.connections: set[Held] = set()
+        self.connections: set[OpenConnection] = set()
         #: Requests in flight that have a task. Held here because the loop holds tasks only weakly,
         #: and a request goes on when its connection is lost.
         self.tasks: set[asyncio.Task[Any]] = set()

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from halfhitch.adapters.kafka import clients
 from halfhitch.adapters.kafka.burden_board import OnCommit
-from halfhitch.adapters.kafka.held import Forward
 from halfhitch.adapters.kafka.log_consumer import LogConsumer
+from halfhitch.adapters.kafka.outside import Forward
 from halfhitch.adapters.kafka.topics import RECORD_OVERHEAD_BYTES
 from halfhitch.adapters.native import owner as native_owner
 from halfhitch.engine.options import EngineOptions

@@ -2,7 +2,7 @@
 
 Of a FAIL a cause is told only where Kafka names it. What the half or op topic refuses is never a
 target's, and whether a topic may be written to is asked of the brokers: that it can be described
-says nothing about it. Of records that were handed on without a report (held.py) no delivery is
+says nothing about it. Of records that were handed on without a report (outside.py) no delivery is
 heard of: a step that fails with such ones and names no cause is unexplained.
 
 Belongs to one writer and its thread.

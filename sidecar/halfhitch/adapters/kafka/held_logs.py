@@ -32,7 +32,7 @@ _TOLD_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLog:
     """Readable up to `read_to` and no further since `for_s` seconds, although it ends at `end`."""
 
     log: Log
@@ -41,7 +41,7 @@ class Held:
     for_s: float
 
 
-class Holding:
+class HeldSince:
     """Which logs have been held for how long. Pure: time is an argument."""
 
     def __init__(self, after_s: float = HELD_AFTER_S) -> None:
@@ -55,10 +55,10 @@ class Holding:
 
     def seen(
         self, existing: Mapping[Log, int], readable: Mapping[Log, int], now_s: float
-    ) -> list[Held]:
+    ) -> list[HeldLog]:
         """The ends of some logs now; gives those that are held for long."""
         since: dict[Log, tuple[int, float]] = {}
-        found: list[Held] = []
+        found: list[HeldLog] = []
         for log, read_to in readable.items():
             if read_to >= existing[log]:
                 continue
@@ -66,12 +66,12 @@ class Holding:
             since[log] = before if before is not None and before[0] == read_to else (read_to, now_s)
             for_s = now_s - since[log][1]
             if for_s >= self._after_s:
-                found.append(Held(log, read_to, existing[log], for_s))
+                found.append(HeldLog(log, read_to, existing[log], for_s))
         self._since = since
         return found
 
 
-def sentence(held: Held, producer: OpenProducer | None, bootstrap: str) -> str:
+def sentence(held: HeldLog, producer: OpenProducer | None, bootstrap: str) -> str:
     """What a person needs to end it."""
     topic, partition = held.log
     tool = f"kafka-transactions.sh --bootstrap-server {bootstrap}"
@@ -115,7 +115,7 @@ class HeldLogs:
         self._options = options
         self._tell = tell
         self._after_s = after_s
-        self._holding = Holding(after_s)
+        self._holding = HeldSince(after_s)
         self._known: dict[tuple[Log, int], OpenProducer] = {}
         self._told: set[Log] = set()
         self.unseen: list[str] = []  # topics of which there was no answer at the last look

@@ -29,9 +29,9 @@ from halfhitch.adapters.kafka.blame import Blame, leaderless
 from halfhitch.adapters.kafka.clients import OwnerProducer, begin_producing
 from halfhitch.adapters.kafka.error_table import ErrorClass, judge, judge_commit
 from halfhitch.adapters.kafka.errors import describe
-from halfhitch.adapters.kafka.held import Forward, runs, spelled_out
 from halfhitch.adapters.kafka.left_calls import CallHangs, SideThread, leave, may_leave, outdate
 from halfhitch.adapters.kafka.letting_go import let_go
+from halfhitch.adapters.kafka.outside import Forward, runs, spelled_out
 from halfhitch.adapters.kafka.partition_reader import pair_metadata
 from halfhitch.adapters.watchdog import progress
 from halfhitch.crash_points import reached
@@ -70,7 +70,7 @@ class KafkaPartitionWriter:
         forward: Forward | None = None,
     ) -> None:
         """`on_left`: told True when a producer is left in a call that hangs, False when it is
-        gone. `forward`: for records that are held outside of Python; None: they are spelled out.
+        gone. `forward`: for content outside of Python; None: it is spelled out.
         """
         self._make_producer = make_producer
         self._make_resumer = make_resumer
@@ -81,8 +81,8 @@ class KafkaPartitionWriter:
         self._timeout_s = transaction_timeout_ms / 1000
         self._on_left = on_left
         self._forward = forward
-        #: A write has failed with held records, of which no deliveries are reported: until one has
-        #: succeeded they are spelled out, so that Kafka's client says whose fault it is.
+        #: A write has failed with content outside, whose deliveries are not reported: until one has
+        #: succeeded it is spelled out, so that Kafka's client says whose fault it is.
         self._spells_out = False
         self._producer: OwnerProducer | None = None
         self._side = SideThread(f"offsets-{partition}")
@@ -245,8 +245,8 @@ class KafkaPartitionWriter:
         ops: Sequence[StepRecord],
     ) -> None:
         place = 0
-        for is_held, run in runs(targets):
-            if is_held and self._forward is not None and not self._spells_out:
+        for is_outside, run in runs(targets):
+            if is_outside and self._forward is not None and not self._spells_out:
                 self._hand_on(producer, self._forward, place, run)
             else:
                 self._produce_each(producer, place, map(spelled_out, run))
@@ -262,7 +262,7 @@ class KafkaPartitionWriter:
             raise KafkaException(KafkaError(KafkaError._STATE))
         self._blame.is_unreported = True
         try:
-            refused = forward(client, [t.held for t in run if t.held is not None])
+            refused = forward(client, [t.outside for t in run if t.outside is not None])
         finally:
             del client  # what keeps an exception keeps this frame, and would keep the client
         if refused is not None:

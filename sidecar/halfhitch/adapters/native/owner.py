@@ -17,8 +17,8 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from halfhitch.adapters.kafka.held import Forward, Refused
 from halfhitch.adapters.kafka.log_consumer import LogConsumer, Taken
+from halfhitch.adapters.kafka.outside import Forward, Refused
 from halfhitch.adapters.native.carrier import library, native_log, native_options
 from halfhitch.adapters.native.face import has_owner, installed
 from halfhitch.ports import Payload

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from halfhitch.doors.crowd import Crowd
-from halfhitch.doors.holding import Held, Holding, OnRefused
+from halfhitch.doors.holding import Holding, OnRefused, OpenConnection
 from halfhitch.doors.http.native import Native
 from halfhitch.observability.lines import LineBudget
 
@@ -61,7 +61,7 @@ class Load(Holding):
         self.stream_count = 0
         self.buffered_bytes = 0
         #: Connections that have not shown yet that they may be here: they make room first.
-        self.unproven: Crowd[Held] = Crowd()
+        self.unproven: Crowd[OpenConnection] = Crowd()
         #: Connections that have no place, and are only told so.
         self.placeless_count = 0
         self._identity_shares: dict[str, Share] = {}

@@ -13,7 +13,7 @@ be the first to go.
 
 from typing import Protocol, cast
 
-from halfhitch.doors.holding import Held, Refused
+from halfhitch.doors.holding import OpenConnection, Refused
 from halfhitch.doors.http.errors import TooManyConnections
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.load import Load, Share
@@ -26,7 +26,7 @@ _UNPROVEN_PART = 4
 _TOLD_COUNT_MAX = 64
 
 
-class _Placed(Held, Protocol):
+class _Placed(OpenConnection, Protocol):
     opened_s: float
 
     @property
@@ -34,7 +34,7 @@ class _Placed(Held, Protocol):
 
 
 def take_place(
-    newcomer: Held, peer: str, load: Load, limits: Limits, *, makes_room: bool
+    newcomer: OpenConnection, peer: str, load: Load, limits: Limits, *, makes_room: bool
 ) -> Share | TooManyConnections | None:
     """Give it a place, if need be that of another one: the share of its address.
 
@@ -76,7 +76,7 @@ def take_place(
 
 
 def prove(
-    connection: Held, name: str | None, load: Load, limits: Limits, *, makes_room: bool
+    connection: OpenConnection, name: str | None, load: Load, limits: Limits, *, makes_room: bool
 ) -> Share | TooManyConnections:
     """It makes no room for strangers any more: the guard has let this identity in over it.
 
@@ -97,7 +97,9 @@ def prove(
     return share
 
 
-def _for_probes(newcomer: Held, peer: str, load: Load, limits: Limits) -> Held | None:
+def _for_probes(
+    newcomer: OpenConnection, peer: str, load: Load, limits: Limits
+) -> OpenConnection | None:
     unproven = load.unproven
     if len(unproven) * _UNPROVEN_PART > limits.connection_count_max:
         return unproven.next_to_go(peer)
@@ -111,7 +113,7 @@ def _opened_s(connection: _Placed) -> float:
     return connection.opened_s
 
 
-def _ended(load: Load, chosen: Held | None) -> bool:
+def _ended(load: Load, chosen: OpenConnection | None) -> bool:
     if chosen is None:
         return False
     load.unproven.discard(chosen)

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 from halfhitch.doors.crowd import Crowd
-from halfhitch.doors.holding import Held, Holding, Refused
+from halfhitch.doors.holding import Holding, OpenConnection, Refused
 from halfhitch.doors.rocketmq.limits import Limits
 from halfhitch.errors import Overloaded
 
@@ -21,7 +21,7 @@ _WORDS: Final = (
 )
 
 
-class Comer(Held, Protocol):
+class Comer(OpenConnection, Protocol):
     """A connection."""
 
     def make_room(self) -> None:

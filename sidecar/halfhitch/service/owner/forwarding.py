@@ -130,8 +130,8 @@ class Forwarder:
                 banned = self._policy.ban(aim[0])
                 if banned is not None:
                     return [], banned
-                held = (found, len(halves))
-                records.append(TargetRecord(aim[0], aim[1], found.key, None, [], held))
+                outside = (found, len(halves))
+                records.append(TargetRecord(aim[0], aim[1], found.key, None, [], outside))
                 continue
             forward = half_wire.read_forward(half_offset, found.headers)
             if isinstance(forward, Garbage):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.adapters.kafka import held_logs
-from halfhitch.adapters.kafka.held_logs import Held, HeldLogs, Holding, sentence
+from halfhitch.adapters.kafka.held_logs import HeldLog, HeldLogs, HeldSince, sentence
 from halfhitch.adapters.kafka.open_producers import OpenProducer
 from halfhitch.errors import KafkaUnavailable
 
@@ -20,22 +20,22 @@ OTHER = ("op", 0)
 
 
 def test_a_log_is_held_when_what_can_be_read_has_not_moved_for_long() -> None:
-    holding = Holding(after_s=10.0)
+    holding = HeldSince(after_s=10.0)
     assert holding.seen({LOG: 40}, {LOG: 17}, 100.0) == []
     assert holding.seen({LOG: 45}, {LOG: 17}, 109.0) == []
-    assert holding.seen({LOG: 50}, {LOG: 17}, 110.0) == [Held(LOG, 17, 50, 10.0)]
+    assert holding.seen({LOG: 50}, {LOG: 17}, 110.0) == [HeldLog(LOG, 17, 50, 10.0)]
     assert holding.seen({LOG: 50}, {LOG: 50}, 111.0) == []
     assert holding.seen({LOG: 60}, {LOG: 50}, 130.0) == []
 
 
 def test_one_kafka_transaction_after_the_other_holds_nothing() -> None:
-    holding = Holding(after_s=10.0)
+    holding = HeldSince(after_s=10.0)
     for number in range(100):
         assert holding.seen({LOG: number + 5}, {LOG: number}, float(number)) == []
 
 
 def test_the_sentence_names_the_place_the_producer_and_how_to_end_it() -> None:
-    text = sentence(Held(LOG, 17, 40, 130.0), OpenProducer(4001, 3, 17), "kafka:9092")
+    text = sentence(HeldLog(LOG, 17, 40, 130.0), OpenProducer(4001, 3, 17), "kafka:9092")
     assert text.startswith("orders-2 can be read up to 17 of 40 for 130 s: producer 4001 (epoch 3)")
     assert text.endswith(
         "kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic orders --partition 2 "
@@ -44,7 +44,7 @@ def test_the_sentence_names_the_place_the_producer_and_how_to_end_it() -> None:
 
 
 def test_without_the_producer_the_sentence_says_how_to_find_it() -> None:
-    text = sentence(Held(LOG, 17, 40, 130.0), None, "kafka:9092")
+    text = sentence(HeldLog(LOG, 17, 40, 130.0), None, "kafka:9092")
     assert "describe-producers --topic orders --partition 2" in text
 
 

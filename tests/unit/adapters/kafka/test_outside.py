@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from halfhitch.adapters.kafka.held import Refused, runs, spelled_out
+from halfhitch.adapters.kafka.outside import Refused, runs, spelled_out
 from halfhitch.ports import TargetRecord
 from halfhitch.service.owner.payloads import PlainPayload
 from halfhitch.wire.half import HalfRecord, system_headers
@@ -22,7 +22,7 @@ def test_neighbours_of_one_kind_go_together_and_none_changes_its_place() -> None
     assert runs([]) == []
 
 
-def test_a_held_record_is_spelled_out_as_the_forwarder_would_have_written_it() -> None:
+def test_content_outside_is_spelled_out_as_the_forwarder_would_have_written_it() -> None:
     found = spelled_out(HELD)
     assert (found.topic, found.partition, found.key, found.value) == ("orders", None, b"k", b"v")
     assert found.headers == [

@@ -30,15 +30,18 @@ Forward = Callable[[Producer, Sequence[tuple[Payload, int]]], Refused | None]
 
 
 def runs(targets: Sequence[TargetRecord]) -> list[tuple[bool, list[TargetRecord]]]:
-    """Neighbours of one kind together, in order: True for those that are held."""
-    return [(is_held, list(run)) for is_held, run in groupby(targets, lambda t: t.held is not None)]
+    """Neighbours of one kind together, in order: True for those whose content is outside."""
+    return [
+        (is_outside, list(run))
+        for is_outside, run in groupby(targets, lambda t: t.outside is not None)
+    ]
 
 
 def spelled_out(target: TargetRecord) -> TargetRecord:
     """The same with all its content here."""
-    if target.held is None:
+    if target.outside is None:
         return target
-    payload, message_count = target.held
+    payload, message_count = target.outside
     return TargetRecord(
         target.topic,
         target.partition,
