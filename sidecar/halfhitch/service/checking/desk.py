@@ -17,10 +17,10 @@ from halfhitch.core.model import Identity, ProducerGroup, Resolution, Resolution
 from halfhitch.ports import Clock, DoubtIndex, Observer, Presence
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, ProducerLink, ReportSink
-from halfhitch.service.checking.arrivals import Arrivals
 from halfhitch.service.checking.delivery import Delivery
 from halfhitch.service.checking.halves import AskedHalves
 from halfhitch.service.checking.limits import DeskLimits
+from halfhitch.service.checking.loop_queue import LoopQueue
 from halfhitch.service.checking.permits import GroupPermits, Permits
 from halfhitch.service.checking.ways import Others, Ways
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
@@ -75,7 +75,7 @@ class Desk:
             breaker=limits.breaker,
             dice=dice,
         )
-        self._arrivals = Arrivals(loop)
+        self._queue = LoopQueue(loop)
         self._delivery = Delivery(
             loop=loop,
             instance=instance,
@@ -116,14 +116,14 @@ class Desk:
         sent = list(zip(checks, generations, strict=True))
         accept = self._delivery.accept
         actions = [partial(accept, check, generation, now_s) for check, generation in sent]
-        if not self._arrivals.put(actions):  # no loop any more, nobody who could be told
+        if not self._queue.put(actions):  # no loop any more, nobody who could be told
             for check, generation in sent:
                 self._permits.settled(check.identity[0], generation, now_s, None)
 
     def forget(self, identities: Sequence[Identity], outcomes: Sequence[CheckOutcome] = ()) -> None:
         """See CheckGate."""
         if identities:
-            self._arrivals.put([partial(self._delivery.decided, identities, outcomes)])
+            self._queue.put([partial(self._delivery.decided, identities, outcomes)])
 
     def decide(
         self, partition: int, identity: Identity, resolution: Resolution, covered_count: int,
@@ -133,7 +133,7 @@ class Desk:
         decision = Decision(
             identity, resolution, covered_count, half_offsets, ResolutionSource.POLICY, reason
         )
-        self._arrivals.put([partial(self._append, partition, decision)])
+        self._queue.put([partial(self._append, partition, decision)])
 
     # -- CheckDesk: on the loop ------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Desk:
         if self._timer is not None:
             self._timer.cancel()
         self._delivery.stop()
-        self._arrivals.drain_all()
+        self._queue.drain_all()
         self._announce()
 
     def live_groups(self) -> Collection[str]:

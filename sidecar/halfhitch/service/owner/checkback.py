@@ -39,7 +39,7 @@ from halfhitch.service.owner.numbers import CheckNumbers, check_numbers
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.questions import CheckQuestions, born_ms, topics_of
 from halfhitch.service.owner.told_index import ToldIndex
-from halfhitch.service.owner.turn_questions import TurnQuestions
+from halfhitch.service.owner.turn_lookups import TurnLookups
 from halfhitch.wire.check import Check
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class CheckBack:
         self._copying = Copying(partition, half_topic=questions.half_topic, clock=clock)
         self._noticed: set[ProducerGroup] = set()
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
-        self._asked = TurnQuestions(partition, reader.wake)
+        self._asked = TurnLookups(partition, reader.wake)
         self.listing = Listing(
             partition, payloads=payloads, reader=reader, clock=clock, view=self.view
         )
@@ -116,7 +116,7 @@ class CheckBack:
         self._reports.append(report)
 
     def ask(self, question: Callable[[Ledger], T]) -> "Future[T]":
-        """Have this answered in the owner's next turn: see TurnQuestions."""
+        """Have this answered in the owner's next turn: see TurnLookups."""
         return self._asked.ask(question)
 
     # -- the owner's thread ----------------------------------------------------------------------

@@ -593,7 +593,7 @@ async def test_a_send_after_the_loop_has_gone_frees_its_permits() -> None:
     assert one.desk.take(GROUP, 2) == 2
     loop = asyncio.new_event_loop()
     loop.close()
-    one.desk._arrivals._loop = loop
+    one.desk._queue._loop = loop
     one.desk.send([check("T1"), check("T2")])
     assert one.permits() == (0, 0)
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _TURN_MAX: Final = 256
 
 
-class Arrivals:
+class LoopQueue:
     """`put` from any thread; the rest on the loop."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 WAITING_MAX: Final = 1_000
 
 
-class TurnQuestions:
+class TurnLookups:
     """Of one owner."""
 
     def __init__(self, partition: int, wake: Callable[[], None] = lambda: None) -> None:

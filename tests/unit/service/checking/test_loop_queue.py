@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from halfhitch.service.checking.arrivals import Arrivals
+from halfhitch.service.checking.loop_queue import LoopQueue
 from harness.desks import turn
 
 
@@ -28,10 +28,10 @@ class CountingLoop:
 
 async def test_a_burst_wakes_the_loop_once_and_is_done_in_order_in_bounded_turns() -> None:
     loop = CountingLoop()
-    arrivals = Arrivals(loop)  # type: ignore[arg-type]
+    queue = LoopQueue(loop)  # type: ignore[arg-type]
     done: list[int] = []
     for number in range(0, 1_000, 10):
-        assert arrivals.put([partial(done.append, number + i) for i in range(10)])
+        assert queue.put([partial(done.append, number + i) for i in range(10)])
     assert (done, loop.woken_count) == ([], 1)
     sizes = []
     while len(done) < 1_000:
@@ -41,7 +41,7 @@ async def test_a_burst_wakes_the_loop_once_and_is_done_in_order_in_bounded_turns
     assert done == list(range(1_000))
     assert max(sizes) <= 256
     assert loop.woken_count == 1
-    arrivals.put([partial(done.append, 1_000)])
+    queue.put([partial(done.append, 1_000)])
     await turn(1)
     assert (done[-1], loop.woken_count) == (1_000, 2)
 
@@ -49,9 +49,9 @@ async def test_a_burst_wakes_the_loop_once_and_is_done_in_order_in_bounded_turns
 async def test_an_action_that_fails_does_not_stop_those_behind_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    arrivals = Arrivals(asyncio.get_running_loop())
+    queue = LoopQueue(asyncio.get_running_loop())
     done: list[int] = []
-    arrivals.put([lambda: 1 // 0, partial(done.append, 1)])
+    queue.put([lambda: 1 // 0, partial(done.append, 1)])
     await turn(1)
     assert done == [1]
     assert "please report this" in caplog.text
@@ -60,6 +60,6 @@ async def test_an_action_that_fails_does_not_stop_those_behind_it(
 async def test_a_closed_loop_is_said_to_be_so() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    arrivals = Arrivals(loop)
-    assert not arrivals.put([lambda: None])
-    arrivals.drain_all()
+    queue = LoopQueue(loop)
+    assert not queue.put([lambda: None])
+    queue.drain_all()

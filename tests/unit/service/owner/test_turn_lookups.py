@@ -9,7 +9,7 @@ import pytest
 from halfhitch.core.ledger import Ledger
 from halfhitch.errors import KafkaUnavailable, Overloaded
 from halfhitch.service.api import Filter
-from halfhitch.service.owner.turn_questions import WAITING_MAX, TurnQuestions
+from halfhitch.service.owner.turn_lookups import WAITING_MAX, TurnLookups
 from harness.defaults import check_rules
 from harness.twin import Twin, turn_until_idle
 
@@ -17,7 +17,7 @@ LEDGER = Ledger(half_position=0, op_position=0, horizon_ms=1, finished_max=1, ru
 
 
 def test_a_question_is_answered_in_the_next_turn_and_its_error_is_the_askers() -> None:
-    questions = TurnQuestions(0)
+    questions = TurnLookups(0)
     answered = questions.ask(lambda ledger: ledger.early_count)
     failed = questions.ask(lambda _: 1 // 0)
     questions.answer(LEDGER)
@@ -26,7 +26,7 @@ def test_a_question_is_answered_in_the_next_turn_and_its_error_is_the_askers() -
 
 
 def test_one_question_too_many_took_the_place_of_another_that_was_never_answered() -> None:
-    questions = TurnQuestions(3)
+    questions = TurnLookups(3)
     asked = [questions.ask(lambda _: True) for _ in range(WAITING_MAX + 1)]
     with pytest.raises(Overloaded, match="half partition 3"):
         asked.pop().result(0)
@@ -35,7 +35,7 @@ def test_one_question_too_many_took_the_place_of_another_that_was_never_answered
 
 
 def test_nobody_waits_for_an_owner_that_has_gone() -> None:
-    questions = TurnQuestions(3)
+    questions = TurnLookups(3)
     before = questions.ask(lambda _: True)
     gave_up = questions.ask(lambda _: True)
     gave_up.cancel()
@@ -49,7 +49,7 @@ def test_nobody_waits_for_an_owner_that_has_gone() -> None:
 
 def test_whoever_asks_while_the_owner_goes_gets_an_answer() -> None:
     for _ in range(200):
-        questions = TurnQuestions(0)
+        questions = TurnLookups(0)
         owner = threading.Thread(target=questions.end)
         owner.start()
         asked = [questions.ask(lambda _: True) for _ in range(20)]
@@ -82,7 +82,7 @@ def test_one_that_is_named_is_not_looked_for_among_all_that_are_pending(
 
 def test_whoever_asks_wakes_the_owner_and_whoever_asks_too_late_does_not() -> None:
     woken: list[int] = []
-    questions = TurnQuestions(0, lambda: woken.append(1))
+    questions = TurnLookups(0, lambda: woken.append(1))
     questions.ask(lambda _: True)
     assert woken == [1]
     questions.end()
