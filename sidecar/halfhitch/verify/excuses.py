@@ -2,6 +2,7 @@
 
 A message is sought everywhere, but it can only have been deleted where it was: on its fixed
 partition, on the one of its key, or, when its half is gone and nothing tells where it went, on any.
+A topic without any message of ours excuses nothing by itself: see `TARGET_UNTOLD`.
 """
 
 from typing import Final
@@ -28,10 +29,24 @@ class Excuses(Telling):
         places = self._where_it_was(half, topic, since_ms)
         if self._bounds.is_open(places):
             return Unjudged.TARGET_OPEN
+        if topic is not None:
+            return self._why_deleted(places, half, since_ms)
+        # Any topic may have had it. One on which nothing of ours lies (a registry's, a stream
+        # job's) explains no loss, so that with it alone nobody says clean.
+        used = {place.place[0] for place in places if place.first_ms is not None}
+        near = [place for place in places if place.place[0] in used]
+        why = self._why_deleted(near, half, since_ms)
+        if why is None and self._why_deleted(places, half, since_ms) is not None:
+            return Unjudged.TARGET_UNTOLD
+        return why
+
+    def _why_deleted(
+        self, places: list[PlaceAccount], half: Half | None, since_ms: int
+    ) -> Unjudged | None:
+        """Why one of these may have lost it lawfully."""
         if self._bounds.may_be_trimmed(places, since_ms):
             return Unjudged.TARGET_TRIMMED
-        layout = self._account.layout
-        topics = layout.compacted if topic is None else (topic,)
+        topics = {place.place[0] for place in places}
         if any(self._bounds.may_be_compacted(one, half, since_ms) for one in topics):
             return Unjudged.TARGET_COMPACTED
         return None

@@ -31,6 +31,7 @@ class Unjudged(StrEnum):
     TARGET_COMPACTED = "target_compacted"
     TARGET_GROWN = "target_grown"
     TARGET_UNKNOWN = "target_unknown"
+    TARGET_UNTOLD = "target_untold"
     TARGET_GONE = "target_gone"
     TARGET_IMPOSSIBLE = "target_impossible"
     TARGET_OUTSIDE = "target_outside"
@@ -56,6 +57,9 @@ SENTENCES = {
     "had fewer partitions when they were sent",
     Unjudged.TARGET_UNKNOWN: "not found where was looked; their halves are gone, so which topic "
     "they went to is not known, and not every allowed topic was read",
+    Unjudged.TARGET_UNTOLD: "not found, and their halves are gone, so which topic they went to is "
+    "not known; only a topic without any message of ours (a compacted or emptied one, such as a "
+    "schema registry's) may have deleted them: leave such topics out of topics.allow",
     Unjudged.TARGET_GONE: "their target topic does not exist any more",
     Unjudged.TARGET_IMPOSSIBLE: "their half names a topic that no message may go to: a stranger "
     "wrote it, or another installation has this prefix",
@@ -88,6 +92,7 @@ SENTENCES = {
 OPEN_QUESTIONS = frozenset(
     {
         Unjudged.TARGET_OPEN,
+        Unjudged.TARGET_UNTOLD,
         Unjudged.OP_GAP,
         Unjudged.TARGET_HIDDEN,
         Unjudged.TARGET_UNREADABLE,

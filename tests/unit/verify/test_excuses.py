@@ -12,7 +12,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.verify.bounds import CLOCK_MS
 from halfhitch.verify.keys import key_hash
-from halfhitch.verify.report import SENTENCES, Kind, Unjudged
+from halfhitch.verify.report import SENTENCES, Kind, Unjudged, Verdict
 from halfhitch.verify.run import verify
 from harness.excusing import LONG_MS, RULES, C, P, cut, ended, look, lost, to
 from harness.partitioning import java_partition
@@ -183,6 +183,7 @@ def test_whether_compaction_took_it_cannot_be_told_of_old_ones_or_without_a_key_
     world: World,
 ) -> None:
     """The note that a key is gone is deleted too, a day later."""
+    ended(world, messages=to("orders", 0, b"another"))
     lives = [lost(world, to("orders", 0, b"old"))]
     world.now_ms += DAY_MS + 1
     lives.append(lost(world, to("orders", 0)))
@@ -192,6 +193,22 @@ def test_whether_compaction_took_it_cannot_be_told_of_old_ones_or_without_a_key_
     findings = look(world, compacted={"orders": DAY_MS})
     assert findings.unjudged[Unjudged.TARGET_COMPACTED] == 3
     assert findings.is_clean
+
+
+@pytest.mark.parametrize("how", ["compacted", "emptied"])
+def test_a_topic_without_any_message_of_ours_made_a_loss_clean(world: World, how: str) -> None:
+    """A schema registry's; of what was lost nothing was left but its end."""
+    for _ in range(99):
+        ended(world, messages=to("points", 0, b"key"))
+    life = lost(world, to("points", 0, b"key"))
+    cut(world, (HALF, life.partition))
+    strange(world, ("orders", 0))
+    if how == "emptied":
+        cut(world, ("orders", 0))
+    findings = look(world, compacted={"orders": DAY_MS} if how == "compacted" else {})
+    assert findings.examples == {Unjudged.TARGET_UNTOLD: [life.identity]}
+    assert findings.verdict(0.5) is Verdict.NOT_JUDGED
+    assert look(world, compacted={"points": DAY_MS}).unjudged == {Unjudged.TARGET_COMPACTED: 1}
 
 
 def test_one_compacted_topic_excused_losses_on_all_others(world: World) -> None:
