@@ -74,7 +74,7 @@ class ByHand:
         if told is Told.NOTHING and in_transaction:
             return Local.OPEN
         # Else who has used up the pool that the table is read over could commit no messages.
-        if told is Told.UNREAD and not is_lost and not in_transaction:
+        if told is Told.UNREAD and in_transaction is False:
             return Local.ENDED
         if told is Told.COMMITTED and self._is_numbered:
             return Local.STANDS

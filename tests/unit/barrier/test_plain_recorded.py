@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +60,13 @@ def test_a_rollback_by_hand_was_taken_for_a_commit(
 ) -> None:
     found = [ByHand(one, says(told)).state() for one in (IDLE, WITHIN, LOST, BUSY)]
     assert found == [idle, within, lost, lost]
+
+
+def test_what_a_driver_does_not_say_was_taken_for_a_commit() -> None:
+    """Its local transaction was open, its table unread, and was rolled back later."""
+    silent = SimpleNamespace(in_transaction=True, autocommit=False)  # sqlite3's
+    assert ByHand(silent, says(Told.UNREAD)).state() is Local.UNKNOWN
+    assert ByHand(silent, says(Told.COMMITTED)).state() is Local.COMMITTED
 
 
 def test_another_process_s_row_was_taken_for_one_s_own_where_the_database_tells_them_apart() -> (
