@@ -113,7 +113,8 @@ class CallbackLinks:
     def _forget_one(self) -> None:
         """The one met first of those with nothing under way.
 
-        It comes back with its next prepare; names that were made up do not.
+        It comes back with its next prepare, or when it is to be asked (`CheckBack`); names that
+        were made up do not.
         """
         for producer_group, link in self._links.items():
             if link is None or not link.in_flight_count:

@@ -50,6 +50,7 @@ T = TypeVar("T")
 _GIVE_UP_MAX: Final = 100
 #: Groups that are remembered as known to those who may know somebody.
 _NOTICED_MAX: Final = 10_000
+_NOTICE_AGAIN_S: Final = 10.0
 #: Reports that wait for the owner; they are no more than permits.
 _REPORTS_MAX: Final = 1_000_000
 #: Kafka is asked for the op log's end this often at most.
@@ -75,7 +76,8 @@ class CheckBack:
         reader: PartitionReader,
         on_nobody: Callable[[ProducerGroup], None] | None = None,
     ) -> None:
-        """`on_nobody` is told, once, of each group that has to be asked and has nobody live."""
+        """`on_nobody` is told of each group that has to be asked and has nobody live, and again
+        after a while: who answers by a URL may have been forgotten among too many groups."""
         self._partition = partition
         self._gate = gate
         self._index = index
@@ -90,6 +92,7 @@ class CheckBack:
         self.calendar = Calendar(partition, clock)
         self._copying = Copying(partition, half_topic=questions.half_topic, clock=clock)
         self._noticed: set[ProducerGroup] = set()
+        self._noticed_s = 0.0
         self._reports: deque[CheckReport] = deque(maxlen=_REPORTS_MAX)
         self._asked = TurnLookups(partition, reader.wake)
         self.listing = Listing(
@@ -172,13 +175,13 @@ class CheckBack:
             return
         ledger.checks.known_ms = self._scaled_ms(known_s)
         self._begun_s = self._clock.monotonic_s()
+        if self._begun_s - self._noticed_s > _NOTICE_AGAIN_S or len(self._noticed) > _NOTICED_MAX:
+            self._noticed, self._noticed_s = set(), self._begun_s
         for group, wanted_count in ledger.checks.demand().items():
             granted = self._gate.take(group, wanted_count)
             if granted:
                 self._rooms[group] = granted
             elif self._on_nobody is not None and group not in self._noticed:
-                if len(self._noticed) >= _NOTICED_MAX:
-                    self._noticed.clear()
                 self._noticed.add(group)
                 self._on_nobody(group)
         if self._rooms:

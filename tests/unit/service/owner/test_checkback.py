@@ -71,6 +71,20 @@ def test_a_copy_made_for_a_check_is_not_counted_as_a_forwarded_message() -> None
     assert [told[3] for told in twin.observer.of("kafka_transaction")] == [0]
 
 
+def test_a_group_that_was_forgotten_and_is_prepared_for_natively_was_never_noticed_again() -> None:
+    """The link of a URL goes when there are too many groups; only interpreted prepares met it."""
+    twin = twin_with_producers(room=0)
+    owner = twin.working_owner()
+    noticed: list[str] = []
+    owner.checkback._on_nobody = noticed.append
+    twin.half("T1", value=b"one")
+    turn_until_idle(owner)
+    pass_time(twin, owner, 9)
+    assert noticed == [identity("T1")[0]]
+    pass_time(twin, owner, 30)
+    assert 2 <= len(noticed) <= 4
+
+
 def test_nobody_is_asked_while_the_op_log_is_not_read_to_its_end() -> None:
     twin = twin_with_producers()
     reader = BlindReader(twin.kafka, twin.calls)
