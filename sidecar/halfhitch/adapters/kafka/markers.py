@@ -4,74 +4,117 @@ Kafka answers the commit when the decision stands in its transaction log; the ma
 read_committed consumers pass are written to the target partitions after that. Whoever was promised
 "visible" waits here until the last stable offset of his topics has passed what was their end.
 
-Questions gather into rounds: one round is under way, everybody who asks meanwhile shares the next
-one. (Not the one under way: its ends may have been taken before his commit.)
+All who wait share the looks: each look asks for the ends of those who have come since, and how far
+all logs that somebody waits for can be read. So a topic that another producer holds back keeps
+nobody waiting but its own callers.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
-from halfhitch.errors import HalfHitchError, KafkaUnavailable, VisibilityUnknown
+from halfhitch.errors import KafkaUnavailable, VisibilityUnknown
 from halfhitch.ports import TopicCatalog
 
-_ROUND_S: Final = 5.0
+logger = logging.getLogger(__name__)
+
+_WAIT_S: Final = 5.0
 _PAUSE_S: Final = 0.002
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """One caller."""
+
+    topics: frozenset[str]
+    answer: asyncio.Future[None]
+    give_up_s: float
+    #: What could not be read at the last look, and must be read up to there.
+    behind: dict[Log, int] = field(default_factory=dict)
 
 
 class KafkaMarkers:
     """ports.Markers. Belongs to one event loop."""
 
-    def __init__(self, ends: LogEnds, catalog: TopicCatalog) -> None:
+    def __init__(self, ends: LogEnds, catalog: TopicCatalog, *, wait_s: float = _WAIT_S) -> None:
         self._ends = ends
         self._catalog = catalog
-        self._next: tuple[set[str], asyncio.Future[None]] | None = None
-        self._rounds: asyncio.Task[None] | None = None
+        self._wait_s = wait_s
+        self._new: list[_Waiting] = []
+        self._looking: asyncio.Task[None] | None = None
 
     async def settled(self, topics: Iterable[str]) -> None:
         """See ports.Markers."""
-        if self._next is None:
-            self._next = (set(), asyncio.get_running_loop().create_future())
-        asked, answer = self._next
-        asked.update(topics)
-        if self._rounds is None:
-            self._rounds = asyncio.ensure_future(self._run())
-        await asyncio.shield(answer)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        give_up_s = time.monotonic() + self._wait_s
+        self._new.append(_Waiting(frozenset(topics), answer, give_up_s))
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look_on())
+        await answer
 
-    async def _run(self) -> None:
-        while self._next is not None:
-            (topics, answer), self._next = self._next, None
-            partitions = [
-                (topic, partition)
-                for topic in topics
-                for partition in range(self._catalog.partition_count(topic) or 0)
-            ]
-            try:
-                await asyncio.to_thread(self._round, partitions)
-            except HalfHitchError as error:
-                answer.set_exception(error)
-                answer.exception()  # looked at: those who asked may all have gone
-            else:
-                answer.set_result(None)
-        self._rounds = None
-
-    def _round(self, logs: Sequence[Log]) -> None:
+    async def _look_on(self) -> None:
+        """Look until nobody waits any more."""
+        waiting: list[_Waiting] = []
         try:
-            give_up_s = time.monotonic() + _ROUND_S
-            behind = self._ends.existing(logs)
-            while behind:
-                stable = self._ends.readable(behind)
-                behind = {log: end for log, end in behind.items() if stable[log] < end}
-                if behind and time.monotonic() > give_up_s:
-                    raise VisibilityUnknown(
-                        "the messages are committed; another producer's open Kafka transaction "
-                        f"holds back the readers of {next(iter(behind))[0]}"
-                    )
-                if behind:
-                    time.sleep(_PAUSE_S)
-        except KafkaUnavailable as error:
-            raise VisibilityUnknown(
-                f"the messages are committed; whether readers see them is not known: {error}"
-            ) from error
+            while waiting or self._new:
+                new, self._new = self._new, []
+                waiting += new
+                try:
+                    await asyncio.to_thread(self._look, waiting, new)
+                except KafkaUnavailable as error:
+                    _fail(waiting, error)
+                except Exception as error:
+                    logger.exception("a look at markers failed", extra={"action": "markers_failed"})
+                    _fail(waiting, error)
+                waiting = [one for one in waiting if self._goes_on(one)]
+                if waiting and not self._new:
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._looking = None
+
+    def _look(self, waiting: list[_Waiting], new: list[_Waiting]) -> None:
+        """The ends of the new ones' logs, and what is still behind of all. In a thread."""
+        logs = {one: self._logs_of(one.topics) for one in new}
+        if new:
+            existing = self._ends.existing({log for some in logs.values() for log in some})
+            for one, some in logs.items():
+                one.behind = {log: existing[log] for log in some}
+        readable = self._ends.readable({log for one in waiting for log in one.behind})
+        for one in waiting:
+            one.behind = {log: end for log, end in one.behind.items() if readable[log] < end}
+
+    def _logs_of(self, topics: Iterable[str]) -> list[Log]:
+        return [
+            (topic, partition)
+            for topic in topics
+            for partition in range(self._catalog.partition_count(topic) or 0)
+        ]
+
+    def _goes_on(self, one: _Waiting) -> bool:
+        """Answer it, if that can be done."""
+        if one.answer.done():  # failed, or nobody waits for it any more
+            return False
+        if not one.behind:
+            one.answer.set_result(None)
+        elif time.monotonic() > one.give_up_s:
+            one.answer.set_exception(
+                VisibilityUnknown(
+                    "the messages are committed; another producer's open Kafka transaction "
+                    f"holds back the readers of {next(iter(one.behind))[0]}"
+                )
+            )
+        return not one.answer.done()
+
+
+def _fail(waiting: Iterable[_Waiting], error: Exception) -> None:
+    for one in waiting:
+        if not one.answer.done():
+            one.answer.set_exception(
+                VisibilityUnknown(
+                    f"the messages are committed; whether readers see them is not known: {error}"
+                )
+            )
