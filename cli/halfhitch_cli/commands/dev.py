@@ -6,15 +6,13 @@ key included, so that a transaction prepared before a restart can be ended after
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import shlex
 import signal
-import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +24,7 @@ from halfhitch.client.address import DEFAULT_ADDRESS
 from halfhitch.config import Purpose, Settings
 from halfhitch.config.settings import AdminSettings
 from halfhitch_cli.app import ERROR
+from halfhitch_cli.claims import claimed, is_free, usual_port
 from halfhitch_cli.findings import DEV_INSTANCE
 from halfhitch_cli.lazy import PlainCommand
 from halfhitch_cli.options import Given, settings_command, warn_of_secrets
@@ -116,7 +115,10 @@ def dev(
         say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
         kafka = _kafka(stack, folder / "kafka")
         redis = _redis(stack, folder / "redis")
-        settings = _settings(given, key, bootstrap=kafka.bootstrap, redis_url=redis.url)
+        port = _ROCKETMQ_PORT if stack.enter_context(usual_port(_ROCKETMQ_PORT)) else 0
+        settings = _settings(
+            given, key, bootstrap=kafka.bootstrap, redis_url=redis.url, rocketmq_port=port
+        )
         _create(kafka.bootstrap, topics)
         running = _Running(kafka, redis, folder, topics)
         events = None if quiet else _events(kafka.bootstrap, settings)
@@ -138,16 +140,16 @@ def dev(
 def _kafka(stack: ExitStack, folder: Path) -> "EmbeddedKafka":
     from halfhitch.embedded import EmbeddedError, EmbeddedKafka
 
-    ports = _free(_KAFKA_PORT)
-    if ports is not None:
+    if stack.enter_context(usual_port(_KAFKA_PORT)):
+        ports = (_KAFKA_PORT,)
         try:
             return stack.enter_context(
                 EmbeddedKafka(folder=folder, ports=ports, on_progress=show_fetch_progress)
             )
         except EmbeddedError:
-            if _free(_KAFKA_PORT) is not None:
+            if is_free(_KAFKA_PORT):
                 raise
-            # Another `dev` was quicker: seconds lie between the look and the broker's own bind.
+            # Somebody was quicker: seconds lie between the look and the broker's own bind.
     say(
         f"Port {_KAFKA_PORT} is in use by another program, perhaps another Kafka: this one "
         f"takes a free port. See below, and use that address wherever you read {_KAFKA_PORT}."
@@ -158,39 +160,14 @@ def _kafka(stack: ExitStack, folder: Path) -> "EmbeddedKafka":
 def _redis(stack: ExitStack, folder: Path) -> "EmbeddedRedis":
     from halfhitch.embedded import EmbeddedError, EmbeddedRedis
 
-    port = _free(_REDIS_PORT)
-    if port is not None:
+    if stack.enter_context(usual_port(_REDIS_PORT)):
         try:
-            return stack.enter_context(EmbeddedRedis(folder, port=port[0]))
+            return stack.enter_context(EmbeddedRedis(folder, port=_REDIS_PORT))
         except EmbeddedError:
-            if _free(_REDIS_PORT) is not None:
+            if is_free(_REDIS_PORT):
                 raise
-            # Another `dev` was quicker, as with Kafka.
+            # Somebody was quicker, as with Kafka.
     return stack.enter_context(EmbeddedRedis(folder))
-
-
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """One `dev` in a folder. Its servers keep it some seconds longer, if it is killed.
-
-    Raises EmbeddedError at once: whoever starts a second one has forgotten the first.
-    """
-    from halfhitch.embedded import EmbeddedError
-
-    with (folder / "dev.lock").open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise EmbeddedError(
-                f"another `halfhitch dev` (process {lock.read().strip() or 'unknown'}) works in "
-                f"the folder {folder}. Use that one, end it with Ctrl-C in its terminal, or run a "
-                "second one beside it: `halfhitch dev --data FOLDER --http-port 0 --admin-port 0`."
-            ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
 
 
 async def watch(
@@ -255,7 +232,14 @@ def _handle_key(folder: Path) -> str:
         ) from None
 
 
-def _settings(given: Given, key: str, *, bootstrap: str, redis_url: str) -> Settings:
+def _settings(
+    given: Given,
+    key: str,
+    *,
+    bootstrap: str,
+    redis_url: str,
+    rocketmq_port: int = _ROCKETMQ_PORT,
+) -> Settings:
     # A broker that has just started makes its clients warn of what passes in a moment.
     is_told = "log.level" in given.flags or "HALFHITCH_LOG_LEVEL" in os.environ
     quiet = {} if is_told else {"log__level": "error"}
@@ -269,36 +253,25 @@ def _settings(given: Given, key: str, *, bootstrap: str, redis_url: str) -> Sett
         **quiet,
     )
     # Looked at without the door first: how it is locked decides whether it opens by itself.
-    plain = given.load(Purpose.SERVE, **more, **_rocketmq(given, opens=False))
+    plain = given.load(Purpose.SERVE, **more, **_rocketmq(given, rocketmq_port, opens=False))
     auth = plain.auth
     is_locked = bool(auth.tokens) or auth.identities_file is not None
     opens = not is_locked or bool(plain.rocketmq.access_keys)
-    return given.load(Purpose.SERVE, **more, **_rocketmq(given, opens=opens))
+    return given.load(Purpose.SERVE, **more, **_rocketmq(given, rocketmq_port, opens=opens))
 
 
-def _rocketmq(given: Given, *, opens: bool) -> dict[str, object]:
-    """As `opens` says unless it was said otherwise; the usual port, if nobody has it."""
+def _rocketmq(given: Given, port: int, *, opens: bool) -> dict[str, object]:
+    """As `opens` says, and at this port, unless it was said otherwise."""
     chosen: dict[str, object] = {}
     for key, value in (
         ("enabled", opens),
-        ("port", _ROCKETMQ_PORT if _free(_ROCKETMQ_PORT) else 0),
+        ("port", port),
         ("create_topics", True),
     ):
         env = f"HALFHITCH_ROCKETMQ_{key.upper()}"
         if given.flags.get(f"rocketmq.{key}") is None and env not in os.environ:
             chosen[f"rocketmq__{key}"] = value
     return chosen
-
-
-def _free(port: int) -> tuple[int] | None:
-    """The usual port when nobody has it; else the server takes any."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return None
-    return (port,)
 
 
 def _create(bootstrap: str, topics: dict[str, int]) -> None:
@@ -370,6 +343,8 @@ async def _announce(
         await asyncio.to_thread(events.start)
     assert app.http is not None
     assert app.admin is not None
+    if app.http.port is None:
+        return  # it stops already, since one of its servers has ended
     sys.stdout.write(
         banner(
             data_door=_url(settings.http.host, app.http.port, settings.http.tls_cert),

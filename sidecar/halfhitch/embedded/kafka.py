@@ -256,7 +256,7 @@ class EmbeddedKafka:
             self._await(partial(port_is_open, port), f"port {port} opens", [broker_id], deadline_s)
         client = MetadataClient(_addresses(ports))
         self._await(
-            lambda: set(wanted) <= client.known_broker_ids(),
+            lambda: set(wanted) <= client.known_broker_ids(self.cluster_id),
             f"brokers {list(wanted)} are registered",
             wanted,
             deadline_s,

@@ -40,14 +40,20 @@ class MetadataClient:
             }
         )
 
-    def known_broker_ids(self) -> set[int]:
-        """The brokers that are registered and serve clients; empty if nobody answers."""
+    def known_broker_ids(self, cluster_id: str | None = None) -> set[int]:
+        """The brokers that are registered and serve clients.
+
+        Empty if nobody answers, or another cluster does: two programs may hold one port before
+        either listens, and then the slower one's broker ends in a moment.
+        """
         from confluent_kafka import KafkaException
 
         try:
-            return set(self._admin.list_topics(timeout=_ANSWER_S).brokers)
+            answer = self._admin.list_topics(timeout=_ANSWER_S)
         except KafkaException:
             return set()
+        is_meant = cluster_id is None or answer.cluster_id == cluster_id
+        return set(answer.brokers) if is_meant else set()
 
 
 def coordinators_work(port: int, host: str = "127.0.0.1") -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from halfhitch import embedded
+from halfhitch_cli import claims
 from halfhitch_cli.app import ERROR, main
 from halfhitch_cli.commands import dev
 from halfhitch_cli.options import Given
@@ -70,10 +72,10 @@ def test_checks_take_minutes_for_whoever_wants_to_see_one(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("start", "name", "argument", "port", "asks"),
+    ("start", "name", "argument", "asks"),
     [
-        (dev._kafka, "EmbeddedKafka", "ports", (9092,), (9092,)),
-        (dev._redis, "EmbeddedRedis", "port", (6379,), 6379),
+        (dev._kafka, "EmbeddedKafka", "ports", (9092,)),
+        (dev._redis, "EmbeddedRedis", "port", 6379),
     ],
     ids=["Kafka", "Redis"],
 )
@@ -82,14 +84,15 @@ def test_of_two_that_began_at_once_the_second_ended_for_want_of_its_port(
     start: Callable[[ExitStack, Path], object],
     name: str,
     argument: str,
-    port: tuple[int],
     asks: object,
     is_taken_meanwhile: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks: list[tuple[int] | None] = [port, None if is_taken_meanwhile else port]
-    monkeypatch.setattr(dev, "_free", lambda _: looks.pop(0))
+    looks = [True, not is_taken_meanwhile]
+    for module in (dev, claims):
+        monkeypatch.setattr(module, "is_free", lambda _: looks.pop(0))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     asked: list[object] = []
 
     @contextmanager

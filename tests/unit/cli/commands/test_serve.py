@@ -1,7 +1,6 @@
 """What `serve` and `dev` hand on, without starting anything."""
 
 import shlex
-import socket
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,15 +67,6 @@ def test_the_data_of_dev_are_for_its_user_alone(tmp_path: Path) -> None:
     shared.chmod(0o775)
     dev._handle_key(shared)
     assert shared.stat().st_mode & 0o777 == 0o775, "it is not ours to close"
-
-
-def test_the_usual_port_is_taken_only_when_it_is_free() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert dev._free(port) is None
-    assert dev._free(port) == (port,)
 
 
 @pytest.mark.parametrize("lock", ["TOKENS", "IDENTITIES_FILE"])
