@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use polling::Poller;
 
+use crate::connection_state::{ConnectionState, Flushed};
 use crate::events::{Counts, Failed, HttpFailed, Line, Told};
 use crate::flight::Flight;
 use crate::frame::Form;
@@ -31,9 +32,8 @@ use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaqu
 use crate::lanes::{
     EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Lanes, Waiting, memory_key,
 };
-use crate::memory::Known;
+use crate::memory::Decided;
 use crate::open::OpenOnes;
-use crate::outbox::{Flushed, Outbox};
 use crate::read;
 use crate::write::{self, ReplyStart};
 
@@ -51,7 +51,7 @@ enum Pending {
 
 #[derive(Default)]
 pub struct Results {
-    pub connections: HashMap<u64, Outbox>,
+    pub connections: HashMap<u64, ConnectionState>,
     /// Those with something to be told.
     pub ready: Vec<u64>,
     /// What came over lent sockets and is the loop's.
@@ -211,11 +211,21 @@ impl Carrier {
         partition: usize,
         group: &str,
         transaction_id: &str,
-    ) -> Option<Known> {
+    ) -> Option<Decided> {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.ends.get_mut(partition)?;
         lane.memory.forget(Instant::now());
         lane.memory.first(&memory_key(group, transaction_id))
+    }
+
+    /// Through here, within the last minute.
+    pub fn was_rolled_back(&self, partition: usize, group: &str, transaction_id: &str) -> bool {
+        let mut lanes = lock(&self.lanes);
+        let Some(lane) = lanes.ends.get_mut(partition) else {
+            return false;
+        };
+        lane.memory.forget(Instant::now());
+        lane.memory.was_rolled_back(&memory_key(group, transaction_id))
     }
 
     fn send(&self, producer: &Arc<Producer>, halves: Vec<Waiting>, batches: Vec<EndBatch>) {
@@ -508,8 +518,8 @@ impl Results {
         let has_failed = !(self.failures.is_empty() && self.http_failures.is_empty());
         let mut is_urgent = has_failed || !self.lines.is_empty();
         for connection in &self.ready {
-            if let Some(outbox) = self.connections.get_mut(connection) {
-                match outbox.flush() {
+            if let Some(state) = self.connections.get_mut(connection) {
+                match state.flush() {
                     Flushed::Sent => {}
                     Flushed::Stalled => self.due.push(*connection),
                     Flushed::NotOurs => is_urgent = true,
@@ -534,25 +544,25 @@ impl Results {
     pub fn tell_all(&mut self) -> Told {
         let mut progress = Vec::with_capacity(self.ready.len());
         for connection in self.ready.drain(..) {
-            let Some(outbox) = self.connections.get_mut(&connection) else {
+            let Some(state) = self.connections.get_mut(&connection) else {
                 continue;
             };
-            outbox.is_ready = false;
+            state.is_ready = false;
             // Of a lent socket it is written from here, and nobody else would: it is not ready any
             // more.
-            let answers = match outbox.flush() {
-                Flushed::NotOurs => std::mem::take(&mut outbox.out),
+            let answers = match state.flush() {
+                Flushed::NotOurs => std::mem::take(&mut state.out),
                 Flushed::Sent => Vec::new(),
                 Flushed::Stalled => {
                     self.due.push(connection);
                     Vec::new()
                 }
             };
-            outbox.unread_bytes = 0;
+            state.unread_bytes = 0;
             progress.push(Counts {
                 connection,
-                begun_count: std::mem::take(&mut outbox.begun),
-                done_count: std::mem::take(&mut outbox.finished),
+                begun_count: std::mem::take(&mut state.begun),
+                done_count: std::mem::take(&mut state.finished),
                 answers,
             });
         }
@@ -574,7 +584,7 @@ impl Results {
     }
 
     /// The loop is to hear of this connection.
-    pub fn tell(&mut self, connection: u64) -> Option<&mut Outbox> {
+    pub fn tell(&mut self, connection: u64) -> Option<&mut ConnectionState> {
         let found = self.connections.get_mut(&connection)?;
         if !found.is_ready {
             found.is_ready = true;
@@ -584,7 +594,7 @@ impl Results {
     }
 
     /// One request of this connection has ended, well or not.
-    pub fn landed(&mut self, connection: u64) -> Option<&mut Outbox> {
+    pub fn landed(&mut self, connection: u64) -> Option<&mut ConnectionState> {
         let found = self.tell(connection)?;
         if found.under_way > 0 {
             found.under_way -= 1;
@@ -593,7 +603,7 @@ impl Results {
         self.connections.get_mut(&connection)
     }
 
-    fn finish(&mut self, connection: u64) -> Option<&mut Outbox> {
+    fn finish(&mut self, connection: u64) -> Option<&mut ConnectionState> {
         let found = self.landed(connection)?;
         found.finished += 1;
         Some(found)
@@ -606,9 +616,9 @@ impl Results {
 
     /// The loop answers it, and goes on with the connection.
     fn fail_over_http(&mut self, failure: HttpFailed) {
-        if let Some(outbox) = self.landed(failure.connection) {
-            outbox.has_failed = true;
-            outbox.has_more = false;
+        if let Some(state) = self.landed(failure.connection) {
+            state.has_failed = true;
+            state.has_more = false;
         }
         self.due.push(failure.connection);
         self.http_failures.push(failure);
@@ -651,16 +661,16 @@ impl Results {
     fn stored_over_http(&mut self, item: &HalfItem, handle: &str, is_json: bool) {
         self.has_stored(item, is_json);
         self.prepared_ids.push(item.transaction_id.clone());
-        if let Some(outbox) = self.answered(item.connection) {
+        if let Some(state) = self.answered(item.connection) {
             let write = if is_json { write::http_prepared } else { write::http_stored };
-            write(&mut outbox.out, handle, &item.transaction_id);
+            write(&mut state.out, handle, &item.transaction_id);
         }
     }
 
     /// Of a connection that has one request under way at a time.
-    fn answered(&mut self, connection: u64) -> Option<&mut Outbox> {
-        let outbox = self.finish(connection)?;
-        if std::mem::take(&mut outbox.has_more) {
+    fn answered(&mut self, connection: u64) -> Option<&mut ConnectionState> {
+        let state = self.finish(connection)?;
+        if std::mem::take(&mut state.has_more) {
             self.resume.push(connection);
         }
         self.connections.get_mut(&connection)
@@ -675,8 +685,8 @@ impl Results {
         start: &ReplyStart,
     ) {
         self.has_stored(item, false);
-        if let Some(outbox) = self.finish(item.connection) {
-            let Outbox { out, id_prefix, .. } = outbox;
+        if let Some(state) = self.finish(item.connection) {
+            let ConnectionState { out, id_prefix, .. } = state;
             let reply = write::Reply {
                 form,
                 opaque,
@@ -704,8 +714,8 @@ impl Results {
             }
             if let EndAsk::Http = item.ask {
                 self.ended_ids.push(item.identity.1.clone());
-                if let Some(outbox) = self.answered(item.connection) {
-                    write::http_ended(&mut outbox.out, &item.identity.1, item.is_commit);
+                if let Some(state) = self.answered(item.connection) {
+                    write::http_ended(&mut state.out, &item.identity.1, item.is_commit);
                 }
             } else {
                 self.finish(item.connection);

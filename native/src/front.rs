@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
+use crate::connection_state::ConnectionState;
 use crate::digest::{digest_of, trace_of};
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
 use crate::looked::Looked;
 use crate::memory;
-use crate::outbox::Outbox;
 use crate::seal::Seals;
 use crate::sockets::Reader;
 use crate::taken::Taken;
@@ -133,14 +133,14 @@ impl Front {
 
     pub fn connect(&self, connection: u64, id_prefix: String) {
         lock(&self.known).connections.insert(connection, Incoming::default());
-        lock(&self.carrier.results).connections.insert(connection, Outbox::new(id_prefix));
+        lock(&self.carrier.results).connections.insert(connection, ConnectionState::new(id_prefix));
     }
 
     pub fn disconnect(&self, connection: u64) {
         lock(&self.known).connections.remove(&connection);
         let mut results = lock(&self.carrier.results);
-        if let Some(outbox) = results.connections.remove(&connection) {
-            results.flight.end(outbox.under_way);
+        if let Some(state) = results.connections.remove(&connection) {
+            results.flight.end(state.under_way);
         }
     }
 
@@ -213,7 +213,7 @@ impl Front {
         };
         let room = {
             let results = lock(&self.carrier.results);
-            let own = results.connections.get(&connection).map_or(0, |outbox| outbox.under_way);
+            let own = results.connections.get(&connection).map_or(0, |state| state.under_way);
             let all = rooms.all.saturating_sub(results.flight.native_count());
             all.min(rooms.connection.saturating_sub(own))
         };
@@ -225,11 +225,11 @@ impl Front {
         {
             // Before they can end: the loop counts them up first.
             let mut results = lock(&self.carrier.results);
-            if let Some(outbox) = results.tell(connection) {
-                outbox.begun += found.taken as u32;
-                outbox.under_way += found.taken;
-                outbox.unread_bytes += found.rest.len();
-                is_full |= outbox.unread_bytes > UNREAD_MAX;
+            if let Some(state) = results.tell(connection) {
+                state.begun += found.taken as u32;
+                state.under_way += found.taken;
+                state.unread_bytes += found.rest.len();
+                is_full |= state.unread_bytes > UNREAD_MAX;
                 results.flight.add(found.taken);
             }
             if has_unread {
@@ -251,7 +251,12 @@ impl Front {
 
     /// The first decision of the last moments. The loop asks before it does something with the
     /// transaction, so its ends are the loop's from now on.
-    pub fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<memory::Known> {
+    pub fn first_decision(
+        &self,
+        partition: usize,
+        group: &str,
+        id: &str,
+    ) -> Option<memory::Decided> {
         lock(&self.looked).add(group, id, Instant::now());
         self.carrier.first_decision(partition, group, id)
     }

@@ -1,25 +1,25 @@
 //! Halves of one partition: those that come while others are on their way go together, and wait a
-//! moment for those that have just been answered (hold.rs). With eight threads of RocketMQ's client
-//! batches of 2.6 became 5.5.
+//! moment for those that have just been answered (batch_wait.rs). With eight threads of RocketMQ's
+//! client batches of 2.6 became 5.5.
 
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::hold::{Hold, Landed};
+use crate::batch_wait::{BatchWait, Landed};
 
 /// Of one partition.
 pub struct HalfLane<T> {
     waiting: Vec<T>,
     in_flight: usize,
-    hold: Hold,
+    wait: BatchWait,
     /// The gathering thread knows of its deadline.
     is_told: bool,
 }
 
 impl<T> Default for HalfLane<T> {
     fn default() -> HalfLane<T> {
-        HalfLane { waiting: Vec::new(), in_flight: 0, hold: Hold::default(), is_told: false }
+        HalfLane { waiting: Vec::new(), in_flight: 0, wait: BatchWait::default(), is_told: false }
     }
 }
 
@@ -31,7 +31,7 @@ impl<T> HalfLane<T> {
     /// What is to be handed over now, counted as in flight.
     pub fn due(&mut self, now: Instant) -> Vec<T> {
         let count = self.waiting.len();
-        if self.in_flight > 0 || count == 0 || self.hold.is_on(now, count) {
+        if self.in_flight > 0 || count == 0 || self.wait.is_on(now, count) {
             return Vec::new();
         }
         self.all(now)
@@ -40,7 +40,7 @@ impl<T> HalfLane<T> {
     /// All that waits, whatever it waits for.
     pub fn all(&mut self, now: Instant) -> Vec<T> {
         let count = self.waiting.len();
-        self.hold.end(now, count);
+        self.wait.end(now, count);
         self.is_told = false;
         self.in_flight += count;
         std::mem::take(&mut self.waiting)
@@ -49,17 +49,17 @@ impl<T> HalfLane<T> {
     /// One of those in flight has; with the last one, all of them.
     pub fn landed(&mut self, now: impl FnOnce() -> Instant) -> Option<Landed> {
         self.in_flight -= 1;
-        (self.in_flight == 0).then(|| self.hold.landed(now()))
+        (self.in_flight == 0).then(|| self.wait.landed(now()))
     }
 
     /// Whoever is answered with these sends the next halves.
     pub fn expect(&mut self, landed: Landed) {
-        self.hold.begin(landed, self.waiting.len());
+        self.wait.begin(landed, self.waiting.len());
     }
 
     /// When those that wait for others go out.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.in_flight > 0 || self.waiting.is_empty() { None } else { self.hold.until() }
+        if self.in_flight > 0 || self.waiting.is_empty() { None } else { self.wait.until() }
     }
 
     /// Whether somebody has to be told of the deadline.

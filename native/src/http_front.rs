@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::carrier::{Carrier, lock};
+use crate::connection_state::ConnectionState;
 use crate::digest::{digest_of, trace_of};
 use crate::front::Rooms;
 use crate::handle::Signer;
@@ -14,7 +15,6 @@ use crate::http_names::Asked;
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting};
 use crate::memory;
-use crate::outbox::Outbox;
 use crate::prepare;
 use crate::read::plain_name;
 use crate::sockets::Reader;
@@ -144,14 +144,16 @@ impl HttpFront {
     pub fn connect(&self, connection: u64, host: Vec<u8>) {
         let incoming = Incoming { host, ..Incoming::default() };
         lock(&self.known).connections.insert(connection, incoming);
-        lock(&self.carrier.results).connections.insert(connection, Outbox::new(String::new()));
+        lock(&self.carrier.results)
+            .connections
+            .insert(connection, ConnectionState::new(String::new()));
     }
 
     pub fn disconnect(&self, connection: u64) {
         lock(&self.known).connections.remove(&connection);
         let mut results = lock(&self.carrier.results);
-        if let Some(outbox) = results.connections.remove(&connection) {
-            results.flight.end(outbox.under_way);
+        if let Some(state) = results.connections.remove(&connection) {
+            results.flight.end(state.under_way);
         }
     }
 
@@ -166,11 +168,11 @@ impl HttpFront {
             self.forget_asked(connection, &asked);
         }
         let mut results = lock(&self.carrier.results);
-        let is_busy = results.connections.get_mut(&connection).is_some_and(|outbox| {
-            outbox.has_more = false;
+        let is_busy = results.connections.get_mut(&connection).is_some_and(|state| {
+            state.has_more = false;
             // An answer may have come since the socket was taken.
-            unsent.append(&mut outbox.out);
-            std::mem::take(&mut outbox.has_failed) | (outbox.under_way > 0)
+            unsent.append(&mut state.out);
+            std::mem::take(&mut state.has_failed) | (state.under_way > 0)
         });
         Given { unsent, held, begun_count, is_busy }
     }
@@ -206,7 +208,12 @@ impl HttpFront {
 
     /// The first decision of the last moments. The loop asks before it does something with the
     /// transaction, so its end is the loop's from now on.
-    pub fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<memory::Known> {
+    pub fn first_decision(
+        &self,
+        partition: usize,
+        group: &str,
+        id: &str,
+    ) -> Option<memory::Decided> {
         let mut open = lock(&self.carrier.open_ones);
         open.close(group, id);
         self.carrier.first_decision(partition, group, id)
@@ -264,10 +271,10 @@ impl HttpFront {
     /// Before it can end; it is in flight already.
     pub fn began(&self, connection: u64, has_more: bool) {
         let mut results = lock(&self.carrier.results);
-        if let Some(outbox) = results.tell(connection) {
-            outbox.begun += 1;
-            outbox.under_way += 1;
-            outbox.has_more = has_more;
+        if let Some(state) = results.tell(connection) {
+            state.begun += 1;
+            state.under_way += 1;
+            state.has_more = has_more;
         } else {
             results.flight.end(1); // nobody will count it off
         }
@@ -388,14 +395,14 @@ impl Reader for HttpFront {
         {
             let mut results = lock(&self.carrier.results);
             let is_full = self.carrier.flight.is_full(rooms.all);
-            let Some(outbox) = results.connections.get_mut(&connection) else {
+            let Some(state) = results.connections.get_mut(&connection) else {
                 return false;
             };
-            if outbox.is_stalled() || outbox.has_failed {
+            if state.is_stalled() || state.has_failed {
                 return false;
             }
-            if outbox.under_way > 0 {
-                outbox.has_more = held > 0;
+            if state.under_way > 0 {
+                state.has_more = held > 0;
                 return held <= HELD_MAX;
             }
             if is_full && held > 0 {

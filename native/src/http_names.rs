@@ -95,8 +95,8 @@ impl HttpFront {
         self.carrier.release(item.size_bytes);
         lock(&self.carrier.open_ones).close(&item.group, &item.transaction_id);
         let mut results = lock(&self.carrier.results);
-        if let Some(outbox) = results.landed(connection) {
-            outbox.begun = outbox.begun.saturating_sub(1);
+        if let Some(state) = results.landed(connection) {
+            state.begun = state.begun.saturating_sub(1);
         }
     }
 }

@@ -129,6 +129,11 @@ impl HttpNative {
         Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
     }
 
+    /// Through here, within the last minute: a half of that name would be dropped.
+    fn was_rolled_back(&self, partition: usize, group: &str, id: &str) -> bool {
+        self.front.carrier.was_rolled_back(partition, group, id)
+    }
+
     /// The loop has stored the only message of this transaction, which came `age_s` ago and whose
     /// name is new.
     fn opened(&self, group: &str, id: &str, half_offset: u64, age_s: f64, immunity_s: Option<u32>) {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::batch_wait::{BatchWait, Landed};
 use crate::frame::Form;
 use crate::half_lane::HalfLane;
 use crate::handle::Signer;
-use crate::hold::{Hold, Landed};
 use crate::kafka::RecordHeaders;
 use crate::memory::Memory;
 use crate::seal::Seals;
@@ -108,7 +108,7 @@ pub struct EndLane {
     in_flight: usize,
     /// When those that wait have gathered enough.
     deadline: Option<Instant>,
-    hold: Hold,
+    wait: BatchWait,
     pub memory: Memory,
 }
 
@@ -125,7 +125,7 @@ impl EndLane {
             is_awaited: false,
             in_flight: 0,
             deadline: None,
-            hold: Hold::default(),
+            wait: BatchWait::default(),
             memory: Memory::new(now),
         }
     }
@@ -151,13 +151,13 @@ impl EndLane {
                 Some(_) => {}
             }
         }
-        if !all && self.is_awaited && self.hold.is_on(now, self.waiting.len()) {
-            self.deadline = self.hold.until();
+        if !all && self.is_awaited && self.wait.is_on(now, self.waiting.len()) {
+            self.deadline = self.wait.until();
             return Vec::new();
         }
         self.deadline = None;
         let rest = self.waiting.split_off(self.waiting.len().min(MARKS_MAX));
-        self.hold.end(now, self.waiting.len());
+        self.wait.end(now, self.waiting.len());
         self.is_awaited = rest.iter().any(EndItem::is_awaited);
         let mut batches: Vec<EndBatch> = Vec::new();
         let mut bytes = 0;
@@ -191,12 +191,12 @@ impl EndLane {
             self.memory.end(&item.key(), is_stored);
         }
         let is_answer = batch.items.iter().any(EndItem::is_awaited);
-        (self.in_flight == 0 && is_answer).then(|| self.hold.landed(now))
+        (self.in_flight == 0 && is_answer).then(|| self.wait.landed(now))
     }
 
     /// Whoever is answered with these halves sends the next ends.
     pub fn expect(&mut self, landed: Landed) {
-        self.hold.begin(landed, self.waiting.len());
+        self.wait.begin(landed, self.waiting.len());
     }
 
     pub fn count(&self) -> usize {

@@ -4,7 +4,9 @@
 //! A door gives what its connections receive, or lends their sockets. Requests of the usual kind, of groups and topics that
 //! the interpreted door has taken a moment ago, are carried out here; everything else is given back.
 
+mod batch_wait;
 mod carrier;
+mod connection_state;
 mod digest;
 mod events;
 mod flight;
@@ -12,7 +14,6 @@ mod frame;
 mod front;
 mod half_lane;
 mod handle;
-mod hold;
 mod http;
 mod http_front;
 mod http_names;
@@ -23,7 +24,6 @@ mod lanes;
 mod looked;
 mod memory;
 mod open;
-mod outbox;
 mod owner;
 mod prepare;
 mod read;
@@ -40,6 +40,7 @@ use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
 
 use carrier::{Carrier, Config, lock};
+use connection_state::Flushed;
 use events::{
     Events, Failed, Fed, FirstDecision, HttpEvents, HttpFailed, HttpTakenBack, Line, Progress,
     TakenBack, Unread,
@@ -47,7 +48,6 @@ use events::{
 use frame::Form;
 use front::{Bounds, Front, Rooms, Topic};
 use lanes::{EndAsk, EndItem};
-use outbox::Flushed;
 use seal::Seals;
 use sockets::Sockets;
 use write::ReplyStart;
@@ -163,11 +163,11 @@ impl Native {
     fn write(&self, connection: u64, content: &[u8]) {
         {
             let mut results = lock(&self.front.carrier.results);
-            let Some(outbox) = results.connections.get_mut(&connection) else {
+            let Some(state) = results.connections.get_mut(&connection) else {
                 return;
             };
-            outbox.out.extend_from_slice(content);
-            if !matches!(outbox.flush(), Flushed::Stalled) {
+            state.out.extend_from_slice(content);
+            if !matches!(state.flush(), Flushed::Stalled) {
                 return;
             }
             results.due.push(connection);
@@ -192,6 +192,11 @@ impl Native {
     fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<FirstDecision> {
         let known = self.front.first_decision(partition, group, id)?;
         Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
+    }
+
+    /// Through here, within the last minute: a half of that name would be dropped.
+    fn was_rolled_back(&self, partition: usize, group: &str, id: &str) -> bool {
+        self.front.carrier.was_rolled_back(partition, group, id)
     }
 
     /// The loop is about to store this message; false: another was taken under this id.

@@ -1,12 +1,15 @@
-//! The first decisions of the last moments, until their owner has read them.
+//! The first decisions of the last moments, which their owner has perhaps not read yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 const RECENT: Duration = Duration::from_secs(1);
+/// As in `service/transactions/rolled_back.py`, which see.
+const ROLLED_BACK: Duration = Duration::from_secs(60);
+const ROLLED_BACK_MAX: usize = 50_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct Decided {
     pub is_commit: bool,
     pub is_stored: bool,
 }
@@ -17,6 +20,9 @@ pub struct Memory {
     recent: HashMap<String, bool>,
     older: HashMap<String, bool>,
     renewed: Instant,
+    /// Roll-backs that were stored, for one to two minutes.
+    rolled_back: [HashSet<String>; 2],
+    rolled_back_renewed: Instant,
 }
 
 impl Memory {
@@ -26,16 +32,18 @@ impl Memory {
             recent: HashMap::new(),
             older: HashMap::new(),
             renewed: now,
+            rolled_back: Default::default(),
+            rolled_back_renewed: now,
         }
     }
 
-    pub fn first(&self, key: &str) -> Option<Known> {
+    pub fn first(&self, key: &str) -> Option<Decided> {
         let stored = self.older.get(key).or_else(|| self.recent.get(key));
         match stored {
-            Some(&is_commit) => Some(Known { is_commit, is_stored: true }),
+            Some(&is_commit) => Some(Decided { is_commit, is_stored: true }),
             None => {
                 let under_way = self.under_way.get(key);
-                under_way.map(|&is_commit| Known { is_commit, is_stored: false })
+                under_way.map(|&is_commit| Decided { is_commit, is_stored: false })
             }
         }
     }
@@ -53,8 +61,17 @@ impl Memory {
         if let Some((key, is_commit)) = self.under_way.remove_entry(key)
             && is_stored
         {
+            if !is_commit {
+                self.rolled_back[0].insert(key.clone());
+            }
             self.recent.insert(key, is_commit);
         }
+    }
+
+    /// Or is being rolled back.
+    pub fn was_rolled_back(&self, key: &str) -> bool {
+        self.under_way.get(key) == Some(&false)
+            || self.rolled_back.iter().any(|keys| keys.contains(key))
     }
 
     pub fn forget(&mut self, now: Instant) {
@@ -65,6 +82,15 @@ impl Memory {
                 self.older.clear();
             }
             self.renewed = now;
+        }
+        let passed = now.duration_since(self.rolled_back_renewed);
+        if passed > ROLLED_BACK || self.rolled_back[0].len() >= ROLLED_BACK_MAX {
+            let [recent, older] = &mut self.rolled_back;
+            *older = std::mem::take(recent);
+            if passed > 2 * ROLLED_BACK {
+                older.clear();
+            }
+            self.rolled_back_renewed = now;
         }
     }
 }

@@ -69,12 +69,13 @@ impl<R: Reader> Sockets<R> {
             return false;
         };
         let socket = Arc::new(TcpStream::from(socket));
-        let is_connected = {
-            let results = lock(&self.front.carrier().results);
-            results.connections.contains_key(&connection)
-        };
-        if !is_connected || self.is_stopping.load(Ordering::Relaxed) {
+        if self.is_stopping.load(Ordering::Relaxed) {
             return false;
+        }
+        // Before it is watched: what the next lines wake may note there at once that more has come.
+        match lock(&self.front.carrier().results).connections.get_mut(&connection) {
+            Some(state) => state.lend(socket.clone()),
+            None => return false,
         }
         let lent = Arc::new(Mutex::new(Lent { socket: socket.clone(), rooms, is_read: true }));
         lock(&self.lent).insert(connection, lent);
@@ -83,11 +84,11 @@ impl<R: Reader> Sockets<R> {
         let watched = unsafe { self.poller.add_with_mode(&*socket, readable, PollMode::Level) };
         if watched.is_err() {
             lock(&self.lent).remove(&connection);
+            let mut results = lock(&self.front.carrier().results);
+            if let Some(state) = results.connections.get_mut(&connection) {
+                state.socket = None;
+            }
             return false;
-        }
-        let mut results = lock(&self.front.carrier().results);
-        if let Some(outbox) = results.connections.get_mut(&connection) {
-            outbox.lend(socket);
         }
         true
     }
@@ -104,11 +105,11 @@ impl<R: Reader> Sockets<R> {
             }
         }
         let mut results = lock(&self.front.carrier().results);
-        let Some(outbox) = results.connections.get_mut(&connection) else {
+        let Some(state) = results.connections.get_mut(&connection) else {
             return (Vec::new(), 0);
         };
-        outbox.socket = None;
-        (std::mem::take(&mut outbox.out), std::mem::take(&mut outbox.begun))
+        state.socket = None;
+        (std::mem::take(&mut state.out), std::mem::take(&mut state.begun))
     }
 
     fn run(&self) {

@@ -154,6 +154,10 @@ class ScriptedHttpNative:
     ) -> FirstDecision | None:
         return self.decisions.get((partition, group, transaction_id))
 
+    def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
+        found = self.first_decision(partition, group, transaction_id)
+        return found is not None and not found.is_commit
+
     def opened(
         self,
         group: str,

@@ -179,6 +179,10 @@ class ScriptedNative:
     ) -> FirstDecision | None:
         return self.decisions.get((partition, group, transaction_id))
 
+    def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
+        found = self.first_decision(partition, group, transaction_id)
+        return found is not None and not found.is_commit
+
     def claim(self, group: str, transaction_id: str, digest: int) -> bool:
         return self.claimed.setdefault((group, transaction_id), digest) == digest
 

@@ -90,6 +90,7 @@ def http_way(
     )
     decisions = appends.decisions
     decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
+    decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
     decisions.on_read.append(lending.heard)
     return lending
 

@@ -124,6 +124,7 @@ def native_way(
     )
     decisions = appends.decisions
     decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
+    decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
     decisions.on_read.append(lending.heard)
     engine.transactions.claim_elsewhere = lending.claim
     return lending

@@ -38,6 +38,7 @@ METHODS: Final[Mapping[str, int]] = {
     "rolled_back": 1,
     "stop": 1,
     "take_back": 1,
+    "was_rolled_back": 3,
     "write": 2,
 }
 #: The values that it answers with, and their fields.
@@ -80,6 +81,7 @@ HTTP_METHODS: Final[Mapping[str, int]] = {
     "take_back": 1,
     "tell": 1,
     "under_way": 0,
+    "was_rolled_back": 3,
 }
 HTTP_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "HttpEvents": (

@@ -279,6 +279,10 @@ class Lending:
             _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
         )
 
+    def was_rolled_back(self, partition: int, identity: Identity) -> bool:
+        """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""
+        return self.native is not None and self.native.was_rolled_back(partition, *identity)
+
     def heard(self, read: Sequence[object] | None) -> None:
         """See service.transactions.op_appends.DecisionLog.on_read. From owners' threads."""
         native = self.native

@@ -148,6 +148,10 @@ class Native(Protocol):
         """The first one of the last moments. The transaction's end is the loop's from now on."""
         ...
 
+    def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
+        """Through here, within the last minute: a half of that name would be dropped."""
+        ...
+
     def opened(
         self,
         group: str,

@@ -196,6 +196,10 @@ class Lending:
             _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
         )
 
+    def was_rolled_back(self, partition: int, identity: Identity) -> bool:
+        """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""
+        return self.native is not None and self.native.was_rolled_back(partition, *identity)
+
     def claim(self, identity: Identity, digest: int) -> bool:
         """What service.transactions.service.TransactionService does not know of itself."""
         return self.native is None or self.native.claim(*identity, digest)

@@ -156,6 +156,10 @@ class Native(Protocol):
         """The first one of the last moments."""
         ...
 
+    def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
+        """Through here, within the last minute: a half of that name would be dropped."""
+        ...
+
     def claim(self, group: str, transaction_id: str, digest: int) -> bool:
         """The message is about to be stored by the loop; False: another was taken for this id."""
         ...

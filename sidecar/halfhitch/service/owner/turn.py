@@ -195,8 +195,11 @@ class PartitionOwner:
         self._op_held = False
         if self._stories is not None:
             self._stories.begin()
+        # Before the ledger tells, and again when it does: whoever is told in between that nothing
+        # is known of a transaction hears at once that somebody knows now.
         self._feed.on_read(None)
         self._ledger = ledger
+        self._feed.on_read(None)
         self._observer.takeover(self.partition, self._clock.monotonic_s() - began_s, replayed)
         logger.info(
             "half partition %d taken over: %d records replayed from half %d, op %d",

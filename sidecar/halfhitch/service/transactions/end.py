@@ -146,6 +146,8 @@ class Deciding:
         """
         standing = self._parts.owners.standing(partition, identity, -1)
         decided = None if standing is None else standing.resolution
+        if decided is None and self._parts.decisions.was_rolled_back(partition, identity):
+            decided = _ROLLBACK
         if decided is _ROLLBACK:
             raise contrary(identity, decided, advice="; prepare again under a new id")
         if standing is not None and standing.is_parked:

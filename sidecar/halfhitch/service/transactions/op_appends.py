@@ -10,8 +10,8 @@ with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
 counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
-remembered for a second or two, until its owner has read it: a contrary end in between would be told
-that it counts.
+remembered for a second or two, in which its owner reads it as a rule: a contrary end in between
+would be told that it counts.
 
 Native threads append decisions too, with a producer of their own. Two producers' records arrive in
 any order, so a contrary decision is not sent before the native one has arrived or failed: it came
@@ -24,11 +24,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
+from halfhitch.errors import OutcomeUnknown
 from halfhitch.ports import RecordLog
+from halfhitch.service.transactions.rolled_back import RolledBack
 from halfhitch.wire import op as op_wire
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _PARK: Final = Resolution.PARK
+_ROLLBACK: Final = Resolution.ROLLBACK
 
 #: More would make the record too large for its topic; the rest goes into the next one.
 _BATCH_MAX: Final = op_wire.MARKS_MAX
@@ -79,6 +82,16 @@ class _Item:
     decision: Decision
     future: "Future[int]"
     under_way: UnderWay
+    #: Known when this one was asked for.
+    before: UnderWay | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first one, now that it is stored: the one before has surely failed."""
+        before = self.before
+        if before is None:
+            return True
+        return before.is_stored is False and not isinstance(before.error, OutcomeUnknown)
 
     @property
     def entry_bytes_max(self) -> int:
@@ -130,9 +143,12 @@ class DecisionLog:
         self._log = log
         #: What else is under way, from whoever else appends decisions in this process.
         self.elsewhere: Callable[[int, Identity], UnderWay | None] | None = None
+        #: Who else in this process knows what was rolled back a moment ago.
+        self.rolled_back_elsewhere: list[Callable[[int, Identity], bool]] = []
         #: Who must hear of decisions that were made elsewhere.
         self.on_read: list[OnRead] = []
         self._lanes: dict[int, _Lane] = {}
+        self._rolled_back = RolledBack(0.0)
 
     def append(
         self, partition: int, decision: Decision, *, is_awaited: bool = True
@@ -159,6 +175,7 @@ class DecisionLog:
         self, partition: int, lane: _Lane, item: _Item, first: UnderWay | None, *, is_awaited: bool
     ) -> None:
         lane.waiting.append(item)
+        item.before = first
         # Of one that came before from elsewhere this is not the first.
         if first is None:
             lane.under_way[item.decision.identity] = item.under_way
@@ -209,6 +226,21 @@ class DecisionLog:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""
         lane = self._lanes.get(partition)
         return lane is not None and lane.first(identity) is not None
+
+    def was_rolled_back(self, partition: int, identity: Identity) -> bool:
+        """Whether a prepare under this id would be dropped, although its owner here knows nothing.
+
+        A roll-back counts that is on its way still: it may fail, but whoever asked for it does not
+        expect a message of that id to go out.
+        """
+        # Not `under_way`: whoever asks native threads there takes the transaction's end from them.
+        lane = self._lanes.get(partition)
+        first = None if lane is None else lane.first(identity)
+        if first is not None:
+            return first.resolution is _ROLLBACK
+        return self._rolled_back.has(identity, get_running_loop().time()) or any(
+            has(partition, identity) for has in self.rolled_back_elsewhere
+        )
 
     def read(self, events: Sequence[op_wire.OpRead] | None) -> None:
         """See OnRead."""
@@ -278,9 +310,11 @@ class DecisionLog:
             item.under_way.is_stored, item.under_way.error = error is None, error
             if lane.under_way.get(identity) is item.under_way:
                 del lane.under_way[identity]
-                # Giving up is no contradiction to what comes later: see ledger._apply.
-                if error is None and item.decision.resolution is not _PARK:
-                    lane.recent[identity] = item.under_way
+            # Giving up is no contradiction to what comes later: see ledger._apply.
+            if error is None and item.decision.resolution is not _PARK and item.is_first:
+                lane.recent.setdefault(identity, item.under_way)
+                if item.decision.resolution is _ROLLBACK:
+                    self._rolled_back.add(identity, get_running_loop().time())
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue
             if error is None:

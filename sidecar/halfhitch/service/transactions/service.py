@@ -117,6 +117,8 @@ class TransactionService:
             pause_s = parts.intake.pause_s(partition)
             if pause_s:
                 await asyncio.sleep(pause_s)
+                if transaction_id is not None:
+                    state = self._deciding.refuse_rolled_back(partition, identity)
             size_bytes = parts.sizes.begins(messages)
             if transaction_id is not None:
                 self._preparing.claim(partition, identity, 0, digests)

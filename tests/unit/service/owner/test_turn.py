@@ -95,7 +95,8 @@ def test_who_waits_for_decisions_of_others_hears_them_before_and_after_they_coun
     owner = twin.owner(on_read=hear)
     half_offset = twin.half("T1")
     owner.take_over()
-    assert told == [(None, Standing.UNKNOWN)], "before it can be asked"
+    before, after = (None, Standing.UNKNOWN), (None, Standing.PENDING)
+    assert told == [before, after], "who was told in between that nothing is known hears of it"
     twin.roll_back("T1")
     told.clear()
     finish(owner)

@@ -215,6 +215,45 @@ async def test_a_decision_behind_one_from_elsewhere_is_not_taken_for_the_first()
     assert log.decisions.under_way(0, identity("T1")) is first
 
 
+@pytest.mark.parametrize("fault", [AppendFault.REFUSED, AppendFault.ANSWER_LOST])
+async def test_whoever_came_behind_one_that_failed_was_not_remembered_as_the_first(
+    fault: AppendFault,
+) -> None:
+    """A contrary end after it got 200, although it had lost."""
+    log = Log()
+    log.kafka.faults.appends = [fault]
+    failed = log.decisions.append(0, decision("T1", C))
+    stored = log.decisions.append(0, decision("T1", R))
+    with pytest.raises((KafkaUnavailable, OutcomeUnknown)):
+        await failed
+    await stored
+    first = log.decisions.under_way(0, identity("T1"))
+    if fault is AppendFault.REFUSED:
+        assert first is not None
+        assert first.resolution is R
+    else:
+        assert first is None, "nobody knows which of them is the first"
+
+
+async def test_a_roll_back_is_known_longer_than_its_owner_needs_to_read_it() -> None:
+    log = Log()
+    known = log.decisions.was_rolled_back
+    rolled_back = log.decisions.append(0, decision("T1", R))
+    assert known(0, identity("T1")), "on its way"
+    await rolled_back
+    await log.decisions.append(0, decision("T2", C))
+    for _ in range(3):
+        log.pass_time(1.1)
+        assert known(0, identity("T1"))
+        assert not known(0, identity("T2"))
+    log.kafka.faults.appends = [AppendFault.REFUSED]
+    with pytest.raises(KafkaUnavailable):
+        await log.decisions.append(0, decision("T3", R))
+    assert not known(0, identity("T3"))
+    log.decisions.rolled_back_elsewhere.append(lambda partition, one: one == identity("T4"))
+    assert known(0, identity("T4"))
+
+
 class Elsewhere:
     """Another producer of this process, with one decision."""
 

@@ -394,3 +394,34 @@ async def test_what_was_surely_not_stored_elsewhere_may_be_another_message() -> 
         await prepare(it, TWO)
     it.service.unclaim(identity, KafkaUnavailable("away"))
     await prepare(it, TWO)
+
+
+@pytest.mark.parametrize("owns", [(0, 1), ()], ids=["the owner", "another instance"])
+async def test_a_prepare_behind_a_roll_back_that_is_not_read_yet_was_taken_and_dropped(
+    owns: tuple[int, ...],
+) -> None:
+    """Its commit got 200 as soon as the roll-back was forgotten."""
+    it = Coordinator(owns=owns)
+    await it.service.end(await it.prepared("T1"), R)
+    with pytest.raises(ContraryDecision, match="new id"):
+        await it.prepared("T1")
+    assert len(it.halves()) == 1
+    failed = await it.prepared("T2")
+    it.kafka.faults.appends = [AppendFault.REFUSED]
+    with pytest.raises(KafkaUnavailable):
+        await it.service.end(failed, R)
+    await it.prepared("T2")  # that one was not stored
+
+
+async def test_a_roll_back_while_a_prepare_was_made_to_wait_was_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    pauses = iter([0.001])
+    monkeypatch.setattr(type(it.service._parts.intake), "pause_s", lambda *_: next(pauses, 0.0))
+    again = asyncio.ensure_future(it.prepared("T1"))
+    await asyncio.sleep(0)
+    await it.service.end(handle, R)
+    with pytest.raises(ContraryDecision):
+        await again

@@ -2,15 +2,15 @@
 //!
 //! If what has waited went out at once, callers would stay in two groups, one of which waits while
 //! the other is on its way; and a batch costs Kafka and us the same, however much it holds. So it is
-//! held for a moment, until as many have come as have landed.
+//! kept back for a moment, until as many have come as have landed.
 
 use std::time::{Duration, Instant};
 
 /// A batch waits for others so many times as long as those that landed were on their way, and where
 /// fewer can come together than this, not at all: there it would only be later.
-const HOLD_FACTOR: u32 = 2;
-const HOLD_MIN: usize = 4;
-const HOLD_MAX: Duration = Duration::from_millis(1);
+const WAIT_FACTOR: u32 = 2;
+const WAIT_MIN: usize = 4;
+const WAIT_MAX: Duration = Duration::from_millis(1);
 /// Where nobody comes in time, 2 to the power of this many batches do not wait.
 const MISSES_MAX: u32 = 6;
 
@@ -18,16 +18,16 @@ const MISSES_MAX: u32 = 6;
 #[derive(Clone, Copy)]
 pub struct Landed {
     pub now: Instant,
-    pub flight: Duration,
+    pub took: Duration,
     pub count: usize,
 }
 
 /// Of one lane: until when, and for how many, its next batch waits.
 #[derive(Default)]
-pub struct Hold {
+pub struct BatchWait {
     until: Option<Instant>,
     began: Option<Instant>,
-    flight: Duration,
+    took: Duration,
     expected: usize,
     /// Of these, so many were there when it began, and so many may come.
     had: usize,
@@ -42,7 +42,7 @@ pub struct Hold {
     sent: usize,
 }
 
-impl Hold {
+impl BatchWait {
     /// So many wait, and those of `landed` may come.
     pub fn begin(&mut self, landed: Landed, had: usize) {
         if self.until.is_some() && self.is_felt {
@@ -51,7 +51,7 @@ impl Hold {
             return;
         }
         let expected = had + landed.count;
-        if expected < HOLD_MIN {
+        if expected < WAIT_MIN {
             return; // nor does it end a wait for more
         }
         (self.until, self.is_felt) = (None, false);
@@ -60,8 +60,8 @@ impl Hold {
             return;
         }
         (self.had, self.landed, self.expected) = (had, landed.count, expected);
-        (self.began, self.flight) = (Some(landed.now), landed.flight);
-        self.until = Some(landed.now + (landed.flight * HOLD_FACTOR).min(HOLD_MAX));
+        (self.began, self.took) = (Some(landed.now), landed.took);
+        self.until = Some(landed.now + (landed.took * WAIT_FACTOR).min(WAIT_MAX));
     }
 
     /// Whether so many are to wait now.
@@ -95,16 +95,16 @@ impl Hold {
 
     /// All that went out the last time has landed.
     pub fn landed(&self, now: Instant) -> Landed {
-        let flight = self.handed.map_or(Duration::ZERO, |handed| now - handed);
-        Landed { now, flight, count: self.sent }
+        let took = self.handed.map_or(Duration::ZERO, |handed| now - handed);
+        Landed { now, took, count: self.sent }
     }
 
     /// Half of those that had landed came back, and no more sparsely than others had come while
     /// these were on their way. Else callers are busy elsewhere for about as long as a batch is on
     /// its way, and a wait only makes all of them later. To ask for three times as many in a time
     /// is too much: on two busy processors eight threads were behind where they were without.
-    fn has_helped(&self, held: Duration, came: usize) -> bool {
-        let came_us = came as u128 * self.flight.as_micros();
-        2 * came >= self.landed && came_us >= self.had as u128 * held.as_micros()
+    fn has_helped(&self, waited: Duration, came: usize) -> bool {
+        let came_us = came as u128 * self.took.as_micros();
+        2 * came >= self.landed && came_us >= self.had as u128 * waited.as_micros()
     }
 }

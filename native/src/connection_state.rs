@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-pub struct Outbox {
+pub struct ConnectionState {
     pub id_prefix: String,
     /// Answers that nobody has written yet.
     pub out: Vec<u8>,
@@ -33,9 +33,9 @@ pub enum Flushed {
     NotOurs,
 }
 
-impl Outbox {
-    pub fn new(id_prefix: String) -> Outbox {
-        Outbox {
+impl ConnectionState {
+    pub fn new(id_prefix: String) -> ConnectionState {
+        ConnectionState {
             id_prefix,
             out: Vec::new(),
             finished: 0,
