@@ -351,8 +351,12 @@ class DoubtIndex(Protocol):
         """These are undecided no more."""
         ...
 
-    def owns(self, partition: int, *, is_owned: bool) -> None:
-        """This instance owns the half partition, or gives it up."""
+    def owns(self, partition: int, *, is_owned: bool, by: object = None) -> None:
+        """This instance owns the half partition, or gives it up.
+
+        `by`: whose word it is. A later owner has all to say anew, and an earlier one, who was left
+        behind in a call that hung, can give nothing up any more.
+        """
         ...
 
     def wants_all(self, partition: int) -> bool:

@@ -171,6 +171,23 @@ async def test_everything_is_wanted_once_by_each_new_owner(redis_world: World) -
     await eventually(lambda: index.wants_all(0))
 
 
+async def test_an_owner_left_behind_gave_up_what_its_successor_has(redis_world: World) -> None:
+    """Of one instance: a worker that hung, and the one that took its half partition over again."""
+    index = await redis_world.index("a")
+    left_behind, successor = object(), object()
+    index.owns(0, is_owned=True, by=left_behind)
+    await eventually(lambda: index.wants_all(0))
+    index.owns(0, is_owned=True, by=successor)
+    await eventually(lambda: index.wants_all(0))
+    index.owns(0, is_owned=False, by=left_behind)
+    index.doubtful(0, [doubt("t", check_count=1, delivered=1)])
+    index.told_all(0)
+
+    await eventually_listed(index, ["t"])
+    index.owns(0, is_owned=False, by=successor)
+    assert not index.wants_all(0)
+
+
 async def test_a_new_owner_starts_with_an_empty_list(redis_world: World) -> None:
     first = await owning(redis_world, "a")
     first.doubtful(0, [doubt("settled meanwhile"), doubt("still there")])

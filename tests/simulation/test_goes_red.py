@@ -226,7 +226,7 @@ def the_later_clock_counts(patch: Patch) -> None:
         self._scale_ms = max(newest_ms, self._clock.wall_ms())
         self._scale_s = self._clock.monotonic_s()
         if self._index is not None:
-            self._index.owns(self._partition, is_owned=True)
+            self._index.owns(self._partition, is_owned=True, by=self)
 
     patch.setattr(CheckBack, "start_clock", start_clock)
 

@@ -41,7 +41,7 @@ class Twin:
             for identity in identities:
                 self._doubts.pop(identity, None)
 
-    def owns(self, partition: int, *, is_owned: bool) -> None:
+    def owns(self, partition: int, *, is_owned: bool, by: object = None) -> None:
         self._wants_all = is_owned
 
     def wants_all(self, partition: int) -> bool:

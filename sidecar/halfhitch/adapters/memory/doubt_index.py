@@ -10,10 +10,14 @@ import copy
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from halfhitch.core.model import Identity
 from halfhitch.errors import RedisUnavailable
 from halfhitch.ports import Doubt, Observer, OnPost
+
+#: No owner is this one, nor None.
+_NOBODY: Final = object()
 
 
 @dataclass(slots=True)
@@ -83,7 +87,7 @@ class MemoryDoubtIndex:
         self._on_post = on_post
         self._observer = observer
         self._loop: AbstractEventLoop | None = None
-        self._owned: set[int] = set()
+        self._owned: dict[int, object] = {}
         self._wanted: set[int] = set()
         self._announced: frozenset[str] = frozenset()
 
@@ -96,8 +100,8 @@ class MemoryDoubtIndex:
     async def stop(self) -> None:
         """See RedisIndex."""
         self.announce(())
-        for partition in list(self._owned):
-            self.owns(partition, is_owned=False)
+        for partition, by in list(self._owned.items()):
+            self.owns(partition, is_owned=False, by=by)
         self._redis.indexes.pop(self._instance, None)
         self._loop = None
 
@@ -119,7 +123,7 @@ class MemoryDoubtIndex:
                 self._observer.redis_rebuilt(reason)
         if reason is None:
             return
-        self._wanted |= self._owned
+        self._wanted |= self._owned.keys()
         content = self._redis.content
         for partition in self._owned:
             content.doubts.pop(partition, None)
@@ -151,18 +155,18 @@ class MemoryDoubtIndex:
             for identity in identities:
                 held.pop(identity, None)
 
-    def owns(self, partition: int, *, is_owned: bool) -> None:
+    def owns(self, partition: int, *, is_owned: bool, by: object = None) -> None:
         """See ports.DoubtIndex."""
         owners = self._redis.content.owners
         if is_owned:
-            if partition not in self._owned:
-                self._owned.add(partition)
+            if self._owned.get(partition, _NOBODY) is not by:
+                self._owned[partition] = by
                 self._wanted.add(partition)
                 self._redis.content.listed.pop(partition, None)
                 self._redis.content.whole.pop(partition, None)
             owners[partition] = self._instance
-        else:
-            self._owned.discard(partition)
+        elif self._owned.get(partition, _NOBODY) is by:
+            del self._owned[partition]
             self._wanted.discard(partition)
             if owners.get(partition) == self._instance:
                 del owners[partition]

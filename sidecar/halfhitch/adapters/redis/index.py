@@ -127,12 +127,12 @@ class RedisIndex:
         """See ports.DoubtIndex."""
         self._outbox.settled(partition, identities)
 
-    def owns(self, partition: int, *, is_owned: bool) -> None:
+    def owns(self, partition: int, *, is_owned: bool, by: object = None) -> None:
         """See ports.DoubtIndex. What is said of a partition that is not owned is ignored."""
         if is_owned:
-            self._outbox.own(partition)
+            self._outbox.own(partition, by)
         else:
-            self._outbox.release(partition)
+            self._outbox.release(partition, by)
         self._writer.pulse_now()
 
     def wants_all(self, partition: int) -> bool:

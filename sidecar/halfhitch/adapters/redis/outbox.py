@@ -51,6 +51,7 @@ class Post:
 @dataclass(slots=True)
 class _Partition:
     generation: int  # never the same again once entries were dropped
+    by: object = None  # its owner
     entries: dict[Identity, Doubt | None] = field(default_factory=dict)
     clearing: Clearing = Clearing.LIST
     is_deaf: bool = False
@@ -122,21 +123,24 @@ class Outbox:
         """These are to go."""
         self._put(partition, [(identity, None) for identity in identities])
 
-    def own(self, partition: int) -> None:
-        """From now on it is ours, and everything about it is wanted."""
+    def own(self, partition: int, by: object = None) -> None:
+        """From now on it is ours, and everything about it is wanted: see ports.DoubtIndex.owns."""
         with self._lock:
-            if partition not in self._partitions:
+            state = self._partitions.get(partition)
+            if state is None or state.by is not by:
+                self._entry_count -= 0 if state is None else len(state.entries)
                 self._generation += 1
-                self._partitions[partition] = _Partition(self._generation)
+                self._partitions[partition] = _Partition(self._generation, by)
             self._released.discard(partition)
         self.wake(is_urgent=False)
 
-    def release(self, partition: int) -> None:
+    def release(self, partition: int, by: object = None) -> None:
         """It is not ours any more: what waits is the next owner's to say."""
         with self._lock:
-            state = self._partitions.pop(partition, None)
-            if state is None:
+            state = self._partitions.get(partition)
+            if state is None or state.by is not by:
                 return
+            del self._partitions[partition]
             self._entry_count -= len(state.entries)
             self._released.add(partition)
         self.wake(is_urgent=False)

@@ -137,7 +137,7 @@ class CheckBack:
         self._op_goal = self._op_known_s = None
         self.calendar.clear()
         if self._index is not None:
-            self._index.owns(self._partition, is_owned=True)
+            self._index.owns(self._partition, is_owned=True, by=self)
 
     def now_ms(self) -> int:
         """On the ledger's scale."""
@@ -287,7 +287,7 @@ class CheckBack:
         """The owner goes: nobody will answer."""
         self.put_back()
         if self._index is not None:
-            self._index.owns(self._partition, is_owned=False)
+            self._index.owns(self._partition, is_owned=False, by=self)
         self._asked.end()
 
     # -- parts of a turn -------------------------------------------------------------------------

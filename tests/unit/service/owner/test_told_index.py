@@ -30,7 +30,7 @@ class Index:
     def settled(self, _: int, identities: Sequence[Identity]) -> None:
         self.told += [f"-{identity[1]}" for identity in identities]
 
-    def owns(self, _: int, *, is_owned: bool) -> None:
+    def owns(self, _: int, *, is_owned: bool, by: object = None) -> None:
         self.is_wanted = is_owned
 
     def wants_all(self, _: int) -> bool:
