@@ -23,7 +23,9 @@ _TEXT = (
     f" copies for checks, parking and resuming. That is done {COUNT} times with different seeds,"
     " and both judges look at it: `halfhitch verify`, which reads the topics only, and the"
     " checker of these runs, which also knows what the applications were told. *Not judged* means"
-    " that verify said that it could not judge, and why, and did not say clean. Both called every"
+    " that verify said that it could not judge, and why, and did not say clean where"
+    " all had to be judged (`--judged-min 100`; by default clean needs half, and a lone loss that"
+    " retention or compaction may explain is told beside it). Both called every"
     " undamaged installation clean. `chaos/tests/test_losses.py` does the same with new seeds"
     " each time; `python chaos/losses.py` makes this table again."
 )
