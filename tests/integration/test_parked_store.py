@@ -406,6 +406,27 @@ async def test_garbage_and_too_many_do_not_stand_in_the_way(parks: Parks) -> Non
     assert len(parks.halves()) == 6
 
 
+async def test_each_resume_beyond_what_is_kept_read_the_whole_topic_twice(
+    parks: Parks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was read until it took too long was read again, though the answer said otherwise."""
+    readings: list[Identity | None] = []
+    make = parked_store.KafkaParkedStore._new_reading
+
+    def noted(store: Any, only: Identity | None = None) -> Any:
+        readings.append(only)
+        return make(store, only)
+
+    monkeypatch.setattr(parked_store.KafkaParkedStore, "_new_reading", noted)
+    for number in range(5):
+        parks.park(f"T{number}", b"v")
+    async with parks.store(kept_max=1) as store:
+        for number in (4, 3):
+            await put_back(store, f"T{number}")
+    alone = [only for only in readings if only is not None]
+    assert [identity[1] for identity in alone] == ["T4", "T3"]
+
+
 async def test_a_half_partition_that_is_gone_is_told_and_nothing_is_written(parks: Parks) -> None:
     half = HalfRecord("T1", "shop", 0, 5, "node-1", "orders")
     parks.put((0, None, b"v", parked_headers(system_headers(half), Parked("too_old", "", 7, 1))))

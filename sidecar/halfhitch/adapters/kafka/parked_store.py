@@ -16,6 +16,7 @@ minute after the last question.
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +93,8 @@ class KafkaParkedStore:
         self._kept_max = kept_max
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="parked")
         self._reading: ParkedReading | None = None
+        #: Of one transaction alone, the last that was asked for: there are more than can be kept.
+        self._alone: tuple[Identity, ParkedReading] | None = None
         self._is_stopped = False
         self._asked_count = 0
         self._waiting: deque[_Asked] = deque()  # at most one for each caller
@@ -138,7 +141,7 @@ class KafkaParkedStore:
     def _forget(self, asked_count: int) -> None:
         """Nobody has asked since: what was read is only in the way."""
         if asked_count == self._asked_count:
-            self._reading = None
+            self._reading = self._alone = None
 
     # -- on the thread ---------------------------------------------------------------------------
 
@@ -169,9 +172,21 @@ class KafkaParkedStore:
             reading = self._reading = self._new_reading()  # there is room again
             reading.read_on(give_up_s, open_wait_s=_OPEN_S)
         if identity is not None and reading.fold.left_out_count:
-            reading = self._new_reading(identity)
-            reading.read_on(give_up_s, open_wait_s=_OPEN_S)
+            reading = self._read_alone(identity, time.monotonic() + _READ_S, _OPEN_S)
         return reading
+
+    def _read_alone(
+        self, identity: Identity, give_up_s: float, open_wait_s: float = math.inf
+    ) -> ParkedReading:
+        """What is on record of one transaction. Goes on from where it was read before."""
+        if self._alone is None or self._alone[0] != identity:
+            self._alone = identity, self._new_reading(identity)
+        try:
+            self._alone[1].read_on(give_up_s, open_wait_s=open_wait_s)
+        except Outdated:
+            self._alone = None
+            raise
+        return self._alone[1]
 
     def _parkings(self, identity: Identity | None) -> tuple[Sequence[Parking], int]:
         fold = self._read(identity).fold
@@ -336,11 +351,14 @@ class KafkaParkedStore:
         What is seen of one was written whole before that, so one more look at the ends of all
         partitions covers the rest of it.
         """
+        give_up_s = time.monotonic() + _READ_S
         reading = self._reading
         if reading is None or reading.fold.left_out_count:
             # Then they come one by one.
-            reading = self._new_reading(identities[0] if len(identities) == 1 else None)
-        give_up_s = time.monotonic() + _READ_S
+            is_alone = len(identities) == 1
+            reading = (
+                self._read_alone(identities[0], give_up_s) if is_alone else self._new_reading()
+            )
         before: list[frozenset[ParkedAt]] | None = None
         for _ in range(_LOOKS_MAX):
             reading.read_on(give_up_s)
@@ -359,8 +377,7 @@ class KafkaParkedStore:
         """The commit was not confirmed: the topic says what became of it."""
         try:
             let_go(self._fenced(parking.half_partition))
-            reading = self._new_reading(parking.identity)
-            reading.read_on(time.monotonic() + _READ_S)
+            reading = self._read_alone(parking.identity, time.monotonic() + _READ_S)
         except KafkaUnavailable as error:
             asked.fail(
                 OutcomeUnknown(
