@@ -70,6 +70,10 @@ class Preparing:
         ):
             raise reused(identity)
 
+    def is_repeat(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
+        """Whether just these messages came here a moment ago, and were perhaps stored."""
+        return self._taken.has(identity, first_index, digests)
+
     def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
         """One message is about to be stored elsewhere in this process, under an id of its caller's.
 

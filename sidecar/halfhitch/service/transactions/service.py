@@ -180,8 +180,9 @@ class TransactionService:
                 raise contrary(identity, decided, advice="; no message can be added to it")
             first_index = len(known.half_offsets)
             known_bytes = parts.owners.size_bytes(known.partition, identity)
-            size_bytes = parts.sizes.grows(identity, known_bytes, messages)
             digests = [digest(message) for message in messages]
+            is_repeat = self._preparing.is_repeat(identity, first_index, digests)
+            size_bytes = parts.sizes.grows(identity, known_bytes, messages, is_repeat=is_repeat)
             self._preparing.claim(known.partition, identity, first_index, digests)
             stored = await self._store(
                 known.partition,

@@ -35,13 +35,24 @@ class TransactionSizes:
         return self._checked(0, messages)
 
     def grows(
-        self, identity: Identity, known_bytes: int, messages: Sequence[OutgoingMessage]
+        self,
+        identity: Identity,
+        known_bytes: int,
+        messages: Sequence[OutgoingMessage],
+        *,
+        is_repeat: bool = False,
     ) -> int:
         """Its size with these messages; `known_bytes`: as its owner knows it, if that is here.
 
-        Raises TransactionTooLarge.
+        Raises TransactionTooLarge. Not when they come again: they may be among the known bytes, and
+        were within the bound the first time.
         """
-        return self._checked(max(known_bytes, self._remembered.get(identity, 0)), messages)
+        try:
+            return self._checked(max(known_bytes, self._remembered.get(identity, 0)), messages)
+        except TransactionTooLarge:
+            if not is_repeat:
+                raise
+            return self._bytes_max
 
     def stored(self, identity: Identity, size_bytes: int, *, has_grown: bool = False) -> None:
         """It has this size now."""

@@ -37,6 +37,14 @@ class Taken:
             self._recent.put(hash_of(identity, index), identity, 0, digest)
         return True
 
+    def has(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
+        """Whether just these were taken."""
+        self._forget()
+        return all(
+            self._digest(identity, index) == digest
+            for index, digest in enumerate(digests, first_index)
+        )
+
     def claim_new(self, identity: Identity, digest: int) -> bool:
         """Its only message is about to be stored; False: one was taken, and nothing changes."""
         self._forget()

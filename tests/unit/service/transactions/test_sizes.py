@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import Identity, ProducerGroup, Resolution, TransactionId
-from halfhitch.errors import TransactionTooLarge
+from halfhitch.errors import OutcomeUnknown, TransactionTooLarge
 from halfhitch.service.transactions import sizes
 from halfhitch.service.transactions.sizes import TransactionSizes
 from harness.coordinator import Coordinator, message
@@ -105,3 +106,21 @@ async def test_a_message_more_than_a_transaction_may_have_is_refused_and_the_res
     if owns:
         it.carry_out()
         assert [len(value or b"") for value in it.twin.written_values()] == [6_000, 3_000]
+
+
+@pytest.mark.parametrize("owns", [(0, 1), ()])
+async def test_an_add_that_came_again_counted_twice_and_was_too_large(
+    owns: tuple[int, ...],
+) -> None:
+    """Its answer had been lost."""
+    it = Coordinator(owns=owns, transaction_bytes_max=10_000)
+    handle = await it.prepared("T1")
+    added = [message("points", value=b"x" * 6_000)]
+    it.kafka.faults.appends = [AppendFault.ANSWER_LOST]
+    with pytest.raises(OutcomeUnknown):
+        await it.service.add(handle, added)
+    for _ in range(2):
+        again = await it.service.add(handle, added)
+    with pytest.raises(TransactionTooLarge):
+        await it.service.add(again.handle, added)
+    assert it.handles.decode(again.handle).half_offsets[0] == 0
