@@ -498,7 +498,7 @@ impl Listener for Carrier {
             }
             Pending::Ends(batch) => {
                 let now = Instant::now();
-                lock(&self.lanes).ends_landed(&batch, err == 0, now);
+                lock(&self.lanes).ends_landed(&batch, err, now);
                 lock(&self.results).ended(&batch, err, now);
             }
         }

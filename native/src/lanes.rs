@@ -4,6 +4,7 @@
 //! wait a moment for those whose halves have landed, and halves for those whose ends have. (Over the
 //! RocketMQ protocol an end is one way, and the next half follows the last one.)
 
+use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -184,11 +185,12 @@ impl EndLane {
     }
 
     /// With the last batch in flight, all of them, if somebody is answered with it.
-    pub fn landed(&mut self, batch: &EndBatch, is_stored: bool, now: Instant) -> Option<Landed> {
+    /// `err`: Kafka's; 0: it is stored.
+    pub fn landed(&mut self, batch: &EndBatch, err: c_int, now: Instant) -> Option<Landed> {
         self.in_flight -= 1;
         self.memory.forget(now);
         for item in batch.items.iter().filter(|item| item.is_first) {
-            self.memory.end(&item.key(), is_stored);
+            self.memory.end(&item.key(), err);
         }
         let is_answer = batch.items.iter().any(EndItem::is_awaited);
         (self.in_flight == 0 && is_answer).then(|| self.wait.landed(now))
@@ -222,9 +224,9 @@ impl Lanes {
         }
     }
 
-    pub fn ends_landed(&mut self, batch: &EndBatch, is_stored: bool, now: Instant) {
+    pub fn ends_landed(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
         let partition = batch.partition as usize;
-        if let Some(landed) = self.ends[partition].landed(batch, is_stored, now) {
+        if let Some(landed) = self.ends[partition].landed(batch, err, now) {
             self.halves[partition].expect(landed);
         }
     }
@@ -257,7 +259,7 @@ pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
                 half_count = 0;
             }
             "ends landed" => {
-                let landed = on_their_way.drain(..).filter_map(|it| ends.landed(&it, true, now));
+                let landed = on_their_way.drain(..).filter_map(|it| ends.landed(&it, 0, now));
                 let last = landed.collect::<Vec<_>>().pop();
                 last.into_iter().for_each(|landed| halves.expect(landed));
             }

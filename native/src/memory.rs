@@ -1,12 +1,15 @@
 //! The first decisions of the last moments, which their owner has perhaps not read yet.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 const RECENT: Duration = Duration::from_secs(1);
 /// As in `service/transactions/rolled_back.py`, which see.
 const ROLLED_BACK: Duration = Duration::from_secs(60);
 const ROLLED_BACK_MAX: usize = 50_000;
+/// As in `adapters/kafka/errors.py`.
+const SURELY_NOT_STORED: [c_int; 10] = [-190, -188, -184, -169, 3, 10, 18, 19, 29, 31];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
@@ -20,7 +23,7 @@ pub struct Memory {
     recent: HashMap<String, bool>,
     older: HashMap<String, bool>,
     renewed: Instant,
-    /// Roll-backs that were stored, for one to two minutes.
+    /// Roll-backs that were stored, or perhaps were, for one to two minutes.
     rolled_back: [HashSet<String>; 2],
     rolled_back_renewed: Instant,
 }
@@ -57,13 +60,14 @@ impl Memory {
         true
     }
 
-    pub fn end(&mut self, key: &str, is_stored: bool) {
-        if let Some((key, is_commit)) = self.under_way.remove_entry(key)
-            && is_stored
-        {
-            if !is_commit {
-                self.rolled_back[0].insert(key.clone());
-            }
+    pub fn end(&mut self, key: &str, err: c_int) {
+        let Some((key, is_commit)) = self.under_way.remove_entry(key) else {
+            return;
+        };
+        if !is_commit && !SURELY_NOT_STORED.contains(&err) {
+            self.rolled_back[0].insert(key.clone());
+        }
+        if err == 0 {
             self.recent.insert(key, is_commit);
         }
     }

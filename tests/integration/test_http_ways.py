@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.composition.native import http_way
+from halfhitch.core.model import ProducerGroup, TransactionId
 from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.http import HttpDoor
 from halfhitch.service.api import TransactionState
@@ -19,7 +20,7 @@ from halfhitch.wire.half import digest_in
 from harness.check_site import Link
 from harness.check_witness import SILENT, Witness
 from harness.defaults import check_rules, http_limits, owner_limits
-from harness.engines import GROUP, Site, until, until_idle, until_working
+from harness.engines import GROUP, PARTITION_COUNT, Site, until, until_idle, until_working
 from harness.identities import access_with
 from harness.native import native, needs_native
 from harness.raw_http import Answer, Client, json_post, request
@@ -377,6 +378,42 @@ async def test_a_name_whose_roll_back_is_not_read_yet_is_not_taken(site: Site, w
             assert (again.status, again.code) == (409, "contrary_decision")
             await other.close()
             other = await at.lent(site)
+        await until_written(site, set())
+
+
+async def test_a_name_that_was_rolled_back_at_an_instance_that_owns_nothing_was_new_there(
+    site: Site, way: str
+) -> None:
+    """Natively, once decisions of the last moments were forgotten: 201, its commit 200, no message.
+
+    Only the owner knows it for longer, and that is another instance.
+    """
+    async with (
+        served(site, way) as owner,
+        served(site, way, owner_enabled=False, working=None) as at,
+    ):
+        await until(lambda: not at.engine.unready_reasons(), "the other one to be ready")
+        taker, client = await owner.lent(site), await at.lent(site)
+        names = [uuid.uuid4().hex for _ in range(6)]
+        for name in names:
+            asked = half(site.orders, b"dropped", ("Half-Transaction-Id", name))
+            made = await taker.ask(asked)
+            assert made.status == 201
+            assert (await client.ask(end(made, "rollback"))).status == 200
+
+        decisions = at.engine.appends().decisions
+        known = [
+            (partition, (ProducerGroup(GROUP), TransactionId(name)))
+            for name in names
+            for partition in range(PARTITION_COUNT)
+        ]
+        await until(
+            lambda: not any(decisions.under_way(*one) for one in known), "it to be forgotten"
+        )
+        client = await at.lent(site)
+        for name in names:
+            again = await client.ask(half(site.orders, b"dropped", ("Half-Transaction-Id", name)))
+            assert (again.status, again.code) == (409, "contrary_decision")
         await until_written(site, set())
 
 

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from halfhitch.adapters.kafka import errors
 from halfhitch.doors.http import trace_context
 from halfhitch.doors.rocketmq.messages import FLAG_HEADER
-from halfhitch.service.transactions import op_appends, taken
+from halfhitch.service.transactions import op_appends, rolled_back, taken
 from halfhitch.wire import digest, half, op
 from halfhitch.wire import headers as names
 from halfhitch.wire.remoting.properties import DELAYING
 
 SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
 
-Value = float | str | frozenset[str]
+Value = float | str | frozenset[str] | frozenset[int]
 
 #: Without those that begin with the prefix, which no list needs to hold.
 RESERVED = frozenset(name for name in names.RESERVED if not name.startswith(names.RESERVED_PREFIX))
@@ -34,6 +35,9 @@ SAME: list[tuple[str, str, Value]] = [
     ("lanes.rs", "MARKS_MAX", op.MARKS_MAX),
     ("lanes.rs", "ENTRIES_BYTES_MAX", op_appends._ENTRIES_BYTES_MAX),
     ("memory.rs", "RECENT", op_appends._RECENT_S),
+    ("memory.rs", "ROLLED_BACK", rolled_back._RECENT_S),
+    ("memory.rs", "ROLLED_BACK_MAX", rolled_back._COUNT_MAX),
+    ("memory.rs", "SURELY_NOT_STORED", errors._SURELY_NOT_STORED | errors.TOO_LARGE),
     ("taken.rs", "RECENT", taken._RECENT_S),
     ("taken.rs", "COUNT_MAX", taken._COUNT_MAX),
     ("digest.rs", "TRACING", digest.TRACING),
@@ -52,6 +56,7 @@ SAME: list[tuple[str, str, Value]] = [
 ]
 
 _TEXT = re.compile(r'b"([^"\\]*)"')
+_NUMBER = re.compile(r"-?[0-9]+")
 _DURATION = re.compile(r"Duration::from_(secs|millis|micros)\(([0-9_]+)\)")
 _UNITS = {"secs": 1, "millis": 1_000, "micros": 1_000_000}
 
@@ -63,7 +68,7 @@ def constant(source: str, name: str) -> Value:
     if duration is not None:
         return int(duration[2]) / _UNITS[duration[1]]
     if value.startswith("["):
-        return frozenset(_TEXT.findall(value))
+        return frozenset(_TEXT.findall(value) or map(int, _NUMBER.findall(value)))
     text = _TEXT.fullmatch(value)
     return int(value) if text is None else text[1]
 

@@ -69,8 +69,9 @@ def append_error(error: KafkaError, topic: str) -> HalfHitchError:
     if code in _SURELY_NOT_STORED:
         return KafkaUnavailable(f"Kafka refused the record for {topic!r}: {error.str()}")
     return OutcomeUnknown(
-        f"Kafka did not confirm the record for {topic!r} in time ({error.str()}); repeat the "
-        "request with the same transaction id: that is safe whether or not it was stored"
+        f"Kafka did not confirm the record for {topic!r} in time ({error.str()}); repeat the same "
+        "request (a prepare under its id, an end with its handle): that is safe whether or not it "
+        "was stored"
     )
 
 

@@ -147,7 +147,7 @@ class Deciding:
         standing = self._parts.owners.standing(partition, identity, -1)
         decided = None if standing is None else standing.resolution
         if decided is None and self._parts.decisions.was_rolled_back(partition, identity):
-            decided = _ROLLBACK
+            raise rolled_back_here(identity)
         if decided is _ROLLBACK:
             raise contrary(identity, decided, advice="; prepare again under a new id")
         if standing is not None and standing.is_parked:
@@ -245,6 +245,16 @@ def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, a
             f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
             f"before it ({first}) has reached the log: {advice}"
         )
+
+
+def rolled_back_here(identity: Identity) -> ContraryDecision:
+    """The error of whoever prepares under an id whose roll-back its owner has perhaps not read."""
+    return ContraryDecision(
+        f"transaction {identity[1]} was rolled back here a moment ago, so a message that is "
+        "prepared under this id now may never go out: prepare again under a new id",
+        decided=STATE_AFTER[_ROLLBACK].value,
+        requested=TransactionState.PENDING.value,
+    )
 
 
 def contrary(

@@ -230,15 +230,15 @@ class DecisionLog:
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """Whether a prepare under this id would be dropped, although its owner here knows nothing.
 
-        A roll-back counts that is on its way still: it may fail, but whoever asked for it does not
-        expect a message of that id to go out.
+        A roll-back counts that is on its way still, or whose fate nobody knows: whoever asked for
+        it does not expect a message of that id to go out.
         """
         # Not `under_way`: whoever asks native threads there takes the transaction's end from them.
         lane = self._lanes.get(partition)
         first = None if lane is None else lane.first(identity)
         if first is not None:
             return first.resolution is _ROLLBACK
-        return self._rolled_back.has(identity, get_running_loop().time()) or any(
+        return self._rolled_back.has(partition, identity, get_running_loop().time()) or any(
             has(partition, identity) for has in self.rolled_back_elsewhere
         )
 
@@ -313,8 +313,9 @@ class DecisionLog:
             # Giving up is no contradiction to what comes later: see ledger._apply.
             if error is None and item.decision.resolution is not _PARK and item.is_first:
                 lane.recent.setdefault(identity, item.under_way)
-                if item.decision.resolution is _ROLLBACK:
-                    self._rolled_back.add(identity, get_running_loop().time())
+            is_perhaps_stored = error is None or isinstance(error, OutcomeUnknown)
+            if is_perhaps_stored and item.decision.resolution is _ROLLBACK and item.is_first:
+                self._rolled_back.add(partition, identity, get_running_loop().time())
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue
             if error is None:

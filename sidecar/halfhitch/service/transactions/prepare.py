@@ -86,6 +86,7 @@ class Preparing:
             (standing is None or standing is _UNKNOWN)
             and not owners.differs(partition, identity, 0, (digest,))
             and not self._parts.decisions.is_known(partition, identity)
+            and not self._parts.decisions.was_rolled_back(partition, identity)
             and self._taken.claim_new(identity, digest)
         )
 

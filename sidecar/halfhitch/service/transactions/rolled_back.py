@@ -25,15 +25,15 @@ class RolledBack:
         self._older = Remembered()
         self._renewed_s = now_s
 
-    def add(self, identity: Identity, now_s: float) -> None:
-        """Its roll-back is stored."""
+    def add(self, partition: int, identity: Identity, now_s: float) -> None:
+        """Its roll-back is stored, or nobody knows."""
         self._forget(now_s)
-        self._recent.put(hash_of(identity), identity, 0, 0)
+        self._recent.put(hash_of(identity, partition), identity, 0, 0)
 
-    def has(self, identity: Identity, now_s: float) -> bool:
-        """Whether one was stored a moment ago."""
+    def has(self, partition: int, identity: Identity, now_s: float) -> bool:
+        """Whether one was stored a moment ago. In another half partition an id is another one."""
         self._forget(now_s)
-        hashed = hash_of(identity)
+        hashed = hash_of(identity, partition)
         return self._recent.find(hashed, identity) >= 0 or self._older.find(hashed, identity) >= 0
 
     def _forget(self, now_s: float) -> None:

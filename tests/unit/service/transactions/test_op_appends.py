@@ -250,6 +250,10 @@ async def test_a_roll_back_is_known_longer_than_its_owner_needs_to_read_it() -> 
     with pytest.raises(KafkaUnavailable):
         await log.decisions.append(0, decision("T3", R))
     assert not known(0, identity("T3"))
+    log.kafka.faults.appends = [AppendFault.ANSWER_LOST]
+    with pytest.raises(OutcomeUnknown):
+        await log.decisions.append(0, decision("T5", R))
+    assert known(0, identity("T5")), "nobody knows, so nothing is taken that may be dropped"
     log.decisions.rolled_back_elsewhere.append(lambda partition, one: one == identity("T4"))
     assert known(0, identity("T4"))
 

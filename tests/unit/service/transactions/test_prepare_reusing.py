@@ -425,3 +425,15 @@ async def test_a_roll_back_while_a_prepare_was_made_to_wait_was_not_seen(
     await it.service.end(handle, R)
     with pytest.raises(ContraryDecision):
         await again
+
+
+@pytest.mark.parametrize("owns", [(0, 1), ()])
+async def test_a_rolled_back_id_was_new_to_whoever_asked_natively(owns: Sequence[int]) -> None:
+    """One door's roll-back, another door's prepare: 201, its commit 200, and nobody saw it."""
+    it = Coordinator(owns=owns)
+    gone = ProducerGroup(GROUP), TransactionId("T1")
+    partition = half_partition(None, "T1", 2)
+    assert partition is not None
+    it.decisions.rolled_back_elsewhere.append(lambda _, asked: asked == gone)
+    assert not it.service.claim_new(partition, gone, 7)
+    assert it.service.claim_new(partition, (gone[0], TransactionId("T2")), 7)
