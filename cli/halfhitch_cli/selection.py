@@ -305,6 +305,6 @@ def unseen(missing_partitions: list[int]) -> str:
     """What a list does not show."""
     numbers = ", ".join(map(str, missing_partitions))
     return (
-        f"half partitions {numbers} belong to other instances, and Redis does not say all of them "
-        "now: ask those instances, or try again in some seconds."
+        f"half partitions {numbers} are other instances', or are just being taken over, and Redis "
+        "does not say all of them now: try again in some seconds, or ask their instances."
     )

@@ -57,7 +57,7 @@ def test_without_redis_it_is_said_whose_are_missing(browser: Browser) -> None:
     with console(browser, operations) as address:
         for view in ("overview", "transactions"):
             browser.go(f"{address}#{view}")
-            browser.wait_text("half partitions 3, 5 belong to other instances")
+            browser.wait_text("half partitions 3, 5 are other instances'")
             assert "order-1" in browser.text("#body")
         browser.click("Roll back all 1…")
         browser.fill("reason", "gone")

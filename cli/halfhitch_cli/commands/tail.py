@@ -116,8 +116,9 @@ def tail(
             return OK if follow else 130
         finally:
             consumer.close()
+    is_filtered = bool(group or with_id or since is not None or last == 0)
     if not look.write.count:
-        say(_nothing(topics, is_filtered=bool(group or with_id), uncommitted=uncommitted))
+        say(_nothing(topics, is_filtered=is_filtered, uncommitted=uncommitted))
     return OK
 
 

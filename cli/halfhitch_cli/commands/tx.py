@@ -100,8 +100,9 @@ def _look(client: AdminClient, filters: Filters, limit: int, output: OutputForm)
     answer = client.find(f"/v1/{_KIND}", filters.query(limit))
     hints = []
     if not answer["total_count"] and output.is_for_people:
+        none = filters.none("is undecided") if not answer["missing_partitions"] else "None is seen."
         hints.append(
-            f"{filters.none('is undecided')} What was given up: halfhitch parked list. What has"
+            f"{none} What was given up: halfhitch parked list. What has"
             " ended: halfhitch tx list --state ended. Whether anything was lost or doubled:"
             " halfhitch verify."
         )

@@ -59,7 +59,8 @@ SENTENCES = {
     "they went to is not known, and not every allowed topic was read",
     Unjudged.TARGET_UNTOLD: "not found, and their halves are gone, so which topic they went to is "
     "not known; only a topic without any message of ours (a compacted or emptied one, such as a "
-    "schema registry's) may have deleted them: leave such topics out of topics.allow",
+    "schema registry's) may have deleted them: if nobody's messages go there, leave it out of "
+    "topics.allow",
     Unjudged.TARGET_GONE: "their target topic does not exist any more",
     Unjudged.TARGET_IMPOSSIBLE: "their half names a topic that no message may go to: a stranger "
     "wrote it, or another installation has this prefix",

@@ -84,7 +84,7 @@ def test_what_could_not_be_seen_is_told_and_is_no_success(
     code, out, err = run("tx", "rollback", *WHY, *ALL)
     answer = json.loads(out)
     assert (code, answer["done_count"], answer["missing_partitions"]) == (1, 3, [2, 3])
-    assert "half partitions 2, 3 belong to other instances" in err
+    assert "half partitions 2, 3 are other instances'" in err
     fill(operations, 0)
     code, out, err = run("tx", "rollback", *WHY, *ALL)
     assert code == 1

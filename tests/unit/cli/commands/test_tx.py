@@ -45,7 +45,7 @@ def test_what_a_list_leaves_out_is_told(run: Any, operations: FakeOperations) ->
     code, _, err = run("tx", "list", "--limit", "1")
     assert code == 0
     assert "1 of 2 shown" in err
-    assert "half partitions 1, 3 belong to other instances" in err
+    assert "half partitions 1, 3 are other instances'" in err
     operations.left_out_count = 5
     _, _, err = run("parked", "list", "--limit", "1")
     assert "1 of 2 shown" in err

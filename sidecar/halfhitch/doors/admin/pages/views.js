@@ -111,7 +111,7 @@ function missing(page) {
   if (page.failure || !list(page.missing_partitions).length) return "";
   return el(
     "p", { class: "note bad" },
-    `Not everything is shown: half partitions ${page.missing_partitions.map(number).join(", ")} belong to other instances, and Redis does not say all of them now.`,
+    `Not everything is shown: half partitions ${page.missing_partitions.map(number).join(", ")} are other instances', or are just being taken over, and Redis does not say all of them now.`,
   );
 }
 
