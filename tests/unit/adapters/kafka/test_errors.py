@@ -49,7 +49,7 @@ def test_a_plain_message_that_may_be_stored_is_not_to_be_repeated_without_though
     told = str(message_error(KafkaError(KafkaError._MSG_TIMED_OUT), "orders"))
     assert "may store it twice" in told
     told = str(append_error(KafkaError(KafkaError._MSG_TIMED_OUT), "half"))
-    assert "same transaction id" in told
+    assert "a prepare under its id, an end with its handle" in told
 
 
 def test_whatever_a_call_raised_has_a_sentence() -> None:
