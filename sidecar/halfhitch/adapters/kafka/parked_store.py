@@ -175,18 +175,24 @@ class KafkaParkedStore:
             reading = self._read_alone(identity, time.monotonic() + _READ_S, _OPEN_S)
         return reading
 
+    def _alone_reading(self, identity: Identity) -> ParkedReading:
+        """Of one transaction; it goes on from where it was read before."""
+        if self._alone is None or self._alone[0] != identity:
+            self._alone = identity, self._new_reading(identity)
+        return self._alone[1]
+
     def _read_alone(
         self, identity: Identity, give_up_s: float, open_wait_s: float = math.inf
     ) -> ParkedReading:
-        """What is on record of one transaction. Goes on from where it was read before."""
-        if self._alone is None or self._alone[0] != identity:
-            self._alone = identity, self._new_reading(identity)
+        """What is on record of one transaction."""
+        reading = self._alone_reading(identity)
         try:
-            self._alone[1].read_on(give_up_s, open_wait_s=open_wait_s)
+            reading.read_on(give_up_s, open_wait_s=open_wait_s)
         except Outdated:
             self._alone = None
-            raise
-        return self._alone[1]
+            reading = self._alone_reading(identity)
+            reading.read_on(give_up_s, open_wait_s=open_wait_s)
+        return reading
 
     def _parkings(self, identity: Identity | None) -> tuple[Sequence[Parking], int]:
         fold = self._read(identity).fold
@@ -351,14 +357,12 @@ class KafkaParkedStore:
         What is seen of one was written whole before that, so one more look at the ends of all
         partitions covers the rest of it.
         """
-        give_up_s = time.monotonic() + _READ_S
         reading = self._reading
         if reading is None or reading.fold.left_out_count:
             # Then they come one by one.
             is_alone = len(identities) == 1
-            reading = (
-                self._read_alone(identities[0], give_up_s) if is_alone else self._new_reading()
-            )
+            reading = self._alone_reading(identities[0]) if is_alone else self._new_reading()
+        give_up_s = time.monotonic() + _READ_S
         before: list[frozenset[ParkedAt]] | None = None
         for _ in range(_LOOKS_MAX):
             reading.read_on(give_up_s)
