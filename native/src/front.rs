@@ -1,6 +1,6 @@
 //! What connections send: whole requests that are carried out here, and what is given back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,14 +12,14 @@ use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
 use crate::looked::Looked;
 use crate::memory;
+use crate::rolled_back::RolledBack;
 use crate::seal::Seals;
 use crate::sockets::Reader;
 use crate::taken::Taken;
 use crate::{read, write};
 
-/// Rolled back through here, or as an owner has read, and perhaps prepared again: the loop asks the ledger.
-const ROLLED_BACK: Duration = Duration::from_secs(60);
-/// Of these, twice; then the oldest are forgotten earlier.
+/// Rolled back through here, or as an owner has read, and perhaps prepared again: the loop asks the
+/// ledger.
 const ROLLED_BACK_MAX: usize = 100_000;
 /// Of a frame that came over a lent socket; larger ones are the loop's to wait for.
 const LENT_HELD_MAX: usize = 65_536;
@@ -51,8 +51,7 @@ struct Known {
     connections: HashMap<u64, Incoming>,
     partition_count: u32,
     seals: Arc<Seals>,
-    rolled_back: [HashSet<String>; 2],
-    renewed: Instant,
+    rolled_back: RolledBack,
     taken: Taken,
 }
 
@@ -66,17 +65,6 @@ struct Found<'a> {
     producer: &'a Arc<Producer>,
     now: Instant,
     born_ms: u128,
-}
-
-impl Known {
-    fn forget_rolled_back(&mut self, now: Instant) {
-        let is_old = now.duration_since(self.renewed) > ROLLED_BACK;
-        if is_old || self.rolled_back[0].len() >= ROLLED_BACK_MAX {
-            let [recent, older] = &mut self.rolled_back;
-            *older = std::mem::take(recent);
-            self.renewed = now;
-        }
-    }
 }
 
 fn take_held(incoming: &mut Incoming) -> Vec<u8> {
@@ -114,8 +102,7 @@ impl Front {
             connections: HashMap::new(),
             partition_count: 0,
             seals: Arc::default(),
-            rolled_back: Default::default(),
-            renewed: Instant::now(),
+            rolled_back: RolledBack::new(Instant::now(), ROLLED_BACK_MAX),
             taken: Taken::new(Instant::now()),
         };
         let looked = Mutex::new(Looked::new(Instant::now()));
@@ -172,8 +159,8 @@ impl Front {
     /// Owners here have read that these (group, transaction id) were rolled back.
     pub fn rolled_back(&self, ids: &[(String, String)]) {
         let mut known = lock(&self.known);
-        known.forget_rolled_back(Instant::now());
-        known.rolled_back[0].extend(ids.iter().map(|(group, id)| memory_key(group, id)));
+        known.rolled_back.forget(Instant::now());
+        ids.iter().for_each(|(group, id)| known.rolled_back.add(memory_key(group, id)));
     }
 
     /// Connections with a frame that has been unfinished for a while.
@@ -291,7 +278,7 @@ impl Front {
         };
         let mut guard = lock(&self.known);
         let known = &mut *guard;
-        known.forget_rolled_back(found.now);
+        known.rolled_back.forget(found.now);
         let Known { connections, partition_count, seals, rolled_back, taken, .. } = known;
         let Some(incoming) = connections.get_mut(&connection).filter(|one| !one.is_broken) else {
             found.rest.extend_from_slice(data);
@@ -356,12 +343,7 @@ impl Front {
         &self,
         connection: u64,
         frame: &frame::Frame<'_>,
-        (incoming, rolled_back, partition_count, seals): (
-            &Incoming,
-            &[HashSet<String>; 2],
-            u32,
-            &Arc<Seals>,
-        ),
+        (incoming, rolled_back, partition_count, seals): (&Incoming, &RolledBack, u32, &Arc<Seals>),
         taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
@@ -377,11 +359,9 @@ impl Front {
         {
             return None;
         }
-        if rolled_back.iter().any(|ids| !ids.is_empty()) {
-            let key = memory_key(&group.name, send.transaction_id);
-            if rolled_back.iter().any(|ids| ids.contains(&key)) {
-                return None;
-            }
+        if !rolled_back.is_empty() && rolled_back.has(&memory_key(&group.name, send.transaction_id))
+        {
+            return None;
         }
         if taken.is_known(&group.name, send.transaction_id, found.now) {
             return None; // of a repeat the loop may know more
@@ -434,12 +414,7 @@ impl Reader for Front {
 fn end(
     connection: u64,
     frame: &frame::Frame<'_>,
-    (incoming, rolled_back, partition_count, seals): (
-        &Incoming,
-        &mut [HashSet<String>; 2],
-        u32,
-        &Seals,
-    ),
+    (incoming, rolled_back, partition_count, seals): (&Incoming, &mut RolledBack, u32, &Seals),
     looked: &Looked,
     found: &mut Found<'_>,
 ) -> Option<()> {
@@ -452,7 +427,7 @@ fn end(
         return None; // that door says who made it up
     }
     if !end.is_commit {
-        rolled_back[0].insert(memory_key(&group.name, id));
+        rolled_back.add(memory_key(&group.name, id));
     }
     if looked.has(&group.name, id, found.now) {
         return None; // behind the line above: its half may come again

@@ -27,6 +27,7 @@ mod open;
 mod owner;
 mod prepare;
 mod read;
+mod rolled_back;
 mod seal;
 mod sockets;
 mod taken;

@@ -1,12 +1,13 @@
 //! The first decisions of the last moments, which their owner has perhaps not read yet.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
+use crate::rolled_back::RolledBack;
+
 const RECENT: Duration = Duration::from_secs(1);
-/// As in `service/transactions/rolled_back.py`, which see.
-const ROLLED_BACK: Duration = Duration::from_secs(60);
+/// As in `service/transactions/rolled_back.py`.
 const ROLLED_BACK_MAX: usize = 50_000;
 /// As in `adapters/kafka/errors.py`.
 const SURELY_NOT_STORED: [c_int; 10] = [-190, -188, -184, -169, 3, 10, 18, 19, 29, 31];
@@ -23,9 +24,8 @@ pub struct Memory {
     recent: HashMap<String, bool>,
     older: HashMap<String, bool>,
     renewed: Instant,
-    /// Roll-backs that were stored, or perhaps were, for one to two minutes.
-    rolled_back: [HashSet<String>; 2],
-    rolled_back_renewed: Instant,
+    /// That was stored, or perhaps was.
+    rolled_back: RolledBack,
 }
 
 impl Memory {
@@ -35,8 +35,7 @@ impl Memory {
             recent: HashMap::new(),
             older: HashMap::new(),
             renewed: now,
-            rolled_back: Default::default(),
-            rolled_back_renewed: now,
+            rolled_back: RolledBack::new(now, ROLLED_BACK_MAX),
         }
     }
 
@@ -65,7 +64,7 @@ impl Memory {
             return;
         };
         if !is_commit && !SURELY_NOT_STORED.contains(&err) {
-            self.rolled_back[0].insert(key.clone());
+            self.rolled_back.add(key.clone());
         }
         if err == 0 {
             self.recent.insert(key, is_commit);
@@ -74,8 +73,7 @@ impl Memory {
 
     /// Or is being rolled back.
     pub fn was_rolled_back(&self, key: &str) -> bool {
-        self.under_way.get(key) == Some(&false)
-            || self.rolled_back.iter().any(|keys| keys.contains(key))
+        self.under_way.get(key) == Some(&false) || self.rolled_back.has(key)
     }
 
     pub fn forget(&mut self, now: Instant) {
@@ -87,14 +85,6 @@ impl Memory {
             }
             self.renewed = now;
         }
-        let passed = now.duration_since(self.rolled_back_renewed);
-        if passed > ROLLED_BACK || self.rolled_back[0].len() >= ROLLED_BACK_MAX {
-            let [recent, older] = &mut self.rolled_back;
-            *older = std::mem::take(recent);
-            if passed > 2 * ROLLED_BACK {
-                older.clear();
-            }
-            self.rolled_back_renewed = now;
-        }
+        self.rolled_back.forget(now);
     }
 }

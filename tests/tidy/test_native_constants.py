@@ -14,7 +14,7 @@ import pytest
 from halfhitch.adapters.kafka import errors
 from halfhitch.doors.http import trace_context
 from halfhitch.doors.rocketmq.messages import FLAG_HEADER
-from halfhitch.service.transactions import op_appends, rolled_back, taken
+from halfhitch.service.transactions import lately, op_appends, rolled_back, taken
 from halfhitch.wire import digest, half, op
 from halfhitch.wire import headers as names
 from halfhitch.wire.remoting.properties import DELAYING
@@ -35,10 +35,10 @@ SAME: list[tuple[str, str, Value]] = [
     ("lanes.rs", "MARKS_MAX", op.MARKS_MAX),
     ("lanes.rs", "ENTRIES_BYTES_MAX", op_appends._ENTRIES_BYTES_MAX),
     ("memory.rs", "RECENT", op_appends._RECENT_S),
-    ("memory.rs", "ROLLED_BACK", rolled_back._RECENT_S),
+    ("rolled_back.rs", "KEPT", lately.RECENT_S),
     ("memory.rs", "ROLLED_BACK_MAX", rolled_back._COUNT_MAX),
     ("memory.rs", "SURELY_NOT_STORED", errors._SURELY_NOT_STORED | errors.TOO_LARGE),
-    ("taken.rs", "RECENT", taken._RECENT_S),
+    ("taken.rs", "RECENT", lately.RECENT_S),
     ("taken.rs", "COUNT_MAX", taken._COUNT_MAX),
     ("digest.rs", "TRACING", digest.TRACING),
     ("digest.rs", "TRACE_BYTES_MAX", trace_context._PARENT_BYTES_MAX),

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from halfhitch.core.model import Identity
-from halfhitch.core.remembered import Remembered, hash_of
+from halfhitch.core.remembered import hash_of
+from halfhitch.service.transactions.lately import Lately
 
-#: What was taken so long ago is the owner's to know; it is kept twice as long at most.
-_RECENT_S: Final = 60.0
-#: The same by count: the two together take 15 MB.
+#: Of these twice, in 15 MB together.
 _COUNT_MAX: Final = 200_000
 
 
@@ -22,24 +21,21 @@ class Taken:
 
     def __init__(self, now_s: Callable[[], float], *, count_max: int = _COUNT_MAX) -> None:
         self._now_s = now_s
-        self._count_max = count_max
-        self._recent = Remembered()
-        self._older = Remembered()
-        self._renewed_s = now_s()
+        self._lately = Lately(now_s(), count_max)
 
     def claim(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
         """These are about to be stored; False: others stand under this id, and nothing changes."""
-        self._forget()
+        self._lately.forget(self._now_s())
         known = [self._digest(identity, i) for i in range(first_index, first_index + len(digests))]
         if any(one and one != digest for one, digest in zip(known, digests, strict=True)):
             return False
         for index, digest in enumerate(digests, first_index):
-            self._recent.put(hash_of(identity, index), identity, 0, digest)
+            self._lately.put(hash_of(identity, index), identity, digest)
         return True
 
     def has(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
         """Whether just these were taken."""
-        self._forget()
+        self._lately.forget(self._now_s())
         return all(
             self._digest(identity, index) == digest
             for index, digest in enumerate(digests, first_index)
@@ -47,32 +43,20 @@ class Taken:
 
     def claim_new(self, identity: Identity, digest: int) -> bool:
         """Its only message is about to be stored; False: one was taken, and nothing changes."""
-        self._forget()
+        self._lately.forget(self._now_s())
         hashed = hash_of(identity)
-        if self._recent.find(hashed, identity) >= 0 or self._older.find(hashed, identity) >= 0:
+        if self._lately.found(hashed, identity):
             return False
-        self._recent.put(hashed, identity, 0, digest)
+        self._lately.put(hashed, identity, digest)
         return True
 
     def release(self, identity: Identity, index: int) -> None:
         """It was surely not stored."""
-        hashed = hash_of(identity, index)
-        for entries in (self._recent, self._older):
-            entry = entries.find(hashed, identity)
-            if entry >= 0:
-                entries.forget_digest(entry)
+        for entries, entry in self._lately.found(hash_of(identity, index), identity):
+            entries.forget_digest(entry)
 
     def _digest(self, identity: Identity, index: int) -> int:
-        hashed = hash_of(identity, index)
-        for entries in (self._recent, self._older):
-            entry = entries.find(hashed, identity)
-            if entry >= 0 and (digest := entries.digest(entry)):
+        for entries, entry in self._lately.found(hash_of(identity, index), identity):
+            if digest := entries.digest(entry):
                 return digest
         return 0
-
-    def _forget(self) -> None:
-        now_s = self._now_s()
-        passed_s = now_s - self._renewed_s
-        if passed_s > _RECENT_S or len(self._recent) >= self._count_max:
-            self._older = self._recent if passed_s <= 2 * _RECENT_S else Remembered()
-            self._recent, self._renewed_s = Remembered(len(self._recent)), now_s
