@@ -1,6 +1,6 @@
 """What one `halfhitch dev` claims for itself: its folder, and the usual ports.
 
-File locks, so that nothing is left behind by one that is killed.
+File locks: what one that is killed had claimed is free at once. An empty file stays.
 """
 
 import fcntl
@@ -60,6 +60,7 @@ def usual_port(port: int) -> Iterator[bool]:
 
 
 def is_free(port: int) -> bool:
+    """Whether nobody listens there now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -26,6 +26,7 @@ from halfhitch.embedded import (
     kafka_files,
     spark_connector_jars,
 )
+from halfhitch.embedded.kafka_client import MetadataClient
 from halfhitch.embedded.ports import HeldPorts
 from harness.contained import free_port
 from harness.kafka import admin_client, create_topics, fresh_name, read_all, values, wait_until
@@ -418,6 +419,12 @@ def test_redis_refuses_those_without_its_password(tmp_path):
             stranger.ping()
         assert word not in Path(f"/proc/{server.pid}/cmdline").read_text()
         assert (tmp_path / "redis.conf").stat().st_mode & 0o077 == 0
+
+
+def test_a_kafka_without_its_port_took_the_answers_of_the_one_that_had_it(kafka):
+    client = MetadataClient(kafka.bootstrap)
+    assert client.known_broker_ids() != set()
+    assert client.known_broker_ids("another cluster") == set()
 
 
 @pytest.mark.parametrize("word", [None, "secret"])

@@ -341,6 +341,24 @@ def test_an_end_is_taken_once_and_only_of_what_was_opened(patient: Lent) -> None
     assert patient.taken_back()[0] == b""
 
 
+def test_a_roll_back_whose_fate_nobody_knows_was_forgotten(lent: Lent) -> None:
+    """A half under its name was taken again, its commit answered, and its message dropped."""
+    lent.lend()
+    for name, what in (("T1", "rollback"), ("T2", "commit")):
+        assert not lent.it.was_rolled_back(1, "g", name)
+        lent.it.opened("g", name, 17, 0.1, None)
+        lent.far.sendall(end(what, name=name))
+        lent.until(lambda: lent.failures)
+        assert [failed.error_number for failed in lent.failures] == [TIMED_OUT]
+        lent.failures.clear()
+        lent.taken_back()
+        lent.lend()
+    assert lent.it.was_rolled_back(1, "g", "T1")
+    assert not lent.it.was_rolled_back(2, "g", "T1"), "another half partition"
+    assert not lent.it.was_rolled_back(1, "g", "T2")
+    assert not lent.it.was_rolled_back(4, "g", "T1"), "there is none"
+
+
 @pytest.mark.parametrize(
     "why",
     ["looked at", "another half", "no immunity", "other key", "heard of", "taken over", "long ago",

@@ -152,6 +152,16 @@ def test_of_an_empty_topic_is_said_where_else_to_look(
     )
 
 
+@pytest.mark.parametrize("asked", [("-n", "0"), ("--since", "2027-01-01T00:00Z")])
+def test_what_is_older_than_was_asked_for_was_said_not_to_be_there(
+    asked: tuple[str, ...],
+    topics: PlayedTopics,
+    run: Callable[..., tuple[int, list[str], str]],
+) -> None:
+    topics.forward(topics.prepare("one"))
+    assert run("orders", *asked)[1:] == ([], "No message on orders matches the filters.\n")
+
+
 def test_json_is_a_line_for_each_message(
     topics: PlayedTopics, run: Callable[..., tuple[int, list[str], str]]
 ) -> None:

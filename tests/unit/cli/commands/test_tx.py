@@ -59,6 +59,11 @@ def test_an_empty_list_was_a_head_without_a_word(run: Any, operations: FakeOpera
     assert code == 0
     assert "Nothing is undecided. What was given up: halfhitch parked list." in err
     assert "halfhitch verify" in err
+    operations.missing_partitions = [0]  # as right after a start: they are being taken over
+    _, _, err = run("tx", "list")
+    assert "None is seen. What was given up" in err
+    assert "Nothing is undecided" not in err
+    operations.missing_partitions = []
     _, _, err = run("tx", "list", "--group", "shop")
     assert "No undecided transaction matches the filters." in err
     _, _, err = run("parked", "list")
