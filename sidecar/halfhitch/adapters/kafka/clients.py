@@ -262,10 +262,11 @@ def log_config(common: Config, *, group: str) -> dict[str, Any]:
         **JUDGING,
         "group.id": group,
         # Paced by the load: an idle owner is answered at the first byte; while it is busy with a
-        # Kafka transaction its queue is not empty and no fetch goes out.
+        # Kafka transaction its queue is not empty and no fetch goes out. When it has taken the
+        # queue it waits for the next fetch (pace.py), which goes out after this pause.
         "fetch.min.bytes": 1,
         "queued.min.messages": 1,
-        "fetch.queue.backoff.ms": 10,
+        "fetch.queue.backoff.ms": 2,
         # An answer to nobody costs an idle sidecar a wake-up, of the broker too; a record does not
         # wait for it. Only a takeover that has read its halves for long may: the op log is fetched
         # next, after the fetch that is out.

@@ -10,7 +10,10 @@ from halfhitch.ports import ReadBatch
 from halfhitch.service.owner.pace import (
     BEHIND_S,
     BUSY_TOGETHER,
+    FULL_STEP,
     LARGE_STEP,
+    LONGER_FOR,
+    LONGEST,
     REST_S_MAX,
     Pace,
 )
@@ -54,6 +57,22 @@ def test_only_a_large_step_is_followed_by_a_rest_as_long_as_it_took() -> None:
     assert pace.rest_s == 0.0
 
 
+def test_a_rest_is_longer_where_more_would_fit_into_a_step_of_hundreds() -> None:
+    rests = []
+    for count in (
+        LONGER_FOR,
+        2 * LONGER_FOR,
+        LONGEST * LONGER_FOR,
+        FULL_STEP // 2,
+        FULL_STEP,
+        5_000,
+    ):
+        pace = Pace(lambda: 0.0)
+        pace.stepped(count, 0.01)
+        rests.append(pace.rest_s)
+    assert rests == pytest.approx([0.01, 0.02, 0.03, 0.02, 0.01, 0.01])
+
+
 def test_an_owner_that_is_behind_does_not_rest() -> None:
     pace = Pace(lambda: 0.0)
     pace.stepped(LARGE_STEP, 0.02, lag_s=BEHIND_S)
@@ -79,10 +98,12 @@ def test_after_a_rest_both_logs_are_read_until_they_brought_something_new() -> N
 
 
 def test_a_log_that_stays_silent_is_waited_for_only_shortly() -> None:
-    reads = Reads(*[(f"{n}", "") for n in range(9)])
+    reads = Reads(*[(str(n), "") for n in range(99)])
     pace, read = reading(reads)
     pace.stepped(LARGE_STEP, 0.02)
-    assert len(read().half) == 6
+    assert len(reads.batches) == 99
+    read()
+    assert 80 < len(reads.batches) < 95
     silent = Reads(("a", ""))
     pace, read = reading(silent)
     pace.stepped(LARGE_STEP, 0.02)
