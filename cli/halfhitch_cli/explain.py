@@ -72,8 +72,8 @@ def undecided(shown: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str
         lines.append(f"After {shown['check_max']} checks that reached a producer{limit}, {policy}.")
     name = name_of(shown)
     lines.append(
-        f"To ask now: halfhitch tx check {name}. To decide: halfhitch tx commit {name} --reason "
-        "'...', or tx rollback."
+        f"To ask now: halfhitch tx check {name}. To decide: halfhitch tx commit --reason '...' "
+        f"{name}, or tx rollback."
     )
     return lines
 
@@ -128,7 +128,7 @@ def parked(shown: Mapping[str, Any]) -> list[str]:
             "To send what is there: halfhitch parked export, and a producer of your own."
         )
     lines.append(
-        f"To put it back: halfhitch parked resume {name_of(shown)} --reason '...'. To see or keep "
+        f"To put it back: halfhitch parked resume --reason '...' {name_of(shown)}. To see or keep "
         f"its messages: halfhitch parked show, or parked export."
     )
     return lines
@@ -158,7 +158,7 @@ def _what(shown: Mapping[str, Any]) -> str:
 
 
 def name_of(shown: Mapping[str, Any]) -> str:
-    """As `halfhitch tx` and `halfhitch parked` take it."""
+    """As `halfhitch tx` and `halfhitch parked` take it, at the end of a line: with `--` in it."""
     transaction_id = quote(shown["transaction_id"])
     dashes = "-- " if transaction_id.startswith("-") else ""
     return f"--group {quote(shown['producer_group'])} {dashes}{transaction_id}"

@@ -439,6 +439,7 @@ fn end(
         half_offset: end.half_offset,
         is_commit: end.is_commit,
         is_first: false,
+        number: 0,
         began: found.now,
     };
     found.ends.push((end.partition, item));

@@ -490,6 +490,7 @@ fn end_item(
         half_offset: i64::try_from(place.half_offset).ok()?,
         is_commit: end.is_commit,
         is_first: false,
+        number: 0,
         began: now,
     };
     Some((item, place.partition.into()))

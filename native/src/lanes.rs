@@ -77,6 +77,8 @@ pub struct EndItem {
     pub half_offset: i64,
     pub is_commit: bool,
     pub is_first: bool,
+    /// In the order of asking.
+    pub number: u64,
     pub began: Instant,
 }
 
@@ -132,12 +134,14 @@ impl EndLane {
     }
 
     pub fn push(&mut self, mut item: EndItem) {
-        item.is_first = self.memory.begin(item.key(), item.is_commit);
+        (item.number, item.is_first) = self.memory.begin(item.key(), item.is_commit);
         self.is_awaited |= item.is_awaited();
         self.waiting.push(item);
     }
 
-    /// Runs of equal decisions to be stored now, so that the log keeps the order of asking.
+    /// Runs of equal decisions to be stored now, so that the log keeps the order of asking: that of
+    /// one transaction, and of commits, which their messages follow. The sort keeps both. A few
+    /// roll-backs of others among them would cut a record into many.
     pub fn due(&mut self, partition: i32, now: Instant, all: bool) -> Vec<EndBatch> {
         if self.in_flight > 0 || self.waiting.is_empty() {
             return Vec::new();
@@ -162,7 +166,11 @@ impl EndLane {
         self.is_awaited = rest.iter().any(EndItem::is_awaited);
         let mut batches: Vec<EndBatch> = Vec::new();
         let mut bytes = 0;
-        for item in std::mem::replace(&mut self.waiting, rest) {
+        let mut due = std::mem::replace(&mut self.waiting, rest);
+        if due.iter().all(|item| item.is_first) {
+            due.sort_by_key(|item| !item.is_commit);
+        }
+        for item in due {
             let fits = batches.last().is_some_and(|batch| {
                 batch.items[0].is_commit == item.is_commit
                     && bytes + item.bytes_max() <= ENTRIES_BYTES_MAX
@@ -189,8 +197,8 @@ impl EndLane {
     pub fn landed(&mut self, batch: &EndBatch, err: c_int, now: Instant) -> Option<Landed> {
         self.in_flight -= 1;
         self.memory.forget(now);
-        for item in batch.items.iter().filter(|item| item.is_first) {
-            self.memory.end(&item.key(), err);
+        for item in &batch.items {
+            self.memory.landed(&item.key(), item.number, err);
         }
         let is_answer = batch.items.iter().any(EndItem::is_awaited);
         (self.in_flight == 0 && is_answer).then(|| self.wait.landed(now))
@@ -244,13 +252,14 @@ pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
         let now = began + Duration::from_micros(at_us);
         match what.as_str() {
             "half" => halves.push(()),
-            "end" => ends.push(EndItem {
+            "end" | "rollback" => ends.push(EndItem {
                 ask: EndAsk::Http,
                 connection: 0,
                 identity: ("g".into(), at_us.to_string()),
                 half_offset: 0,
-                is_commit: true,
+                is_commit: what == "end",
                 is_first: false,
+                number: 0,
                 began: now,
             }),
             "halves landed" => {
@@ -267,13 +276,13 @@ pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
         }
         let due = halves.due(now).len();
         half_count += due;
-        let batches = ends.due(0, now, false);
-        let decided = batches.iter().map(|batch| batch.items.len()).sum::<usize>();
-        on_their_way.extend(batches);
-        for (kind, count) in [("halves", due), ("ends", decided)] {
-            if count > 0 {
-                gone.push((at_us, kind.to_owned(), count));
-            }
+        if due > 0 {
+            gone.push((at_us, "halves".to_owned(), due));
+        }
+        for batch in ends.due(0, now, false) {
+            let kind = if batch.items[0].is_commit { "ends" } else { "rollbacks" };
+            gone.push((at_us, kind.to_owned(), batch.items.len()));
+            on_their_way.push(batch);
         }
     }
     gone

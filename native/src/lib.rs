@@ -296,6 +296,7 @@ fn decisions(found: Vec<(String, String, i64)>) -> (Vec<u8>, Vec<u8>) {
             half_offset,
             is_commit: true,
             is_first: true,
+            number: 0,
             began: now,
         })
         .collect();
@@ -354,6 +355,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http_native::verified, module)?)?;
     module.add_function(wrap_pyfunction!(half_lane::half_batches, module)?)?;
     module.add_function(wrap_pyfunction!(lanes::http_batches, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::first_decisions, module)?)?;
     module.add_function(wrap_pyfunction!(looked::looked_at, module)?)?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;

@@ -1,8 +1,10 @@
 //! The first decisions of the last moments, which their owner has perhaps not read yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
 
 use crate::rolled_back::RolledBack;
 
@@ -18,14 +20,23 @@ pub struct Decided {
     pub is_stored: bool,
 }
 
+/// On its way, and what was asked for behind it.
+struct UnderWay {
+    number: u64,
+    is_commit: bool,
+    behind: VecDeque<(u64, bool)>,
+}
+
 /// By group and transaction id. What was stored is kept one to two seconds.
 pub struct Memory {
-    under_way: HashMap<String, bool>,
+    under_way: HashMap<String, UnderWay>,
     recent: HashMap<String, bool>,
     older: HashMap<String, bool>,
     renewed: Instant,
     /// That was stored, or perhaps was.
     rolled_back: RolledBack,
+    /// Decisions that were asked for.
+    count: u64,
 }
 
 impl Memory {
@@ -36,6 +47,7 @@ impl Memory {
             older: HashMap::new(),
             renewed: now,
             rolled_back: RolledBack::new(now, ROLLED_BACK_MAX),
+            count: 0,
         }
     }
 
@@ -45,22 +57,42 @@ impl Memory {
             Some(&is_commit) => Some(Decided { is_commit, is_stored: true }),
             None => {
                 let under_way = self.under_way.get(key);
-                under_way.map(|&is_commit| Decided { is_commit, is_stored: false })
+                under_way.map(|it| Decided { is_commit: it.is_commit, is_stored: false })
             }
         }
     }
 
-    /// Whether it is the first of its transaction.
-    pub fn begin(&mut self, key: String, is_commit: bool) -> bool {
-        if self.first(&key).is_some() {
-            return false;
+    /// Its number, and whether it is the first of its transaction.
+    pub fn begin(&mut self, key: String, is_commit: bool) -> (u64, bool) {
+        self.count += 1;
+        let number = self.count;
+        if let Some(first) = self.under_way.get_mut(&key) {
+            first.behind.push_back((number, is_commit));
+            return (number, false);
         }
-        self.under_way.insert(key, is_commit);
-        true
+        if self.first(&key).is_some() {
+            return (number, false);
+        }
+        self.under_way.insert(key, UnderWay { number, is_commit, behind: VecDeque::new() });
+        (number, true)
     }
 
-    pub fn end(&mut self, key: &str, err: c_int) {
-        let Some((key, is_commit)) = self.under_way.remove_entry(key) else {
+    /// This one has, or was refused at once, while one before it was still on its way.
+    pub fn landed(&mut self, key: &str, number: u64, err: c_int) {
+        let Some(first) = self.under_way.get_mut(key) else {
+            return;
+        };
+        if first.number != number {
+            first.behind.retain(|(behind, _)| *behind != number);
+            return;
+        }
+        if SURELY_NOT_STORED.contains(&err)
+            && let Some((number, is_commit)) = first.behind.pop_front()
+        {
+            (first.number, first.is_commit) = (number, is_commit);
+            return;
+        }
+        let Some((key, UnderWay { is_commit, .. })) = self.under_way.remove_entry(key) else {
             return;
         };
         if !is_commit && !SURELY_NOT_STORED.contains(&err) {
@@ -73,7 +105,7 @@ impl Memory {
 
     /// Or is being rolled back.
     pub fn was_rolled_back(&self, key: &str) -> bool {
-        self.under_way.get(key) == Some(&false) || self.rolled_back.has(key)
+        self.under_way.get(key).is_some_and(|it| !it.is_commit) || self.rolled_back.has(key)
     }
 
     pub fn forget(&mut self, now: Instant) {
@@ -87,4 +119,20 @@ impl Memory {
         }
         self.rolled_back.forget(now);
     }
+}
+
+/// For tests: the first decision, and whether it is stored, after each of these of one transaction.
+/// ("commit", 0, 0), ("rollback", 0, 0), or ("lands", which of them, Kafka's error).
+#[pyfunction]
+pub fn first_decisions(happened: Vec<(String, u64, c_int)>) -> Vec<Option<(bool, bool)>> {
+    let mut memory = Memory::new(Instant::now());
+    let after = happened.into_iter().map(|(what, number, err)| {
+        if what == "lands" {
+            memory.landed("T", number, err);
+        } else {
+            memory.begin("T".to_owned(), what == "commit");
+        }
+        memory.first("T").map(|first| (first.is_commit, first.is_stored))
+    });
+    after.collect()
 }

@@ -31,7 +31,8 @@ class Conflicts:
     def __init__(self) -> None:
         self._losers: dict[Identity, dict[OpOffset, DecisionRead | None]] = {}
         self._reused: dict[HalfOffset, Identity] = {}
-        self._named: dict[OpOffset, Identity] = {}  # decisions that name one of those
+        #: Decisions that name one of those; many transactions' lie in one record.
+        self._named: dict[tuple[OpOffset, Identity], None] = {}
         # Replaced by nothing, only added to and shortened: other threads look into it.
         self._known: dict[int, None] = {}
 
@@ -48,7 +49,7 @@ class Conflicts:
                 self._reused.pop(half_offset, None)
                 self._know(half_offset)
             if not conflict.half_offsets:
-                self._named.pop(conflict.losing_op_offset, None)
+                self._named.pop((conflict.losing_op_offset, conflict.identity), None)
         elif conflict.kind is ConflictKind.CONTRARY:
             losers = self._losers.get(conflict.identity)
             if losers is not None:
@@ -68,7 +69,7 @@ class Conflicts:
     def decided(self, event: DecisionRead) -> None:
         """Was this decision said of another message than its id stands for?"""
         if self._known and self.is_reused(event.half_hints or (event.half_hint,)):
-            self._named[event.op_offset] = event.identity
+            self._named[event.op_offset, event.identity] = None
 
     def same_after_all(self, identity: Identity) -> None:
         """What seemed to be the first message of this id was not: judge its halves anew."""
@@ -94,7 +95,7 @@ class Conflicts:
         reused = ConflictKind.REUSED
         for half_offset, identity in self._reused.items():
             yield ConflictMark(identity, reused, OpOffset(0), [half_offset])
-        for op_offset, identity in self._named.items():
+        for op_offset, identity in self._named:
             yield ConflictMark(identity, reused, op_offset, [])
         for identity, losers in self._losers.items():
             for losing_op_offset, lost in losers.items():

@@ -7,9 +7,12 @@ from halfhitch.core.model import (
     PARKED,
     ROLLED_BACK,
     ConflictKind,
+    DecisionRead,
     HalfOffset,
     OpOffset,
     Resolution,
+    ResolutionSource,
+    TimestampMs,
 )
 from halfhitch.core.standing import Standing
 from halfhitch.core.step import Step
@@ -411,6 +414,20 @@ def test_a_door_is_told_which_halves_are_of_reused_ids() -> None:
     first, other = it.half("T1", digest=FIRST), it.half("T1", digest=OTHER)
     assert it.ledger.is_reused([first, other])
     assert not it.ledger.is_reused([first])
+
+
+def test_two_decisions_in_one_record_that_name_reused_ids_are_both_put_on_record() -> None:
+    conflicts = Conflicts()
+    for half_offset, name in enumerate(("T1", "T2")):
+        conflicts.reused(identity_of(name), HalfOffset(half_offset))
+    for half_offset, name in enumerate(("T1", "T2")):
+        said = (identity_of(name), Resolution.COMMIT, 1, ResolutionSource.PRODUCER)
+        conflicts.decided(DecisionRead(OpOffset(7), TimestampMs(0), *said, half_offset))
+    marks = [mark for mark in conflicts.for_step() if not mark.half_offsets]
+    assert [(mark.identity[1], mark.losing_op_offset) for mark in marks] == [("T1", 7), ("T2", 7)]
+    conflicts.recorded(marks[0])
+    left = [mark for mark in conflicts.for_step() if not mark.half_offsets]
+    assert [mark.identity[1] for mark in left] == ["T2"]
 
 
 # -- bounds ----------------------------------------------------------------------------------------

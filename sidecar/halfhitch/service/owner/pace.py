@@ -3,10 +3,10 @@
 A step costs Kafka the same requests for ten transactions as for a thousand: partitions, offsets,
 the end, and a marker for each partition. At a few thousand transactions a second steps that follow
 one another at once take a third of the broker. So after a large step the owner rests for as long as
-the step took, and up to three times as long where hundreds are carried out in each step and yet
-more would fit. Small steps are never followed by a rest: a lone message is forwarded at once. An
-owner that is behind does not rest: its steps are full anyway, and a rest would cost a third of its
-time.
+the step took, and up to three times as long where it works alone, carries out hundreds in each step
+and yet more would fit. Small steps are never followed by a rest: a lone message is forwarded at
+once. Nor is the rest longer where somebody waits to see his message. An owner that is behind does
+not rest: its steps are full anyway, and a rest would cost a third of its time.
 
 Owners of one process take turns in the same way: their steps may be small and many. While they
 carry out much together, each rests for as long as the others would take, as if there were one.
@@ -32,7 +32,7 @@ LONGEST: Final = 3
 FULL_STEP: Final = 1_000
 #: So many transactions of all owners within a window of their rhythm are much.
 BUSY_TOGETHER: Final = 64
-#: A step that took longer than this had other reasons.
+#: A step that took longer than this had other reasons; and nobody's message waits for longer.
 REST_S_MAX: Final = 0.05
 #: An owner whose lag is longer is behind.
 BEHIND_S: Final = 0.5
@@ -54,14 +54,26 @@ class Pace:
         self._rhythm = rhythm or Rhythm()
         self.rest_s = 0.0  # before the next turn
 
-    def stepped(self, transaction_count: int, took_s: float, *, lag_s: float = 0.0) -> None:
-        """A step was written, by an owner that was `lag_s` behind its logs."""
+    def stepped(
+        self,
+        transaction_count: int,
+        took_s: float,
+        *,
+        lag_s: float = 0.0,
+        leaves_more: bool = False,
+    ) -> None:
+        """A step was written, by an owner that was `lag_s` behind its logs.
+
+        `leaves_more`: it was full.
+        """
         owner_count, together = self._rhythm.stepped(
             self._partition, transaction_count, self._now_s()
         )
         others = owner_count - 1 if together >= BUSY_TOGETHER else 0
         rests = (transaction_count >= LARGE_STEP or others) and lag_s < BEHIND_S
-        times = max(_longer(transaction_count), others)
+        times = float(max(1, others))
+        if owner_count == 1 and not leaves_more and not self._rhythm.is_awaited(self._partition):
+            times = _longer(transaction_count)
         self.rest_s = min(took_s * times, REST_S_MAX) if rests else 0.0
 
     def read(self, reader: PartitionReader, wait_s: float) -> ReadBatch:

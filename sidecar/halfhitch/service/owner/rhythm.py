@@ -21,7 +21,7 @@ class Rhythm:
     """
 
     def __init__(self, is_awaited: Callable[[int], bool] = lambda _: False) -> None:
-        self._is_awaited = is_awaited
+        self.is_awaited = is_awaited
         self._lock = threading.Lock()
         self._window = 0
         self._transaction_count = self._last_transaction_count = 0
@@ -33,7 +33,7 @@ class Rhythm:
 
         Of the window of this moment or of the one before, whichever has more.
         """
-        is_awaited = self._is_awaited(partition)
+        is_awaited = self.is_awaited(partition)
         window = int(now_s / WINDOW_S)
         with self._lock:
             if window != self._window:

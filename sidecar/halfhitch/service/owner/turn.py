@@ -296,7 +296,12 @@ class PartitionOwner:
             ops.append(write_proof(step.half_watermark, step.op_watermark))
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
         took_s = self._clock.monotonic_s() - began_s
-        self.pace.stepped(len(step.transactions), took_s, lag_s=self.lag.seconds())
+        self.pace.stepped(
+            len(step.transactions),
+            took_s,
+            lag_s=self.lag.seconds(),
+            leaves_more=len(ledger.ready) > 0,
+        )
         self._observer.kafka_transaction(
             self.partition,
             result.outcome.value,

@@ -2,7 +2,8 @@
 
 While one record of a partition is on its way, the next decisions gather; they leave together when
 it is confirmed. At low load a decision leaves at once, at high load hundreds share a record. One
-record in flight for each partition also fixes the order: what was asked first lies first.
+record in flight for each partition also fixes the order: of one transaction's decisions, and of
+commits, what was asked first lies first.
 
 A decision whose answer nobody awaits (a RocketMQ client ends its transactions one-way) does not set
 off a record for _GATHER_S, so that at middling load such decisions share one too. It goes along
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
-from halfhitch.errors import OutcomeUnknown
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import RecordLog
 from halfhitch.service.transactions.rolled_back import RolledBack
 from halfhitch.wire import op as op_wire
@@ -75,6 +76,8 @@ class UnderWay:
     #: asked later and is confirmed can look here.
     is_stored: bool | None = None
     error: BaseException | None = None
+    #: Asked for while this one was on its way here.
+    behind: "list[UnderWay] | None" = None
 
 
 @dataclass(slots=True)
@@ -136,6 +139,18 @@ class _Lane:
             self.recent, self.renewed_s = {}, now_s
 
 
+def _kind(item: _Item) -> str:
+    return item.decision.resolution.value
+
+
+def _move_up(lane: _Lane, item: _Item) -> None:
+    """This one was surely not stored: what was asked for behind it is the first now."""
+    left = [it for it in item.under_way.behind or () if it.is_stored is None]
+    if left:
+        first, first.behind = left[0], left[1:]
+        lane.under_way[item.decision.identity] = first
+
+
 class DecisionLog:
     """Appends decisions for one event loop. The result of a future is the decision's op offset."""
 
@@ -157,13 +172,17 @@ class DecisionLog:
         lane = self._lane(partition)
         future: Future[int] = get_running_loop().create_future()
         item = _Item(decision, future, UnderWay(decision.resolution))
-        first = self.under_way(partition, decision.identity)
-        rival = lane.elsewhere.get(decision.identity)
-        if rival is not None and rival.under_way.resolution is not decision.resolution:
+        self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
+        return future
+
+    def _queue_or_hold(self, partition: int, lane: _Lane, item: _Item, *, is_awaited: bool) -> None:
+        identity, resolution = item.decision.identity, item.decision.resolution
+        first = self.under_way(partition, identity)
+        rival = lane.elsewhere.get(identity)
+        if rival is not None and rival.under_way.resolution is not resolution:
             rival.held.append((item, is_awaited))
         else:
             self._queue(partition, lane, item, first, is_awaited=is_awaited)
-        return future
 
     def _lane(self, partition: int) -> _Lane:
         lane = self._lanes.get(partition)
@@ -179,6 +198,8 @@ class DecisionLog:
         # Of one that came before from elsewhere this is not the first.
         if first is None:
             lane.under_way[item.decision.identity] = item.under_way
+        elif lane.under_way.get(item.decision.identity) is first:
+            first.behind = [*(first.behind or ()), item.under_way]
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
@@ -211,6 +232,14 @@ class DecisionLog:
     def _settle(self, partition: int, lane: _Lane, identity: Identity) -> None:
         """Look how the decision from elsewhere went; then let the contrary ones go."""
         found = None if self.elsewhere is None else self.elsewhere(partition, identity)
+        watched = lane.elsewhere[identity].under_way
+        if found is not None and found.resolution is not watched.resolution:
+            # The one that was watched has surely failed, and what was asked for behind it counts.
+            rival = lane.elsewhere.pop(identity)
+            watched.is_stored, watched.error = False, KafkaUnavailable("it was not stored")
+            for item, is_awaited in rival.held:
+                self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
+            return
         if found is not None and found.is_stored is None:
             get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
             return
@@ -260,8 +289,14 @@ class DecisionLog:
             self._send(partition, lane)
 
     def _send(self, partition: int, lane: _Lane) -> None:
-        """One record for each run of equal tags, so that the log keeps the order of asking."""
+        """One record for each run of equal tags, so that the log keeps the order of asking.
+
+        That of one transaction, and of commits, which their messages follow; the sort keeps both.
+        A few roll-backs of others among them would cut a record into many.
+        """
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
+        if all(item.before is None for item in batch):
+            batch.sort(key=_kind)
         lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
         offset_count = entries_bytes = 0
@@ -310,6 +345,8 @@ class DecisionLog:
             item.under_way.is_stored, item.under_way.error = error is None, error
             if lane.under_way.get(identity) is item.under_way:
                 del lane.under_way[identity]
+                if error is not None and not isinstance(error, OutcomeUnknown):
+                    _move_up(lane, item)
             # Giving up is no contradiction to what comes later: see ledger._apply.
             if error is None and item.decision.resolution is not _PARK and item.is_first:
                 lane.recent.setdefault(identity, item.under_way)

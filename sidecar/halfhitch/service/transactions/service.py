@@ -389,7 +389,7 @@ class TransactionService:
             parts.visibility.give_up(partition, identity, news)
         # The owner reads the half before the decision that names it: by now he knows.
         self._deciding.refuse_reused(known, identity)
-        if parts.visibility.is_reused(partition, op_offset):
+        if parts.visibility.is_reused(partition, op_offset, identity):
             raise reused(identity)
         if ending == GIVEN_UP:
             raise given_up(identity)

@@ -52,7 +52,7 @@ class Visibility:
         self._tail = tail
         self._lock = threading.Lock()
         self._waiting: dict[tuple[int, Identity], _Wait] = {}
-        self._reused: dict[tuple[int, int], None] = {}
+        self._reused: dict[tuple[int, int, Identity], None] = {}
 
     def wait(self, partition: int, identity: Identity, op_offset: int) -> "Future[int]":
         """A future of the ending (committed messages, 0: rolled back), shared by all who wait."""
@@ -101,7 +101,7 @@ class Visibility:
                 and event.kind is ConflictKind.REUSED
                 and not event.half_offsets  # else it speaks of them, and of no decision
             ):
-                self._remember(partition, event.losing_op_offset)
+                self._remember(partition, event.losing_op_offset, event.identity)
         done = [
             DoneMark(event.identity, event.ending, [])
             for event in events
@@ -110,18 +110,18 @@ class Visibility:
         if done:
             self.done(partition, done)
 
-    def _remember(self, partition: int, op_offset: int) -> None:
+    def _remember(self, partition: int, op_offset: int, identity: Identity) -> None:
         with self._lock:
-            self._reused[partition, op_offset] = None
+            self._reused[partition, op_offset, identity] = None
             if len(self._reused) > _REUSED_MAX:
                 del self._reused[next(iter(self._reused))]
 
-    def is_reused(self, partition: int, op_offset: int) -> bool:
-        """Whether the tail has read that the decision there was said of other messages.
+    def is_reused(self, partition: int, op_offset: int, identity: Identity) -> bool:
+        """Whether the tail has read that this one's decision there was said of other messages.
 
         It stands in the log before the mark that answers it.
         """
-        return (partition, op_offset) in self._reused
+        return (partition, op_offset, identity) in self._reused
 
     def done(self, partition: int, marks: Sequence[DoneMark]) -> None:
         """These transactions are carried out; from any thread. Cheap when nobody waits."""

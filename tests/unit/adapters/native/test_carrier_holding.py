@@ -74,3 +74,18 @@ def test_callers_with_local_transactions_are_waited_for_more_and_more_seldom() -
     assert counts == {"halves": 360, "ends": 360}
     late = [when for when, what, _ in found if what == "ends" and when % 10_000 == 1_200]
     assert 1 <= len(late) <= 7, late
+
+
+def test_roll_backs_among_commits_of_others_cut_no_record_into_many() -> None:
+    began = [*of("half", *range(0, 80, 10)), *of("halves landed", 300, 600), *of("end", 340)]
+    mixed = [
+        (at_us, "rollback" if n % 3 == 1 else "end") for n, at_us in enumerate(range(350, 420, 10))
+    ]
+    landed = of("ends landed", 590)
+    assert gone(began, mixed, landed)[3:] == [(590, "ends", 5), (590, "rollbacks", 2)]
+    twice = [(350, "end"), (360, "end"), (360, "rollback"), (370, "end")]  # 360 is one transaction
+    assert gone(began, twice, landed)[3:] == [
+        (590, "ends", 2),
+        (590, "rollbacks", 1),
+        (590, "ends", 1),
+    ]

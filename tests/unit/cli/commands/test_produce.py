@@ -91,7 +91,7 @@ def test_held_it_is_left_undecided_and_says_how_to_go_on(
     code, out, err = run("orders", "one", "--hold", "--group", "my shop", "--id", "-t")
     assert code == 0
     assert out == "Stored, invisible: transaction -t of group my shop, 1 message for orders.\n"
-    assert "halfhitch tx commit --group 'my shop' -- -t --reason '...'" in err
+    assert "halfhitch tx commit --reason '...' --group 'my shop' -- -t" in err
     assert [call[0] for call in producer.calls] == ["prepare"]
 
 
@@ -119,7 +119,7 @@ def test_a_commit_without_an_answer_says_what_is_left(
     producer.failure = BackendError("no answer")
     code, out, err = run("orders", "one")
     assert (code, out) == (1, "")
-    assert "halfhitch tx commit --group shell made-up" in err
+    assert "halfhitch tx commit --reason '...' --group shell made-up" in err
     assert "halfhitch: no answer" in err
 
 

@@ -73,6 +73,19 @@ def test_a_rest_is_longer_where_more_would_fit_into_a_step_of_hundreds() -> None
     assert rests == pytest.approx([0.01, 0.02, 0.03, 0.02, 0.01, 0.01])
 
 
+def test_a_rest_is_no_longer_after_a_full_step_beside_others_or_while_somebody_waits() -> None:
+    count = LONGEST * LONGER_FOR
+    full = Pace(lambda: 0.0)
+    full.stepped(count, 0.01, leaves_more=True)
+    beside = [Pace(lambda: 0.0, partition, rhythm) for rhythm in [Rhythm()] for partition in (0, 1)]
+    for pace in beside:
+        pace.stepped(count, 0.01)
+    awaited = Pace(lambda: 0.0, 0, Rhythm(lambda _: True))
+    awaited.stepped(count, 0.01)
+    rests = [full.rest_s, beside[1].rest_s, awaited.rest_s]
+    assert rests == pytest.approx([0.01] * 3)
+
+
 def test_an_owner_that_is_behind_does_not_rest() -> None:
     pace = Pace(lambda: 0.0)
     pace.stepped(LARGE_STEP, 0.02, lag_s=BEHIND_S)

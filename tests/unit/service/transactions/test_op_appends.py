@@ -72,20 +72,20 @@ async def test_decisions_gather_while_one_is_in_flight_and_share_the_next_record
     assert log.records()[1:] == [[(f"T{n}", C) for n in range(1, 5)]]
 
 
-async def test_the_log_keeps_the_order_of_asking_and_a_record_has_one_tag() -> None:
+async def test_roll_backs_among_commits_of_other_transactions_cut_no_record_into_many() -> None:
     log = Log()
     asked = [("a", C), ("b", C), ("c", R), ("d", C), ("e", C), ("f", R), ("g", R)]
     futures = [log.decisions.append(0, decision(name, which)) for name, which in asked]
+    assert await asyncio.gather(*futures) == [0, 1, 2, 1, 1, 2, 2]
+    assert log.records()[1:] == [[("b", C), ("d", C), ("e", C)], [("c", R), ("f", R), ("g", R)]]
+
+
+async def test_the_log_keeps_the_order_of_asking_where_a_transaction_is_ended_twice() -> None:
+    log = Log()
+    asked = [("a", C), ("b", R), ("c", C), ("b", C), ("d", C), ("c", R), ("e", R)]
+    futures = [log.decisions.append(0, decision(name, which)) for name, which in asked]
     await asyncio.gather(*futures)
     assert [entry for record in log.records() for entry in record] == asked
-    assert log.records() == [
-        [("a", C)],
-        [("b", C)],
-        [("c", R)],
-        [("d", C), ("e", C)],
-        [("f", R), ("g", R)],
-    ]
-    assert [future.result() for future in futures] == [0, 1, 2, 3, 3, 4, 4]
 
 
 async def test_partitions_do_not_wait_for_each_other() -> None:
@@ -235,6 +235,40 @@ async def test_whoever_came_behind_one_that_failed_was_not_remembered_as_the_fir
         assert first is None, "nobody knows which of them is the first"
 
 
+async def test_whoever_retries_what_surely_failed_meets_what_waited_behind_it() -> None:
+    """Both got 200: nothing knew of the roll-back until it had landed."""
+    log = Log()
+    log.kafka.faults.appends = [AppendFault.REFUSED]
+    failed = log.decisions.append(0, decision("T1", C))
+    behind = log.decisions.append(0, decision("T1", R))
+    met: list[decisions_module.UnderWay | None] = []
+    failed.add_done_callback(lambda _: met.append(log.decisions.under_way(0, identity("T1"))))
+    with pytest.raises(KafkaUnavailable):
+        await failed
+    await behind
+    [rival] = met
+    assert rival is not None
+    assert (rival.resolution, rival.is_stored) == (R, True)
+    again = log.decisions.under_way(0, identity("T1"))
+    assert again is rival
+
+
+async def test_of_several_behind_one_that_failed_the_next_that_has_not_is_the_first() -> None:
+    log = Log()
+    log.kafka.faults.appends = [AppendFault.REFUSED, AppendFault.REFUSED]
+    appended = [log.decisions.append(0, decision("T1", which)) for which in (C, R, C, R)]
+    results = await asyncio.gather(*appended, return_exceptions=True)
+    assert [isinstance(result, KafkaUnavailable) for result in results] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
+
+
 async def test_a_roll_back_is_known_longer_than_its_owner_needs_to_read_it() -> None:
     log = Log()
     known = log.decisions.was_rolled_back
@@ -296,6 +330,25 @@ async def test_a_contrary_decision_does_not_overtake_the_one_that_goes_another_w
     first = log.decisions.under_way(0, identity("T1"))
     assert first is not None
     assert first.resolution is C
+
+
+async def test_what_moved_up_elsewhere_was_taken_for_the_one_that_had_failed() -> None:
+    """The failed one was told to be stored: a decision that stood got 409, "committed"."""
+    log = Log()
+    elsewhere = Elsewhere(log)
+    rival = log.decisions.under_way(0, identity("T1"))
+    equal = log.decisions.append(0, decision("T1", R))
+    elsewhere.found = decisions_module.UnderWay(R)  # the commit has failed, this was behind it
+    await equal
+    assert rival is not None
+    assert rival.is_stored is False
+    assert not isinstance(rival.error, OutcomeUnknown)
+    contrary = log.decisions.append(0, decision("T1", C))
+    await elsewhere.looked_at_again()
+    assert log.records() == [[("T1", R)]]
+    elsewhere.found = decisions_module.UnderWay(R, is_stored=True)
+    await contrary
+    assert log.records() == [[("T1", R)], [("T1", C)]]
 
 
 async def test_an_equal_decision_does_not_wait_for_the_one_that_goes_another_way() -> None:

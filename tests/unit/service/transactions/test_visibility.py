@@ -7,7 +7,14 @@ import threading
 
 import pytest
 
-from halfhitch.core.model import DoneMark, HalfOffset
+from halfhitch.core.model import (
+    ConflictKind,
+    ConflictRead,
+    DoneMark,
+    HalfOffset,
+    OpOffset,
+    TimestampMs,
+)
 from halfhitch.service.transactions.visibility import Visibility
 from harness.twin import identity
 
@@ -120,3 +127,13 @@ async def test_whoever_waits_elsewhere_lets_the_op_log_tell(op_offset: int) -> N
     visibility, tail = made()
     visibility.follow(3, op_offset)
     assert tail.followed == [(3, op_offset)]
+
+
+async def test_of_two_decisions_in_one_record_one_may_have_named_other_messages() -> None:
+    """The other one's `wait=visible` got 409 although its message was visible."""
+    visibility, _ = made()
+    where = (OpOffset(9), TimestampMs(0))
+    visibility.read(0, [ConflictRead(*where, T1, ConflictKind.REUSED, OpOffset(5), ())])
+    assert visibility.is_reused(0, 5, T1)
+    assert not visibility.is_reused(0, 5, T2)
+    assert not visibility.is_reused(1, 5, T1)
