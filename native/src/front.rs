@@ -347,13 +347,12 @@ impl Front {
         taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
-        let send = read::send(frame)?;
+        let send = read::send(frame, self.bounds.body_bytes)?;
         let group = incoming.groups.get(send.group)?;
         let topic = group.topics.get(send.topic)?;
         if partition_count == 0
             || !seals.are_known()
             || !(0..topic.partition_count).contains(&send.queue_id)
-            || frame.body.len() > self.bounds.body_bytes
             || send.size_bytes > self.bounds.message_bytes
             || send.transaction_id.len() >= 128
         {
@@ -367,7 +366,7 @@ impl Front {
             return None; // of a repeat the loop may know more
         }
         let partition = write::partition(send.transaction_id, partition_count);
-        let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+        let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, &send.body, &send.headers);
         if !self.carrier.reserve(send.size_bytes) {
             return None;
         }
@@ -394,7 +393,7 @@ impl Front {
                 trace: trace_of(&send.headers),
             }),
             key: send.keys.map(<[u8]>::to_vec),
-            value: frame.body.to_vec(),
+            value: send.body.into_owned(),
             headers,
         });
         Some(())

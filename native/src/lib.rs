@@ -18,6 +18,7 @@ mod http;
 mod http_front;
 mod http_names;
 mod http_native;
+mod inflate;
 mod json;
 mod kafka;
 mod lanes;
@@ -230,16 +231,18 @@ type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 /// For tests that compare both ways: key, value and headers of the half record, queue id and
 /// transaction id of a whole frame; None for a frame that is not carried out here.
 #[pyfunction]
+#[pyo3(signature = (whole, born_ms, instance, group_name, kafka_topic, body_bytes_max=4_194_304))]
 fn read_half(
     whole: &[u8],
     born_ms: u128,
     instance: &str,
     group_name: &str,
     kafka_topic: &str,
+    body_bytes_max: usize,
 ) -> Option<ReadHalf> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::SEND_V2)?;
-    let send = read::send(&frame)?;
-    let digest = digest::digest_of(kafka_topic.as_bytes(), send.keys, frame.body, &send.headers);
+    let send = read::send(&frame, body_bytes_max)?;
+    let digest = digest::digest_of(kafka_topic.as_bytes(), send.keys, &send.body, &send.headers);
     let marker = write::marker(born_ms, instance, digest);
     let queue = send.queue_id.to_string();
     let headers = write::half_headers(&send, &marker, group_name, kafka_topic, &queue)
@@ -248,7 +251,7 @@ fn read_half(
         .collect();
     let key = send.keys.map(<[u8]>::to_vec);
     let id = send.transaction_id.to_owned();
-    Some((key, frame.body.to_vec(), headers, send.queue_id, id, send.size_bytes))
+    Some((key, send.body.into_owned(), headers, send.queue_id, id, send.size_bytes))
 }
 
 type ReadEnd = (Vec<u8>, String, bool, i32, i64, i64);

@@ -1,7 +1,10 @@
 //! The two requests of a transaction, read as the interpreted door reads them; None sends a
 //! request to that door, which knows every form, every option and every error.
 
+use std::borrow::Cow;
+
 use crate::frame::Frame;
+use crate::inflate;
 
 pub const SEND_V2: i32 = 310;
 pub const END: i32 = 37;
@@ -20,6 +23,8 @@ pub struct Send<'a> {
     pub immunity_s: Option<&'a [u8]>,
     /// Properties that become headers, in their order.
     pub headers: Vec<(&'a [u8], &'a [u8])>,
+    /// As the application gave it.
+    pub body: Cow<'a, [u8]>,
     /// Of key, value and user headers together.
     pub size_bytes: usize,
 }
@@ -34,8 +39,9 @@ pub struct End<'a> {
     pub seal: i64,
 }
 
-/// Fields by their letters: each at most once, and none that is not known here.
-pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
+/// Fields by their letters: each at most once, and none that is not known here. A body of more bytes
+/// than that is none, however it is compressed.
+pub fn send<'a>(frame: &'a Frame<'_>, body_bytes_max: usize) -> Option<Send<'a>> {
     if frame.flag != 0 {
         return None;
     }
@@ -55,7 +61,6 @@ pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
     let (group, topic, properties) = (group?, topic?, properties?);
     if group.is_empty()
         || topic.is_empty()
-        || !matches!(sys?, b"4" | b"0")
         || flag? != b"0"
         || !is_number(born?)
         || !is_small(queues.unwrap_or(b"0"))
@@ -65,8 +70,19 @@ pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
     {
         return None;
     }
-    let queue_id = small(queue?)?;
-    read_properties(properties, group, topic, queue_id, frame.body)
+    let is_compressed = match sys? {
+        b"4" | b"0" => false,
+        b"5" | b"1" | b"773" | b"769" => true, // with zlib, said or unsaid
+        _ => return None,
+    };
+    let mut send = read_properties(properties, group, topic, small(queue?)?)?;
+    send.body = if is_compressed {
+        Cow::Owned(inflate::zlib(frame.body, body_bytes_max)?)
+    } else {
+        Cow::Borrowed(frame.body)
+    };
+    send.size_bytes += send.body.len();
+    (send.body.len() <= body_bytes_max).then_some(send)
 }
 
 fn read_properties<'a>(
@@ -74,12 +90,11 @@ fn read_properties<'a>(
     group: &'a [u8],
     topic: &'a [u8],
     queue_id: i32,
-    body: &[u8],
 ) -> Option<Send<'a>> {
     let (mut transaction_id, mut keys, mut immunity_s) = (None, None, None);
     let (mut is_transactional, mut has_group) = (false, false);
     let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(8);
-    let mut size_bytes = body.len();
+    let mut size_bytes = 0;
     for piece in raw.strip_suffix(b"\x02").unwrap_or(raw).split(|byte| *byte == 2) {
         let at = piece.iter().position(|byte| *byte == 1)?;
         let (name, value) = (&piece[..at], &piece[at + 1..]);
@@ -122,6 +137,7 @@ fn read_properties<'a>(
         keys,
         immunity_s,
         headers,
+        body: Cow::Borrowed(&[]),
         size_bytes,
     })
 }

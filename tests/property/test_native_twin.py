@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from struct import Struct
 from typing import Any
 
@@ -24,6 +25,7 @@ from halfhitch.wire.digest import TRACING
 from halfhitch.wire.half import HalfRecord, system_headers
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.ending import COMMIT, UNKNOWN, read_end
+from halfhitch.wire.remoting.faults import RemotingError
 from halfhitch.wire.remoting.frame import Frames, encode, request
 from halfhitch.wire.remoting.ids import MessageIds, maker_of
 from halfhitch.wire.remoting.requests import Form, Frame
@@ -34,6 +36,7 @@ from harness.native import native, needs_native
 pytestmark = needs_native
 
 BORN_MS, INSTANCE, GROUP, TOPIC = 1_700_000_000_123, "shop-7", "pay;ments", "orders"
+BODY_BYTES_MAX = 1_000
 REPLY_START = (
     Struct(">hbh").pack(0, codes.ANSWERED_LANGUAGE, codes.ANSWERED_VERSION),
     "OTHER",
@@ -86,8 +89,13 @@ def halves(draw: st.DrawFn) -> bytes:
     if draw(SELDOM):
         fields.update(draw(st.dictionaries(LETTERS, NUMBERS | VALUES, max_size=2)))
     flag = draw(st.sampled_from([0, 2])) if draw(SELDOM) else 0
+    body = draw(st.binary(max_size=30))
+    if draw(SELDOM) or draw(SELDOM):
+        fields["f"] = draw(st.sampled_from(["1", "5", "769", "773", "261", "517"]))
+        body = zlib.compress(body * draw(st.integers(0, 40)), draw(st.integers(0, 9)))
+        body += draw(st.binary(min_size=1, max_size=3)) if draw(SELDOM) else b""
     made = request(codes.SEND_MESSAGE_V2, draw(st.integers(0, 2**31 - 1)), fields,
-                   draw(st.binary(max_size=30)), flag=flag, form=draw(FORMS))  # fmt: skip
+                   body, flag=flag, form=draw(FORMS))  # fmt: skip
     return damaged(draw, encode(made))
 
 
@@ -141,7 +149,7 @@ def twin_of_half(whole: bytes) -> tuple[Any, ...]:
     messages.refuse_delay(send.properties, transactional=True)
     message = messages.outgoing(
         TOPIC, send.queue_id, send.flag, send.sys_flag, send.properties, send.body,
-        body_bytes_max=1_000, inflaters={},
+        body_bytes_max=BODY_BYTES_MAX, inflaters={},
     )  # fmt: skip
     transaction_id = send.properties["UNIQ_KEY"]
     _check_name("the id", transaction_id)
@@ -159,9 +167,13 @@ def twin_of_half(whole: bytes) -> tuple[Any, ...]:
     return message.key, message.value, headers, message.partition, transaction_id, size_bytes
 
 
+def read_half(whole: bytes) -> Any:
+    return native.read_half(whole, BORN_MS, INSTANCE, GROUP, TOPIC, BODY_BYTES_MAX)
+
+
 @given(halves())
 def test_a_half_that_is_taken_becomes_the_same_record(whole: bytes) -> None:
-    taken = native.read_half(whole, BORN_MS, INSTANCE, GROUP, TOPIC)
+    taken = read_half(whole)
     if taken is not None:
         assert taken == twin_of_half(whole)
 
@@ -224,6 +236,50 @@ def test_what_javas_client_sends_is_taken(form: Form) -> None:
     for remark in ("executeLocalTransactionBranch exception, boom", 'say "no"\n'):
         told = request(codes.END_TRANSACTION, 2, JAVA_END, flag=2, remark=remark, form=form)
         assert native.read_end(encode(told)) is None, "its reason is kept by the twin"
+
+
+def compressed(body: bytes, flags: str = "773") -> bytes:
+    return encode(request(codes.SEND_MESSAGE_V2, 1, {**JAVA_HALF, "f": flags}, body))
+
+
+@pytest.mark.parametrize("flags", ["1", "5", "769", "773"])
+@pytest.mark.parametrize("size_bytes", [0, 1, BODY_BYTES_MAX])
+def test_what_javas_client_has_compressed_is_taken_as_it_was(flags: str, size_bytes: int) -> None:
+    """It compresses what has more than 4 KiB: all such went the interpreted way."""
+    whole = compressed(zlib.compress(b"x" * size_bytes, 5), flags)
+    taken = read_half(whole)
+    assert taken == twin_of_half(whole)
+    assert taken[1] == b"x" * size_bytes
+
+
+def test_what_comes_to_many_times_the_room_that_was_made_for_it_is_whole() -> None:
+    body = bytes(range(256)) * 16_000
+    whole = compressed(zlib.compress(body, 9))
+    taken = native.read_half(whole, BORN_MS, INSTANCE, GROUP, TOPIC, len(body))
+    assert taken is not None
+    assert taken[1] == body
+    assert native.read_half(whole, BORN_MS, INSTANCE, GROUP, TOPIC, len(body) - 1) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        zlib.compress(b"x" * (BODY_BYTES_MAX + 1)),
+        zlib.compress(b"x" * 10_000_000),
+        zlib.compress(b"order") + b"more",
+        zlib.compress(b"order") * 2,
+        zlib.compress(b"order")[:-1],
+        zlib.compress(b"order")[:-4] + b"adle",
+        zlib.compress(b"order")[:3],
+        zlib.compress(b"order")[2:-4],
+        b"order",
+        b"",
+    ],
+)
+def test_what_is_too_much_or_is_no_zlib_is_for_the_twin_to_refuse(body: bytes) -> None:
+    assert read_half(compressed(body)) is None
+    with pytest.raises(RemotingError):
+        twin_of_half(compressed(body))
 
 
 def test_a_header_of_json_that_is_an_array_is_the_twins() -> None:
