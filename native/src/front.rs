@@ -347,13 +347,12 @@ impl Front {
         taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
-        let send = read::send(frame, self.bounds.body_bytes)?;
+        let send = read::send(frame)?;
         let group = incoming.groups.get(send.group)?;
         let topic = group.topics.get(send.topic)?;
         if partition_count == 0
             || !seals.are_known()
             || !(0..topic.partition_count).contains(&send.queue_id)
-            || send.size_bytes > self.bounds.message_bytes
             || send.transaction_id.len() >= 128
         {
             return None;
@@ -365,11 +364,14 @@ impl Front {
         if taken.is_known(&group.name, send.transaction_id, found.now) {
             return None; // of a repeat the loop may know more
         }
-        let partition = write::partition(send.transaction_id, partition_count);
-        let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, &send.body, &send.headers);
-        if !self.carrier.reserve(send.size_bytes) {
+        // What is compressed costs something: after everything that might send it to the loop.
+        let body = send.body(frame.body, self.bounds.body_bytes)?;
+        let size_bytes = send.size_bytes + body.len();
+        if size_bytes > self.bounds.message_bytes || !self.carrier.reserve(size_bytes) {
             return None;
         }
+        let partition = write::partition(send.transaction_id, partition_count);
+        let digest = digest_of(topic.kafka_topic.as_bytes(), send.keys, &body, &send.headers);
         taken.claim(&group.name, send.transaction_id, digest, found.now);
         let marker = write::marker(found.born_ms, &self.instance, digest);
         let queue = send.queue_id.to_string();
@@ -388,12 +390,12 @@ impl Front {
                 partition: partition as i32,
                 group: group.name.clone(),
                 transaction_id: send.transaction_id.to_owned(),
-                size_bytes: send.size_bytes,
+                size_bytes,
                 began: found.now,
                 trace: trace_of(&send.headers),
             }),
             key: send.keys.map(<[u8]>::to_vec),
-            value: send.body.into_owned(),
+            value: body.into_owned(),
             headers,
         });
         Some(())

@@ -241,8 +241,9 @@ fn read_half(
     body_bytes_max: usize,
 ) -> Option<ReadHalf> {
     let frame = frame::read(whole).filter(|frame| frame.code == read::SEND_V2)?;
-    let send = read::send(&frame, body_bytes_max)?;
-    let digest = digest::digest_of(kafka_topic.as_bytes(), send.keys, &send.body, &send.headers);
+    let send = read::send(&frame)?;
+    let body = send.body(frame.body, body_bytes_max)?;
+    let digest = digest::digest_of(kafka_topic.as_bytes(), send.keys, &body, &send.headers);
     let marker = write::marker(born_ms, instance, digest);
     let queue = send.queue_id.to_string();
     let headers = write::half_headers(&send, &marker, group_name, kafka_topic, &queue)
@@ -251,7 +252,8 @@ fn read_half(
         .collect();
     let key = send.keys.map(<[u8]>::to_vec);
     let id = send.transaction_id.to_owned();
-    Some((key, send.body.into_owned(), headers, send.queue_id, id, send.size_bytes))
+    let size_bytes = send.size_bytes + body.len();
+    Some((key, body.into_owned(), headers, send.queue_id, id, size_bytes))
 }
 
 type ReadEnd = (Vec<u8>, String, bool, i32, i64, i64);

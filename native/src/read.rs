@@ -23,10 +23,20 @@ pub struct Send<'a> {
     pub immunity_s: Option<&'a [u8]>,
     /// Properties that become headers, in their order.
     pub headers: Vec<(&'a [u8], &'a [u8])>,
-    /// As the application gave it.
-    pub body: Cow<'a, [u8]>,
-    /// Of key, value and user headers together.
+    /// With zlib.
+    is_compressed: bool,
+    /// Of key and user headers together.
     pub size_bytes: usize,
+}
+
+impl Send<'_> {
+    /// As the application gave it. One of more bytes than that is none, however it is compressed.
+    pub fn body<'b>(&self, raw: &'b [u8], bytes_max: usize) -> Option<Cow<'b, [u8]>> {
+        if self.is_compressed {
+            return Some(Cow::Owned(inflate::zlib(raw, bytes_max)?));
+        }
+        (raw.len() <= bytes_max).then_some(Cow::Borrowed(raw))
+    }
 }
 
 /// One way, said by the producer on its own account.
@@ -39,9 +49,8 @@ pub struct End<'a> {
     pub seal: i64,
 }
 
-/// Fields by their letters: each at most once, and none that is not known here. A body of more bytes
-/// than that is none, however it is compressed.
-pub fn send<'a>(frame: &'a Frame<'_>, body_bytes_max: usize) -> Option<Send<'a>> {
+/// Fields by their letters: each at most once, and none that is not known here.
+pub fn send<'a>(frame: &'a Frame<'_>) -> Option<Send<'a>> {
     if frame.flag != 0 {
         return None;
     }
@@ -75,14 +84,8 @@ pub fn send<'a>(frame: &'a Frame<'_>, body_bytes_max: usize) -> Option<Send<'a>>
         b"5" | b"1" | b"773" | b"769" => true, // with zlib, said or unsaid
         _ => return None,
     };
-    let mut send = read_properties(properties, group, topic, small(queue?)?)?;
-    send.body = if is_compressed {
-        Cow::Owned(inflate::zlib(frame.body, body_bytes_max)?)
-    } else {
-        Cow::Borrowed(frame.body)
-    };
-    send.size_bytes += send.body.len();
-    (send.body.len() <= body_bytes_max).then_some(send)
+    let send = read_properties(properties, group, topic, small(queue?)?)?;
+    Some(Send { is_compressed, ..send })
 }
 
 fn read_properties<'a>(
@@ -137,7 +140,7 @@ fn read_properties<'a>(
         keys,
         immunity_s,
         headers,
-        body: Cow::Borrowed(&[]),
+        is_compressed: false,
         size_bytes,
     })
 }

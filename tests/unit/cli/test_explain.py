@@ -30,7 +30,7 @@ def test_explain_tells_why_what_next_and_what_to_do(run: Any) -> None:
     assert "did not take it" in out or "does not take the message" in out
     assert "a commit is on record" in out
     assert 'Decided by: an operator. Reason given: "alice: it was paid".' in out
-    assert "halfhitch parked resume --group shop P2" in out
+    assert "halfhitch parked resume --reason '...' --group shop P2" in out
 
 
 def test_explain_of_what_is_too_old_promised_checks_up_to_an_age_that_was_over(
