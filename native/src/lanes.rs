@@ -287,3 +287,24 @@ pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
     }
     gone
 }
+
+/// For tests: the ids of each record, of ends (id, is it a commit) that go out together.
+#[pyfunction]
+pub fn records_of(asked: Vec<(String, bool)>) -> Vec<Vec<String>> {
+    let now = Instant::now();
+    let mut lane = EndLane::new(now);
+    for (id, is_commit) in asked {
+        lane.push(EndItem {
+            ask: EndAsk::Http,
+            connection: 0,
+            identity: ("g".into(), id),
+            half_offset: 0,
+            is_commit,
+            is_first: false,
+            number: 0,
+            began: now,
+        });
+    }
+    let batches = lane.due(0, now, true).into_iter();
+    batches.map(|batch| batch.items.into_iter().map(|item| item.identity.1).collect()).collect()
+}

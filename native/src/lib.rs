@@ -361,6 +361,8 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(half_lane::half_batches, module)?)?;
     module.add_function(wrap_pyfunction!(lanes::http_batches, module)?)?;
     module.add_function(wrap_pyfunction!(memory::first_decisions, module)?)?;
+    module.add_function(wrap_pyfunction!(rolled_back::rolled_back_known, module)?)?;
+    module.add_function(wrap_pyfunction!(lanes::records_of, module)?)?;
     module.add_function(wrap_pyfunction!(looked::looked_at, module)?)?;
     module.add_function(wrap_pyfunction!(read_half, module)?)?;
     module.add_function(wrap_pyfunction!(read_end, module)?)?;

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use pyo3::prelude::*;
+
 /// As in `service/transactions/lately.py`. Then, and with too many, the older half is forgotten.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -33,9 +35,24 @@ impl RolledBack {
     }
 
     pub fn forget(&mut self, now: Instant) {
-        if now.duration_since(self.renewed) > KEPT || self.recent.len() >= self.count_max {
+        let passed = now.duration_since(self.renewed);
+        if passed > KEPT || self.recent.len() >= self.count_max {
             self.older = std::mem::take(&mut self.recent);
+            if passed > 2 * KEPT {
+                self.older.clear();
+            }
             self.renewed = now;
         }
     }
+}
+
+/// For tests: whether an id is known so many seconds after its roll-back, of an instance that has
+/// done nothing in between.
+#[pyfunction]
+pub fn rolled_back_known(after_s: u64) -> bool {
+    let began = Instant::now();
+    let mut rolled_back = RolledBack::new(began, 10);
+    rolled_back.add("T".to_owned());
+    rolled_back.forget(began + Duration::from_secs(after_s));
+    rolled_back.has("T")
 }

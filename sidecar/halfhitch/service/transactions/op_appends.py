@@ -79,6 +79,11 @@ class UnderWay:
     #: Asked for while this one was on its way here.
     behind: "list[UnderWay] | None" = None
 
+    @property
+    def has_surely_failed(self) -> bool:
+        """It is not in the log, and will not be."""
+        return self.is_stored is False and not isinstance(self.error, OutcomeUnknown)
+
 
 @dataclass(slots=True)
 class _Item:
@@ -91,10 +96,7 @@ class _Item:
     @property
     def is_first(self) -> bool:
         """Whether it is the first one, now that it is stored: the one before has surely failed."""
-        before = self.before
-        if before is None:
-            return True
-        return before.is_stored is False and not isinstance(before.error, OutcomeUnknown)
+        return self.before is None or self.before.has_surely_failed
 
     @property
     def entry_bytes_max(self) -> int:
@@ -199,7 +201,8 @@ class DecisionLog:
         if first is None:
             lane.under_way[item.decision.identity] = item.under_way
         elif lane.under_way.get(item.decision.identity) is first:
-            first.behind = [*(first.behind or ()), item.under_way]
+            first.behind = first.behind or []
+            first.behind.append(item.under_way)
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
@@ -233,23 +236,19 @@ class DecisionLog:
         """Look how the decision from elsewhere went; then let the contrary ones go."""
         found = None if self.elsewhere is None else self.elsewhere(partition, identity)
         watched = lane.elsewhere[identity].under_way
-        if found is not None and found.resolution is not watched.resolution:
-            # The one that was watched has surely failed, and what was asked for behind it counts.
-            rival = lane.elsewhere.pop(identity)
-            watched.is_stored, watched.error = False, KafkaUnavailable("it was not stored")
-            for item, is_awaited in rival.held:
-                self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
-            return
-        if found is not None and found.is_stored is None:
+        is_another = found is not None and found.resolution is not watched.resolution
+        if found is not None and found.is_stored is None and not is_another:
             get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
             return
         rival = lane.elsewhere.pop(identity)
+        if is_another:
+            # The one that was watched has surely failed, and what was asked for behind it counts.
+            watched.is_stored, watched.error = False, KafkaUnavailable("it was not stored")
+        elif found is not None:
+            watched.is_stored, watched.error = found.is_stored, found.error
         # None: it failed, or was forgotten meanwhile. The contrary one is told that nobody knows.
-        if found is not None:
-            rival.under_way.is_stored, rival.under_way.error = found.is_stored, found.error
         for item, is_awaited in rival.held:
-            first = self.under_way(partition, identity)
-            self._queue(partition, lane, item, first, is_awaited=is_awaited)
+            self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
     def is_known(self, partition: int, identity: Identity) -> bool:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""
@@ -295,7 +294,9 @@ class DecisionLog:
         A few roll-backs of others among them would cut a record into many.
         """
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
-        if all(item.before is None for item in batch):
+        kind = batch[0].decision.resolution
+        is_mixed = any(item.decision.resolution is not kind for item in batch)
+        if is_mixed and all(item.before is None for item in batch):
             batch.sort(key=_kind)
         lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
@@ -345,13 +346,13 @@ class DecisionLog:
             item.under_way.is_stored, item.under_way.error = error is None, error
             if lane.under_way.get(identity) is item.under_way:
                 del lane.under_way[identity]
-                if error is not None and not isinstance(error, OutcomeUnknown):
+                if item.under_way.has_surely_failed:
                     _move_up(lane, item)
             # Giving up is no contradiction to what comes later: see ledger._apply.
             if error is None and item.decision.resolution is not _PARK and item.is_first:
                 lane.recent.setdefault(identity, item.under_way)
-            is_perhaps_stored = error is None or isinstance(error, OutcomeUnknown)
-            if is_perhaps_stored and item.decision.resolution is _ROLLBACK and item.is_first:
+            is_rollback = item.decision.resolution is _ROLLBACK
+            if is_rollback and item.is_first and not item.under_way.has_surely_failed:
                 self._rolled_back.add(partition, identity, get_running_loop().time())
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue

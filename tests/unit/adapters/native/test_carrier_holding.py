@@ -76,6 +76,15 @@ def test_callers_with_local_transactions_are_waited_for_more_and_more_seldom() -
     assert 1 <= len(late) <= 7, late
 
 
+def test_commits_keep_their_order_where_roll_backs_go_behind_them() -> None:
+    """The messages of one key follow it. A sort that keeps it for few may not for many."""
+    asked = [(str(number), number % 3 != 1) for number in range(300)]
+    commits, roll_backs = (
+        [id_ for id_, is_commit in asked if is_commit is which] for which in (True, False)
+    )
+    assert native.records_of(asked) == [commits, roll_backs]
+
+
 def test_roll_backs_among_commits_of_others_cut_no_record_into_many() -> None:
     began = [*of("half", *range(0, 80, 10)), *of("halves landed", 300, 600), *of("end", 340)]
     mixed = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.native import native, needs_native
 
 pytestmark = needs_native
@@ -39,3 +41,11 @@ def test_what_was_refused_at_once_behind_one_on_its_way_never_becomes_the_first(
     assert native.first_decisions(happened) == [*[IS_COMMIT] * 3, None]
     happened = [COMMIT, ROLLBACK, ROLLBACK, lands(2, QUEUE_FULL), lands(1, QUEUE_FULL), lands(3)]
     assert native.first_decisions(happened)[-2:] == [IS_ROLLBACK, WAS_ROLLBACK]
+
+
+@pytest.mark.parametrize(("after_s", "is_known"), [(59, True), (119, True), (121, False)])
+def test_what_was_rolled_back_is_refused_for_two_minutes_at_most(
+    after_s: int, is_known: bool
+) -> None:
+    """Where nothing happened in between it was refused a day later, too."""
+    assert native.rolled_back_known(after_s) is is_known
