@@ -10,9 +10,9 @@ use crate::digest::{digest_of, trace_of};
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
+use crate::lately::{Lately, RECENT};
 use crate::looked::Looked;
 use crate::memory;
-use crate::rolled_back::RolledBack;
 use crate::seal::Seals;
 use crate::sockets::Reader;
 use crate::taken::Taken;
@@ -51,7 +51,7 @@ struct Known {
     connections: HashMap<u64, Incoming>,
     partition_count: u32,
     seals: Arc<Seals>,
-    rolled_back: RolledBack,
+    rolled_back: Lately<String, ()>,
     taken: Taken,
 }
 
@@ -102,7 +102,7 @@ impl Front {
             connections: HashMap::new(),
             partition_count: 0,
             seals: Arc::default(),
-            rolled_back: RolledBack::new(Instant::now(), ROLLED_BACK_MAX),
+            rolled_back: Lately::new(Instant::now(), RECENT, ROLLED_BACK_MAX),
             taken: Taken::new(Instant::now()),
         };
         let looked = Mutex::new(Looked::new(Instant::now()));
@@ -160,7 +160,7 @@ impl Front {
     pub fn rolled_back(&self, ids: &[(String, String)]) {
         let mut known = lock(&self.known);
         known.rolled_back.forget(Instant::now());
-        ids.iter().for_each(|(group, id)| known.rolled_back.add(memory_key(group, id)));
+        ids.iter().for_each(|(group, id)| known.rolled_back.put(memory_key(group, id), ()));
     }
 
     /// Connections with a frame that has been unfinished for a while.
@@ -343,7 +343,12 @@ impl Front {
         &self,
         connection: u64,
         frame: &frame::Frame<'_>,
-        (incoming, rolled_back, partition_count, seals): (&Incoming, &RolledBack, u32, &Arc<Seals>),
+        (incoming, rolled_back, partition_count, seals): (
+            &Incoming,
+            &Lately<String, ()>,
+            u32,
+            &Arc<Seals>,
+        ),
         taken: &mut Taken,
         found: &mut Found<'_>,
     ) -> Option<()> {
@@ -415,7 +420,12 @@ impl Reader for Front {
 fn end(
     connection: u64,
     frame: &frame::Frame<'_>,
-    (incoming, rolled_back, partition_count, seals): (&Incoming, &mut RolledBack, u32, &Seals),
+    (incoming, rolled_back, partition_count, seals): (
+        &Incoming,
+        &mut Lately<String, ()>,
+        u32,
+        &Seals,
+    ),
     looked: &Looked,
     found: &mut Found<'_>,
 ) -> Option<()> {
@@ -428,7 +438,7 @@ fn end(
         return None; // that door says who made it up
     }
     if !end.is_commit {
-        rolled_back.add(memory_key(&group.name, id));
+        rolled_back.put(memory_key(&group.name, id), ());
     }
     if looked.has(&group.name, id, found.now) {
         return None; // behind the line above: its half may come again

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::rolled_back::RolledBack;
+use crate::lately::{self, Lately};
 
 const RECENT: Duration = Duration::from_secs(1);
 /// As in `service/transactions/rolled_back.py`.
@@ -30,11 +30,10 @@ struct UnderWay {
 /// By group and transaction id. What was stored is kept one to two seconds.
 pub struct Memory {
     under_way: HashMap<String, UnderWay>,
-    recent: HashMap<String, bool>,
-    older: HashMap<String, bool>,
-    renewed: Instant,
+    /// Whether it is a commit.
+    stored: Lately<String, bool>,
     /// That was stored, or perhaps was.
-    rolled_back: RolledBack,
+    rolled_back: Lately<String, ()>,
     /// Decisions that were asked for.
     count: u64,
 }
@@ -43,17 +42,14 @@ impl Memory {
     pub fn new(now: Instant) -> Memory {
         Memory {
             under_way: HashMap::new(),
-            recent: HashMap::new(),
-            older: HashMap::new(),
-            renewed: now,
-            rolled_back: RolledBack::new(now, ROLLED_BACK_MAX),
+            stored: Lately::new(now, RECENT, usize::MAX),
+            rolled_back: Lately::new(now, lately::RECENT, ROLLED_BACK_MAX),
             count: 0,
         }
     }
 
     pub fn first(&self, key: &str) -> Option<Decided> {
-        let stored = self.older.get(key).or_else(|| self.recent.get(key));
-        match stored {
+        match self.stored.get(key) {
             Some(&is_commit) => Some(Decided { is_commit, is_stored: true }),
             None => {
                 let under_way = self.under_way.get(key);
@@ -96,10 +92,10 @@ impl Memory {
             return;
         };
         if !is_commit && !SURELY_NOT_STORED.contains(&err) {
-            self.rolled_back.add(key.clone());
+            self.rolled_back.put(key.clone(), ());
         }
         if err == 0 {
-            self.recent.insert(key, is_commit);
+            self.stored.put(key, is_commit);
         }
     }
 
@@ -109,14 +105,7 @@ impl Memory {
     }
 
     pub fn forget(&mut self, now: Instant) {
-        let passed = now.duration_since(self.renewed);
-        if passed > RECENT {
-            self.older = std::mem::take(&mut self.recent);
-            if passed > 2 * RECENT {
-                self.older.clear();
-            }
-            self.renewed = now;
-        }
+        self.stored.forget(now);
         self.rolled_back.forget(now);
     }
 }

@@ -2,10 +2,10 @@
 //! decided, added to or looked at since, as far as this process can know: what a native end may be
 //! about. It knows what is asked of it, and what owners of half partitions here read in the op log.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::lanes::memory_key;
+use crate::lately::Lately;
 
 /// An end comes natively within this time of its prepare, and before four fifths of its immunity
 /// are over: its owner, whose clock is another one, has nobody asked about it before.
@@ -25,14 +25,12 @@ struct Open {
 pub struct OpenOnes {
     /// Of whatever does not ask for another one.
     immunity: Duration,
-    recent: HashMap<String, Open>,
-    older: HashMap<String, Open>,
-    renewed: Instant,
+    ones: Lately<String, Open>,
 }
 
 impl OpenOnes {
     pub fn new(immunity: Duration, now: Instant) -> OpenOnes {
-        OpenOnes { immunity, recent: HashMap::new(), older: HashMap::new(), renewed: now }
+        OpenOnes { immunity, ones: Lately::new(now, OPEN_MAX, COUNT_MAX) }
     }
 
     /// Its only message came at `began`, and is about to be stored. From now on it can be closed:
@@ -47,14 +45,14 @@ impl OpenOnes {
         let immunity =
             immunity_s.map_or(self.immunity, |seconds| Duration::from_secs(seconds.into()));
         let until = began + (immunity * 4 / 5).min(OPEN_MAX);
-        self.forget(Instant::now());
-        self.recent.insert(memory_key(group, id), Open { partition, half_offset: None, until });
+        self.ones.forget(Instant::now());
+        self.ones.put(memory_key(group, id), Open { partition, half_offset: None, until });
     }
 
     /// Its message lies there. Whoever was closed meanwhile stays closed.
     pub fn stored(&mut self, group: &str, id: &str, half_offset: u64) {
         let key = memory_key(group, id);
-        if let Some(one) = self.recent.get_mut(&key).or_else(|| self.older.get_mut(&key)) {
+        if let Some(one) = self.ones.get_mut(&key) {
             one.half_offset = Some(half_offset);
         }
     }
@@ -67,9 +65,7 @@ impl OpenOnes {
         half_offset: u64,
         now: Instant,
     ) -> bool {
-        let key = memory_key(group, id);
-        let older = self.older.remove(&key);
-        let found = self.recent.remove(&key).or(older);
+        let found = self.ones.remove(&memory_key(group, id));
         found.is_some_and(|one| {
             one.partition.is_none_or(|known| known == partition)
                 && one.half_offset == Some(half_offset)
@@ -79,28 +75,13 @@ impl OpenOnes {
 
     /// The loop is about to do something with it, or its owner has read a decision.
     pub fn close(&mut self, group: &str, id: &str) {
-        if self.recent.is_empty() && self.older.is_empty() {
-            return;
+        if !self.ones.is_empty() {
+            self.ones.remove(&memory_key(group, id));
         }
-        let key = memory_key(group, id);
-        self.older.remove(&key);
-        self.recent.remove(&key);
     }
 
     /// An owner here knows from now on what it did not read as it was written.
     pub fn close_all(&mut self) {
-        self.older.clear();
-        self.recent.clear();
-    }
-
-    fn forget(&mut self, now: Instant) {
-        let passed = now.duration_since(self.renewed);
-        if passed > OPEN_MAX || self.recent.len() >= COUNT_MAX {
-            self.older = std::mem::take(&mut self.recent);
-            if passed > 2 * OPEN_MAX {
-                self.older.clear();
-            }
-            self.renewed = now;
-        }
+        self.ones.clear();
     }
 }

@@ -1,34 +1,30 @@
 //! Which messages stand under which ids: what was taken here or by the loop a moment ago.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blake2b_simd::Params;
 
+use crate::lately::{Lately, RECENT};
+
 /// As in `service/transactions/taken.py`, which see.
-const RECENT: Duration = Duration::from_secs(60);
 const COUNT_MAX: usize = 200_000;
 
 /// Digests by 128 bits of group and id. What was taken is kept one to two minutes.
-pub struct Taken {
-    recent: HashMap<[u8; 16], u64>,
-    older: HashMap<[u8; 16], u64>,
-    renewed: Instant,
-}
+pub struct Taken(Lately<[u8; 16], u64>);
 
 impl Taken {
     pub fn new(now: Instant) -> Taken {
-        Taken { recent: HashMap::new(), older: HashMap::new(), renewed: now }
+        Taken(Lately::new(now, RECENT, COUNT_MAX))
     }
 
     /// The message is about to be stored; false: another stands under this id.
     pub fn claim(&mut self, group: &str, transaction_id: &str, digest: u64, now: Instant) -> bool {
-        self.forget(now);
+        self.0.forget(now);
         let key = key(group, transaction_id);
-        match self.recent.get(&key).or_else(|| self.older.get(&key)) {
+        match self.0.get(&key) {
             Some(known) => *known == digest,
             None => {
-                self.recent.insert(key, digest);
+                self.0.put(key, digest);
                 true
             }
         }
@@ -36,20 +32,8 @@ impl Taken {
 
     /// Whether any stands under this id.
     pub fn is_known(&mut self, group: &str, transaction_id: &str, now: Instant) -> bool {
-        self.forget(now);
-        let key = key(group, transaction_id);
-        self.recent.contains_key(&key) || self.older.contains_key(&key)
-    }
-
-    fn forget(&mut self, now: Instant) {
-        let passed = now.duration_since(self.renewed);
-        if passed > RECENT || self.recent.len() >= COUNT_MAX {
-            self.older = std::mem::take(&mut self.recent);
-            if passed > 2 * RECENT {
-                self.older.clear();
-            }
-            self.renewed = now;
-        }
+        self.0.forget(now);
+        self.0.has(&key(group, transaction_id))
     }
 }
 

@@ -191,7 +191,10 @@ def owner_producer(
             # aborted, and soon: until then the other targets of its half partition wait.
             "message.timeout.ms": transaction_timeout_ms // 3,
             "message.max.bytes": _ANY_MESSAGE_BYTES,
-            "linger.ms": 0,
+            # A step's records come within a moment. Without the pause the first of them goes out
+            # alone, and while more wait for two requests to be answered the client's thread asks
+            # its socket again and again instead of sleeping.
+            "linger.ms": 1,
             "max.in.flight": 2,
             # The same partition as a Java producer: murmur2 of the key, random without one.
             "partitioner": "murmur2_random",

@@ -43,9 +43,12 @@ def test_what_was_refused_at_once_behind_one_on_its_way_never_becomes_the_first(
     assert native.first_decisions(happened)[-2:] == [IS_ROLLBACK, WAS_ROLLBACK]
 
 
-@pytest.mark.parametrize(("after_s", "is_known"), [(59, True), (119, True), (121, False)])
+@pytest.mark.parametrize(
+    ("after_s", "others", "is_known"),
+    [(59, 0, True), (119, 0, True), (121, 0, False), (1, 18, True), (1, 19, False)],
+)
 def test_what_was_rolled_back_is_refused_for_two_minutes_at_most(
-    after_s: int, is_known: bool
+    after_s: int, others: int, is_known: bool
 ) -> None:
     """Where nothing happened in between it was refused a day later, too."""
-    assert native.rolled_back_known(after_s) is is_known
+    assert native.known_lately(after_s, others) is is_known
