@@ -193,7 +193,7 @@ def owner_producer(
             "message.max.bytes": _ANY_MESSAGE_BYTES,
             # A step's records come within a moment. Without the pause the first of them goes out
             # alone, and while more wait for two requests to be answered the client's thread asks
-            # its socket again and again instead of sleeping.
+            # its socket again and again instead of sleeping. docs/performance.md has the figures.
             "linger.ms": 1,
             "max.in.flight": 2,
             # The same partition as a Java producer: murmur2 of the key, random without one.
