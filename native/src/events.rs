@@ -236,5 +236,6 @@ pub struct Counts {
 #[pyclass(frozen, get_all)]
 pub struct FirstDecision {
     pub is_commit: bool,
-    pub is_stored: bool,
+    /// None: it is on its way; false: nobody knows.
+    pub is_stored: Option<bool>,
 }

@@ -134,6 +134,7 @@ impl EndLane {
     }
 
     pub fn push(&mut self, mut item: EndItem) {
+        self.memory.forget(Instant::now());
         (item.number, item.is_first) = self.memory.begin(item.key(), item.is_commit);
         self.is_awaited |= item.is_awaited();
         self.waiting.push(item);

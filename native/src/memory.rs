@@ -17,7 +17,8 @@ const SURELY_NOT_STORED: [c_int; 10] = [-190, -188, -184, -169, 3, 10, 18, 19, 2
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
     pub is_commit: bool,
-    pub is_stored: bool,
+    /// None: it is on its way; false: nobody knows.
+    pub is_stored: Option<bool>,
 }
 
 /// On its way, and what was asked for behind it.
@@ -27,11 +28,10 @@ struct UnderWay {
     behind: VecDeque<(u64, bool)>,
 }
 
-/// By group and transaction id. What was stored is kept one to two seconds.
+/// By group and transaction id. What was stored, or perhaps was, is kept one to two seconds.
 pub struct Memory {
     under_way: HashMap<String, UnderWay>,
-    /// Whether it is a commit.
-    stored: Lately<String, bool>,
+    ended: Lately<String, Decided>,
     /// That was stored, or perhaps was.
     rolled_back: Lately<String, ()>,
     /// Decisions that were asked for.
@@ -42,20 +42,18 @@ impl Memory {
     pub fn new(now: Instant) -> Memory {
         Memory {
             under_way: HashMap::new(),
-            stored: Lately::new(now, RECENT, usize::MAX),
+            ended: Lately::new(now, RECENT, usize::MAX),
             rolled_back: Lately::new(now, lately::RECENT, ROLLED_BACK_MAX),
             count: 0,
         }
     }
 
     pub fn first(&self, key: &str) -> Option<Decided> {
-        match self.stored.get(key) {
-            Some(&is_commit) => Some(Decided { is_commit, is_stored: true }),
-            None => {
-                let under_way = self.under_way.get(key);
-                under_way.map(|it| Decided { is_commit: it.is_commit, is_stored: false })
-            }
-        }
+        let under_way = || {
+            let found = self.under_way.get(key);
+            found.map(|it| Decided { is_commit: it.is_commit, is_stored: None })
+        };
+        self.ended.get(key).copied().or_else(under_way)
     }
 
     /// Its number, and whether it is the first of its transaction.
@@ -66,7 +64,10 @@ impl Memory {
             first.behind.push_back((number, is_commit));
             return (number, false);
         }
-        if self.first(&key).is_some() {
+        if let Some(first) = self.first(&key) {
+            if !is_commit && first.is_stored == Some(false) {
+                self.rolled_back.put(key, ()); // perhaps: it may be the first in the log
+            }
             return (number, false);
         }
         self.under_way.insert(key, UnderWay { number, is_commit, behind: VecDeque::new() });
@@ -88,15 +89,18 @@ impl Memory {
             (first.number, first.is_commit) = (number, is_commit);
             return;
         }
-        let Some((key, UnderWay { is_commit, .. })) = self.under_way.remove_entry(key) else {
+        let Some((key, UnderWay { is_commit, behind, .. })) = self.under_way.remove_entry(key)
+        else {
             return;
         };
-        if !is_commit && !SURELY_NOT_STORED.contains(&err) {
+        if SURELY_NOT_STORED.contains(&err) {
+            return;
+        }
+        let is_stored = err == 0;
+        if !is_commit || (!is_stored && behind.iter().any(|(_, is_commit)| !is_commit)) {
             self.rolled_back.put(key.clone(), ());
         }
-        if err == 0 {
-            self.stored.put(key, is_commit);
-        }
+        self.ended.put(key, Decided { is_commit, is_stored: Some(is_stored) });
     }
 
     /// Or is being rolled back.
@@ -105,15 +109,15 @@ impl Memory {
     }
 
     pub fn forget(&mut self, now: Instant) {
-        self.stored.forget(now);
+        self.ended.forget(now);
         self.rolled_back.forget(now);
     }
 }
 
-/// For tests: the first decision, and whether it is stored, after each of these of one transaction.
+/// For tests: the first decision, and what `Decided` says of it, after each of these of one transaction.
 /// ("commit", 0, 0), ("rollback", 0, 0), or ("lands", which of them, Kafka's error).
 #[pyfunction]
-pub fn first_decisions(happened: Vec<(String, u64, c_int)>) -> Vec<Option<(bool, bool)>> {
+pub fn first_decisions(happened: Vec<(String, u64, c_int)>) -> Vec<Option<(bool, Option<bool>)>> {
     let mut memory = Memory::new(Instant::now());
     let after = happened.into_iter().map(|(what, number, err)| {
         if what == "lands" {

@@ -19,7 +19,8 @@ from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.checking import inbox
 from halfhitch.service.operators.many import ManyOperations
 from halfhitch.service.operators.parts import FoundHalves, LookedUp, OperationsParts, Searched
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked
 from halfhitch.wire.parked_fold import ParkedHalf, Parking
 from harness.twin import RecordingObserver

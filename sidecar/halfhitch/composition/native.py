@@ -13,7 +13,7 @@ from halfhitch.doors.http.native import Native
 from halfhitch.engine import Engine
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
 from halfhitch.ports import Observer
-from halfhitch.service.transactions.op_appends import UnderWay
+from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.wire.half import INDEX_MAX
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import pytest
 from halfhitch.adapters.native import carrier
 from halfhitch.composition.native import both, http_way
 from halfhitch.core.model import ProducerGroup, Resolution, TransactionId
-from halfhitch.service.transactions.op_appends import UnderWay
+from halfhitch.service.transactions.asked import UnderWay
 from harness.defaults import http_limits
 
 T1 = ProducerGroup("g"), TransactionId("T1")

@@ -39,7 +39,7 @@ from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import HalfHitchError, OutcomeUnknown
 from halfhitch.ports import Observer
 from halfhitch.service.api import Prepared
-from halfhitch.service.transactions.op_appends import UnderWay
+from halfhitch.service.transactions.asked import UnderWay
 
 logger = logging.getLogger(__name__)
 
@@ -275,8 +275,8 @@ class Lending:
         found = None if self.native is None else self.native.first_decision(partition, *identity)
         if found is None:
             return None
-        return UnderWay(
-            _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
+        return UnderWay.elsewhere(
+            _COMMIT if found.is_commit else _ROLLBACK, is_stored=found.is_stored
         )
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:

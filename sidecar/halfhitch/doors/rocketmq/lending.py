@@ -30,7 +30,7 @@ from halfhitch.doors.rocketmq.native import Events, Failed, Native
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Observer
-from halfhitch.service.transactions.op_appends import UnderWay
+from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import request
 from halfhitch.wire.remoting.requests import Form, Frame, Send
@@ -192,8 +192,8 @@ class Lending:
         found = None if self.native is None else self.native.first_decision(partition, *identity)
         if found is None:
             return None
-        return UnderWay(
-            _COMMIT if found.is_commit else _ROLLBACK, True if found.is_stored else None
+        return UnderWay.elsewhere(
+            _COMMIT if found.is_commit else _ROLLBACK, is_stored=found.is_stored
         )
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:

@@ -86,7 +86,7 @@ class FirstDecision:
     """Of the last moments."""
 
     is_commit: bool
-    is_stored: bool
+    is_stored: bool | None  # None: it is on its way; False: nobody knows
 
 
 class Native(Protocol):

@@ -10,8 +10,9 @@ from halfhitch.core.standing import Standing
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Clock, DoubtIndex, Observer, ParkedStore, Presence
 from halfhitch.service.api import Filter, Undecided
+from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.service.transactions.dependencies import Inquiry
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 
 
 class PendingOwners(Protocol):

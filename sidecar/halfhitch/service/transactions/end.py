@@ -23,8 +23,9 @@ from halfhitch.errors import (
     TransactionReused,
 )
 from halfhitch.service.api import STATE_AFTER, TransactionState
+from halfhitch.service.transactions.asked import UnderWay, may_count
 from halfhitch.service.transactions.dependencies import Dependencies, Inquiry
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.handle import Handle
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
@@ -137,7 +138,14 @@ class Deciding:
         if standing is None:
             raise gone(identity)
         rival = parts.decisions.under_way(known.partition, identity)
-        return standing.resolution or (None if rival is None else rival.resolution)
+        if standing.resolution is not None or rival is None:
+            return standing.resolution
+        found = may_count(rival.order)
+        if len({one.resolution for one in found}) > 1:
+            raise disputed(identity, advice="ask for its status")
+        # One alone of whose fate nobody knows has perhaps decided nothing.
+        is_known = any(one.is_stored is not False for one in found)
+        return found[0].resolution if is_known else None
 
     def refuse_rolled_back(self, partition: int, identity: Identity) -> TransactionState:
         """A prepare under an id that was rolled back would be acknowledged and then dropped.
@@ -234,17 +242,22 @@ def refuse_loser(
 
 
 def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, advice: str) -> None:
-    """Once our decision is stored: raise if a contrary one, under way before it, is or may be."""
-    if rival.resolution is requested:
-        return
-    if rival.is_stored:
-        raise contrary(identity, rival.resolution, requested)
-    if rival.is_stored is None or isinstance(rival.error, OutcomeUnknown):
-        first, later = STATE_AFTER[rival.resolution].value, STATE_AFTER[requested].value
-        raise OutcomeUnknown(
-            f"transaction {identity[1]} is {later}, unless the contrary request that was under way "
-            f"before it ({first}) has reached the log: {advice}"
-        )
+    """Once our decision is stored: raise if a contrary one that is before it counts, or may."""
+    found = may_count(rival.order)
+    kinds = {one.resolution for one in found}
+    if not any(one.is_stored for one in found):
+        kinds.add(requested)  # ours may be the first in the log
+    if len(kinds) > 1:
+        raise disputed(identity, advice=advice)
+    refuse_loser(identity, kinds.pop(), requested)
+
+
+def disputed(identity: Identity, *, advice: str) -> OutcomeUnknown:
+    """The error of whoever cannot be told which of contrary decisions is the first in the log."""
+    return OutcomeUnknown(
+        f"contrary decisions of transaction {identity[1]} were under way together, and nobody can "
+        f"say whether the one that was asked for first has reached the log: {advice}"
+    )
 
 
 def rolled_back_here(identity: Identity) -> ContraryDecision:

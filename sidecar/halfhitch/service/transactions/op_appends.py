@@ -10,9 +10,9 @@ off a record for _GATHER_S, so that at middling load such decisions share one to
 with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
-counts is known only when the first has arrived or failed: see `UnderWay`. A stored one is
-remembered for a second or two, in which its owner reads it as a rule: a contrary end in between
-would be told that it counts.
+counts is known only when the first has arrived or failed: see asked.py. What is stored, or perhaps
+is, is remembered for a second or two, in which its owner reads it as a rule: a contrary end in
+between would be told that it counts.
 
 Native threads append decisions too, with a producer of their own. Two producers' records arrive in
 any order, so a contrary decision is not sent before the native one has arrived or failed: it came
@@ -27,6 +27,7 @@ from typing import Final
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import RecordLog
+from halfhitch.service.transactions.asked import UnderWay, may_count
 from halfhitch.service.transactions.rolled_back import RolledBack
 from halfhitch.wire import op as op_wire
 
@@ -68,35 +69,10 @@ class Decision:
 
 
 @dataclass(slots=True)
-class UnderWay:
-    """A decision that was asked for before and has perhaps not been read by its owner yet."""
-
-    resolution: Resolution
-    #: How it went, once known. Records of one partition arrive in the order of asking: whoever was
-    #: asked later and is confirmed can look here.
-    is_stored: bool | None = None
-    error: BaseException | None = None
-    #: Asked for while this one was on its way here.
-    behind: "list[UnderWay] | None" = None
-
-    @property
-    def has_surely_failed(self) -> bool:
-        """It is not in the log, and will not be."""
-        return self.is_stored is False and not isinstance(self.error, OutcomeUnknown)
-
-
-@dataclass(slots=True)
 class _Item:
     decision: Decision
     future: "Future[int]"
     under_way: UnderWay
-    #: Known when this one was asked for.
-    before: UnderWay | None = None
-
-    @property
-    def is_first(self) -> bool:
-        """Whether it is the first one, now that it is stored: the one before has surely failed."""
-        return self.before is None or self.before.has_surely_failed
 
     @property
     def entry_bytes_max(self) -> int:
@@ -122,16 +98,27 @@ class _Lane:
     in_flight: int = 0
     is_awaited: bool = False  # one of those that wait
     is_gathering: bool = False  # a timer runs
-    under_way: dict[Identity, UnderWay] = field(default_factory=dict)
+    #: Of each transaction with one that is on its way.
+    under_way: dict[Identity, list[UnderWay]] = field(default_factory=dict)
     elsewhere: dict[Identity, _Elsewhere] = field(default_factory=dict)
-    #: Stored since `renewed_s`, and in the time before that.
-    recent: dict[Identity, UnderWay] = field(default_factory=dict)
-    older: dict[Identity, UnderWay] = field(default_factory=dict)
+    #: Of the others: the last one arrived since `renewed_s`, or in the time before that.
+    recent: dict[Identity, list[UnderWay]] = field(default_factory=dict)
+    older: dict[Identity, list[UnderWay]] = field(default_factory=dict)
     renewed_s: float = 0.0
 
-    def first(self, identity: Identity) -> UnderWay | None:
-        """The first decision, as far as it is not forgotten."""
-        return self.older.get(identity) or self.recent.get(identity) or self.under_way.get(identity)
+    def asked(self, identity: Identity) -> list[UnderWay]:
+        """Which decisions may count, as far as they are not forgotten."""
+        order = self.under_way.get(identity) or self.recent.get(identity)
+        return may_count(order or self.older.get(identity, []))
+
+    def landed(self, identity: Identity, order: list[UnderWay]) -> None:
+        """One of these is on its way no more."""
+        if self.under_way.get(identity) is not order or any(it.is_stored is None for it in order):
+            return
+        del self.under_way[identity]
+        # Giving up is no contradiction to what comes later: see ledger._apply.
+        if any(one.resolution is not _PARK for one in may_count(order)):
+            self.recent[identity] = order
 
     def forget(self, now_s: float) -> None:
         """What the owner has read by now is his to know."""
@@ -143,14 +130,6 @@ class _Lane:
 
 def _kind(item: _Item) -> str:
     return item.decision.resolution.value
-
-
-def _move_up(lane: _Lane, item: _Item) -> None:
-    """This one was surely not stored: what was asked for behind it is the first now."""
-    left = [it for it in item.under_way.behind or () if it.is_stored is None]
-    if left:
-        first, first.behind = left[0], left[1:]
-        lane.under_way[item.decision.identity] = first
 
 
 class DecisionLog:
@@ -196,13 +175,11 @@ class DecisionLog:
         self, partition: int, lane: _Lane, item: _Item, first: UnderWay | None, *, is_awaited: bool
     ) -> None:
         lane.waiting.append(item)
-        item.before = first
-        # Of one that came before from elsewhere this is not the first.
-        if first is None:
-            lane.under_way[item.decision.identity] = item.under_way
-        elif lane.under_way.get(item.decision.identity) is first:
-            first.behind = first.behind or []
-            first.behind.append(item.under_way)
+        under_way = item.under_way
+        if first is not None:
+            under_way.follow(first.order)
+        if under_way in under_way.order:
+            lane.under_way[item.decision.identity] = under_way.order
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
@@ -213,7 +190,7 @@ class DecisionLog:
         lane = self._lanes.get(partition)
         if lane is not None:
             lane.forget(get_running_loop().time())
-            found = lane.first(identity)
+            found = next(iter(lane.asked(identity)), None)
         if found is None and self.elsewhere is not None:
             found = self._found_elsewhere(partition, identity)
         return found
@@ -243,17 +220,21 @@ class DecisionLog:
         rival = lane.elsewhere.pop(identity)
         if is_another:
             # The one that was watched has surely failed, and what was asked for behind it counts.
-            watched.is_stored, watched.error = False, KafkaUnavailable("it was not stored")
-        elif found is not None:
-            watched.is_stored, watched.error = found.is_stored, found.error
-        # None: it failed, or was forgotten meanwhile. The contrary one is told that nobody knows.
+            watched.fail(KafkaUnavailable("it was not stored"))
+        elif found is not None and found.is_stored:
+            watched.is_stored = True
+        else:
+            # It failed, or was forgotten meanwhile. A contrary one is told that nobody knows.
+            watched.fail(OutcomeUnknown("whether it was stored is known no more"))
+            lane.under_way[identity] = watched.order
+        lane.landed(identity, watched.order)
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
     def is_known(self, partition: int, identity: Identity) -> bool:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""
         lane = self._lanes.get(partition)
-        return lane is not None and lane.first(identity) is not None
+        return lane is not None and bool(lane.asked(identity))
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """Whether a prepare under this id would be dropped, although its owner here knows nothing.
@@ -263,9 +244,9 @@ class DecisionLog:
         """
         # Not `under_way`: whoever asks native threads there takes the transaction's end from them.
         lane = self._lanes.get(partition)
-        first = None if lane is None else lane.first(identity)
-        if first is not None:
-            return first.resolution is _ROLLBACK
+        asked = [] if lane is None else lane.asked(identity)
+        if asked:
+            return any(one.resolution is _ROLLBACK for one in asked)
         return self._rolled_back.has(partition, identity, get_running_loop().time()) or any(
             has(partition, identity) for has in self.rolled_back_elsewhere
         )
@@ -296,7 +277,7 @@ class DecisionLog:
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
         kind = batch[0].decision.resolution
         is_mixed = any(item.decision.resolution is not kind for item in batch)
-        if is_mixed and all(item.before is None for item in batch):
+        if is_mixed and all(item.under_way is item.under_way.order[0] for item in batch):
             batch.sort(key=_kind)
         lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
@@ -342,17 +323,15 @@ class DecisionLog:
         lane.in_flight -= 1
         error = stored.exception()
         for item in run:
-            identity, future = item.decision.identity, item.future
-            item.under_way.is_stored, item.under_way.error = error is None, error
-            if lane.under_way.get(identity) is item.under_way:
-                del lane.under_way[identity]
-                if item.under_way.has_surely_failed:
-                    _move_up(lane, item)
-            # Giving up is no contradiction to what comes later: see ledger._apply.
-            if error is None and item.decision.resolution is not _PARK and item.is_first:
-                lane.recent.setdefault(identity, item.under_way)
-            is_rollback = item.decision.resolution is _ROLLBACK
-            if is_rollback and item.is_first and not item.under_way.has_surely_failed:
+            identity, future, under_way = item.decision.identity, item.future, item.under_way
+            if error is None:
+                under_way.is_stored = True
+            else:
+                under_way.fail(error)
+            lane.landed(identity, under_way.order)
+            if under_way.resolution is _ROLLBACK and any(
+                one.resolution is _ROLLBACK for one in may_count(under_way.order)
+            ):
                 self._rolled_back.add(partition, identity, get_running_loop().time())
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue

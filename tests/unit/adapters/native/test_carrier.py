@@ -175,18 +175,19 @@ def test_a_client_that_left_is_not_waited_for(carried: Carried) -> None:
 
 
 @needs_native
-def test_the_first_decision_is_known_while_it_is_on_its_way_and_forgotten_when_it_failed(
+def test_the_first_decision_is_known_while_it_is_on_its_way_and_when_nobody_knows_its_fate(
     carried: Carried,
 ) -> None:
     carried.join(1)
     carried.feed(1, end(1, "U1", 12) + end(2, "U1", 8))
     known = carried.it.first_decision(1, "p", "U1")
-    assert (known.is_commit, known.is_stored) == (False, False)
+    assert (known.is_commit, known.is_stored) == (False, None)
     assert carried.it.first_decision(1, "p", "U2") is None
     assert carried.it.first_decision(2, "p", "U1") is None
     assert carried.it.first_decision(PARTITIONS, "p", "U1") is None
     carried.until_failed(2)
-    assert carried.it.first_decision(1, "p", "U1") is None
+    known = carried.it.first_decision(1, "p", "U1")
+    assert (known.is_commit, known.is_stored) == (False, False)
 
 
 @needs_native

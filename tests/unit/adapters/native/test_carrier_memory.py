@@ -10,7 +10,8 @@ pytestmark = needs_native
 
 QUEUE_FULL, TIMED_OUT = -184, -192
 COMMIT, ROLLBACK = ("commit", 0, 0), ("rollback", 0, 0)
-IS_COMMIT, IS_ROLLBACK = (True, False), (False, False)  # and not stored
+IS_COMMIT, IS_ROLLBACK = (True, None), (False, None)  # on its way
+MAYBE_COMMIT = (True, False)
 WAS_COMMIT, WAS_ROLLBACK = (True, True), (False, True)
 
 
@@ -31,8 +32,9 @@ def test_a_decision_behind_one_that_surely_failed_is_the_first() -> None:
 
 
 def test_behind_one_of_unknown_fate_none_is_the_first() -> None:
-    happened = [COMMIT, ROLLBACK, lands(1, TIMED_OUT), lands(2)]
-    assert native.first_decisions(happened) == [IS_COMMIT, IS_COMMIT, None, None]
+    """It was forgotten at once, so a contrary one was told that it counts."""
+    happened = [COMMIT, ROLLBACK, lands(1, TIMED_OUT), lands(2), ROLLBACK, lands(3)]
+    assert native.first_decisions(happened) == [IS_COMMIT] * 2 + [MAYBE_COMMIT] * 4
 
 
 def test_what_was_refused_at_once_behind_one_on_its_way_never_becomes_the_first() -> None:

@@ -601,14 +601,18 @@ async def test_whoever_sends_what_is_not_for_there_is_lent_less_and_less_often(
 
 async def test_decisions_of_the_last_moments_are_told(rig: Rig) -> None:
     await rig.open()
-    rig.native.decisions[0, "g", "T1"] = FirstDecision(is_commit=True, is_stored=False)
+    rig.native.decisions[0, "g", "T1"] = FirstDecision(is_commit=True, is_stored=None)
     rig.native.decisions[1, "g", "T1"] = FirstDecision(is_commit=False, is_stored=True)
+    rig.native.decisions[3, "g", "T1"] = FirstDecision(is_commit=False, is_stored=False)
     one, other = rig.lending.first_decision(0, T1), rig.lending.first_decision(1, T1)
     assert one is not None
     assert other is not None
     assert (one.resolution, one.is_stored) == (Resolution.COMMIT, None)
     assert (other.resolution, other.is_stored) == (Resolution.ROLLBACK, True)
     assert rig.lending.first_decision(2, T1) is None
+    doubtful = rig.lending.first_decision(3, T1)
+    assert doubtful is not None
+    assert isinstance(doubtful.error, OutcomeUnknown), "it is not taken for one on its way"
 
 
 async def test_lines_of_librdkafka_are_logged(rig: Rig) -> None:

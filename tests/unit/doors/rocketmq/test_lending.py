@@ -440,7 +440,7 @@ async def test_the_first_decision_under_way_natively_is_known_to_the_decision_lo
     decisions = rig.stage.it.decisions
     decisions.elsewhere = rig.lending.first_decision
     rig.native.decisions = {
-        (1, GROUP, "U1"): FirstDecision(is_commit=True, is_stored=False),
+        (1, GROUP, "U1"): FirstDecision(is_commit=True, is_stored=None),
         (1, GROUP, "U2"): FirstDecision(is_commit=False, is_stored=True),
     }
 

@@ -6,7 +6,8 @@ from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.checking.breaker import BreakerLimits
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 from harness.defaults import desk_limits
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
 

@@ -22,7 +22,8 @@ from halfhitch.errors import (
 )
 from halfhitch.service.api import Filter, TransactionState
 from halfhitch.service.operators.parts import FoundHalves
-from halfhitch.service.transactions.op_appends import Decision, UnderWay
+from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.parked import CHECKS_EXHAUSTED
 from harness.operators_world import NOW_MS, C, R, World, doubt, identity, parking, pending
 

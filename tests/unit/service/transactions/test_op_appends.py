@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 
 import pytest
 
 from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, MemoryRecordLog
 from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
-from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
-from halfhitch.service.transactions import op_appends as decisions_module
+from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
+from halfhitch.service.transactions import op_appends
+from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.end import refuse_late
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -209,30 +212,24 @@ async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
 async def test_a_decision_behind_one_from_elsewhere_is_not_taken_for_the_first() -> None:
     """A commit that went the native way, a roll back that lost, and the commit again: 409."""
     log = Log()
-    first = decisions_module.UnderWay(C, is_stored=True)
+    first = UnderWay(C, is_stored=True)
     log.decisions.elsewhere = lambda *_: first
     await log.decisions.append(0, decision("T1", R))
     assert log.decisions.under_way(0, identity("T1")) is first
 
 
-@pytest.mark.parametrize("fault", [AppendFault.REFUSED, AppendFault.ANSWER_LOST])
-async def test_whoever_came_behind_one_that_failed_was_not_remembered_as_the_first(
-    fault: AppendFault,
-) -> None:
+async def test_whoever_came_behind_one_that_failed_was_not_remembered_as_the_first() -> None:
     """A contrary end after it got 200, although it had lost."""
     log = Log()
-    log.kafka.faults.appends = [fault]
+    log.kafka.faults.appends = [AppendFault.REFUSED]
     failed = log.decisions.append(0, decision("T1", C))
     stored = log.decisions.append(0, decision("T1", R))
-    with pytest.raises((KafkaUnavailable, OutcomeUnknown)):
+    with pytest.raises(KafkaUnavailable):
         await failed
     await stored
     first = log.decisions.under_way(0, identity("T1"))
-    if fault is AppendFault.REFUSED:
-        assert first is not None
-        assert first.resolution is R
-    else:
-        assert first is None, "nobody knows which of them is the first"
+    assert first is not None
+    assert first.resolution is R
 
 
 async def test_whoever_retries_what_surely_failed_meets_what_waited_behind_it() -> None:
@@ -241,7 +238,7 @@ async def test_whoever_retries_what_surely_failed_meets_what_waited_behind_it() 
     log.kafka.faults.appends = [AppendFault.REFUSED]
     failed = log.decisions.append(0, decision("T1", C))
     behind = log.decisions.append(0, decision("T1", R))
-    met: list[decisions_module.UnderWay | None] = []
+    met: list[UnderWay | None] = []
     failed.add_done_callback(lambda _: met.append(log.decisions.under_way(0, identity("T1"))))
     with pytest.raises(KafkaUnavailable):
         await failed
@@ -296,15 +293,15 @@ class Elsewhere:
     """Another producer of this process, with one decision."""
 
     def __init__(self, log: Log, resolution: Resolution = C) -> None:
-        self.found: decisions_module.UnderWay | None = decisions_module.UnderWay(resolution)
+        self.found: UnderWay | None = UnderWay(resolution)
         self.ids_asked_for: list[str] = []
         log.decisions.elsewhere = self.first_decision
 
-    def first_decision(self, _: int, asked: tuple[str, str]) -> decisions_module.UnderWay | None:
+    def first_decision(self, _: int, asked: tuple[str, str]) -> UnderWay | None:
         self.ids_asked_for.append(asked[1])
         if asked[1] != "T1" or self.found is None:
             return None
-        return decisions_module.UnderWay(self.found.resolution, self.found.is_stored)
+        return UnderWay(self.found.resolution, self.found.is_stored)
 
     async def looked_at_again(self) -> None:
         count = len(self.ids_asked_for)
@@ -322,7 +319,7 @@ async def test_a_contrary_decision_does_not_overtake_the_one_that_goes_another_w
     await log.decisions.append(0, decision("T2", R))  # others do not wait
     await elsewhere.looked_at_again()
     assert log.records() == [[("T2", R)]]
-    elsewhere.found = decisions_module.UnderWay(C, is_stored=True)
+    elsewhere.found = UnderWay(C, is_stored=True)
     await late
     assert log.records() == [[("T2", R)], [("T1", R)]]
     assert rival is not None
@@ -338,7 +335,7 @@ async def test_what_moved_up_elsewhere_was_taken_for_the_one_that_had_failed() -
     elsewhere = Elsewhere(log)
     rival = log.decisions.under_way(0, identity("T1"))
     equal = log.decisions.append(0, decision("T1", R))
-    elsewhere.found = decisions_module.UnderWay(R)  # the commit has failed, this was behind it
+    elsewhere.found = UnderWay(R)  # the commit has failed, this was behind it
     await equal
     assert rival is not None
     assert rival.is_stored is False
@@ -346,7 +343,7 @@ async def test_what_moved_up_elsewhere_was_taken_for_the_one_that_had_failed() -
     contrary = log.decisions.append(0, decision("T1", C))
     await elsewhere.looked_at_again()
     assert log.records() == [[("T1", R)]]
-    elsewhere.found = decisions_module.UnderWay(R, is_stored=True)
+    elsewhere.found = UnderWay(R, is_stored=True)
     await contrary
     assert log.records() == [[("T1", R)], [("T1", C)]]
 
@@ -367,10 +364,12 @@ async def test_a_contrary_decision_goes_out_when_the_one_elsewhere_is_known_no_m
     await late
     assert log.records() == [[("T1", R)]]
     assert rival is not None
-    assert rival.is_stored is None  # perhaps it was stored and forgotten
+    assert isinstance(rival.error, OutcomeUnknown)  # perhaps it was stored and forgotten
+    with pytest.raises(OutcomeUnknown):
+        refuse_late(identity("T1"), rival, R, advice="ask")
     first = log.decisions.under_way(0, identity("T1"))
-    assert first is not None
-    assert first.resolution is R
+    assert first is rival
+    assert log.decisions.was_rolled_back(0, identity("T1")), "it may count, too"
 
 
 async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None:
@@ -385,6 +384,138 @@ async def test_whoever_was_asked_later_learns_how_the_one_before_ended() -> None
     assert isinstance(under_way.error, OutcomeUnknown)
     with pytest.raises(OutcomeUnknown):
         await first
+
+
+class Asker:
+    """Asks for decisions of one transaction, each with a fault, and keeps what each was told."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.told: list[tuple[Resolution, str]] = []
+        self._asked: list[asyncio.Task[None]] = []
+
+    async def ask(self, resolution: Resolution, *, is_awaited: bool) -> None:
+        place = len(self._asked)
+        self.told.append((resolution, "nothing"))
+        rival = self.log.decisions.under_way(0, identity("T1"))
+        stored = self.log.decisions.append(0, decision("T1", resolution))
+        self._asked.append(asyncio.create_task(self._answer(place, stored, rival)))
+        if is_awaited:
+            await self._asked[-1]
+
+    async def _answer(
+        self, place: int, stored: asyncio.Future[int], rival: UnderWay | None
+    ) -> None:
+        resolution, _ = self.told[place]
+        try:
+            await stored
+            if rival is not None:
+                refuse_late(identity("T1"), rival, resolution, advice="ask")
+            answer = "yes"
+        except ContraryDecision:
+            answer = "no"
+        except OutcomeUnknown:
+            answer = "unknown"
+        except KafkaUnavailable:
+            answer = "failed"
+        self.told[place] = resolution, answer
+
+    async def first(self) -> Resolution | None:
+        """The one that counts, by the log; None: nothing is in it."""
+        await asyncio.gather(*self._asked)
+        return next((which for record in self.log.records() for _, which in record), None)
+
+
+FAULTS = (None, AppendFault.REFUSED, AppendFault.LOST, AppendFault.ANSWER_LOST)
+
+
+@pytest.mark.parametrize("faults", list(product(FAULTS, repeat=3)))
+async def test_whatever_happens_to_others_nobody_is_told_what_the_log_does_not_say(
+    faults: tuple[AppendFault | None, ...],
+) -> None:
+    """Four decisions of one transaction: each way to ask for them, one behind the other or not.
+
+    What was told wrongly before: 200 for a contrary one after one of unknown fate, 200 for a retry
+    of that when a contrary one lay between them, and 200 for both of two contrary ones behind one
+    that was refused.
+    """
+    is_certain = not {AppendFault.LOST, AppendFault.ANSWER_LOST} & set(faults)
+    for asked, awaited in product(product((C, R), repeat=4), product((True, False), repeat=4)):
+        asker = Asker()
+        asker.log.kafka.faults.appends = [*faults, None]
+        for resolution, is_awaited in zip(asked, awaited, strict=True):
+            await asker.ask(resolution, is_awaited=is_awaited)
+        first, story = await asker.first(), f"{asked} {awaited}: {asker.told}"
+        for resolution, answer in asker.told:
+            assert answer != "nothing", story
+            assert answer != "yes" or resolution is first, story
+            assert answer != "no" or resolution is not first, story
+            assert answer != "unknown" or not is_certain, story
+        if first is R:
+            assert asker.log.decisions.was_rolled_back(0, identity("T1")), story
+        if is_certain and first is C:
+            assert not asker.log.decisions.was_rolled_back(0, identity("T1")), story
+            asker.log.pass_time(2.2)
+            assert not asker.log.decisions.was_rolled_back(0, identity("T1")), story
+
+
+async def test_a_retry_of_one_of_unknown_fate_counts_where_no_contrary_one_may() -> None:
+    """The contrary one before it was refused, and the one after it has lost."""
+    asker = Asker()
+    asker.log.kafka.faults.appends = [AppendFault.LOST, AppendFault.REFUSED]
+    for resolution in (C, R, C, R):
+        await asker.ask(resolution, is_awaited=True)
+    assert [answer for _, answer in asker.told] == ["unknown", "failed", "yes", "no"]
+
+
+async def test_a_doubt_is_remembered_as_long_as_the_last_one_that_may_count() -> None:
+    """It went with the first one: a retry was told 200, though the roll-back counted."""
+    asker = Asker()
+    asker.log.kafka.faults.appends = [AppendFault.LOST]
+    await asker.ask(C, is_awaited=True)
+    asker.log.pass_time(1.1)
+    await asker.ask(R, is_awaited=True)
+    asker.log.pass_time(0.95)
+    await asker.ask(C, is_awaited=True)
+    assert [answer for _, answer in asker.told] == ["unknown", "unknown", "unknown"]
+    asker.log.pass_time(2.2)
+    assert asker.log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_what_is_on_its_way_is_known_however_long_it_takes() -> None:
+    log = Log()
+    log.kafka.faults.appends = [AppendFault.LOST]
+    first, behind = [log.decisions.append(0, decision("T1", which)) for which in (C, R)]
+    with pytest.raises(OutcomeUnknown):
+        await first
+    assert not behind.done()
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is not None
+    log.pass_time(1.1)
+    assert log.decisions.under_way(0, identity("T1")) is not None
+    await behind
+
+
+async def test_behind_one_of_unknown_fate_elsewhere_nobody_was_told_that_it_is_not_known() -> None:
+    """Native threads forgot such a one at once: a roll back after it was told 200."""
+    asker = Asker()
+    asker.log.decisions.elsewhere = lambda *_: UnderWay.elsewhere(C, is_stored=False)
+    await asker.ask(R, is_awaited=True)
+    asker.log.decisions.elsewhere = lambda *_: None
+    await asker.ask(C, is_awaited=True)
+    assert [answer for _, answer in asker.told] == ["unknown", "unknown"]
+    assert asker.log.decisions.was_rolled_back(0, identity("T1"))
+
+
+async def test_what_is_asked_again_and_again_while_nobody_knows_fills_no_memory() -> None:
+    asker = Asker()
+    asker.log.kafka.faults.appends = [AppendFault.LOST] * 400
+    for resolution in [C] * 399 + [R]:
+        await asker.ask(resolution, is_awaited=True)
+    first = asker.log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert len(first.order) == 101
+    assert first.order[-1].resolution is R
 
 
 # -- decisions that nobody awaits ----------------------------------------------------------------
@@ -422,10 +553,10 @@ async def test_behind_a_record_in_flight_only_an_awaited_one_hurries() -> None:
 
 async def test_a_full_record_waits_for_nobody() -> None:
     log = Log()
-    for n in range(decisions_module._GATHERED_MAX):
+    for n in range(op_appends._GATHERED_MAX):
         assert log.records() == []
         log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
-    assert [len(record) for record in log.records()] == [decisions_module._GATHERED_MAX]
+    assert [len(record) for record in log.records()] == [op_appends._GATHERED_MAX]
 
 
 async def test_what_was_asked_for_here_is_known_until_its_owner_has_read_it() -> None:
