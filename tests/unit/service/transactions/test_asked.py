@@ -1,0 +1,52 @@
+"""Which of a transaction's decisions may count. All of it against a log: test_op_appends.py."""
+
+from __future__ import annotations
+
+from halfhitch.core.model import Resolution
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
+from halfhitch.service.transactions.asked import UnderWay, may_count
+
+C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+def asked(*resolutions: Resolution) -> list[UnderWay]:
+    first, *others = [UnderWay(resolution) for resolution in resolutions]
+    for other in others:
+        other.follow(first.order)
+    return [first, *others]
+
+
+def test_all_that_are_on_their_way_may_count() -> None:
+    both = asked(C, R)
+    assert may_count(both[0].order) == both
+
+
+def test_what_is_stored_ends_the_search_and_what_comes_behind_it_is_not_kept() -> None:
+    first, second = asked(C, R)
+    first.is_stored = True
+    assert may_count(first.order) == [first]
+    late = UnderWay(R)
+    late.follow(first.order)
+    assert late.order is first.order
+    assert first.order == [first, second]
+
+
+def test_what_surely_failed_is_passed_over() -> None:
+    first, second = asked(C, R)
+    first.fail(KafkaUnavailable("away"))
+    assert may_count(second.order) == [second]
+    second.fail(KafkaUnavailable("away"))
+    assert may_count(second.order) == []
+
+
+def test_what_nobody_knows_may_count_and_so_may_what_is_stored_behind_it() -> None:
+    first, second = asked(C, R)
+    first.fail(OutcomeUnknown("no answer"))
+    second.is_stored = True
+    assert may_count(first.order) == [first, second]
+
+
+def test_one_from_elsewhere_is_on_its_way_or_stored_or_in_doubt() -> None:
+    fates = [UnderWay.elsewhere(C, is_stored=fate) for fate in (None, True, False)]
+    assert [one.is_stored for one in fates] == [None, True, False]
+    assert [one.has_surely_failed for one in fates] == [False] * 3
