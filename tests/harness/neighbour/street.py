@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from harness.neighbour.attack import Attack, Known
 
+#: What is surely over by then.
+_TAKEOVER_S = 60
 _IDENTITIES = """
 [identities.shop]
 roles = ["produce", "check"]
@@ -137,7 +140,17 @@ class Street:
         it had done anything (the second round of the benchmark waited for a success that could not
         come).
         """
-        done = subprocess.run(
+        give_up_s = time.monotonic() + _TAKEOVER_S
+        while True:
+            done = self._roll_back_all()
+            # A takeover that is under way is said to be over in some seconds.
+            if "try again" not in done.stderr or time.monotonic() > give_up_s:
+                break
+            time.sleep(0.2)
+        assert done.returncode == 0, done.stderr
+
+    def _roll_back_all(self) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [
                 *(sys.executable, "-m", "halfhitch_cli", "tx", "rollback", "--all-matching"),
                 *("--topic", self.own_topic, "--yes", "--reason", "an attack is over"),
@@ -148,7 +161,6 @@ class Street:
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
 
 
 @asynccontextmanager
