@@ -25,11 +25,11 @@ class UnderWay:
     #: asked later and is confirmed can look here.
     is_stored: bool | None = None
     error: BaseException | None = None
-    #: All of its transaction that may count, this one among them unless a stored one was before it.
-    order: "list[UnderWay]" = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.order = [self]
+    #: The first one of its transaction that is remembered, and (there) those that were asked for
+    #: behind it and may count. One alone refers to nothing: hundreds a second must not wait for
+    #: Python's collector of cycles.
+    head: "UnderWay | None" = field(default=None, repr=False)
+    followers: "list[UnderWay] | None" = field(default=None, repr=False)
 
     @classmethod
     def elsewhere(cls, resolution: Resolution, *, is_stored: bool | None) -> "UnderWay":
@@ -44,20 +44,32 @@ class UnderWay:
         """It is not in the log, and will not be."""
         return self.is_stored is False and not isinstance(self.error, OutcomeUnknown)
 
-    def follow(self, order: "list[UnderWay]") -> None:
-        """It is asked for behind these."""
-        self.order = order
+    @property
+    def order(self) -> "list[UnderWay]":
+        """All of its transaction that are remembered, in the order of asking."""
+        head = self.head or self
+        return [head, *(head.followers or ())]
+
+    def follow(self, first: "UnderWay") -> bool:
+        """It is asked for behind that one and its followers; whether it may count, then."""
+        head = self.head = first.head or first
+        order = head.order
         found = may_count(order)
         if any(one.is_stored for one in found):
-            return  # it has lost, or says the same
-        if len(order) < _ORDER_MAX or all(one.resolution is not self.resolution for one in found):
-            order.append(self)
+            return False  # it has lost, or says the same
+        is_new = all(one.resolution is not self.resolution for one in found)
+        if len(order) >= _ORDER_MAX and not is_new:
+            return False
+        head.followers = head.followers or []
+        head.followers.append(self)
+        return True
 
     def fail(self, error: BaseException) -> None:
         """It was not stored, or nobody knows."""
         self.is_stored, self.error = False, error
-        if self.has_surely_failed and self in self.order:
-            self.order.remove(self)
+        followers = None if self.head is None else self.head.followers
+        if self.has_surely_failed and followers and self in followers:
+            followers.remove(self)
 
 
 def may_count(order: list[UnderWay]) -> list[UnderWay]:

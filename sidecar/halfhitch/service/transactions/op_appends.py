@@ -98,27 +98,28 @@ class _Lane:
     in_flight: int = 0
     is_awaited: bool = False  # one of those that wait
     is_gathering: bool = False  # a timer runs
-    #: Of each transaction with one that is on its way.
-    under_way: dict[Identity, list[UnderWay]] = field(default_factory=dict)
+    #: The head of each transaction with one that is on its way.
+    under_way: dict[Identity, UnderWay] = field(default_factory=dict)
     elsewhere: dict[Identity, _Elsewhere] = field(default_factory=dict)
     #: Of the others: the last one arrived since `renewed_s`, or in the time before that.
-    recent: dict[Identity, list[UnderWay]] = field(default_factory=dict)
-    older: dict[Identity, list[UnderWay]] = field(default_factory=dict)
+    recent: dict[Identity, UnderWay] = field(default_factory=dict)
+    older: dict[Identity, UnderWay] = field(default_factory=dict)
     renewed_s: float = 0.0
 
     def asked(self, identity: Identity) -> list[UnderWay]:
         """Which decisions may count, as far as they are not forgotten."""
-        order = self.under_way.get(identity) or self.recent.get(identity)
-        return may_count(order or self.older.get(identity, []))
+        head = self.under_way.get(identity) or self.recent.get(identity) or self.older.get(identity)
+        return [] if head is None else may_count(head.order)
 
-    def landed(self, identity: Identity, order: list[UnderWay]) -> None:
-        """One of these is on its way no more."""
-        if self.under_way.get(identity) is not order or any(it.is_stored is None for it in order):
+    def landed(self, identity: Identity, under_way: UnderWay) -> None:
+        """This one is on its way no more."""
+        head, order = under_way.head or under_way, under_way.order
+        if self.under_way.get(identity) is not head or any(it.is_stored is None for it in order):
             return
         del self.under_way[identity]
         # Giving up is no contradiction to what comes later: see ledger._apply.
         if any(one.resolution is not _PARK for one in may_count(order)):
-            self.recent[identity] = order
+            self.recent[identity] = head
 
     def forget(self, now_s: float) -> None:
         """What the owner has read by now is his to know."""
@@ -176,10 +177,8 @@ class DecisionLog:
     ) -> None:
         lane.waiting.append(item)
         under_way = item.under_way
-        if first is not None:
-            under_way.follow(first.order)
-        if under_way in under_way.order:
-            lane.under_way[item.decision.identity] = under_way.order
+        if first is None or under_way.follow(first):
+            lane.under_way[item.decision.identity] = under_way.head or under_way
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
@@ -226,8 +225,8 @@ class DecisionLog:
         else:
             # It failed, or was forgotten meanwhile. A contrary one is told that nobody knows.
             watched.fail(OutcomeUnknown("whether it was stored is known no more"))
-            lane.under_way[identity] = watched.order
-        lane.landed(identity, watched.order)
+            lane.under_way[identity] = watched
+        lane.landed(identity, watched)
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
@@ -277,7 +276,7 @@ class DecisionLog:
         batch, lane.waiting = lane.waiting[:_BATCH_MAX], lane.waiting[_BATCH_MAX:]
         kind = batch[0].decision.resolution
         is_mixed = any(item.decision.resolution is not kind for item in batch)
-        if is_mixed and all(item.under_way is item.under_way.order[0] for item in batch):
+        if is_mixed and all(item.under_way.head is None for item in batch):
             batch.sort(key=_kind)
         lane.is_awaited = lane.is_awaited and bool(lane.waiting)
         run: list[_Item] = []
@@ -328,7 +327,7 @@ class DecisionLog:
                 under_way.is_stored = True
             else:
                 under_way.fail(error)
-            lane.landed(identity, under_way.order)
+            lane.landed(identity, under_way)
             if under_way.resolution is _ROLLBACK and any(
                 one.resolution is _ROLLBACK for one in may_count(under_way.order)
             ):
