@@ -111,7 +111,7 @@ class _Lane:
         head = self.under_way.get(identity) or self.recent.get(identity) or self.older.get(identity)
         return [] if head is None else may_count(head.order)
 
-    def landed(self, identity: Identity, under_way: UnderWay) -> None:
+    def landed(self, identity: Identity, under_way: UnderWay, now_s: float) -> None:
         """This one is on its way no more."""
         head, order = under_way.head or under_way, under_way.order
         if self.under_way.get(identity) is not head or any(it.is_stored is None for it in order):
@@ -119,6 +119,8 @@ class _Lane:
         del self.under_way[identity]
         # Giving up is no contradiction to what comes later: see ledger._apply.
         if any(one.resolution is not _PARK for one in may_count(order)):
+            # What is old goes first: else the next question would take this one for as old.
+            self.forget(now_s)
             self.recent[identity] = head
 
     def forget(self, now_s: float) -> None:
@@ -226,7 +228,7 @@ class DecisionLog:
             # It failed, or was forgotten meanwhile. A contrary one is told that nobody knows.
             watched.fail(OutcomeUnknown("whether it was stored is known no more"))
             lane.under_way[identity] = watched
-        lane.landed(identity, watched)
+        lane.landed(identity, watched, get_running_loop().time())
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
@@ -327,7 +329,7 @@ class DecisionLog:
                 under_way.is_stored = True
             else:
                 under_way.fail(error)
-            lane.landed(identity, under_way)
+            lane.landed(identity, under_way, get_running_loop().time())
             if under_way.resolution is _ROLLBACK and any(
                 one.resolution is _ROLLBACK for one in may_count(under_way.order)
             ):

@@ -496,6 +496,22 @@ async def test_what_is_on_its_way_is_known_however_long_it_takes() -> None:
     await behind
 
 
+@pytest.mark.parametrize("took_s", [0.5, 1.9, 2.5, 10])
+@pytest.mark.parametrize("fault", [None, AppendFault.ANSWER_LOST])
+async def test_what_took_long_was_forgotten_the_moment_it_landed(
+    took_s: float, fault: AppendFault | None
+) -> None:
+    """Where nothing else was asked of its partition meanwhile: a contrary one was told 200."""
+    asker = Asker()
+    asker.log.kafka.faults.appends = [fault]
+    await asker.ask(C, is_awaited=False)
+    asker.log.pass_time(took_s)
+    await asker.first()
+    asker.log.pass_time(0.9)
+    await asker.ask(R, is_awaited=True)
+    assert asker.told[-1] == (R, "unknown" if fault else "no")
+
+
 async def test_behind_one_of_unknown_fate_elsewhere_nobody_was_told_that_it_is_not_known() -> None:
     """Native threads forgot such a one at once: a roll back after it was told 200."""
     asker = Asker()
