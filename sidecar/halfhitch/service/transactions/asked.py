@@ -6,14 +6,9 @@ Before that each may be the first that is on its way, or of whose fate nobody kn
 """
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from halfhitch.core.model import Resolution
 from halfhitch.errors import OutcomeUnknown
-
-#: Of one transaction no more are remembered, unless they say something new: whoever repeats a
-#: request for hours while no fate is known must not fill the memory.
-_ORDER_MAX: Final = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +31,7 @@ class UnderWay:
         """One that went another way through this process; False: nobody knows."""
         found = cls(resolution, is_stored)
         if is_stored is False:
-            found.error = OutcomeUnknown("Kafka did not say whether it was stored")
+            found.fail(OutcomeUnknown("Kafka did not say whether it was stored"))
         return found
 
     @property
@@ -53,23 +48,31 @@ class UnderWay:
     def follow(self, first: "UnderWay") -> bool:
         """It is asked for behind that one and its followers; whether it may count, then."""
         head = self.head = first.head or first
-        order = head.order
-        found = may_count(order)
-        if any(one.is_stored for one in found):
+        if any(one.is_stored for one in may_count(head.order)):
             return False  # it has lost, or says the same
-        is_new = all(one.resolution is not self.resolution for one in found)
-        if len(order) >= _ORDER_MAX and not is_new:
-            return False
         head.followers = head.followers or []
         head.followers.append(self)
         return True
 
     def fail(self, error: BaseException) -> None:
-        """It was not stored, or nobody knows."""
+        """It was not stored, or nobody knows.
+
+        Where nobody knows of an equal one before it either, this one says nothing new: whoever
+        repeats a request for hours must not fill the memory.
+        """
         self.is_stored, self.error = False, error
         followers = None if self.head is None else self.head.followers
-        if self.has_surely_failed and followers and self in followers:
+        if followers and self in followers and (self.has_surely_failed or self._is_said_before()):
             followers.remove(self)
+
+    def _is_said_before(self) -> bool:
+        before = self.order[: self.order.index(self)]
+        return any(
+            one.resolution is self.resolution
+            and one.is_stored is False
+            and not one.has_surely_failed
+            for one in before
+        )
 
 
 def may_count(order: list[UnderWay]) -> list[UnderWay]:

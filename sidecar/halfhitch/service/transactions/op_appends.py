@@ -322,18 +322,18 @@ class DecisionLog:
 
     def _stored(self, partition: int, lane: _Lane, run: list[_Item], stored: "Future[int]") -> None:
         lane.in_flight -= 1
-        error = stored.exception()
+        error, now_s = stored.exception(), get_running_loop().time()
         for item in run:
             identity, future, under_way = item.decision.identity, item.future, item.under_way
             if error is None:
                 under_way.is_stored = True
             else:
                 under_way.fail(error)
-            lane.landed(identity, under_way, get_running_loop().time())
+            lane.landed(identity, under_way, now_s)
             if under_way.resolution is _ROLLBACK and any(
                 one.resolution is _ROLLBACK for one in may_count(under_way.order)
             ):
-                self._rolled_back.add(partition, identity, get_running_loop().time())
+                self._rolled_back.add(partition, identity, now_s)
             if future.done():  # whoever asked has gone; the decision stands all the same
                 continue
             if error is None:

@@ -530,8 +530,23 @@ async def test_what_is_asked_again_and_again_while_nobody_knows_fills_no_memory(
         await asker.ask(resolution, is_awaited=True)
     first = asker.log.decisions.under_way(0, identity("T1"))
     assert first is not None
-    assert len(first.order) == 101
-    assert first.order[-1].resolution is R
+    assert [one.resolution for one in first.order] == [C, R]
+
+
+@pytest.mark.parametrize("fault", [None, AppendFault.ANSWER_LOST])
+async def test_behind_very_many_of_unknown_fate_one_on_its_way_was_not_remembered(
+    fault: AppendFault | None,
+) -> None:
+    """The memory had a bound, and aged without the one that came behind it."""
+    asker = Asker()
+    asker.log.kafka.faults.appends = [*[AppendFault.LOST] * 100, fault]
+    for _ in range(100):
+        await asker.ask(C, is_awaited=True)
+    asker.log.pass_time(1.9)
+    await asker.ask(C, is_awaited=True)
+    asker.log.pass_time(0.9)
+    await asker.ask(R, is_awaited=True)
+    assert asker.told[-1] == (R, "unknown" if fault else "no")
 
 
 # -- decisions that nobody awaits ----------------------------------------------------------------
