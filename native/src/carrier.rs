@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use polling::Poller;
 
 use crate::connection_state::{ConnectionState, Flushed};
-use crate::events::{Counts, Failed, HttpFailed, Line, Told};
+use crate::events::{Counts, Decided, Failed, HttpFailed, Line, Told};
 use crate::flight::Flight;
 use crate::frame::Form;
 use crate::half_lane::HalfLane;
@@ -32,7 +32,6 @@ use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaqu
 use crate::lanes::{
     EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Lanes, Waiting, memory_key,
 };
-use crate::memory::Decided;
 use crate::open::OpenOnes;
 use crate::read;
 use crate::write::{self, ReplyStart};
@@ -206,16 +205,22 @@ impl Carrier {
         }
     }
 
-    pub fn first_decision(
+    pub fn decisions(
         &self,
         partition: usize,
         group: &str,
         transaction_id: &str,
-    ) -> Option<Decided> {
+    ) -> Option<Vec<Decided>> {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.ends.get_mut(partition)?;
-        lane.memory.forget(Instant::now());
-        lane.memory.first(&memory_key(group, transaction_id))
+        lane.memory.decisions(&memory_key(group, transaction_id), Instant::now())
+    }
+
+    /// How far owners here have read the op log of each half partition; negative: none works here.
+    pub fn owners_read(&self, read_to: &[i64]) {
+        for (lane, read_to) in lock(&self.lanes).ends.iter_mut().zip(read_to) {
+            lane.read_to = *read_to;
+        }
     }
 
     /// Through here, within the last minute.
@@ -498,7 +503,7 @@ impl Listener for Carrier {
             }
             Pending::Ends(batch) => {
                 let now = Instant::now();
-                lock(&self.lanes).ends_landed(&batch, err, now);
+                lock(&self.lanes).ends_landed(&batch, err, offset, now);
                 lock(&self.results).ended(&batch, err, now);
             }
         }

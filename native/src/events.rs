@@ -234,8 +234,12 @@ pub struct Counts {
 
 /// A decision of the last moments.
 #[pyclass(frozen, get_all)]
-pub struct FirstDecision {
+pub struct Decided {
+    /// In the order of asking; whoever is told of no more has surely failed.
+    pub number: u64,
     pub is_commit: bool,
     /// None: it is on its way; false: nobody knows.
     pub is_stored: Option<bool>,
+    /// Where it is stored, if Kafka has said it.
+    pub op_offset: Option<i64>,
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::carrier::{Carrier, lock};
 use crate::connection_state::ConnectionState;
 use crate::digest::{digest_of, trace_of};
+use crate::events::Decided;
 use crate::frame::{self, Cut};
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting, memory_key};
 use crate::lately::{Lately, RECENT};
 use crate::looked::Looked;
-use crate::memory;
 use crate::seal::Seals;
 use crate::sockets::Reader;
 use crate::taken::Taken;
@@ -236,16 +236,11 @@ impl Front {
         !is_full && held <= LENT_HELD_MAX
     }
 
-    /// The first decision of the last moments. The loop asks before it does something with the
+    /// The decisions of the last moments. The loop asks before it does something with the
     /// transaction, so its ends are the loop's from now on.
-    pub fn first_decision(
-        &self,
-        partition: usize,
-        group: &str,
-        id: &str,
-    ) -> Option<memory::Decided> {
+    pub fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
         lock(&self.looked).add(group, id, Instant::now());
-        self.carrier.first_decision(partition, group, id)
+        self.carrier.decisions(partition, group, id)
     }
 
     /// What began here ends there.

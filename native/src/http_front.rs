@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::carrier::{Carrier, lock};
 use crate::connection_state::ConnectionState;
 use crate::digest::{digest_of, trace_of};
+use crate::events::Decided;
 use crate::front::Rooms;
 use crate::handle::Signer;
 use crate::http::{self, Cut, Request};
 use crate::http_names::Asked;
 use crate::kafka::Producer;
 use crate::lanes::{EndAsk, EndItem, HalfAsk, HalfItem, Waiting};
-use crate::memory;
 use crate::prepare;
 use crate::read::plain_name;
 use crate::sockets::Reader;
@@ -206,17 +206,12 @@ impl HttpFront {
         lock(&self.carrier.open_ones).close_all();
     }
 
-    /// The first decision of the last moments. The loop asks before it does something with the
+    /// The decisions of the last moments. The loop asks before it does something with the
     /// transaction, so its end is the loop's from now on.
-    pub fn first_decision(
-        &self,
-        partition: usize,
-        group: &str,
-        id: &str,
-    ) -> Option<memory::Decided> {
+    pub fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
         let mut open = lock(&self.carrier.open_ones);
         open.close(group, id);
-        self.carrier.first_decision(partition, group, id)
+        self.carrier.decisions(partition, group, id)
     }
 
     /// Connections with a request that has been unfinished for a while.

@@ -42,7 +42,7 @@ impl HttpFront {
         let (group, id) = (&item.group, &item.transaction_id);
         let mut open = lock(&self.carrier.open_ones);
         // A decision that was made here, and that its owner has perhaps not read.
-        if self.carrier.first_decision(item.partition as usize, group, id).is_some()
+        if self.carrier.decisions(item.partition as usize, group, id).is_some()
             || !self.carrier.flight.begin(room)
         {
             return false;

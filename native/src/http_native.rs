@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::carrier::{Carrier, Config, lock};
-use crate::events::{FirstDecision, HttpEvents, HttpTakenBack};
+use crate::events::{Decided, HttpEvents, HttpTakenBack};
 use crate::front::Rooms;
 use crate::handle::Signer;
 use crate::http_front::{Bounds, HttpFront};
@@ -123,10 +123,14 @@ impl HttpNative {
         HttpEvents::new(py, told)
     }
 
-    /// The first decision of the last moments; the transaction's end is the loop's from now on.
-    fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<FirstDecision> {
-        let known = self.front.first_decision(partition, group, id)?;
-        Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
+    /// All of the last moments that may count, in the order of asking; the transaction's end is the loop's from now on.
+    fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
+        self.front.decisions(partition, group, id)
+    }
+
+    /// How far owners here have read the op log of each half partition; negative: none works here.
+    fn owners_read(&self, read_to: Vec<i64>) {
+        self.front.carrier.owners_read(&read_to);
     }
 
     /// Through here, within the last minute: a half of that name would be dropped.

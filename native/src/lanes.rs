@@ -113,6 +113,8 @@ pub struct EndLane {
     deadline: Option<Instant>,
     wait: BatchWait,
     pub memory: Memory,
+    /// An owner here has read the op log up to there; negative: none works here.
+    pub read_to: i64,
 }
 
 /// Decisions that share a record.
@@ -130,6 +132,7 @@ impl EndLane {
             deadline: None,
             wait: BatchWait::default(),
             memory: Memory::new(now),
+            read_to: -1,
         }
     }
 
@@ -194,12 +197,21 @@ impl EndLane {
     }
 
     /// With the last batch in flight, all of them, if somebody is answered with it.
-    /// `err`: Kafka's; 0: it is stored.
-    pub fn landed(&mut self, batch: &EndBatch, err: c_int, now: Instant) -> Option<Landed> {
+    /// `err`: Kafka's; 0: it is stored, at this op offset if it is not negative.
+    pub fn landed(
+        &mut self,
+        batch: &EndBatch,
+        err: c_int,
+        offset: i64,
+        now: Instant,
+    ) -> Option<Landed> {
         self.in_flight -= 1;
         self.memory.forget(now);
+        if err == 0 && offset >= 0 {
+            self.memory.stored(offset, self.read_to, now);
+        }
         for item in &batch.items {
-            self.memory.landed(&item.key(), item.number, err);
+            self.memory.landed(&item.key(), item.number, err, offset, now);
         }
         let is_answer = batch.items.iter().any(EndItem::is_awaited);
         (self.in_flight == 0 && is_answer).then(|| self.wait.landed(now))
@@ -233,9 +245,9 @@ impl Lanes {
         }
     }
 
-    pub fn ends_landed(&mut self, batch: &EndBatch, err: c_int, now: Instant) {
+    pub fn ends_landed(&mut self, batch: &EndBatch, err: c_int, offset: i64, now: Instant) {
         let partition = batch.partition as usize;
-        if let Some(landed) = self.ends[partition].landed(batch, err, now) {
+        if let Some(landed) = self.ends[partition].landed(batch, err, offset, now) {
             self.halves[partition].expect(landed);
         }
     }
@@ -269,7 +281,7 @@ pub fn http_batches(happened: Vec<(u64, String)>) -> Vec<(u64, String, usize)> {
                 half_count = 0;
             }
             "ends landed" => {
-                let landed = on_their_way.drain(..).filter_map(|it| ends.landed(&it, 0, now));
+                let landed = on_their_way.drain(..).filter_map(|it| ends.landed(&it, 0, 0, now));
                 let last = landed.collect::<Vec<_>>().pop();
                 last.into_iter().for_each(|landed| halves.expect(landed));
             }

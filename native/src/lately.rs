@@ -69,16 +69,30 @@ impl<K: Eq + Hash, V> Lately<K, V> {
         self.older.clear();
     }
 
+    /// Since it was renewed.
+    pub fn passed(&self, now: Instant) -> Duration {
+        now.duration_since(self.renewed)
+    }
+
+    pub fn recent_count(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// The older ones are forgotten.
+    pub fn turn(&mut self, now: Instant) {
+        self.older = std::mem::take(&mut self.recent);
+        self.renewed = now;
+    }
+
     /// Before anything is looked for or put. On an idle instance it is called seldom, so what is
     /// older than both generations goes at once.
     pub fn forget(&mut self, now: Instant) {
-        let passed = now.duration_since(self.renewed);
+        let passed = self.passed(now);
         if passed > self.kept || self.recent.len() >= self.count_max {
-            self.older = std::mem::take(&mut self.recent);
+            self.turn(now);
             if passed > 2 * self.kept {
                 self.older.clear();
             }
-            self.renewed = now;
         }
     }
 }

@@ -44,8 +44,8 @@ use pyo3::wrap_pyfunction;
 use carrier::{Carrier, Config, lock};
 use connection_state::Flushed;
 use events::{
-    Events, Failed, Fed, FirstDecision, HttpEvents, HttpFailed, HttpTakenBack, Line, Progress,
-    TakenBack, Unread,
+    Decided, Events, Failed, Fed, HttpEvents, HttpFailed, HttpTakenBack, Line, Progress, TakenBack,
+    Unread,
 };
 use frame::Form;
 use front::{Bounds, Front, Rooms, Topic};
@@ -190,10 +190,14 @@ impl Native {
         Events::new(py, told)
     }
 
-    /// The first decision of the last moments; the transaction's ends are the loop's from now on.
-    fn first_decision(&self, partition: usize, group: &str, id: &str) -> Option<FirstDecision> {
-        let known = self.front.first_decision(partition, group, id)?;
-        Some(FirstDecision { is_commit: known.is_commit, is_stored: known.is_stored })
+    /// All of the last moments that may count, in the order of asking; the transaction's ends are the loop's from now on.
+    fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
+        self.front.decisions(partition, group, id)
+    }
+
+    /// How far owners here have read the op log of each half partition; negative: none works here.
+    fn owners_read(&self, read_to: Vec<i64>) {
+        self.front.carrier.owners_read(&read_to);
     }
 
     /// Through here, within the last minute: a half of that name would be dropped.
@@ -341,7 +345,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Unread>()?;
     module.add_class::<Line>()?;
     module.add_class::<Events>()?;
-    module.add_class::<FirstDecision>()?;
+    module.add_class::<Decided>()?;
     module.add_class::<owner::consumer::LogConsumer>()?;
     module.add_class::<owner::record::Record>()?;
     module.add_class::<owner::record::Payload>()?;
@@ -360,7 +364,7 @@ fn halfhitch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http_native::verified, module)?)?;
     module.add_function(wrap_pyfunction!(half_lane::half_batches, module)?)?;
     module.add_function(wrap_pyfunction!(lanes::http_batches, module)?)?;
-    module.add_function(wrap_pyfunction!(memory::first_decisions, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::decisions_after, module)?)?;
     module.add_function(wrap_pyfunction!(lately::known_lately, module)?)?;
     module.add_function(wrap_pyfunction!(lanes::records_of, module)?)?;
     module.add_function(wrap_pyfunction!(looked::looked_at, module)?)?;

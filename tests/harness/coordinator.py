@@ -62,6 +62,7 @@ class Coordinator:
         self.markers = MemoryMarkers()
         log = MemoryRecordLog(self.kafka)
         self.decisions = DecisionLog(log)
+        self.decisions.owner_read_to = self.op_read_to
         self.service = TransactionService(
             Dependencies(
                 log=log,
@@ -101,6 +102,10 @@ class Coordinator:
         owner._on_done = self.visibility.done
         owner.take_over()
         self.owners[partition] = owner
+
+    def op_read_to(self, partition: int) -> int | None:
+        owner = self.owners.get(partition)
+        return None if owner is None else owner.op_read_to
 
     def carry_out(self) -> None:
         for owner in self.owners.values():

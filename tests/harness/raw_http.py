@@ -82,6 +82,7 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.deadline_s = DEADLINE_S  # for an answer
         self._parser = _new_parser("GET")
 
     @classmethod
@@ -167,7 +168,7 @@ class Client:
         while True:
             event = parser.next_event()
             if event is h11.NEED_DATA:
-                async with asyncio.timeout(DEADLINE_S):
+                async with asyncio.timeout(self.deadline_s):
                     data = await self.reader.read(65536)
                 if not data and not has_begun:
                     return interim, None

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from halfhitch.doors.http.native import (
     Asked,
+    Decided,
     Events,
     Failed,
-    FirstDecision,
     Line,
     Progress,
     TakenBack,
@@ -42,7 +42,8 @@ class ScriptedHttpNative:
         self.closed_count = 0
         self.loop_count = 0  # requests that the loop has in flight
         self.prepared_ids: list[str] = []  # and no event has told of them
-        self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
+        self.decided: dict[tuple[int, str, str], list[Decided]] = {}
+        self.read_to: list[int] = []
         self.stops: list[float] = []
         self.asks: list[Asked] = []  # and the loop has not heard of it
         self.waiting: dict[int, bytes] = {}  # named halves that wait for its word
@@ -149,14 +150,17 @@ class ScriptedHttpNative:
             assert failed.connection not in self.lent or failed.connection in told.due
         return told
 
-    def first_decision(
+    def decisions(
         self, partition: int, group: str, transaction_id: str
-    ) -> FirstDecision | None:
-        return self.decisions.get((partition, group, transaction_id))
+    ) -> Sequence[Decided] | None:
+        return self.decided.get((partition, group, transaction_id))
+
+    def owners_read(self, read_to: Sequence[int]) -> None:
+        self.read_to = list(read_to)
 
     def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
-        found = self.first_decision(partition, group, transaction_id)
-        return found is not None and not found.is_commit
+        found = self.decisions(partition, group, transaction_id) or ()
+        return any(not one.is_commit for one in found)
 
     def opened(
         self,

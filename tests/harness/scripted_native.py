@@ -8,10 +8,10 @@ import socket
 from collections.abc import Sequence
 
 from halfhitch.doors.rocketmq.native import (
+    Decided,
     Events,
     Failed,
     Fed,
-    FirstDecision,
     Line,
     Progress,
     TakenBack,
@@ -38,7 +38,8 @@ class ScriptedNative:
         self.is_forgetful = False  # else a slow test would meet it anywhere
         self.rooms: list[int] = []
         self.under_way: list[tuple[int, Frame]] = []
-        self.decisions: dict[tuple[int, str, str], FirstDecision] = {}
+        self.decided: dict[tuple[int, str, str], list[Decided]] = {}
+        self.read_to: list[int] = []
         self.stops: list[float] = []
         self.is_borrowing = False
         self.lent: dict[int, socket.socket] = {}
@@ -174,14 +175,17 @@ class ScriptedNative:
         self._unread, self._due = [], []
         return told
 
-    def first_decision(
+    def decisions(
         self, partition: int, group: str, transaction_id: str
-    ) -> FirstDecision | None:
-        return self.decisions.get((partition, group, transaction_id))
+    ) -> Sequence[Decided] | None:
+        return self.decided.get((partition, group, transaction_id))
+
+    def owners_read(self, read_to: Sequence[int]) -> None:
+        self.read_to = list(read_to)
 
     def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:
-        found = self.first_decision(partition, group, transaction_id)
-        return found is not None and not found.is_commit
+        found = self.decisions(partition, group, transaction_id) or ()
+        return any(not one.is_commit for one in found)
 
     def claim(self, group: str, transaction_id: str, digest: int) -> bool:
         return self.claimed.setdefault((group, transaction_id), digest) == digest

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from halfhitch.composition.native import http_way
-from halfhitch.core.model import ProducerGroup, TransactionId
 from halfhitch.core.partitioning import half_partition
-from halfhitch.doors.http import HttpDoor
 from halfhitch.service.api import TransactionState
+from halfhitch.service.transactions.remembered import Remembered
 from halfhitch.wire.digest import digest_of
 from halfhitch.wire.half import digest_in
 from harness.check_site import Link
 from harness.check_witness import SILENT, Witness
-from harness.defaults import check_rules, http_limits, owner_limits
-from harness.engines import GROUP, PARTITION_COUNT, Site, until, until_idle, until_working
-from harness.identities import access_with
-from harness.native import native, needs_native
+from harness.defaults import check_rules, owner_limits
+from harness.engines import GROUP, Site, until, until_idle, until_working
+from harness.http_ways import Served, end, half, name_and_handle, served
+from harness.native import needs_native
 from harness.raw_http import Answer, Client, json_post, request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -41,40 +37,6 @@ def site(kafka: Any) -> Site:
     return made
 
 
-class Served:
-    """A door, and what it has counted."""
-
-    def __init__(self, engine: Any, door: HttpDoor, lending: Any, path: str | None) -> None:
-        self.engine, self.door, self.lending, self.path = engine, door, lending, path
-        self.native_count = 0
-        self.clients: list[Client] = []
-        self.answers: list[tuple[str, int]] = []
-
-    def count(self, route: str, status: int, elapsed_s: Any) -> None:
-        count = len(elapsed_s) if isinstance(elapsed_s, list) else 1
-        self.native_count += count if isinstance(elapsed_s, list) else 0
-        self.answers += [(route, status)] * count
-
-    async def client(self) -> Client:
-        if self.path is not None:
-            client = await Client.unix(self.path)
-        else:
-            assert self.door.port is not None
-            client = await Client.tcp(self.door.port)
-        self.clients.append(client)
-        return client
-
-    async def lent(self, site: Site) -> Client:
-        """A client whose requests go the native way from now on, where there is one."""
-        client = await self.client()
-        made = await client.ask(half(site.orders, b"first"))
-        assert made.status == 201, made
-        assert (await client.ask(end(made, "rollback"))).status == 200
-        if self.lending is not None:
-            await until(lambda: self.lending._loans, "it to be lent")
-        return client
-
-
 @pytest.fixture(params=["interpreted", pytest.param("native", marks=needs_native)])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -83,39 +45,6 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["tcp", "unix"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     return str(tmp_path / "door.sock") if request.param == "unix" else None
-
-
-@asynccontextmanager
-async def served(
-    site: Site, way: str, path: str | None = None, **options: Any
-) -> AsyncIterator[Served]:
-    limits = http_limits(**{"unended_s": 60.0, **options.pop("limits", {})})
-    async with site.engine(**options) as engine:
-        found: list[Served] = []
-
-        def count(route: str, status: int, elapsed_s: Any, *_: Any) -> None:
-            found[0].count(route, status, elapsed_s)
-
-        make = partial(native.HttpNative) if way == "native" else None
-        lending = http_way(engine, site.observer, count, limits, make, transaction_bytes_max=2**26)
-        door = HttpDoor(
-            engine.transactions, checks=engine.desk, port=0, unix_path=path, limits=limits,
-            host=None if path else "127.0.0.1", access=access_with(), on_request=count,
-            lending=lending,
-        )  # fmt: skip
-        found.append(Served(engine, door, lending, path))
-        await door.start()
-        try:
-            yield found[0]
-        finally:
-            for client in found[0].clients:
-                await client.close()
-            await door.stop(drain_s=0.3)
-
-
-def half(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
-    named = (("Half-Producer-Group", GROUP), *headers)
-    return request("POST", f"/v1/topics/{topic}/half", named, body)
 
 
 def prepare(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
@@ -133,20 +62,6 @@ def prepare(topic: str, body: bytes, *headers: tuple[str, str]) -> bytes:
     if "half-transaction-id" in given:
         found["transaction_id"] = given["half-transaction-id"]
     return json_post("/v1/transactions", found)
-
-
-def name_and_handle(made: Answer) -> tuple[str, str]:
-    name, handle = made.header("half-transaction-id"), made.header("half-handle")
-    if name is None or handle is None:
-        answer = made.json()
-        assert list(answer) == ["transaction_id", "handle", "state"]
-        assert answer["state"] == "pending"
-        return answer["transaction_id"], answer["handle"]
-    return name, handle
-
-
-def end(made: Answer, how: str) -> bytes:
-    return request("POST", f"/v1/transactions/{name_and_handle(made)[1]}/{how}")
 
 
 async def take_back(at: Served, rng: Random) -> None:
@@ -384,7 +299,7 @@ async def test_a_name_whose_roll_back_is_not_read_yet_is_not_taken(site: Site, w
 async def test_a_name_that_was_rolled_back_at_an_instance_that_owns_nothing_was_new_there(
     site: Site, way: str
 ) -> None:
-    """Natively, once decisions of the last moments were forgotten: 201, its commit 200, no message.
+    """Once decisions of the last moments were forgotten: 201, its commit 200, no message.
 
     Only the owner knows it for longer, and that is another instance.
     """
@@ -401,15 +316,8 @@ async def test_a_name_that_was_rolled_back_at_an_instance_that_owns_nothing_was_
             assert made.status == 201
             assert (await client.ask(end(made, "rollback"))).status == 200
 
-        decisions = at.engine.appends().decisions
-        known = [
-            (partition, (ProducerGroup(GROUP), TransactionId(name)))
-            for name in names
-            for partition in range(PARTITION_COUNT)
-        ]
-        await until(
-            lambda: not any(decisions.under_way(*one) for one in known), "it to be forgotten"
-        )
+        for lane in at.engine.appends().decisions._lanes.values():
+            lane.remembered = Remembered()
         client = await at.lent(site)
         for name in names:
             again = await client.ask(half(site.orders, b"dropped", ("Half-Transaction-Id", name)))

@@ -14,7 +14,7 @@ import pytest
 from halfhitch.adapters.kafka import errors
 from halfhitch.doors.http import trace_context
 from halfhitch.doors.rocketmq.messages import FLAG_HEADER
-from halfhitch.service.transactions import lately, op_appends, rolled_back, taken
+from halfhitch.service.transactions import lately, op_appends, remembered, rolled_back, taken
 from halfhitch.wire import digest, half, op
 from halfhitch.wire import headers as names
 from halfhitch.wire.remoting.properties import DELAYING
@@ -34,7 +34,10 @@ SAME: list[tuple[str, str, Value]] = [
     ("lanes.rs", "GATHERED_MAX", op_appends._GATHERED_MAX),
     ("lanes.rs", "MARKS_MAX", op.MARKS_MAX),
     ("lanes.rs", "ENTRIES_BYTES_MAX", op_appends._ENTRIES_BYTES_MAX),
-    ("memory.rs", "RECENT", op_appends._RECENT_S),
+    ("memory.rs", "RECENT", remembered._RECENT_S),
+    ("memory.rs", "UNOWNED", remembered._UNOWNED_S),
+    ("memory.rs", "STALE", remembered._STALE_S),
+    ("memory.rs", "REMEMBERED_MAX", remembered._COUNT_MAX),
     ("lately.rs", "RECENT", lately.RECENT_S),
     ("memory.rs", "ROLLED_BACK_MAX", rolled_back._COUNT_MAX),
     ("memory.rs", "SURELY_NOT_STORED", errors._SURELY_NOT_STORED | errors.TOO_LARGE),

@@ -6,22 +6,18 @@ from functools import partial
 from typing import Final
 
 from halfhitch.adapters.native import carrier
-from halfhitch.core.model import Identity
 from halfhitch.doors.http.lending import Lending, OnRequests
 from halfhitch.doors.http.limits import Limits
 from halfhitch.doors.http.native import Native
 from halfhitch.engine import Engine
 from halfhitch.errors import HalfHitchError, KafkaUnavailable
 from halfhitch.ports import Observer
-from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.wire.half import INDEX_MAX
 
 logger = logging.getLogger(__name__)
 
 #: A longer head is left to the loop, which knows how much is too much.
 _HEAD_BYTES_MAX: Final = 8_192
-
-FirstDecision = Callable[[int, Identity], UnderWay | None]
 
 
 def http_way(
@@ -76,6 +72,7 @@ def http_way(
         observer=observer,
         on_requests=on_requests,
         partition_count=lambda: transactions.partition_count,
+        owner_read_to=appends.decisions.owner_read_to,
         preferred_partition=appends.preferred_partition,
         signer=signer,
         target_partitions=appends.target_partitions,
@@ -89,18 +86,7 @@ def http_way(
         log=carrier.native_log,
     )
     decisions = appends.decisions
-    decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
+    decisions.elsewhere.append(lending.decisions)
     decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
     decisions.on_read.append(lending.heard)
     return lending
-
-
-def both(one: FirstDecision, other: FirstDecision | None) -> FirstDecision:
-    """What either knows; both are asked, for to be asked means something to them."""
-
-    def first_decision(partition: int, identity: Identity) -> UnderWay | None:
-        found = one(partition, identity)
-        also = None if other is None else other(partition, identity)
-        return found or also
-
-    return first_decision

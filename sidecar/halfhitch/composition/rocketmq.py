@@ -10,7 +10,6 @@ from halfhitch.access import Access
 from halfhitch.adapters.native import carrier
 from halfhitch.adapters.system import SystemClock
 from halfhitch.composition.limits import rocketmq_limits, share
-from halfhitch.composition.native import both
 from halfhitch.composition.options import server_tls
 from halfhitch.config import Settings
 from halfhitch.config.rocketmq import access_secrets, advertised_address
@@ -115,6 +114,7 @@ def native_way(
         ),
         observer=observer,
         partition_count=appends.partition_count,
+        owner_read_to=appends.decisions.owner_read_to,
         seal_keys=seal_keys,
         target_partitions=appends.target_partitions,
         is_free=engine.intake.is_free,
@@ -123,7 +123,7 @@ def native_way(
         log=carrier.native_log,
     )
     decisions = appends.decisions
-    decisions.elsewhere = both(lending.first_decision, decisions.elsewhere)
+    decisions.elsewhere.append(lending.decisions)
     decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
     decisions.on_read.append(lending.heard)
     engine.transactions.claim_elsewhere = lending.claim

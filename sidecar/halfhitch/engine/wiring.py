@@ -137,6 +137,7 @@ class Parts:
             instance=options.instance,
             stop_wait_s=options.stop_wait_s,
         )
+        self._decisions.owner_read_to = self.ownership.op_read_to
         self.membership = self._make_membership()
         self.asked_halves = KafkaAskedHalves(
             loop, self._clients.consumer, self.handles.encode, half_topic=names.half

@@ -159,6 +159,7 @@ class World:
             instance=options.instance,
             stop_wait_s=_STOP_WAIT_S,
         )
+        self._decisions.owner_read_to = self.ownership.op_read_to
         self.desk = Desk(
             loop=loop,
             instance=options.instance,

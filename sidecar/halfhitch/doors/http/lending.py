@@ -39,7 +39,8 @@ from halfhitch.doors.http.unended import Unended
 from halfhitch.errors import HalfHitchError, OutcomeUnknown
 from halfhitch.ports import Observer
 from halfhitch.service.api import Prepared
-from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.asked import Elsewhere
+from halfhitch.service.transactions.remembered import read_to
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Lending:
         observer: Observer,
         on_requests: OnRequests,
         partition_count: Callable[[], int],
+        owner_read_to: Callable[[int], int | None],
         preferred_partition: Callable[[int], int],
         signer: Callable[[], tuple[bytes, bytes]],
         target_partitions: Callable[[str], int | None],
@@ -113,17 +115,18 @@ class Lending:
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
-        `signer`: two times nothing as long as it is not known. `is_free`: whether nothing of this
-        group for this topic is refused. `is_open`: whether nothing is known of a decision about
-        what this group has prepared. `claim`: whether nothing is known of a name, which stands for
-        the message with this digest then; `unclaim`: that one could not be stored, or nobody can
-        say. `disown`: what was perhaps stored under an id of ours that was told to nobody is to be
-        rolled back.
+        `owner_read_to`: see DecisionLog. `signer`: two times nothing as long as it is not known.
+        `is_free`: whether nothing of this group for this topic is refused. `is_open`: whether
+        nothing is known of a decision about what this group has prepared. `claim`: whether nothing
+        is known of a name, which stands for the message with this digest then; `unclaim`: that one
+        could not be stored, or nobody can say. `disown`: what was perhaps stored under an id of
+        ours that was told to nobody is to be rolled back.
         """
         self._make_native = make_native
         self._observer = observer
         self._on_requests = on_requests
         self._partition_count = partition_count
+        self._owner_read_to = owner_read_to
         self._preferred_partition = preferred_partition
         self._signer = signer
         self._target_partitions = target_partitions
@@ -181,6 +184,7 @@ class Lending:
         count = self._partition_count()
         preferred = self._preferred_partition(count) if count else 0
         native.open(count, preferred, *self._signer())
+        native.owners_read(read_to(count, self._owner_read_to))
         self._allow(native)
         for number in native.lingering():
             self._take_back(number)
@@ -270,14 +274,9 @@ class Lending:
 
     # -- what another way through this process must know ------------------------------------------
 
-    def first_decision(self, partition: int, identity: Identity) -> UnderWay | None:
-        """What service.transactions.op_appends.DecisionLog does not know of itself."""
-        found = None if self.native is None else self.native.first_decision(partition, *identity)
-        if found is None:
-            return None
-        return UnderWay.elsewhere(
-            _COMMIT if found.is_commit else _ROLLBACK, is_stored=found.is_stored
-        )
+    def decisions(self, partition: int, identity: Identity) -> Sequence[Elsewhere] | None:
+        """See service.transactions.op_appends.DecisionLog.elsewhere."""
+        return None if self.native is None else self.native.decisions(partition, *identity)
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""

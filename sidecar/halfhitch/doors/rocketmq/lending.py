@@ -30,7 +30,8 @@ from halfhitch.doors.rocketmq.native import Events, Failed, Native
 from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Observer
-from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.asked import Elsewhere
+from halfhitch.service.transactions.remembered import read_to
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import request
 from halfhitch.wire.remoting.requests import Form, Frame, Send
@@ -79,6 +80,7 @@ class Lending:
         *,
         observer: Observer,
         partition_count: Callable[[], int],
+        owner_read_to: Callable[[int], int | None],
         seal_keys: Callable[[], Sequence[bytes]],
         target_partitions: Callable[[str], int | None],
         is_free: Callable[[str, str], bool],
@@ -88,14 +90,16 @@ class Lending:
     ) -> None:
         """`make_native` gets `wake`, the two ends of a pipe, and empties it when asked (`events`).
 
-        `seal_keys`: none as long as they are not known. `is_free`: whether nothing of this group is
-        refused; else each of its messages must be looked at.
+        `owner_read_to`: see DecisionLog. `seal_keys`: none as long as they are not known.
+        `is_free`: whether nothing of this group is refused; else each of its messages must be
+        looked at.
         """
         self._make_native = make_native
         self.native: Native | None = None  # while it runs
         self._ends = (-1, -1)
         self._observer = observer
         self._partition_count = partition_count
+        self._owner_read_to = owner_read_to
         self._seal_keys = seal_keys
         self._target_partitions = target_partitions
         self._is_free = is_free
@@ -137,7 +141,9 @@ class Lending:
         native = self.native
         if native is None:
             return
-        native.open(self._partition_count(), self._seal_keys())
+        count = self._partition_count()
+        native.open(count, self._seal_keys())
+        native.owners_read(read_to(count, self._owner_read_to))
         for number in native.lingering():
             self._take_back(number)
         now_s = asyncio.get_running_loop().time()
@@ -187,14 +193,9 @@ class Lending:
 
     # -- what another way through this process must know ------------------------------------------
 
-    def first_decision(self, partition: int, identity: Identity) -> UnderWay | None:
-        """What service.transactions.op_appends.DecisionLog does not know of itself."""
-        found = None if self.native is None else self.native.first_decision(partition, *identity)
-        if found is None:
-            return None
-        return UnderWay.elsewhere(
-            _COMMIT if found.is_commit else _ROLLBACK, is_stored=found.is_stored
-        )
+    def decisions(self, partition: int, identity: Identity) -> Sequence[Elsewhere] | None:
+        """See service.transactions.op_appends.DecisionLog.elsewhere."""
+        return None if self.native is None else self.native.decisions(partition, *identity)
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""

@@ -82,11 +82,13 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstDecision:
-    """Of the last moments."""
+class Decided:
+    """A decision of the last moments: see service.transactions.asked.Elsewhere."""
 
+    number: int
     is_commit: bool
-    is_stored: bool | None  # None: it is on its way; False: nobody knows
+    is_stored: bool | None
+    op_offset: int | None
 
 
 class Native(Protocol):
@@ -150,10 +152,14 @@ class Native(Protocol):
         """What has happened since the last time."""
         ...
 
-    def first_decision(
+    def decisions(
         self, partition: int, group: str, transaction_id: str
-    ) -> FirstDecision | None:
-        """The first one of the last moments."""
+    ) -> Sequence[Decided] | None:
+        """All of the last moments that may count. The transaction's ends are the loop's now."""
+        ...
+
+    def owners_read(self, read_to: Sequence[int]) -> None:
+        """How far owners here have read the op log of each half partition; -1: none works here."""
         ...
 
     def was_rolled_back(self, partition: int, group: str, transaction_id: str) -> bool:

@@ -23,6 +23,7 @@ from halfhitch.service.checking.limits import DeskLimits
 from halfhitch.service.checking.loop_queue import LoopQueue
 from halfhitch.service.checking.permits import GroupPermits, Permits
 from halfhitch.service.checking.ways import Others, Ways
+from halfhitch.service.transactions.asked import may_count
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire.check import Check
 
@@ -274,7 +275,9 @@ class Desk:
     # -- decisions -------------------------------------------------------------------------------
 
     def _is_ending(self, partition: int, identity: Identity) -> bool:
-        return self._decisions.under_way(partition, identity) is not None
+        first = self._decisions.under_way(partition, identity)
+        # What nobody knows of has perhaps decided nothing, and may be remembered for minutes.
+        return first is not None and any(it.is_stored is not False for it in may_count(first.order))
 
     def _append(self, partition: int, decision: Decision) -> None:
         if self._is_ending(partition, decision.identity):

@@ -162,6 +162,12 @@ class Ownership:
         owner = worker.owner if worker is not None else None
         return 0 if owner is None else owner.size_bytes(identity)
 
+    def op_read_to(self, partition: int) -> int | None:
+        """See service.transactions.op_appends.DecisionLog.owner_read_to."""
+        worker = self._workers.get(partition)
+        owner = worker.owner if worker is not None else None
+        return None if owner is None else owner.op_read_to
+
     def works(self, partition: int) -> bool:
         """See service.transactions.dependencies.Owners."""
         worker = self._workers.get(partition)

@@ -435,6 +435,12 @@ class PartitionOwner:
         return 0 if transaction is None else transaction.size_bytes
 
     @property
+    def op_read_to(self) -> int | None:
+        """Of what lies below it in the op log `standing` tells; None while a takeover goes on."""
+        ledger = self._ledger
+        return None if ledger is None else ledger.positions[1]
+
+    @property
     def is_working(self) -> bool:
         """Whether the takeover is complete."""
         return self._ledger is not None

@@ -6,9 +6,34 @@ Before that each may be the first that is on its way, or of whose fate nobody kn
 """
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from halfhitch.core.model import Resolution
 from halfhitch.errors import OutcomeUnknown
+
+
+class Elsewhere(Protocol):
+    """A decision that went another way through this process, as that way tells it."""
+
+    @property
+    def number(self) -> int:
+        """Of all that went that way; one that is told of no more has surely failed."""
+        ...
+
+    @property
+    def is_commit(self) -> bool:
+        """Else it is a roll-back."""
+        ...
+
+    @property
+    def is_stored(self) -> bool | None:
+        """None: it is on its way; False: nobody knows."""
+        ...
+
+    @property
+    def op_offset(self) -> int | None:
+        """Where it is stored, if that is known."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +45,8 @@ class UnderWay:
     #: asked later and is confirmed can look here.
     is_stored: bool | None = None
     error: BaseException | None = None
+    #: Where it is stored, if that is known.
+    op_offset: int | None = None
     #: The first one of its transaction that is remembered, and (there) those that were asked for
     #: behind it and may count. One alone refers to nothing: hundreds a second must not wait for
     #: Python's collector of cycles.
@@ -27,12 +54,18 @@ class UnderWay:
     followers: "list[UnderWay] | None" = field(default=None, repr=False)
 
     @classmethod
-    def elsewhere(cls, resolution: Resolution, *, is_stored: bool | None) -> "UnderWay":
-        """One that went another way through this process; False: nobody knows."""
-        found = cls(resolution, is_stored)
-        if is_stored is False:
-            found.fail(OutcomeUnknown("Kafka did not say whether it was stored"))
+    def elsewhere(cls, told: Elsewhere) -> "UnderWay":
+        """One that went another way through this process."""
+        found = cls(Resolution.COMMIT if told.is_commit else Resolution.ROLLBACK)
+        found.hear(told)
         return found
+
+    def hear(self, told: Elsewhere) -> None:
+        """How it went, since it was asked about last."""
+        if told.is_stored is False:
+            self.fail(OutcomeUnknown("Kafka did not say whether it was stored"))
+        else:
+            self.is_stored, self.op_offset = told.is_stored, told.op_offset
 
     @property
     def has_surely_failed(self) -> bool:
@@ -73,6 +106,16 @@ class UnderWay:
             and not one.has_surely_failed
             for one in before
         )
+
+
+def is_read(order: list[UnderWay], read_to: int | None) -> bool:
+    """Whether the owner here knows all that may count of it, and so which one does.
+
+    `read_to`: it has read what lies below this op offset; None: no owner works here.
+    """
+    found = may_count(order)
+    last = found[-1].op_offset if found else None
+    return read_to is not None and last is not None and last < read_to
 
 
 def may_count(order: list[UnderWay]) -> list[UnderWay]:

@@ -49,6 +49,13 @@ class Begun:
     #: says.
     extends: bool = field(default=False, kw_only=True)
 
+    @property
+    def is_disputed(self) -> bool:
+        """Once it is stored: whether only its owner can tell if it counts, when it has read it."""
+        if self.decided is not None or self.rival is None:
+            return False
+        return len(_may_win(self.rival, self.requested)) > 1
+
     def check(self) -> None:
         """Once it is stored: raises when an earlier decision stands, or may stand."""
         if self.decided is not None:
@@ -81,6 +88,8 @@ class Deciding:
         """
         partition, decisions = known.partition, self._parts.decisions
         self.refuse_reused(known, identity)
+        rival = decisions.under_way(partition, identity)
+        # Asked afterwards: what is not told there any more the owner has read.
         standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
         if standing is None:
             raise gone(identity)
@@ -93,10 +102,11 @@ class Deciding:
             if standing is not _COMMITTING:
                 raise committed_in_part(identity)
             decided, extends = None, True
-        rival = decisions.under_way(partition, identity)
         decision = Decision(identity, resolution, count, known.half_offsets, source, reason)
         # A decision that is known to lose is stored all the same: the owner puts it on record.
-        stored = decisions.append(partition, decision, is_awaited=is_awaited)
+        stored = decisions.append(
+            partition, decision, is_awaited=is_awaited, has_lost=decided is not None
+        )
         return Begun(identity, resolution, stored, decided, rival, extends=extends)
 
     def _covers_more(
@@ -134,10 +144,10 @@ class Deciding:
         """
         parts = self._parts
         self.refuse_reused(known, identity)
+        rival = parts.decisions.under_way(known.partition, identity)
         standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
         if standing is None:
             raise gone(identity)
-        rival = parts.decisions.under_way(known.partition, identity)
         if standing.resolution is not None or rival is None:
             return standing.resolution
         found = may_count(rival.order)
@@ -243,13 +253,18 @@ def refuse_loser(
 
 def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, advice: str) -> None:
     """Once our decision is stored: raise if a contrary one that is before it counts, or may."""
+    kinds = _may_win(rival, requested)
+    if len(kinds) > 1:
+        raise disputed(identity, advice=advice)
+    refuse_loser(identity, kinds.pop(), requested)
+
+
+def _may_win(rival: UnderWay, requested: Resolution) -> set[Resolution]:
     found = may_count(rival.order)
     kinds = {one.resolution for one in found}
     if not any(one.is_stored for one in found):
         kinds.add(requested)  # ours may be the first in the log
-    if len(kinds) > 1:
-        raise disputed(identity, advice=advice)
-    refuse_loser(identity, kinds.pop(), requested)
+    return kinds
 
 
 def disputed(identity: Identity, *, advice: str) -> OutcomeUnknown:

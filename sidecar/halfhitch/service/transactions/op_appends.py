@@ -11,8 +11,8 @@ with the next one that is awaited.
 
 Against a decision that is still on its way a contrary one is known at once, but which of them
 counts is known only when the first has arrived or failed: see asked.py. What is stored, or perhaps
-is, is remembered for a second or two, in which its owner reads it as a rule: a contrary end in
-between would be told that it counts.
+is, is remembered until its owner has read it (remembered.py): a contrary end in between would be
+told that it counts.
 
 Native threads append decisions too, with a producer of their own. Two producers' records arrive in
 any order, so a contrary decision is not sent before the native one has arrived or failed: it came
@@ -27,7 +27,8 @@ from typing import Final
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import RecordLog
-from halfhitch.service.transactions.asked import UnderWay, may_count
+from halfhitch.service.transactions.asked import Elsewhere, UnderWay, is_read, may_count
+from halfhitch.service.transactions.remembered import Remembered
 from halfhitch.service.transactions.rolled_back import RolledBack
 from halfhitch.wire import op as op_wire
 
@@ -40,9 +41,6 @@ _BATCH_MAX: Final = op_wire.MARKS_MAX
 #: Of ids and reasons in one record: with the offsets well below a topic's usual megabyte.
 _ENTRIES_BYTES_MAX: Final = 500_000
 
-
-#: An owner reads what was stored within a tenth of it.
-_RECENT_S: Final = 1.0
 #: A wait that no caller feels, and several times as long as a record takes.
 _GATHER_S: Final = 0.004
 #: So many do not wait: the record is large enough.
@@ -73,6 +71,7 @@ class _Item:
     decision: Decision
     future: "Future[int]"
     under_way: UnderWay
+    has_lost: bool
 
     @property
     def entry_bytes_max(self) -> int:
@@ -83,11 +82,23 @@ class _Item:
 
 
 @dataclass(slots=True)
-class _Elsewhere:
-    """A decision on its way from elsewhere in this process, and the contrary ones that wait."""
+class _Watched:
+    """Decisions from elsewhere with one that is on its way, and what waits for it here."""
 
-    under_way: UnderWay
+    #: By place in `DecisionLog.elsewhere`, and number; the first of them is the head.
+    told: dict[tuple[int, int], UnderWay]
     held: list[tuple[_Item, bool]] = field(default_factory=list)  # and whether it is awaited
+
+    @property
+    def order(self) -> list[UnderWay]:
+        """Of the whole transaction."""
+        return next(iter(self.told.values())).order
+
+    def contradicts(self, resolution: Resolution) -> bool:
+        return any(
+            one.resolution is not resolution and not one.has_surely_failed
+            for one in self.told.values()
+        )
 
 
 @dataclass(slots=True)
@@ -100,16 +111,20 @@ class _Lane:
     is_gathering: bool = False  # a timer runs
     #: The head of each transaction with one that is on its way.
     under_way: dict[Identity, UnderWay] = field(default_factory=dict)
-    elsewhere: dict[Identity, _Elsewhere] = field(default_factory=dict)
-    #: Of the others: the last one arrived since `renewed_s`, or in the time before that.
-    recent: dict[Identity, UnderWay] = field(default_factory=dict)
-    older: dict[Identity, UnderWay] = field(default_factory=dict)
-    renewed_s: float = 0.0
+    watched: dict[Identity, _Watched] = field(default_factory=dict)
+    #: Of the others.
+    remembered: Remembered = field(default_factory=Remembered)
 
-    def asked(self, identity: Identity) -> list[UnderWay]:
-        """Which decisions may count, as far as they are not forgotten."""
-        head = self.under_way.get(identity) or self.recent.get(identity) or self.older.get(identity)
-        return [] if head is None else may_count(head.order)
+    def head(self, identity: Identity, now_s: float) -> UnderWay | None:
+        """The first decision that is remembered, whether its owner has read it or not."""
+        return self.under_way.get(identity) or self.remembered.find(identity, now_s)
+
+    def asked(self, identity: Identity, read_to: int | None, now_s: float) -> list[UnderWay]:
+        """Which decisions may count, as far as their owner has perhaps not read them."""
+        head = self.head(identity, now_s)
+        if head is None or is_read(head.order, read_to):
+            return []
+        return may_count(head.order)
 
     def landed(self, identity: Identity, under_way: UnderWay, now_s: float) -> None:
         """This one is on its way no more."""
@@ -119,16 +134,7 @@ class _Lane:
         del self.under_way[identity]
         # Giving up is no contradiction to what comes later: see ledger._apply.
         if any(one.resolution is not _PARK for one in may_count(order)):
-            # What is old goes first: else the next question would take this one for as old.
-            self.forget(now_s)
-            self.recent[identity] = head
-
-    def forget(self, now_s: float) -> None:
-        """What the owner has read by now is his to know."""
-        passed_s = now_s - self.renewed_s
-        if passed_s > _RECENT_S:
-            self.older = self.recent if passed_s <= 2 * _RECENT_S else {}
-            self.recent, self.renewed_s = {}, now_s
+            self.remembered.put(identity, head, now_s)
 
 
 def _kind(item: _Item) -> str:
@@ -140,8 +146,11 @@ class DecisionLog:
 
     def __init__(self, log: RecordLog) -> None:
         self._log = log
-        #: What else is under way, from whoever else appends decisions in this process.
-        self.elsewhere: Callable[[int, Identity], UnderWay | None] | None = None
+        #: What else was decided, by whoever else appends decisions in this process: in the order
+        #: of asking, without what can count no more. None: nothing is remembered there.
+        self.elsewhere: list[Callable[[int, Identity], Sequence[Elsewhere] | None]] = []
+        #: How far the owner of a half partition has read the op log; None: it is not here.
+        self.owner_read_to: Callable[[int], int | None] = lambda _: None
         #: Who else in this process knows what was rolled back a moment ago.
         self.rolled_back_elsewhere: list[Callable[[int, Identity], bool]] = []
         #: Who must hear of decisions that were made elsewhere.
@@ -150,20 +159,29 @@ class DecisionLog:
         self._rolled_back = RolledBack(0.0)
 
     def append(
-        self, partition: int, decision: Decision, *, is_awaited: bool = True
+        self,
+        partition: int,
+        decision: Decision,
+        *,
+        is_awaited: bool = True,
+        has_lost: bool = False,
     ) -> "Future[int]":
-        """Queue a decision; the future fails as ports.RecordLog says."""
+        """Queue a decision; the future fails as ports.RecordLog says.
+
+        `has_lost`: its owner knows of another one, so it is put on record and not remembered.
+        """
         lane = self._lane(partition)
         future: Future[int] = get_running_loop().create_future()
-        item = _Item(decision, future, UnderWay(decision.resolution))
+        item = _Item(decision, future, UnderWay(decision.resolution), has_lost)
         self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
         return future
 
     def _queue_or_hold(self, partition: int, lane: _Lane, item: _Item, *, is_awaited: bool) -> None:
         identity, resolution = item.decision.identity, item.decision.resolution
-        first = self.under_way(partition, identity)
-        rival = lane.elsewhere.get(identity)
-        if rival is not None and rival.under_way.resolution is not resolution:
+        first = lane.head(identity, get_running_loop().time())
+        first = first or (self._found_elsewhere(partition, identity) if self.elsewhere else None)
+        rival = lane.watched.get(identity)
+        if rival is not None and rival.contradicts(resolution):
             rival.held.append((item, is_awaited))
         else:
             self._queue(partition, lane, item, first, is_awaited=is_awaited)
@@ -179,63 +197,74 @@ class DecisionLog:
     ) -> None:
         lane.waiting.append(item)
         under_way = item.under_way
-        if first is None or under_way.follow(first):
+        if not item.has_lost and (first is None or under_way.follow(first)):
             lane.under_way[item.decision.identity] = under_way.head or under_way
         lane.is_awaited = lane.is_awaited or is_awaited
         if lane.in_flight == 0:
             self._send_or_gather(partition, lane)
 
     def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        """The first decision of this transaction that its owner has perhaps not read yet."""
-        found = None
-        lane = self._lanes.get(partition)
-        if lane is not None:
-            lane.forget(get_running_loop().time())
-            found = next(iter(lane.asked(identity)), None)
-        if found is None and self.elsewhere is not None:
+        """The first decision of this transaction that its owner has perhaps not read yet.
+
+        Whoever asks the owner as well asks it afterwards: it may read on in between.
+        """
+        found = next(iter(self._asked(partition, identity)), None)
+        if found is None and self.elsewhere:
             found = self._found_elsewhere(partition, identity)
+            if found is not None and is_read(found.order, self.owner_read_to(partition)):
+                return None
         return found
+
+    def _asked(self, partition: int, identity: Identity) -> list[UnderWay]:
+        """The decisions that went this way."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            return []
+        now_s = get_running_loop().time()
+        return lane.asked(identity, self.owner_read_to(partition), now_s)
 
     def _found_elsewhere(self, partition: int, identity: Identity) -> UnderWay | None:
-        """As long as it is on its way this is one object, which is told how it went."""
-        assert self.elsewhere is not None
+        """As long as one is on its way these are the same objects, which are told how it went."""
         lane = self._lanes.get(partition)
-        watched = None if lane is None else lane.elsewhere.get(identity)
+        watched = None if lane is None else lane.watched.get(identity)
         if watched is not None:
-            return watched.under_way
-        found = self.elsewhere(partition, identity)
-        if found is not None and found.is_stored is None:
+            return next(iter(may_count(watched.order)), None)
+        told = {
+            (place, one.number): UnderWay.elsewhere(one)
+            for place, tell in enumerate(self.elsewhere)
+            for one in tell(partition, identity) or ()
+        }
+        if not told:
+            return None
+        first, *others = told.values()
+        for other in others:
+            other.follow(first)
+        if any(one.is_stored is None for one in told.values()):
             lane = self._lane(partition)
-            lane.elsewhere[identity] = _Elsewhere(found)
+            lane.watched[identity] = _Watched(told)
             get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
-        return found
+        return first
 
     def _settle(self, partition: int, lane: _Lane, identity: Identity) -> None:
-        """Look how the decision from elsewhere went; then let the contrary ones go."""
-        found = None if self.elsewhere is None else self.elsewhere(partition, identity)
-        watched = lane.elsewhere[identity].under_way
-        is_another = found is not None and found.resolution is not watched.resolution
-        if found is not None and found.is_stored is None and not is_another:
+        """Look how the decisions from elsewhere went; then let the contrary ones go."""
+        watched = lane.watched[identity].told
+        heard = [tell(partition, identity) for tell in self.elsewhere]
+        for (place, number), one in watched.items():
+            if one.is_stored is None:
+                _hear(one, number, heard[place])
+        if any(one.is_stored is None for one in watched.values()):
             get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
             return
-        rival = lane.elsewhere.pop(identity)
-        if is_another:
-            # The one that was watched has surely failed, and what was asked for behind it counts.
-            watched.fail(KafkaUnavailable("it was not stored"))
-        elif found is not None and found.is_stored:
-            watched.is_stored = True
-        else:
-            # It failed, or was forgotten meanwhile. A contrary one is told that nobody knows.
-            watched.fail(OutcomeUnknown("whether it was stored is known no more"))
-            lane.under_way[identity] = watched
-        lane.landed(identity, watched, get_running_loop().time())
+        rival = lane.watched.pop(identity)
+        first = next(iter(watched.values()))
+        lane.under_way[identity] = first
+        lane.landed(identity, first, get_running_loop().time())
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
     def is_known(self, partition: int, identity: Identity) -> bool:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""
-        lane = self._lanes.get(partition)
-        return lane is not None and bool(lane.asked(identity))
+        return bool(self._asked(partition, identity))
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """Whether a prepare under this id would be dropped, although its owner here knows nothing.
@@ -244,10 +273,11 @@ class DecisionLog:
         it does not expect a message of that id to go out.
         """
         # Not `under_way`: whoever asks native threads there takes the transaction's end from them.
-        lane = self._lanes.get(partition)
-        asked = [] if lane is None else lane.asked(identity)
-        if asked:
-            return any(one.resolution is _ROLLBACK for one in asked)
+        asked = self._asked(partition, identity)
+        if any(one.resolution is _ROLLBACK for one in asked):
+            return True
+        if any(one.is_stored for one in asked):
+            return False
         return self._rolled_back.has(partition, identity, get_running_loop().time()) or any(
             has(partition, identity) for has in self.rolled_back_elsewhere
         )
@@ -323,10 +353,14 @@ class DecisionLog:
     def _stored(self, partition: int, lane: _Lane, run: list[_Item], stored: "Future[int]") -> None:
         lane.in_flight -= 1
         error, now_s = stored.exception(), get_running_loop().time()
+        op_offset = stored.result() if error is None else None
+        if op_offset is not None:
+            # Before these are put in: what took long to be stored is not old.
+            lane.remembered.stored(op_offset, self.owner_read_to(partition), now_s)
         for item in run:
             identity, future, under_way = item.decision.identity, item.future, item.under_way
             if error is None:
-                under_way.is_stored = True
+                under_way.is_stored, under_way.op_offset = True, op_offset
             else:
                 under_way.fail(error)
             lane.landed(identity, under_way, now_s)
@@ -342,3 +376,14 @@ class DecisionLog:
                 future.set_exception(error)
         if lane.waiting and lane.in_flight == 0:
             self._send_or_gather(partition, lane)
+
+
+def _hear(one: UnderWay, number: int, told: Sequence[Elsewhere] | None) -> None:
+    """What has become of a decision that was on its way elsewhere."""
+    found = next((it for it in told or () if it.number == number), None)
+    if found is not None:
+        one.hear(found)
+    elif told is None:  # so much has happened since that it is remembered no more
+        one.fail(OutcomeUnknown("whether it was stored is known no more"))
+    else:
+        one.fail(KafkaUnavailable("it was not stored"))

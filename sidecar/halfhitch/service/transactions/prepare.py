@@ -80,12 +80,13 @@ class Preparing:
         False: something is known of the id here, so it must come this way; nothing is claimed.
         """
         owners = self._parts.owners
+        is_decided = self._parts.decisions.is_known(partition, identity)
         standing = owners.standing(partition, identity, -1)
         return (
+            not is_decided
             # None: where its owner is, which has read nothing of it.
-            (standing is None or standing is _UNKNOWN)
+            and (standing is None or standing is _UNKNOWN)
             and not owners.differs(partition, identity, 0, (digest,))
-            and not self._parts.decisions.is_known(partition, identity)
             and not self._parts.decisions.was_rolled_back(partition, identity)
             and self._taken.claim_new(identity, digest)
         )

@@ -43,6 +43,7 @@ from halfhitch.service.transactions.end import (
     Deciding,
     committed_in_part,
     contrary,
+    disputed,
     given_up,
     gone,
     refuse_loser,
@@ -148,9 +149,9 @@ class TransactionService:
         """Whether no decision is known here of what was prepared just now, and of one message."""
         identity = ProducerGroup(producer_group), TransactionId(prepared.transaction_id)
         partition, (half_offset,) = prepared.partition, prepared.half_offsets
+        is_known = self._parts.decisions.is_known(partition, identity)
         standing = self._parts.owners.standing(partition, identity, half_offset)
-        is_decided = standing is None or standing.resolution is not None
-        return not (is_decided or self._parts.decisions.is_known(partition, identity))
+        return not is_known and standing is not None and standing.resolution is None
 
     def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
         """See Preparing.claim_new."""
@@ -355,10 +356,25 @@ class TransactionService:
         op_offset, extends = 0, False
         if begun is not None:
             op_offset = await begun.stored
-            begun.check()
+            if begun.is_disputed and is_awaited:
+                await self._settled(known, identity, resolution, op_offset)
+            else:
+                begun.check()
             extends = begun.extends
         self._parts.on_decided(identity, resolution, source)
         return op_offset, extends
+
+    async def _settled(
+        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
+    ) -> None:
+        """It is stored beside contrary ones: wait until its owner has read which one is the first.
+
+        Raises as `_carried_out`, and OutcomeUnknown if that takes too long.
+        """
+        try:
+            await self._carried_out(known, identity, resolution, op_offset)
+        except VisibilityUnknown as error:
+            raise disputed(identity, advice="ask for its status") from error
 
     async def _carried_out(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int

@@ -335,8 +335,8 @@ def test_an_end_is_taken_once_and_only_of_what_was_opened(patient: Lent) -> None
     patient.it.opened("g", "T1", 17, 0.5, None)
     patient.far.sendall(end())
     patient.until(lambda: patient.it.under_way() == 1)
-    first = patient.it.first_decision(1, "g", "T1")
-    assert (first.is_commit, first.is_stored) == (True, None)
+    [first] = patient.it.decisions(1, "g", "T1")
+    assert (first.is_commit, first.is_stored, first.op_offset) == (True, None, None)
     patient.far.sendall(end("rollback"))
     assert patient.taken_back()[0] == b""
 
@@ -378,13 +378,13 @@ def test_an_end_of_what_the_loop_may_know_more_of_is_the_loops(patient: Lent, wh
     if why == "no room":
         patient.it.tell(1)
     if why == "looked at":
-        assert patient.it.first_decision(1, "g", "T1") is None
+        assert patient.it.decisions(1, "g", "T1") is None
     if why == "other key":
         patient.it.open(4, 1, *HandleCodec([b"another key, longer"], "a cluster").signer)
     patient.far.sendall(end())
     patient.until(lambda: patient.due)
     assert patient.taken_back() == (b"", end(), False)
-    assert patient.it.first_decision(1, "g", "T1") is None
+    assert patient.it.decisions(1, "g", "T1") is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.doors.http.lending import Lending
-from halfhitch.doors.http.native import FirstDecision, Line
+from halfhitch.doors.http.native import Decided, Line
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.api import Prepared
 from harness.defaults import http_limits
@@ -62,6 +62,7 @@ class Rig:
             self._make,
             observer=self.observer,
             on_requests=self._count,
+            owner_read_to={0: 17}.get,
             partition_count=lambda: 2,
             preferred_partition=lambda count: count - 1,
             signer=lambda: (b"key", b"person"),
@@ -469,7 +470,7 @@ async def test_threads_that_do_not_start_are_told_and_nothing_else_changes(
     rig.lending.catch_up()
     rig.lending.heard([DECIDED])
     rig.lending.tell_prepared()
-    assert rig.lending.first_decision(0, T1) is None
+    assert rig.lending.decisions(0, T1) is None
 
 
 # -- what others must know -----------------------------------------------------------------------
@@ -601,18 +602,14 @@ async def test_whoever_sends_what_is_not_for_there_is_lent_less_and_less_often(
 
 async def test_decisions_of_the_last_moments_are_told(rig: Rig) -> None:
     await rig.open()
-    rig.native.decisions[0, "g", "T1"] = FirstDecision(is_commit=True, is_stored=None)
-    rig.native.decisions[1, "g", "T1"] = FirstDecision(is_commit=False, is_stored=True)
-    rig.native.decisions[3, "g", "T1"] = FirstDecision(is_commit=False, is_stored=False)
-    one, other = rig.lending.first_decision(0, T1), rig.lending.first_decision(1, T1)
-    assert one is not None
-    assert other is not None
-    assert (one.resolution, one.is_stored) == (Resolution.COMMIT, None)
-    assert (other.resolution, other.is_stored) == (Resolution.ROLLBACK, True)
-    assert rig.lending.first_decision(2, T1) is None
-    doubtful = rig.lending.first_decision(3, T1)
-    assert doubtful is not None
-    assert isinstance(doubtful.error, OutcomeUnknown), "it is not taken for one on its way"
+    told = [
+        Decided(1, is_commit=True, is_stored=False, op_offset=None),
+        Decided(2, is_commit=False, is_stored=True, op_offset=7),
+    ]
+    rig.native.decided[0, "g", "T1"] = told
+    assert rig.lending.decisions(0, T1) == told
+    assert rig.lending.decisions(2, T1) is None
+    assert rig.native.read_to == [17, -1], "how far owners here have read"
 
 
 async def test_lines_of_librdkafka_are_logged(rig: Rig) -> None:

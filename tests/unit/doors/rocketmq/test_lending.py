@@ -28,7 +28,7 @@ from halfhitch.core.partitioning import half_partition
 from halfhitch.doors.rocketmq import dispatch
 from halfhitch.doors.rocketmq.errors import response_of
 from halfhitch.doors.rocketmq.lending import Lending
-from halfhitch.doors.rocketmq.native import FirstDecision, Line
+from halfhitch.doors.rocketmq.native import Decided, Line
 from halfhitch.doors.tls import ServerTls, TlsFiles
 from halfhitch.wire.burden import Burden, Over
 from halfhitch.wire.remoting import codes
@@ -62,6 +62,7 @@ class Rig:
         self.lending = Lending(
             self._make,
             observer=stage.it.observer,
+            owner_read_to={0: 17}.get,
             partition_count=lambda: 2,
             seal_keys=lambda: [b"a key that seals"],
             target_partitions=lambda topic: 3 if topic == TOPIC else None,
@@ -133,6 +134,7 @@ async def test_the_second_message_of_a_kind_goes_the_native_way_and_its_answer_a
     door, client, _ = await rig.connected()
     assert rig.native.targets == [(GROUP, TOPIC, 3)]
     assert (rig.native.partition_count, rig.native.seal_keys) == (2, [b"a key that seals"])
+    assert rig.native.read_to == [17, -1]
     second = asyncio.ensure_future(client.half(GROUP, TOPIC, b"y", unique="U1"))
     await rig.until_under_way(1)
     assert door.snapshot().in_flight_count == 1
@@ -438,10 +440,10 @@ async def test_the_first_decision_under_way_natively_is_known_to_the_decision_lo
 ) -> None:
     await rig.open()
     decisions = rig.stage.it.decisions
-    decisions.elsewhere = rig.lending.first_decision
-    rig.native.decisions = {
-        (1, GROUP, "U1"): FirstDecision(is_commit=True, is_stored=None),
-        (1, GROUP, "U2"): FirstDecision(is_commit=False, is_stored=True),
+    decisions.elsewhere.append(rig.lending.decisions)
+    rig.native.decided = {
+        (1, GROUP, "U1"): [Decided(1, is_commit=True, is_stored=None, op_offset=None)],
+        (1, GROUP, "U2"): [Decided(2, is_commit=False, is_stored=True, op_offset=7)],
     }
 
     def known(transaction_id: str) -> tuple[Resolution, bool | None] | None:
@@ -454,15 +456,17 @@ async def test_the_first_decision_under_way_natively_is_known_to_the_decision_lo
     assert known("U3") is None
     await rig.stage.doors[0].stop(drain_s=0)
     async with asyncio.timeout(10):
-        while known("U1") is not None:  # what is under way is looked at again now and then
+        # What is under way is looked at again now and then; nobody can tell any more.
+        while known("U1") != (Resolution.COMMIT, False):
             await asyncio.sleep(0)
 
 
 async def test_who_contradicts_a_decision_that_was_stored_natively_is_told(rig: Rig) -> None:
     _, client, sent = await rig.connected()
-    rig.stage.it.decisions.elsewhere = rig.lending.first_decision
+    rig.stage.it.decisions.elsewhere.append(rig.lending.decisions)
     partition = sent.commit_log_offset >> 48
-    rig.native.decisions = {(partition, GROUP, "U0"): FirstDecision(is_commit=True, is_stored=True)}
+    stored = Decided(1, is_commit=True, is_stored=True, op_offset=7)
+    rig.native.decided = {(partition, GROUP, "U0"): [stored]}
     rig.native.allowed.clear()  # so that the end goes the usual way
     answer = await client.end_sync(GROUP, sent, ROLLBACK)
     assert answer.code != 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from halfhitch.core.model import Resolution, ResolutionSource
+from halfhitch.doors.http.native import Decided
 from halfhitch.service.checking import inbox
 from halfhitch.service.checking.api import CheckOutcome, CheckReport
 from halfhitch.service.checking.breaker import BreakerLimits
-from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.service.transactions.op_appends import Decision
 from harness.defaults import desk_limits
 from harness.desks import GROUP, FakeLink, OneDesk, World, check, turn
@@ -328,7 +328,8 @@ async def test_nobody_is_asked_about_what_has_been_ended_here_and_is_not_in_the_
 async def test_nobody_is_asked_about_what_another_carrier_of_ends_has_taken() -> None:
     one = World().desk()
     link = one.link()
-    one.decisions.elsewhere = lambda partition, identity: UnderWay(Resolution.COMMIT)
+    told = Decided(1, is_commit=True, is_stored=None, op_offset=None)
+    one.decisions.elsewhere.append(lambda *_: [told])
     await one.ask(check())
     assert (link.ids, one.sink.outcomes()) == ([], [UNDELIVERED])
 

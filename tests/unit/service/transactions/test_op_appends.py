@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -11,7 +12,7 @@ from halfhitch.adapters.memory import AppendFault, MemoryClock, MemoryKafka, Mem
 from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, ResolutionSource
 from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.transactions import op_appends
-from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.asked import UnderWay, may_count
 from halfhitch.service.transactions.end import refuse_late
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
@@ -43,11 +44,14 @@ class Log:
     def __init__(self, partition_count: int = 1) -> None:
         self.kafka = MemoryKafka(MemoryClock(), partition_count=partition_count)
         self.decisions = DecisionLog(MemoryRecordLog(self.kafka))
+        self.decisions.owner_read_to = lambda _: self.read_to
+        self.read_to: int | None = None  # no owner works here
 
     def pass_time(self, seconds: float) -> None:
         """For what is remembered."""
         for lane in self.decisions._lanes.values():
-            lane.renewed_s -= seconds
+            lane.remembered._renewed_s -= seconds
+            lane.remembered._put_s -= seconds
 
     def records(self) -> list[list[tuple[str, Resolution]]]:
         """Id and resolution of each decision, record by record."""
@@ -158,8 +162,10 @@ async def test_whoever_goes_away_does_not_take_the_decision_along() -> None:
 # -- what is under way ---------------------------------------------------------------------------
 
 
-async def test_a_decision_is_known_from_its_asking_until_its_owner_must_have_read_it() -> None:
+async def test_a_decision_is_known_from_its_asking_until_its_owner_has_read_it() -> None:
+    """It was forgotten after a second or two: when Kafka stopped, a contrary one was told 200."""
     log = Log()
+    log.read_to = 0
     assert log.decisions.under_way(0, identity("T1")) is None
     future = log.decisions.append(0, decision("T1", R))
     under_way = log.decisions.under_way(0, identity("T1"))
@@ -168,15 +174,42 @@ async def test_a_decision_is_known_from_its_asking_until_its_owner_must_have_rea
     assert log.decisions.under_way(0, identity("T2")) is None
     assert log.decisions.under_way(1, identity("T1")) is None
     await future
-    assert log.decisions.under_way(0, identity("T1")) is under_way
-    assert under_way.is_stored is True
-    log.pass_time(1.1)
-    await log.decisions.append(0, decision("T2", C))
-    assert log.decisions.under_way(0, identity("T1")) is under_way, "at most twice as long"
-    log.pass_time(1.1)
+    for _ in range(3):
+        log.pass_time(120)
+        await log.decisions.append(0, decision("T2", C))
+        assert log.decisions.under_way(0, identity("T1")) is under_way
+    assert (under_way.is_stored, under_way.op_offset) == (True, 0)
+    log.read_to = 1
     assert log.decisions.under_way(0, identity("T1")) is None
     assert log.decisions.under_way(0, identity("T2")) is not None
-    log.pass_time(2.1)
+
+
+async def test_when_an_owner_has_to_take_over_again_what_it_had_read_is_still_known() -> None:
+    """As long as Kafka stores nothing, or for some seconds of what it stores."""
+    log = Log()
+    log.read_to = 0
+    await log.decisions.append(0, decision("T1", C))
+    log.read_to = 1
+    assert log.decisions.under_way(0, identity("T1")) is None
+    log.read_to = None
+    for passed_s in (60, 500):
+        log.pass_time(passed_s)
+        assert log.decisions.under_way(0, identity("T1")) is not None
+    log.pass_time(601)
+    assert log.decisions.under_way(0, identity("T1")) is None
+
+
+async def test_what_lost_against_one_that_its_owner_had_read_was_taken_for_the_first() -> None:
+    """Once the owner was away: whoever repeated it was told 200."""
+    log = Log()
+    await log.decisions.append(0, decision("T1", C))
+    log.read_to = 1
+    await log.decisions.append(0, decision("T1", R))
+    await log.decisions.append(0, decision("T2", R), has_lost=True)  # to what its owner alone knows
+    log.read_to = None
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
     assert log.decisions.under_way(0, identity("T2")) is None
 
 
@@ -188,8 +221,7 @@ async def test_a_decision_that_came_second_is_never_taken_for_the_first() -> Non
     first = log.decisions.under_way(0, identity("T1"))
     assert first is not None
     assert first.resolution is C
-    log.pass_time(1.1)
-    assert log.decisions.under_way(0, identity("T1")) is None
+    assert first.order == [first]
 
 
 async def test_giving_up_contradicts_nothing_that_comes_later() -> None:
@@ -212,10 +244,11 @@ async def test_the_first_decision_asked_for_is_the_one_under_way() -> None:
 async def test_a_decision_behind_one_from_elsewhere_is_not_taken_for_the_first() -> None:
     """A commit that went the native way, a roll back that lost, and the commit again: 409."""
     log = Log()
-    first = UnderWay(C, is_stored=True)
-    log.decisions.elsewhere = lambda *_: first
+    Elsewhere(log, Told(C, is_stored=True))
     await log.decisions.append(0, decision("T1", R))
-    assert log.decisions.under_way(0, identity("T1")) is first
+    first = log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    assert first.resolution is C
 
 
 async def test_whoever_came_behind_one_that_failed_was_not_remembered_as_the_first() -> None:
@@ -289,19 +322,29 @@ async def test_a_roll_back_is_known_longer_than_its_owner_needs_to_read_it() -> 
     assert known(0, identity("T4"))
 
 
+@dataclass
+class Told:
+    resolution: Resolution
+    is_stored: bool | None = None
+    number: int = 1
+    op_offset: int | None = None
+
+    @property
+    def is_commit(self) -> bool:
+        return self.resolution is C
+
+
 class Elsewhere:
-    """Another producer of this process, with one decision."""
+    """Another producer of this process, and what it tells of T1; None: nothing any more."""
 
-    def __init__(self, log: Log, resolution: Resolution = C) -> None:
-        self.found: UnderWay | None = UnderWay(resolution)
+    def __init__(self, log: Log, *told: Told) -> None:
+        self.told: list[Told] | None = list(told) or [Told(C)]
         self.ids_asked_for: list[str] = []
-        log.decisions.elsewhere = self.first_decision
+        log.decisions.elsewhere.append(self.decisions)
 
-    def first_decision(self, _: int, asked: tuple[str, str]) -> UnderWay | None:
+    def decisions(self, _: int, asked: tuple[str, str]) -> list[Told] | None:
         self.ids_asked_for.append(asked[1])
-        if asked[1] != "T1" or self.found is None:
-            return None
-        return UnderWay(self.found.resolution, self.found.is_stored)
+        return self.told if asked[1] == "T1" else None
 
     async def looked_at_again(self) -> None:
         count = len(self.ids_asked_for)
@@ -319,7 +362,7 @@ async def test_a_contrary_decision_does_not_overtake_the_one_that_goes_another_w
     await log.decisions.append(0, decision("T2", R))  # others do not wait
     await elsewhere.looked_at_again()
     assert log.records() == [[("T2", R)]]
-    elsewhere.found = UnderWay(C, is_stored=True)
+    elsewhere.told = [Told(C, is_stored=True)]
     await late
     assert log.records() == [[("T2", R)], [("T1", R)]]
     assert rival is not None
@@ -332,20 +375,58 @@ async def test_a_contrary_decision_does_not_overtake_the_one_that_goes_another_w
 async def test_what_moved_up_elsewhere_was_taken_for_the_one_that_had_failed() -> None:
     """The failed one was told to be stored: a decision that stood got 409, "committed"."""
     log = Log()
-    elsewhere = Elsewhere(log)
+    elsewhere = Elsewhere(log, Told(C), Told(R, number=2))
     rival = log.decisions.under_way(0, identity("T1"))
     equal = log.decisions.append(0, decision("T1", R))
-    elsewhere.found = UnderWay(R)  # the commit has failed, this was behind it
-    await equal
-    assert rival is not None
-    assert rival.is_stored is False
-    assert not isinstance(rival.error, OutcomeUnknown)
     contrary = log.decisions.append(0, decision("T1", C))
+    elsewhere.told = [Told(R, number=2)]  # the commit has failed, this was behind it
     await elsewhere.looked_at_again()
-    assert log.records() == [[("T1", R)]]
-    elsewhere.found = UnderWay(R, is_stored=True)
-    await contrary
+    await elsewhere.looked_at_again()
+    assert log.records() == [], "neither overtakes the one that may be the first"
+    assert rival is not None
+    assert rival.has_surely_failed
+    elsewhere.told = [Told(R, is_stored=True, number=2)]
+    await asyncio.gather(equal, contrary)
     assert log.records() == [[("T1", R)], [("T1", C)]]
+    refuse_late(identity("T1"), rival, R, advice="ask")
+    with pytest.raises(ContraryDecision):
+        refuse_late(identity("T1"), rival, C, advice="ask")
+
+
+async def test_one_that_surely_failed_elsewhere_was_told_as_one_of_unknown_fate() -> None:
+    """The contrary one that had waited for it was told that nobody knows, for two seconds."""
+    log = Log()
+    elsewhere = Elsewhere(log)
+    rival = log.decisions.under_way(0, identity("T1"))
+    late = log.decisions.append(0, decision("T1", R))
+    elsewhere.told = []
+    await late
+    assert rival is not None
+    assert rival.has_surely_failed
+    refuse_late(identity("T1"), rival, R, advice="ask")
+
+
+async def test_what_lay_behind_one_of_unknown_fate_elsewhere_was_not_told() -> None:
+    """A commit nobody knows of, a roll-back that is stored, and the commit by the loop: 200."""
+    asker = Asker()
+    maybe = Told(C, is_stored=False)
+    Elsewhere(asker.log, maybe, Told(R, is_stored=True, number=2, op_offset=7))
+    await asker.ask(C, is_awaited=True)
+    await asker.ask(R, is_awaited=True)
+    assert [answer for _, answer in asker.told] == ["unknown", "unknown"]
+    assert asker.log.decisions.was_rolled_back(0, identity("T1"))
+    asker.log.read_to = 8
+    assert asker.log.decisions.under_way(0, identity("T1")) is None, "now its owner knows"
+
+
+async def test_two_others_are_told_apart_though_both_count_from_one() -> None:
+    log = Log()
+    one, other = Elsewhere(log), Elsewhere(log, Told(R))
+    rival = log.decisions.under_way(0, identity("T1"))
+    one.told, other.told = [], [Told(R, is_stored=True)]
+    await log.decisions.append(0, decision("T1", C))
+    assert rival is not None
+    assert [it.resolution for it in may_count(rival.order)] == [R]
 
 
 async def test_an_equal_decision_does_not_wait_for_the_one_that_goes_another_way() -> None:
@@ -360,7 +441,7 @@ async def test_a_contrary_decision_goes_out_when_the_one_elsewhere_is_known_no_m
     elsewhere = Elsewhere(log)
     rival = log.decisions.under_way(0, identity("T1"))
     late = log.decisions.append(0, decision("T1", R))
-    elsewhere.found = None
+    elsewhere.told = None
     await late
     assert log.records() == [[("T1", R)]]
     assert rival is not None
@@ -478,8 +559,13 @@ async def test_a_doubt_is_remembered_as_long_as_the_last_one_that_may_count() ->
     asker.log.pass_time(0.95)
     await asker.ask(C, is_awaited=True)
     assert [answer for _, answer in asker.told] == ["unknown", "unknown", "unknown"]
-    asker.log.pass_time(2.2)
-    assert asker.log.decisions.under_way(0, identity("T1")) is None
+    first = asker.log.decisions.under_way(0, identity("T1"))
+    assert first is not None
+    last = may_count(first.order)[-1].op_offset
+    assert last is not None
+    for read_to, is_known in ((last, True), (last + 1, False)):
+        asker.log.read_to = read_to
+        assert asker.log.decisions.is_known(0, identity("T1")) is is_known
 
 
 async def test_what_is_on_its_way_is_known_however_long_it_takes() -> None:
@@ -515,9 +601,9 @@ async def test_what_took_long_was_forgotten_the_moment_it_landed(
 async def test_behind_one_of_unknown_fate_elsewhere_nobody_was_told_that_it_is_not_known() -> None:
     """Native threads forgot such a one at once: a roll back after it was told 200."""
     asker = Asker()
-    asker.log.decisions.elsewhere = lambda *_: UnderWay.elsewhere(C, is_stored=False)
+    elsewhere = Elsewhere(asker.log, Told(C, is_stored=False))
     await asker.ask(R, is_awaited=True)
-    asker.log.decisions.elsewhere = lambda *_: None
+    elsewhere.told = None
     await asker.ask(C, is_awaited=True)
     assert [answer for _, answer in asker.told] == ["unknown", "unknown"]
     assert asker.log.decisions.was_rolled_back(0, identity("T1"))
@@ -588,19 +674,6 @@ async def test_a_full_record_waits_for_nobody() -> None:
         assert log.records() == []
         log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
     assert [len(record) for record in log.records()] == [op_appends._GATHERED_MAX]
-
-
-async def test_what_was_asked_for_here_is_known_until_its_owner_has_read_it() -> None:
-    log = Log()
-    assert not log.decisions.is_known(0, identity("T1"))
-    stored = log.decisions.append(0, decision("T1"))
-    assert log.decisions.is_known(0, identity("T1"))
-    await stored
-    assert log.decisions.is_known(0, identity("T1"))
-    for _ in range(2):
-        log.pass_time(1.1)
-        assert log.decisions.under_way(0, identity("T2")) is None
-    assert not log.decisions.is_known(0, identity("T1"))
 
 
 def test_what_owners_read_is_told_to_all_who_want_to_hear_it() -> None:

@@ -1,0 +1,73 @@
+"""What answers for an owner that has perhaps not read it."""
+
+from __future__ import annotations
+
+from halfhitch.core.model import Identity, Resolution
+from halfhitch.service.transactions import remembered
+from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.remembered import Remembered, read_to
+from harness.twin import identity
+
+T1 = identity("T1")
+ONE = UnderWay(Resolution.COMMIT)
+
+
+def one_put() -> Remembered:
+    it = Remembered()
+    it.stored(10, 0, 100.0)
+    it.put(T1, ONE, 100.0)
+    return it
+
+
+def is_there(it: Remembered, now_s: float, which: Identity = T1) -> bool:
+    return it.find(which, now_s) is not None
+
+
+def test_while_nothing_is_stored_nothing_is_forgotten() -> None:
+    it = one_put()
+    assert is_there(it, 699.0)
+    assert not is_there(it, 701.0), "an id may be used anew some day"
+
+
+def test_what_an_owner_has_read_is_forgotten_with_what_is_stored_in_the_next_seconds() -> None:
+    it = one_put()
+    it.stored(11, 11, 100.9)
+    it.stored(12, 11, 101.2)
+    assert is_there(it, 101.2)
+    it.stored(13, 12, 102.1)
+    assert is_there(it, 102.1)
+    it.stored(14, 12, 102.3)
+    assert not is_there(it, 102.3)
+
+
+def test_what_an_owner_has_not_read_is_kept_however_much_is_stored() -> None:
+    it = one_put()
+    for second in range(50):
+        it.stored(11 + second, 10, 102.0 + second)
+    assert is_there(it, 152.0)
+    it.stored(99, 11, 154.0)
+    assert not is_there(it, 154.0), "it lay below 11, and that is read now"
+
+
+def test_where_no_owner_works_it_is_kept_for_as_long_as_a_takeover_takes() -> None:
+    it = one_put()
+    for second in range(1, 20):
+        it.stored(10 + second, None, 100.0 + second)
+    assert is_there(it, 119.0)
+    it.stored(99, None, 122.1)
+    assert not is_there(it, 122.1)
+
+
+def test_a_flood_is_not_kept_whatever_its_owner_has_read() -> None:
+    it = one_put()
+    for generation in range(2):
+        assert is_there(it, 100.0)
+        for number in range(remembered._COUNT_MAX):
+            it.put(identity(str(number)), ONE, 100.0)
+        it.stored(11 + generation, 0, 100.0)
+    assert not is_there(it, 100.0)
+    assert is_there(it, 100.0, identity("1"))
+
+
+def test_native_threads_are_told_of_every_half_partition() -> None:
+    assert read_to(3, {0: 17, 2: None}.get) == [17, -1, -1]
