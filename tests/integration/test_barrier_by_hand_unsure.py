@@ -85,8 +85,13 @@ def parted(truth: Truth, shop: Shop) -> Iterator[Truth]:
 
 
 def await_a_wait(truth: Truth) -> None:
-    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    wait_until(lambda: truth.run(statement) == [(1,)], ENOUGH_S)
+    # Beside load somebody else's may wait before the local transaction's commit is sent: then that
+    # one is still open, and may be rolled back.
+    statement = (
+        "SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') > 0"
+        " AND count(*) FILTER (WHERE state = 'idle in transaction') = 0 FROM pg_stat_activity"
+    )
+    wait_until(lambda: truth.run(statement) == [(True,)], ENOUGH_S)
 
 
 def cut_a_wait(truth: Truth) -> None:
