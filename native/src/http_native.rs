@@ -123,7 +123,8 @@ impl HttpNative {
         HttpEvents::new(py, told)
     }
 
-    /// All of the last moments that may count, in the order of asking; the transaction's end is the loop's from now on.
+    /// All of the last moments that may count, in the order of asking; the transaction's end is the
+    /// loop's from now on.
     fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
         self.front.decisions(partition, group, id)
     }

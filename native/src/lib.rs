@@ -190,7 +190,8 @@ impl Native {
         Events::new(py, told)
     }
 
-    /// All of the last moments that may count, in the order of asking; the transaction's ends are the loop's from now on.
+    /// All of the last moments that may count, in the order of asking; the transaction's ends are the
+    /// loop's from now on.
     fn decisions(&self, partition: usize, group: &str, id: &str) -> Option<Vec<Decided>> {
         self.front.decisions(partition, group, id)
     }

@@ -54,7 +54,8 @@ fn may_count(chain: &[Asked]) -> &[Asked] {
 pub struct Memory {
     /// With one that is on its way.
     under_way: HashMap<String, Chain>,
-    /// The others. An empty one: all have surely failed.
+    /// The others; it turns with what is stored, not with the clock. An empty one: all have surely
+    /// failed.
     ended: Lately<String, Chain>,
     /// The older ones of these lie below this op offset.
     older_end: i64,

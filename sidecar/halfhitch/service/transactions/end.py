@@ -87,12 +87,7 @@ class Deciding:
         `is_awaited`: somebody waits for the answer.
         """
         partition, decisions = known.partition, self._parts.decisions
-        self.refuse_reused(known, identity)
-        rival = decisions.under_way(partition, identity)
-        # Asked afterwards: what is not told there any more the owner has read.
-        standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
-        if standing is None:
-            raise gone(identity)
+        standing, rival = self._known(known, identity)
         decided = standing.resolution
         count = len(known.half_offsets)
         extends = False
@@ -108,6 +103,23 @@ class Deciding:
             partition, decision, is_awaited=is_awaited, has_lost=decided is not None
         )
         return Begun(identity, resolution, stored, decided, rival, extends=extends)
+
+    def _known(self, known: Handle, identity: Identity) -> tuple[Standing, UnderWay | None]:
+        """What its owner here knows, and the first decision that this one has perhaps not read.
+
+        Raises TransactionGone; TransactionReused when the handle is that of other messages.
+        """
+        partition, decisions = known.partition, self._parts.decisions
+        self.refuse_reused(known, identity)
+        rival = decisions.under_way(partition, identity)
+        # Asked afterwards: what is not told there any more the owner has read.
+        standing = self._parts.owners.standing(partition, identity, known.half_offsets[0])
+        if standing is None:
+            raise gone(identity)
+        if rival is None and standing is _UNKNOWN:
+            # The owner may have begun to take over again in between, and knows nothing any more.
+            rival = decisions.under_way(partition, identity)
+        return standing, rival
 
     def _covers_more(
         self, partition: int, identity: Identity, resolution: Resolution, count: int
@@ -142,12 +154,7 @@ class Deciding:
 
         Raises TransactionGone; TransactionReused when the handle is that of other messages.
         """
-        parts = self._parts
-        self.refuse_reused(known, identity)
-        rival = parts.decisions.under_way(known.partition, identity)
-        standing = parts.owners.standing(known.partition, identity, known.half_offsets[0])
-        if standing is None:
-            raise gone(identity)
+        standing, rival = self._known(known, identity)
         if standing.resolution is not None or rival is None:
             return standing.resolution
         found = may_count(rival.order)

@@ -179,7 +179,7 @@ class DecisionLog:
     def _queue_or_hold(self, partition: int, lane: _Lane, item: _Item, *, is_awaited: bool) -> None:
         identity, resolution = item.decision.identity, item.decision.resolution
         first = lane.head(identity, get_running_loop().time())
-        first = first or (self._found_elsewhere(partition, identity) if self.elsewhere else None)
+        first = first or self._found_elsewhere(partition, identity)
         rival = lane.watched.get(identity)
         if rival is not None and rival.contradicts(resolution):
             rival.held.append((item, is_awaited))
@@ -209,7 +209,7 @@ class DecisionLog:
         Whoever asks the owner as well asks it afterwards: it may read on in between.
         """
         found = next(iter(self._asked(partition, identity)), None)
-        if found is None and self.elsewhere:
+        if found is None:
             found = self._found_elsewhere(partition, identity)
             if found is not None and is_read(found.order, self.owner_read_to(partition)):
                 return None

@@ -293,7 +293,7 @@ class TransactionService:
                 )
             identity = _identity(known)
             op_offset, extends = await self._decide(known, identity, resolution, source, reason)
-            visible = (wait_visible or extends) and await self._carried_out(
+            visible = (wait_visible or extends) and await self._visible(
                 known, identity, resolution, op_offset
             )
         except HalfHitchError as error:
@@ -376,9 +376,18 @@ class TransactionService:
         except VisibilityUnknown as error:
             raise disputed(identity, advice="ask for its status") from error
 
-    async def _carried_out(
+    async def _visible(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
     ) -> bool:
+        """Wait until readers can see it. Raises as `_carried_out`."""
+        await self._carried_out(known, identity, resolution, op_offset)
+        if resolution is _COMMIT:
+            await self._parts.markers.settled(known.topics)
+        return True
+
+    async def _carried_out(
+        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
+    ) -> None:
         """Wait until the done mark is committed.
 
         ContraryDecision when the other side won, TransactionReused when the other messages did.
@@ -418,9 +427,6 @@ class TransactionService:
             )
         if 0 < ending < len(known.half_offsets) and resolution is _COMMIT:
             raise committed_in_part(identity)
-        if won is _COMMIT:
-            await parts.markers.settled(known.topics)
-        return True
 
     def identify(self, handle: str) -> Identity:
         """See service.api.Transactions."""

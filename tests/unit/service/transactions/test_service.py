@@ -491,30 +491,6 @@ async def test_whoever_came_second_is_told_neither_yes_nor_no_when_the_first_one
     assert it.twin.values() == ([b"T1-0"] if fault is AppendFault.ANSWER_LOST else [])
 
 
-@pytest.mark.parametrize("fault", [AppendFault.LOST, AppendFault.ANSWER_LOST])
-async def test_whoever_came_second_behind_a_doubt_waits_for_what_the_owner_reads(
-    fault: AppendFault,
-) -> None:
-    """It was told that nobody knows, also when the first was not in the log."""
-    it = Coordinator()
-    handle = await it.prepared("T1")
-    it.kafka.faults.appends = [fault]
-    first = asyncio.create_task(it.service.end(handle, C))
-    second = asyncio.create_task(it.service.end(handle, R))
-    with pytest.raises(OutcomeUnknown):
-        await first
-    await asyncio.wait([second], timeout=0.05)
-    assert not second.done()
-    it.carry_out()
-    if fault is AppendFault.ANSWER_LOST:
-        with pytest.raises(ContraryDecision):
-            await second
-    else:
-        assert (await second).state is TransactionState.ROLLED_BACK
-    it.carry_out()
-    assert it.twin.values() == ([b"T1-0"] if fault is AppendFault.ANSWER_LOST else [])
-
-
 @pytest.mark.parametrize(
     ("fault", "error"),
     [(AppendFault.REFUSED, KafkaUnavailable), (AppendFault.ANSWER_LOST, OutcomeUnknown)],
