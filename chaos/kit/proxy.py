@@ -21,6 +21,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -34,12 +35,22 @@ from chaos.kit.proxy_link import (
     Link,
     reset,
 )
+from halfhitch.embedded import EmbeddedKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
 
-__all__ = ["ApiKey", "Counts", "Direction", "Frame", "HeldFrames", "KafkaProxy", "Rule"]
+__all__ = [
+    "ApiKey",
+    "Counts",
+    "Direction",
+    "Frame",
+    "HeldFrames",
+    "KafkaProxy",
+    "Rule",
+    "one_proxied",
+]
 
 _T = TypeVar("_T")
 _CALL_S = 10.0
@@ -395,3 +406,12 @@ class KafkaProxy:
             return None
         self._bytes_left = None
         return left
+
+
+@contextmanager
+def one_proxied() -> Iterator[tuple[EmbeddedKafka, KafkaProxy]]:
+    """One broker of its own, and the proxy before it."""
+    with EmbeddedKafka(short_lived=True, proxy_listener=True) as cluster:
+        (route,) = cluster.proxies
+        with KafkaProxy(route.listen_port, route.target_port) as proxy:
+            yield cluster, proxy

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from chaos.kit.proxy import ApiKey, Frame, HeldFrames, KafkaProxy
+from chaos.kit.proxy import ApiKey, Frame, HeldFrames, KafkaProxy, one_proxied
 from halfhitch import crash_points
 from halfhitch.adapters.kafka import clients, partition_writer
 from halfhitch.adapters.kafka.guard import Suspicion
@@ -66,10 +66,8 @@ class Proxied(KafkaWorld):
 
 @pytest.fixture(scope="module")
 def proxied_kafka() -> Iterator[tuple[EmbeddedKafka, KafkaProxy]]:
-    with EmbeddedKafka(short_lived=True, proxy_listener=True) as cluster:
-        (route,) = cluster.proxies
-        with KafkaProxy(route.listen_port, route.target_port) as proxy:
-            yield cluster, proxy
+    with one_proxied() as found:
+        yield found
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.kit.proxy import KafkaProxy
+from chaos.kit.proxy import KafkaProxy, one_proxied
 from halfhitch.embedded import EmbeddedKafka
 from harness.engines import SESSION_MS, Site, until, until_idle
 from harness.http_ways import Served, end, half, served
@@ -26,10 +26,8 @@ MOMENT_S, LONG_S = 3.0, SESSION_MS / 1000 + 4
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[EmbeddedKafka, KafkaProxy]]:
-    with EmbeddedKafka(short_lived=True, proxy_listener=True) as cluster:
-        (route,) = cluster.proxies
-        with KafkaProxy(route.listen_port, route.target_port) as proxy:
-            yield cluster, proxy
+    with one_proxied() as found:
+        yield found
 
 
 @pytest.fixture(params=["interpreted", pytest.param("native", marks=needs_native)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.kit.proxy import ApiKey, Frame, KafkaProxy
+from chaos.kit.proxy import ApiKey, Frame, KafkaProxy, one_proxied
 from halfhitch.embedded import EmbeddedKafka
 from halfhitch.observability.metrics import Metrics
 from harness.checkers import Fate
@@ -31,10 +31,8 @@ LINES_MAX = 25
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[EmbeddedKafka, KafkaProxy]]:
-    with EmbeddedKafka(short_lived=True, proxy_listener=True) as cluster:
-        (route,) = cluster.proxies
-        with KafkaProxy(route.listen_port, route.target_port) as proxy:
-            yield cluster, proxy
+    with one_proxied() as found:
+        yield found
 
 
 def with_a_name() -> Callable[[Frame], bool]:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
-from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
+from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.transactions import op_appends
 from halfhitch.service.transactions.end import refuse_late, refuse_loser
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
+from harness.end_answers import answer_of
 from harness.native import native, needs_native
 from harness.twin import identity
 
@@ -155,18 +156,14 @@ class Life:
             self.told[place] = resolution, "yes"
             return
         decision = Decision(T, resolution, 1, (0,), ResolutionSource.PRODUCER)
-        try:
+
+        async def end() -> None:
             await self.decisions.append(0, decision, has_lost=decided is not None)
             refuse_loser(T, decided, resolution)
             if rival is not None:
                 refuse_late(T, rival, resolution, advice="ask")
-            answer = "yes"
-        except ContraryDecision:
-            answer = "no"
-        except OutcomeUnknown:
-            answer = "unknown"
-        except KafkaUnavailable:
-            answer = "failed"
+
+        answer = await answer_of(end())
         self.told[place] = resolution, answer
         self.story.append(f"told {place}: {answer}")
 

@@ -17,6 +17,7 @@ from halfhitch.service.transactions.end import refuse_late
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
+from harness.end_answers import answer_of
 from harness.twin import identity
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
@@ -488,18 +489,13 @@ class Asker:
         self, place: int, stored: asyncio.Future[int], rival: UnderWay | None
     ) -> None:
         resolution, _ = self.told[place]
-        try:
+
+        async def end() -> None:
             await stored
             if rival is not None:
                 refuse_late(identity("T1"), rival, resolution, advice="ask")
-            answer = "yes"
-        except ContraryDecision:
-            answer = "no"
-        except OutcomeUnknown:
-            answer = "unknown"
-        except KafkaUnavailable:
-            answer = "failed"
-        self.told[place] = resolution, answer
+
+        self.told[place] = resolution, await answer_of(end())
 
     async def first(self) -> Resolution | None:
         """The one that counts, by the log; None: nothing is in it."""
@@ -674,6 +670,17 @@ async def test_a_full_record_waits_for_nobody() -> None:
         assert log.records() == []
         log.decisions.append(0, decision(f"T{n}"), is_awaited=False)
     assert [len(record) for record in log.records()] == [op_appends._GATHERED_MAX]
+
+
+async def test_what_was_asked_for_here_is_known_until_its_owner_has_read_it() -> None:
+    log = Log()
+    assert not log.decisions.is_known(0, identity("T1"))
+    stored = log.decisions.append(0, decision("T1"))
+    assert log.decisions.is_known(0, identity("T1"))
+    log.read_to = await stored
+    assert log.decisions.is_known(0, identity("T1"))
+    log.read_to += 1
+    assert not log.decisions.is_known(0, identity("T1"))
 
 
 def test_what_owners_read_is_told_to_all_who_want_to_hear_it() -> None:
