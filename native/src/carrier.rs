@@ -32,6 +32,7 @@ use crate::kafka::{ERR_FATAL, ERR_PURGED, ERR_UNKNOWN, HALF, Listener, OP, Opaqu
 use crate::lanes::{
     EndAsk, EndBatch, EndItem, EndLane, HalfAsk, HalfItem, Lanes, Waiting, memory_key,
 };
+use crate::memory::Forgotten;
 use crate::open::OpenOnes;
 use crate::read;
 use crate::write::{self, ReplyStart};
@@ -214,6 +215,14 @@ impl Carrier {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.ends.get_mut(partition)?;
         lane.memory.decisions(&memory_key(group, transaction_id), Instant::now())
+    }
+
+    /// Of the decisions here: the half and op offset below which some are remembered no more.
+    pub fn forgotten(&self, partition: usize) -> (i64, i64) {
+        let lanes = lock(&self.lanes);
+        let forgotten = lanes.ends.get(partition).map(|lane| lane.memory.forgotten);
+        let Forgotten { half_end, op_end } = forgotten.unwrap_or_default();
+        (half_end, op_end)
     }
 
     /// How far owners here have read the op log of each half partition; negative: none works here.

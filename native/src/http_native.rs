@@ -129,6 +129,12 @@ impl HttpNative {
         self.front.decisions(partition, group, id)
     }
 
+    /// Of the decisions that went this way: the half and op offset below which some are remembered no
+    /// more.
+    fn forgotten(&self, partition: usize) -> (i64, i64) {
+        self.front.carrier.forgotten(partition)
+    }
+
     /// How far owners here have read the op log of each half partition; negative: none works here.
     fn owners_read(&self, read_to: Vec<i64>) {
         self.front.carrier.owners_read(&read_to);

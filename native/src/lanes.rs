@@ -15,7 +15,7 @@ use crate::frame::Form;
 use crate::half_lane::HalfLane;
 use crate::handle::Signer;
 use crate::kafka::RecordHeaders;
-use crate::memory::Memory;
+use crate::memory::{Ended, Memory};
 use crate::seal::Seals;
 
 const GATHER: Duration = Duration::from_millis(4);
@@ -211,7 +211,8 @@ impl EndLane {
             self.memory.stored(offset, self.read_to, now);
         }
         for item in &batch.items {
-            self.memory.landed(&item.key(), item.number, err, offset, now);
+            let EndItem { number, half_offset, .. } = *item;
+            self.memory.landed(&Ended { key: &item.key(), number, half_offset }, err, offset, now);
         }
         let is_answer = batch.items.iter().any(EndItem::is_awaited);
         (self.in_flight == 0 && is_answer).then(|| self.wait.landed(now))

@@ -50,6 +50,21 @@ fn may_count(chain: &[Asked]) -> &[Asked] {
     &chain[..stored.map_or(chain.len(), |place| place + 1)]
 }
 
+/// Decisions that are not remembered any more: of transactions that lie below this half offset, and
+/// they themselves below this op offset.
+#[derive(Clone, Copy, Default)]
+pub struct Forgotten {
+    pub half_end: i64,
+    pub op_end: i64,
+}
+
+/// A decision that was on its way.
+pub struct Ended<'a> {
+    pub key: &'a str,
+    pub number: u64,
+    pub half_offset: i64,
+}
+
 /// By group and transaction id.
 pub struct Memory {
     /// With one that is on its way.
@@ -59,6 +74,12 @@ pub struct Memory {
     ended: Lately<String, Chain>,
     /// The older ones of these lie below this op offset.
     older_end: i64,
+    /// And the recent ones below this one.
+    stored_end: i64,
+    /// Their transactions lie below these half offsets.
+    recent_half_end: i64,
+    older_half_end: i64,
+    pub forgotten: Forgotten,
     landed: Instant,
     /// That was stored, or perhaps was.
     rolled_back: Lately<String, ()>,
@@ -72,6 +93,10 @@ impl Memory {
             under_way: HashMap::new(),
             ended: Lately::new(now, RECENT, usize::MAX),
             older_end: 0,
+            stored_end: 0,
+            recent_half_end: 0,
+            older_half_end: 0,
+            forgotten: Forgotten::default(),
             landed: now,
             rolled_back: Lately::new(now, lately::RECENT, ROLLED_BACK_MAX),
             count: 0,
@@ -80,8 +105,9 @@ impl Memory {
 
     /// All that may count, in the order of asking; None: nothing is remembered.
     pub fn decisions(&mut self, key: &str, now: Instant) -> Option<Vec<Decided>> {
-        if now.duration_since(self.landed) > STALE {
-            self.ended.clear();
+        if now.duration_since(self.landed) > STALE && !self.ended.is_empty() {
+            self.turn(self.stored_end, now);
+            self.turn(self.stored_end, now);
         }
         let chain = self.under_way.get(key).or_else(|| self.ended.get(key))?;
         let told = may_count(chain).iter().map(|asked| Decided {
@@ -118,17 +144,27 @@ impl Memory {
     /// Something was stored at this op offset, and what lies before it has landed. `read_to`: what
     /// lies below it an owner here has read; negative: no owner works here.
     pub fn stored(&mut self, op_offset: i64, read_to: i64, now: Instant) {
+        self.stored_end = self.stored_end.max(op_offset + 1);
         let has_owner = read_to >= 0;
         let kept = if has_owner { RECENT } else { UNOWNED };
         let is_old = self.ended.passed(now) > kept && (!has_owner || read_to >= self.older_end);
         if is_old || self.ended.recent_count() >= REMEMBERED_MAX {
-            self.ended.turn(now);
-            self.older_end = op_offset;
+            self.turn(op_offset, now);
         }
     }
 
+    /// Forget the older ones; what is recent lies below this op offset.
+    fn turn(&mut self, op_offset: i64, now: Instant) {
+        self.forgotten.half_end = self.forgotten.half_end.max(self.older_half_end);
+        self.forgotten.op_end = self.older_end;
+        self.ended.turn(now);
+        self.older_half_end = std::mem::take(&mut self.recent_half_end);
+        self.older_end = op_offset;
+    }
+
     /// This one has, at this op offset if it is known, or was refused.
-    pub fn landed(&mut self, key: &str, number: u64, err: c_int, offset: i64, now: Instant) {
+    pub fn landed(&mut self, ended: &Ended, err: c_int, offset: i64, now: Instant) {
+        let Ended { key, number, half_offset } = *ended;
         self.landed = now;
         let Some(chain) = self.under_way.get_mut(key) else {
             return;
@@ -154,6 +190,7 @@ impl Memory {
             && let Some((key, chain)) = self.under_way.remove_entry(key)
         {
             self.ended.put(key, may_count(&chain).to_vec());
+            self.recent_half_end = self.recent_half_end.max(half_offset + 1);
         }
     }
 
@@ -172,18 +209,22 @@ impl Memory {
 
 /// Of one decision, as `Decided` has it.
 type Told = (u64, bool, Option<bool>, Option<i64>);
+type After = (Option<Vec<Told>>, bool, (i64, i64));
 
 /// For tests: what is remembered of the transaction T after each of these.
 /// ("commit" or "rollback", 0, 0, 0); ("lands", which of them, Kafka's error, op offset);
 /// ("stores", how far an owner here has read, seconds that have passed, op offset of something);
-/// ("passes", 0, seconds, 0).
+/// ("passes", 0, seconds, 0). And what is forgotten, of a transaction that lies at half offset 0.
 #[pyfunction]
-pub fn decisions_after(happened: Vec<(String, i64, i64, i64)>) -> Vec<(Option<Vec<Told>>, bool)> {
+pub fn decisions_after(happened: Vec<(String, i64, i64, i64)>) -> Vec<After> {
     let mut now = Instant::now();
     let mut memory = Memory::new(now);
     let after = happened.into_iter().map(|(what, first, second, offset)| {
         match what.as_str() {
-            "lands" => memory.landed("T", first as u64, second as c_int, offset, now),
+            "lands" => {
+                let ended = Ended { key: "T", number: first as u64, half_offset: 0 };
+                memory.landed(&ended, second as c_int, offset, now);
+            }
             "stores" => {
                 now += Duration::from_secs(second as u64);
                 memory.stored(offset, first, now);
@@ -196,7 +237,8 @@ pub fn decisions_after(happened: Vec<(String, i64, i64, i64)>) -> Vec<(Option<Ve
         let told = memory.decisions("T", now).map(|chain| {
             chain.iter().map(|it| (it.number, it.is_commit, it.is_stored, it.op_offset)).collect()
         });
-        (told, memory.was_rolled_back("T"))
+        let Forgotten { half_end, op_end } = memory.forgotten;
+        (told, memory.was_rolled_back("T"), (half_end, op_end))
     });
     after.collect()
 }

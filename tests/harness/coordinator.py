@@ -12,6 +12,7 @@ from halfhitch.errors import HalfHitchError
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
+from halfhitch.service.transactions.first import FirstDecisions, Place
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
@@ -34,7 +35,7 @@ KEYS = (b"k" * 32,)
 
 
 class Coordinator:
-    """service.transactions.dependencies.Owners, Inquiry and OpTail, and the service over them.
+    """service.transactions.dependencies.Owners, first.Inquiry, OpTail, and the service over them.
 
     Owners turn only when the test lets them (`carry_out`), all in one thread.
     """
@@ -55,7 +56,8 @@ class Coordinator:
         self.visibility = Visibility(asyncio.get_running_loop(), self)
         self.followed: list[tuple[int, int]] = []
         self.looked_up: list[tuple[int, Identity, int]] = []
-        self.look_up_answer: tuple[Resolution | None, bool] | HalfHitchError = (None, False)
+        #: Else the op log tells.
+        self.look_up_answer: tuple[Resolution | None, bool] | HalfHitchError | None = None
         self.owners: dict[int, PartitionOwner] = {}
         self.told: list[tuple[Any, ...]] = []
         self.handles = HandleCodec(keys)
@@ -63,6 +65,8 @@ class Coordinator:
         log = MemoryRecordLog(self.kafka)
         self.decisions = DecisionLog(log)
         self.decisions.owner_read_to = self.op_read_to
+        self.firsts = FirstDecisions(self, self, wait_s=visible_wait_s)
+        self.taken_over: set[int] = set()  # or about to be
         self.service = TransactionService(
             Dependencies(
                 log=log,
@@ -75,6 +79,7 @@ class Coordinator:
                 owners=self,
                 visibility=self.visibility,
                 inquiry=self,
+                firsts=self.firsts,
                 markers=self.markers,
                 handles=self.handles,
                 observer=self.observer,
@@ -107,9 +112,16 @@ class Coordinator:
         owner = self.owners.get(partition)
         return None if owner is None else owner.op_read_to
 
+    def has_read(self, place: Place) -> bool | None:
+        owner = self.owners.get(place.partition)
+        if owner is None:
+            return False if place.partition in self.taken_over else None
+        return owner.op_read_to is not None and place.op_offset < owner.op_read_to
+
     def carry_out(self) -> None:
         for owner in self.owners.values():
             turn_until_idle(owner)
+        self.firsts.look_soon()
 
     def tail_reads(self) -> None:
         """All that lies in the op log, as an instance reads it that owns nothing."""
@@ -164,7 +176,14 @@ class Coordinator:
         self.looked_up.append((partition, identity, half_offset))
         if isinstance(self.look_up_answer, HalfHitchError):
             raise self.look_up_answer
-        return self.look_up_answer
+        if self.look_up_answer is not None:
+            return self.look_up_answer
+        first = (
+            one.resolution
+            for one in self.twin.ops()
+            if isinstance(one, DecisionRead) and one.identity == identity
+        )
+        return next(first, None), False
 
     # what came of it
 

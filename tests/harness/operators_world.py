@@ -19,7 +19,7 @@ from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.checking import inbox
 from halfhitch.service.operators.many import ManyOperations
 from halfhitch.service.operators.parts import FoundHalves, LookedUp, OperationsParts, Searched
-from halfhitch.service.transactions.asked import UnderWay
+from halfhitch.service.transactions.first import FirstDecisions, Place
 from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked
 from halfhitch.wire.parked_fold import ParkedHalf, Parking
@@ -78,7 +78,7 @@ class World:
     partition_total: int = 4
     found: FoundHalves | HalfHitchError | None = None
     first: Resolution | HalfHitchError | None = None
-    rival: UnderWay | None = None
+    gone: set[int] = field(default_factory=set)  # while the decision was on its way
     fails: Exception | None = None
     parked: list[Parking] = field(default_factory=list)
     redis: bool = True
@@ -91,6 +91,7 @@ class World:
         self.service = ManyOperations(
             OperationsParts(
                 owners=self, decisions=self, halves=self, inquiry=self, parked=Store(self),
+                firsts=FirstDecisions(self, self, wait_s=10.0),
                 index=Index(self) if self.redis else None, presence=self if self.redis else None,
                 observer=self.observer, clock=self, check_count_max=15,
                 partition_count=lambda: self.partition_total,
@@ -135,7 +136,9 @@ class World:
         return any(p.transaction_id == identity[1] for p in self.pending)
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
-        return self.standings.get(identity[1], Standing.UNKNOWN)
+        first = next((it for _, it in self.decisions if it.identity == identity), None)
+        default = Standing.UNKNOWN if first is None else Standing.of_resolution(first.resolution)
+        return self.standings.get(identity[1], default)
 
     # decisions
     def append(self, partition: int, decision: Decision) -> asyncio.Future[int]:
@@ -147,8 +150,8 @@ class World:
             future.set_result(1)
         return future
 
-    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        return self.rival
+    def has_read(self, place: Place) -> bool | None:
+        return True if place.partition in self.owned_here - self.gone else None
 
     # halves, inquiry, presence
     async def find(

@@ -180,6 +180,9 @@ class ScriptedNative:
     ) -> Sequence[Decided] | None:
         return self.decided.get((partition, group, transaction_id))
 
+    def forgotten(self, partition: int) -> tuple[int, int]:
+        return 0, 0
+
     def owners_read(self, read_to: Sequence[int]) -> None:
         self.read_to = list(read_to)
 

@@ -10,6 +10,7 @@ import pytest
 
 from chaos.kit.proxy import KafkaProxy, one_proxied
 from halfhitch.embedded import EmbeddedKafka
+from halfhitch.service.api import PartitionPhase
 from harness.engines import SESSION_MS, Site, until, until_idle
 from harness.http_ways import Served, end, half, served
 from harness.native import needs_native
@@ -90,3 +91,54 @@ async def test_who_contradicts_a_decision_that_was_told_before_kafka_stopped_is_
         assert set(again) <= {(200, 409), (409, 200)}, again
         if not is_stopped_first:
             assert set(again) == {(200, 409)}
+
+
+async def others_end(at: Served, site: Site, for_s: float) -> None:
+    """Until all that was decided before is forgotten, both ways."""
+    loop, lent, client = asyncio.get_running_loop(), at.clients[0], await at.client()
+    give_up_s = loop.time() + for_s
+    while loop.time() < give_up_s:
+        for each in (lent, client):
+            made = await each.ask(half(site.orders, b"another"))
+            assert made.status == 201, made
+            assert (await each.ask(end(made, "commit"))).status == 200
+        # The first one again: its end is the loop's.
+        assert (await client.ask(end(made, "commit"))).status == 200
+
+
+async def takes_over_anew(at: Served, proxy: KafkaProxy) -> None:
+    """Kafka stands still until the session is over; then it answers again."""
+    proxy.stall()
+    await until(lambda: not at.engine.partitions(), "the half partitions to be lost")
+    proxy.heal()
+
+
+@pytest.mark.parametrize("first_again", [False, True])
+async def test_in_a_takeover_nobody_is_told_what_was_true_of_the_memory_alone(
+    proxied: Any, way: str, *, first_again: bool
+) -> None:
+    """The first decision was forgotten, for its owner had read it; then the owner knew nothing. A
+    contrary end was told 200, and whoever repeated the first one 409 after it.
+    """
+    kafka, proxy = proxied
+    site = Site(kafka.proxy_bootstrap)
+    await asyncio.to_thread(site.create_targets)
+    async with served(site, way) as at:
+        made = await prepared(at, site)
+        assert {answer.status for answer in await ask_all(at, site, made, "commit")} == {200}
+        await until_idle(at.engine)
+        await others_end(at, site, 3.5)
+        await takes_over_anew(at, proxy)
+        asked = ["rollback", "commit"] if first_again else ["rollback"]
+        answers = [await ask_all(at, site, made, how) for how in asked]
+        phases = {state.phase for state in at.engine.partitions()}
+        told = Counter(answer.status for answer in answers[0])
+        assert set(told) == {409}, (told, phases)
+        if first_again:
+            assert {answer.status for answer in answers[1]} == {200}
+        await until(
+            lambda: {s.phase for s in at.engine.partitions()} == {PartitionPhase.WORKING}, "owners"
+        )
+        await until_idle(at.engine)
+        again = both(*[await ask_all(at, site, made, how) for how in ("commit", "rollback")])
+        assert set(again) == {(200, 409)}

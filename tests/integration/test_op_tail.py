@@ -267,10 +267,24 @@ async def test_a_half_that_is_not_there_any_more_or_not_its_own_is_gone(
     for name in ("T0", "T1", "T2"):
         half(world, name)
     world.writer().delete_below(1, 0)
+    decided(world, "T0", C)
     for which, half_offset in (("T0", 0), ("T0", 1), ("T9", 3), ("T9", 99)):
         with pytest.raises(TransactionGone):
             await found(world, identity(which), half_offset)
     assert await found(world, identity("T1"), 1) == (None, False)
+
+
+async def test_what_ended_a_moment_ago_was_gone_as_soon_as_its_half_was_trimmed(
+    world: KafkaWorld,
+) -> None:
+    """Whoever repeated an end in a takeover was told that it had ended long ago."""
+    for name in ("T0", "T1"):
+        half(world, name)
+        decided(world, name, C)
+        done(world, name, ending=1)
+    decided(world, "T0", R)
+    world.writer().delete_below(1, 0)
+    assert await found(world, identity("T0"), 0) == (C, True)
 
 
 async def test_many_are_looked_up_by_one_reading_as_each_would_be_alone(world: KafkaWorld) -> None:

@@ -1,7 +1,8 @@
 """Lives of one transaction whose decisions go both ways, natively and by the loop.
 
 Native threads remember theirs in Rust, the loop in Python; each is told what the log says, whatever
-is refused, slow, or of unknown fate, and however far the owner has read.
+is refused, slow, or of unknown fate, however far the owner has read, and however much is forgotten
+when it comes back.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import asyncio
 import os
 import random
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from halfhitch.core.model import DecisionRead, Resolution, ResolutionSource
+from halfhitch.core.model import DecisionRead, Identity, Resolution, ResolutionSource
+from halfhitch.core.standing import Standing
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.transactions import op_appends
-from halfhitch.service.transactions.end import refuse_late, refuse_loser
-from halfhitch.service.transactions.op_appends import Decision, DecisionLog
+from halfhitch.service.transactions.end import Deciding
+from halfhitch.service.transactions.first import FirstDecisions, Place
+from halfhitch.service.transactions.op_appends import DecisionLog
+from halfhitch.service.transactions.remembered import Forgotten
 from halfhitch.wire import op as op_wire
+from halfhitch.wire.handle import Handle
 from harness.end_answers import answer_of
 from harness.native import native, needs_native
 from harness.twin import identity
@@ -29,8 +35,12 @@ pytestmark = needs_native
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 T = identity("T")
+HANDLE = Handle(0, *T, (0,), ("orders",))
 SEED = int(os.environ.get("SEED", "0"))
 QUEUE_FULL, TIMED_OUT = -184, -192
+_HAPPENINGS = [*["native"] * 2, *["ask"] * 4, *["lands"] * 6, *["owner"] * 2, *["others"] * 3]
+#: Afterwards a roll-back that its owner has not read may be forgotten.
+_ROLLED_BACK_S = 60.0
 
 
 @dataclass
@@ -57,7 +67,7 @@ class Life:
     """The log, its owner, what goes natively, and what the loop asks for."""
 
     dice: random.Random
-    log: list[Resolution] = field(default_factory=list)
+    log: list[Resolution | None] = field(default_factory=list)  # None: of another transaction
     happened: list[tuple[str, int, int, int]] = field(default_factory=list)
     native_sent: list[Sent] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
@@ -67,12 +77,20 @@ class Life:
     is_owned: bool = True
     is_looked_at: bool = False
     is_certain: bool = True
+    passed_s: float = 0.0
 
     def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        since_s = asyncio.BaseEventLoop.time
+        loop.time = lambda: since_s(loop) + self.passed_s  # type: ignore[method-assign,arg-type]
         self.decisions = DecisionLog(self)  # type: ignore[arg-type]
         self.decisions.elsewhere.append(self.native_decisions)
         self.decisions.rolled_back_elsewhere.append(self.native_rolled_back)
-        self.decisions.owner_read_to = lambda _: self.read_to if self.is_owned else None
+        self.decisions.forgotten_elsewhere.append(lambda _: Forgotten(*self._after()[2]))
+        self.decisions.owner_read_to = self.op_read_to
+        self.firsts = FirstDecisions(self, self, wait_s=1_000.0)
+        parts: Any = SimpleNamespace(decisions=self.decisions, owners=self, firsts=self.firsts)
+        self.deciding = Deciding(parts)
 
     def fate(self) -> str:
         fate = self.dice.choice(["stored", "stored", "stored", "refused", "lost", "unanswered"])
@@ -99,12 +117,14 @@ class Life:
         self.happened.append(("lands", sent.number, error, op_offset))
         self.story.append(f"native {sent.number} lands")
 
-    def _after(self) -> tuple[Any, bool]:
-        return native.decisions_after(self.happened)[-1] if self.happened else (None, False)
+    def _after(self) -> tuple[Any, bool, tuple[int, int]]:
+        if not self.happened:
+            return None, False, (0, 0)
+        return native.decisions_after(self.happened)[-1]  # type: ignore[no-any-return]
 
     def native_decisions(self, _: int, asked: Any) -> list[Told] | None:
         self.is_looked_at = True
-        chain, _rolled_back = self._after()
+        chain, *_ = self._after()
         return None if chain is None else [Told(*one) for one in chain]
 
     def native_rolled_back(self, _: int, asked: Any) -> bool:
@@ -141,27 +161,51 @@ class Life:
             sent.op_offset = len(self.log)
             self.log.append(sent.resolution)
 
-    def first_read(self) -> Resolution | None:
-        """As the owner here tells it."""
-        return self.log[0] if self.log and self.read_to > 0 and self.is_owned else None
+    # -- the owner, and whoever reads the log: as Owners and Inquiry have it --
+
+    def first(self, end: int | None = None) -> Resolution | None:
+        return next(filter(None, self.log[:end]), None)
+
+    def op_read_to(self, _: int) -> int | None:
+        return self.read_to if self.is_owned else None
+
+    def has_read(self, place: Place) -> bool | None:
+        return self.is_owned and place.op_offset < self.read_to
+
+    def standing(self, partition: int, asked: Identity, half_offset: int) -> Standing | None:
+        if not self.is_owned:
+            return Standing.UNKNOWN
+        first = self.first(self.read_to)
+        return Standing.PENDING if first is None else Standing.of_resolution(first)
+
+    def is_reused(self, partition: int, half_offsets: object) -> bool:
+        return False
+
+    def covered_count(self, partition: int, asked: Identity) -> int:
+        return 1
+
+    async def look_up(
+        self, partition: int, asked: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        await asyncio.sleep(0)
+        return self.first(), False
 
     async def ask(self, resolution: Resolution) -> None:
-        """As Deciding does it."""
+        """As the service does it."""
         place = len(self.told)
         self.told.append((resolution, "nothing"))
         self.story.append(f"asks {place}: {resolution.value}")
-        rival = self.decisions.under_way(0, T)
-        decided = self.first_read()
-        if decided is resolution:
-            self.told[place] = resolution, "yes"
-            return
-        decision = Decision(T, resolution, 1, (0,), ResolutionSource.PRODUCER)
 
         async def end() -> None:
-            await self.decisions.append(0, decision, has_lost=decided is not None)
-            refuse_loser(T, decided, resolution)
-            if rival is not None:
-                refuse_late(T, rival, resolution, advice="ask")
+            begun = self.deciding.begin(HANDLE, T, resolution, ResolutionSource.PRODUCER)
+            if begun is None:
+                return
+            op_offset = await begun.stored
+            if begun.is_disputed:
+                self.story.append(f"disputed {place}")
+                await self.deciding.confirm(HANDLE, T, resolution, op_offset)
+            else:
+                begun.check()
 
         answer = await answer_of(end())
         self.told[place] = resolution, answer
@@ -169,15 +213,15 @@ class Life:
 
     def looks_for_roll_backs(self) -> None:
         """A prepare under its id would be dropped, so it is refused."""
-        if self.log and self.log[0] is R and not self.first_read():
+        if self.first() is R and not self.first(self.read_to) and self.passed_s < _ROLLED_BACK_S:
             assert self.decisions.was_rolled_back(0, T), self.story
 
     # -- chance --
 
     async def live(self) -> None:
         asked: list[asyncio.Task[None]] = []
-        for _ in range(self.dice.randrange(6, 16)):
-            what = self.dice.choice(["native", "ask", "ask", "lands", "lands", "lands", "owner"])
+        for _ in range(self.dice.randrange(6, 24)):
+            what = self.dice.choice(_HAPPENINGS)
             if what == "native" and not self.is_looked_at:
                 self.ask_natively()
             elif what == "ask" and len(asked) < 5:
@@ -186,32 +230,57 @@ class Life:
                 self._one_lands()
             elif what == "owner":
                 self._owner()
+            elif what == "others":
+                self._others()
             for _ in range(self.dice.randrange(4)):
                 await asyncio.sleep(0)
             self.looks_for_roll_backs()
         for _ in range(10_000):
             if not self.native_sent and all(one.done() for one in asked):
                 break
-            self._one_lands()
+            if not self._one_lands():
+                self._reads_all()
             await asyncio.sleep(0)
         else:
             raise AssertionError("\n".join(["it does not end", *self.story]))
         await asyncio.gather(*asked)
 
-    def _one_lands(self) -> None:
+    def _one_lands(self) -> bool:
         lands = [*[self.land_natively][: len(self.native_sent)], *[self.land][: len(self.sent)]]
         if lands:
             self.dice.choice(lands)()
+        return bool(lands)
+
+    def _others(self) -> None:
+        """Time passes, in which others end transactions natively and by the loop."""
+        passed_s = self.dice.choice([1, 3, 12, 70])
+        self.passed_s += passed_s
+        if passed_s > 60:
+            self.is_looked_at = False  # nothing of it is on its way any more
+            while self._one_lands():
+                pass
+        op_offset, read_to = len(self.log), self.op_read_to(0)
+        self.log += [None]
+        self.happened.append(("stores", -1 if read_to is None else read_to, passed_s, op_offset))
+        now_s = asyncio.get_running_loop().time()
+        self.decisions._lane(0).remembered.stored(op_offset, read_to, now_s)
+        self.story.append(f"{passed_s} s pass, another is stored at {op_offset}")
+
+    def _reads_all(self) -> None:
+        self.is_owned, self.read_to = True, len(self.log)
+        self.firsts.look_soon()
 
     def _owner(self) -> None:
+        """It comes, reads on, or goes."""
         self.is_owned = self.dice.random() < 0.8
         self.read_to = self.dice.randrange(self.read_to, len(self.log) + 1)
+        self.firsts.look_soon()
         self.story.append(
             f"the owner {'has read to' if self.is_owned else 'is away'} {self.read_to}"
         )
 
     def judge(self) -> None:
-        first, story = (self.log[0] if self.log else None), "\n".join(self.story)
+        first, story = self.first(), "\n".join([*self.story, str(self.log)])
         for resolution, answer in self.told:
             assert answer != "nothing", story
             assert answer != "yes" or resolution is first, story

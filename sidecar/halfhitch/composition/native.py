@@ -85,8 +85,5 @@ def http_way(
         traced=transactions.traced,
         log=carrier.native_log,
     )
-    decisions = appends.decisions
-    decisions.elsewhere.append(lending.decisions)
-    decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
-    decisions.on_read.append(lending.heard)
+    appends.decisions.join(lending)
     return lending

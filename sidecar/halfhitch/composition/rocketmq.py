@@ -122,9 +122,6 @@ def native_way(
         traced=engine.transactions.traced,
         log=carrier.native_log,
     )
-    decisions = appends.decisions
-    decisions.elsewhere.append(lending.decisions)
-    decisions.rolled_back_elsewhere.append(lending.was_rolled_back)
-    decisions.on_read.append(lending.heard)
+    appends.decisions.join(lending)
     engine.transactions.claim_elsewhere = lending.claim
     return lending

@@ -11,6 +11,7 @@ break a promise are final: `failed` tells, and the process should end.
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -59,6 +60,7 @@ class Engine:
         self._tasks: list[asyncio.Future[Any]] = []
         self._is_open = self._is_leaving = False
         self._partition_count = 0
+        self._half_ends: dict[int, int] = {}  # when Kafka was reached
         self._cluster_id = ""  # until Kafka was reached
         self._failure: asyncio.Future[HalfHitchError] | None = None
 
@@ -69,6 +71,7 @@ class Engine:
         life = Life(
             kafka_answers=lambda: self._kafka_trouble is None,
             partition_count=lambda: self._partition_count,
+            first_half=lambda partition: self._half_ends.get(partition, sys.maxsize),
             on_fatal=self._fail_soon,
             check_now=self._check_now,
         )
@@ -165,6 +168,7 @@ class Engine:
                     self._options,
                     wait_s=TOPICS_WAIT_S,
                 )
+                self._half_ends = await asyncio.to_thread(self._parts.half_ends, count)
             except BackendError as error:
                 self._kafka_trouble = error.message
                 await asyncio.sleep(1.0)

@@ -61,6 +61,7 @@ from halfhitch.service.owner.worker import PartitionWorker
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
+from halfhitch.service.transactions.first import FirstDecisions
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.intake_watch import IntakeWatch
 from halfhitch.service.transactions.op_appends import DecisionLog
@@ -91,6 +92,7 @@ class Life:
 
     kafka_answers: Callable[[], bool]
     partition_count: Callable[[], int]  # 0 until Kafka was reached
+    first_half: Callable[[int], int]  # see DecisionLog.first_half
     on_fatal: Callable[[HalfHitchError], None]  # from any thread
     check_now: Callable[[int, Identity], None]
 
@@ -131,13 +133,11 @@ class Parts:
         self._visibility = visibility = Visibility(loop, self.tail)
         self._rhythm = Rhythm(self._visibility.is_waited_for)
         self.tail.attach(visibility)
-        self.ownership = Ownership(
-            self._make_worker,
-            on_lost=visibility.lost,
-            instance=options.instance,
-            stop_wait_s=options.stop_wait_s,
-        )
+        self.ownership = self._make_ownership()
         self._decisions.owner_read_to = self.ownership.op_read_to
+        self._decisions.first_half = life.first_half
+        self._firsts = FirstDecisions(self.ownership, self._inquiry, wait_s=options.visible_wait_s)
+        self._decisions.on_read.append(self._firsts.look_soon)
         self.membership = self._make_membership()
         self.asked_halves = KafkaAskedHalves(
             loop, self._clients.consumer, self.handles.encode, half_topic=names.half
@@ -167,6 +167,15 @@ class Parts:
         self.target_logs = KafkaTargetLogs(self._clients.looker)
         logs = self.story_log, self.operations, self.target_logs
         self.stories = StoriesService(*logs, self.audit.untold, clock.wall_ms)
+
+    def _make_ownership(self) -> Ownership:
+        return Ownership(
+            self._make_worker,
+            on_lost=self._lost,
+            instance=self._options.instance,
+            stop_wait_s=self._options.stop_wait_s,
+            is_candidate=self._options.owner_enabled,
+        )
 
     def _make_log(self) -> KafkaRecordLog:
         return KafkaRecordLog(
@@ -304,6 +313,7 @@ class Parts:
             owners=self.ownership,
             visibility=self._visibility,
             inquiry=self._inquiry,
+            firsts=self._firsts,
             markers=KafkaMarkers(self._ends, self._catalog),
             handles=self.handles,
             observer=self._observer,
@@ -323,6 +333,7 @@ class Parts:
             decisions=self._decisions,
             halves=self._half_search,
             inquiry=self._inquiry,
+            firsts=self._firsts,
             parked=self.parked,
             index=self.index,
             presence=self.index,
@@ -346,7 +357,17 @@ class Parts:
             decisions=self._decisions,
         )
 
+    def half_ends(self, partition_count: int) -> dict[int, int]:
+        """How far the half logs go. Blocks; raises KafkaUnavailable."""
+        logs = [(self._names.half, partition) for partition in range(partition_count)]
+        return {partition: end for (_, partition), end in self._ends.existing(logs).items()}
+
     # -- what parts tell each other ---------------------------------------------------------------
+
+    def _lost(self, partition: int) -> None:
+        """The half partition has gone; from any thread."""
+        self._visibility.lost(partition)
+        self._firsts.look_soon()
 
     async def _end_by_check(self, handle: str, resolution: Resolution) -> None:
         await self.transactions.end(handle, resolution, source=ResolutionSource.CHECK)

@@ -45,7 +45,7 @@ from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
-from halfhitch.service.transactions.end import gone
+from halfhitch.service.transactions.first import FirstDecisions, gone
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
@@ -148,9 +148,8 @@ class World:
         )
         self._give_up = GiveUpPolicy(options.give_up, options.give_up_topics)
         self._handles = HandleCodec((HANDLE_KEY,))
-        log = MemoryRecordLog(kafka)
+        log, op_log = MemoryRecordLog(kafka), OpLog(kafka)
         self._decisions = DecisionLog(log)
-        op_log = OpLog(kafka)
         self._visibility = Visibility(loop, op_log)
         self.workers: dict[int, SettlingWorker] = {}
         self.ownership = Ownership(
@@ -160,6 +159,7 @@ class World:
             stop_wait_s=_STOP_WAIT_S,
         )
         self._decisions.owner_read_to = self.ownership.op_read_to
+        self._firsts = FirstDecisions(self.ownership, op_log, wait_s=options.visible_wait_s)
         self.desk = Desk(
             loop=loop,
             instance=options.instance,
@@ -184,6 +184,7 @@ class World:
                 owners=self.ownership,
                 visibility=self._visibility,
                 inquiry=op_log,
+                firsts=self._firsts,
                 markers=MemoryMarkers(),
                 handles=self._handles,
                 observer=observer,
@@ -245,6 +246,7 @@ class World:
             limits=self._options.owner_limits,
             on_done=self._visibility.done,
             make_checkback=partial(self._make_checkback, partition),
+            on_read=self._firsts.look_soon,
         )
 
     def _make_checkback(

@@ -116,7 +116,9 @@ async def test_it_said_that_it_was_ready_while_prepares_were_still_refused(monke
 
     monkeypatch.setattr(life, "verified", lambda *_, **__: ("cluster", 2))
     engine: Any = SimpleNamespace(
-        _parts=SimpleNamespace(admin=None, stored_offsets=None, watch=None),
+        _parts=SimpleNamespace(
+            admin=None, stored_offsets=None, watch=None, half_ends=lambda _: {0: 7, 1: 0}
+        ),
         _options=SimpleNamespace(bootstrap=BOOTSTRAP, owner_enabled=False),
         _kafka_trouble="Kafka has not been reached yet",
         _failure=None,

@@ -217,10 +217,13 @@ class KafkaInquiry:
         looks = {identity: _Look(at) for identity, at in half_offsets.items()}
         try:
             with self._consumers.lent() as consumer:
-                stored_ms = self._stored_patiently(consumer, partition, half_offsets)
+                stored_ms, half_start = self._stored_patiently(consumer, partition, half_offsets)
                 times_ms = list(stored_ms.values())
-                if seen_ms is not None and len(stored_ms) < len(looks):
+                if len(stored_ms) < len(looks) and seen_ms is not None:
                     times_ms.append(seen_ms)
+                elif not stored_ms and max(half_offsets.values()) < half_start:
+                    # How it ended may still lie anywhere in what is left of the op log.
+                    times_ms.append(0)
                 if times_ms:
                     # A decision may lie before its half, and clocks of two brokers need not agree.
                     since_ms = max(0, min(times_ms) - EARLY_MS)
@@ -242,7 +245,7 @@ class KafkaInquiry:
 
     def _stored_patiently(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
-    ) -> dict[Identity, int]:
+    ) -> tuple[dict[Identity, int], int]:
         give_up_s = time.monotonic() + _LOOK_UP_S
         while True:
             try:
@@ -253,8 +256,9 @@ class KafkaInquiry:
 
     def _stored_at(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
-    ) -> dict[Identity, int]:
-        """Broker time of the first copy of each; those that are gone are missing."""
+    ) -> tuple[dict[Identity, int], int]:
+        """Broker time of the first copy of each; those that are gone are missing. And where the
+        log begins."""
         log, found = (self._half_topic, partition), dict[Identity, int]()
         low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         end = self._ends.existing([log])[log]
@@ -266,7 +270,7 @@ class KafkaInquiry:
         moved = {identity: None for identity, at in half_offsets.items() if at < low}
         if moved:
             self._times(consumer, log, (low, end), moved, found)
-        return found
+        return found, low
 
     def _times(
         self,

@@ -13,8 +13,8 @@ or of another instance; so native threads ask about each before they store it, m
 what is known in any way goes on here. Ends are taken of transactions of one message that were
 prepared in this process moments ago, that nobody in it has looked at since, and of which no owner
 in it has read a decision. So what can be refused is judged in one place. A check is a look, too
-(`first_decision`): before it goes out it asks whether an end is under way, and from then on the end
-of that transaction is the loop's.
+(`Lending.decisions`): before it goes out it asks whether an end is under way, and from then on
+the end of that transaction is the loop's.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from halfhitch.errors import HalfHitchError, OutcomeUnknown
 from halfhitch.ports import Observer
 from halfhitch.service.api import Prepared
 from halfhitch.service.transactions.asked import Elsewhere
-from halfhitch.service.transactions.remembered import read_to
+from halfhitch.service.transactions.remembered import Forgotten, read_to
 
 logger = logging.getLogger(__name__)
 
@@ -277,6 +277,10 @@ class Lending:
     def decisions(self, partition: int, identity: Identity) -> Sequence[Elsewhere] | None:
         """See service.transactions.op_appends.DecisionLog.elsewhere."""
         return None if self.native is None else self.native.decisions(partition, *identity)
+
+    def forgotten(self, partition: int) -> Forgotten:
+        """See service.transactions.op_appends.DecisionLog.forgotten_elsewhere."""
+        return Forgotten(*(0, 0) if self.native is None else self.native.forgotten(partition))
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""

@@ -150,6 +150,10 @@ class Native(Protocol):
         """All of the last moments that may count. The transaction's ends are the loop's now."""
         ...
 
+    def forgotten(self, partition: int) -> tuple[int, int]:
+        """See service.transactions.remembered.Forgotten."""
+        ...
+
     def owners_read(self, read_to: Sequence[int]) -> None:
         """How far owners here have read the op log of each half partition; -1: none works here."""
         ...

@@ -31,7 +31,7 @@ from halfhitch.doors.rocketmq.stats import Stats
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Observer
 from halfhitch.service.transactions.asked import Elsewhere
-from halfhitch.service.transactions.remembered import read_to
+from halfhitch.service.transactions.remembered import Forgotten, read_to
 from halfhitch.wire.remoting import codes
 from halfhitch.wire.remoting.frame import request
 from halfhitch.wire.remoting.requests import Form, Frame, Send
@@ -196,6 +196,10 @@ class Lending:
     def decisions(self, partition: int, identity: Identity) -> Sequence[Elsewhere] | None:
         """See service.transactions.op_appends.DecisionLog.elsewhere."""
         return None if self.native is None else self.native.decisions(partition, *identity)
+
+    def forgotten(self, partition: int) -> Forgotten:
+        """See service.transactions.op_appends.DecisionLog.forgotten_elsewhere."""
+        return Forgotten(*(0, 0) if self.native is None else self.native.forgotten(partition))
 
     def was_rolled_back(self, partition: int, identity: Identity) -> bool:
         """See service.transactions.op_appends.DecisionLog.rolled_back_elsewhere."""

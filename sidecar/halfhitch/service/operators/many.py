@@ -22,7 +22,8 @@ from halfhitch.service.operators.operations import (
 )
 from halfhitch.service.operators.parts import FoundHalves, LookedUp, Searched
 from halfhitch.service.operators.shown import matches
-from halfhitch.service.transactions.end import first_unknown, refuse_loser
+from halfhitch.service.transactions.end import refuse_loser
+from halfhitch.service.transactions.first import first_unknown
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class ManyOperations(OperationsService):
         signed = f"{operator}: {reason}"
         pending = await self._parts.owners.halves_of(identities)
         here = {identity: FoundHalves(*found) for identity, found in pending.items()}
-        outcomes = await self._decide_here(here, resolution, signed)
+        outcomes = await self._decide_all_here(here, resolution, signed)
         elsewhere = [identity for identity in identities if identity not in here]
         if elsewhere:
             outcomes |= await self._decide_elsewhere(elsewhere, resolution, signed)
@@ -79,12 +80,11 @@ class ManyOperations(OperationsService):
         )
         return [outcomes[identity] for identity in identities]
 
-    async def _decide_here(
+    async def _decide_all_here(
         self, found: Mapping[Identity, FoundHalves], resolution: Resolution, signed: str
     ) -> Outcomes:
         async def decided(identity: Identity) -> str:
-            await self._append(found[identity], identity, resolution, signed)
-            self._stands_in(found[identity].partition, identity, resolution)
+            await self._decide_here(found[identity], identity, resolution, signed)
             return STATE_AFTER[resolution].value
 
         return await _each(found, decided)

@@ -44,7 +44,8 @@ from halfhitch.service.checking import inbox
 from halfhitch.service.operators.parts import FoundHalves, OperationsParts, Searched
 from halfhitch.service.operators.shown import is_wanted, matches, shown_parked
 from halfhitch.service.reasons import REASON_CHARS_MAX
-from halfhitch.service.transactions.end import first_decision, refuse_late, refuse_loser
+from halfhitch.service.transactions.end import refuse_loser
+from halfhitch.service.transactions.first import Place
 from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.plain import is_plain
 
@@ -195,24 +196,29 @@ class OperationsService:
         if known:
             mine = known[0]
             found = FoundHalves(mine.partition, mine.half_offsets, mine.message_count)
-            await self._append(found, identity, resolution, f"{operator}: {reason}")
-            self._stands_in(found.partition, identity, resolution)
+            await self._decide_here(found, identity, resolution, f"{operator}: {reason}")
         elif not self._stands(identity, resolution):
             found = await self._found_elsewhere(identity)
-            await self._append(found, identity, resolution, f"{operator}: {reason}")
-            await self._confirm(found, identity, resolution)
+            op_offset = await self._append(found, identity, resolution, f"{operator}: {reason}")
+            await self._confirm(found, identity, resolution, op_offset)
         parts.observer.ended(
             resolution, ResolutionSource.OPERATOR, parts.clock.monotonic_s() - began_s
         )
         self._tell("decided " + resolution.name.lower(), identity, reason, operator)
         return Ended(transaction_id, STATE_AFTER[resolution], visible=False)
 
-    async def _append(
+    async def _decide_here(
         self, found: FoundHalves, identity: Identity, resolution: Resolution, reason: str
     ) -> None:
-        decisions = self._parts.decisions
-        rival = decisions.under_way(found.partition, identity)
-        await decisions.append(
+        """It was pending here a moment ago."""
+        op_offset = await self._append(found, identity, resolution, reason)
+        await self._confirm(found, identity, resolution, op_offset)
+        self._stands_in(found.partition, identity, resolution)
+
+    async def _append(
+        self, found: FoundHalves, identity: Identity, resolution: Resolution, reason: str
+    ) -> int:
+        return await self._parts.decisions.append(
             found.partition,
             Decision(
                 identity,
@@ -223,8 +229,6 @@ class OperationsService:
                 reason,
             ),
         )
-        if rival is not None:
-            refuse_late(identity, rival, resolution, advice=ADVICE)
 
     def _stands(self, identity: Identity, resolution: Resolution) -> bool:
         """Whether it was decided here already, in this way. Raises ContraryDecision or Parked."""
@@ -277,17 +281,12 @@ class OperationsService:
         return await self._parts.halves.find(others, identities, hints)
 
     async def _confirm(
-        self, found: FoundHalves, identity: Identity, resolution: Resolution
+        self, found: FoundHalves, identity: Identity, resolution: Resolution, op_offset: int
     ) -> None:
-        """Another instance carries it out: the log says whether ours was the first decision."""
+        """Whether ours was the first decision, which is stored there."""
+        place = Place(found.partition, found.half_offsets[0], op_offset)
         try:
-            first = await first_decision(
-                self._parts.inquiry,
-                found.partition,
-                identity,
-                found.half_offsets[0],
-                advice=ADVICE,
-            )
+            first = await self._parts.firsts.find(place, identity, advice=ADVICE)
         except TransactionGone:
             raise not_found(identity) from None
         refuse_loser(identity, first, resolution, is_parked)

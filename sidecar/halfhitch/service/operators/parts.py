@@ -10,8 +10,7 @@ from halfhitch.core.standing import Standing
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Clock, DoubtIndex, Observer, ParkedStore, Presence
 from halfhitch.service.api import Filter, Undecided
-from halfhitch.service.transactions.asked import UnderWay
-from halfhitch.service.transactions.dependencies import Inquiry
+from halfhitch.service.transactions.first import FirstDecisions, Inquiry
 from halfhitch.service.transactions.op_appends import Decision
 
 
@@ -50,10 +49,6 @@ class DecisionSink(Protocol):
 
     def append(self, partition: int, decision: Decision) -> "asyncio.Future[int]":
         """Make it durable; its op offset."""
-        ...
-
-    def under_way(self, partition: int, identity: Identity) -> UnderWay | None:
-        """The first decision of this transaction that is not confirmed yet."""
         ...
 
 
@@ -112,6 +107,7 @@ class OperationsParts:
     decisions: DecisionSink
     halves: HalfSearch
     inquiry: ManyInquiry
+    firsts: FirstDecisions
     parked: ParkedStore
     index: DoubtIndex | None
     presence: Presence | None

@@ -20,6 +20,7 @@ from halfhitch.service.owner import many
 from halfhitch.service.owner.checkback import CheckBack
 from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.owner.worker import PartitionWorker
+from halfhitch.service.transactions.first import Place
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +35,18 @@ class Ownership:
         on_lost: Callable[[int], None],
         instance: str,
         stop_wait_s: float,
+        is_candidate: bool = True,
     ) -> None:
+        """`is_candidate`: it may be assigned half partitions."""
         self._make_worker = make_worker
         self._on_lost = on_lost
         self._salt = crc32(instance.encode())
         self._stop_wait_s = stop_wait_s
         self._workers: dict[int, PartitionWorker] = {}
         self._preferred: int | None = None
+        # Before the group has assigned anything, and since it has put us out: whatever is nobody's
+        # may be ours in a moment.
+        self._is_outside = is_candidate
 
     # -- the membership's side -------------------------------------------------------------------
 
@@ -52,6 +58,7 @@ class Ownership:
                 workers[partition] = self._make_worker(partition)
                 workers[partition].start()
         self._replace(workers)
+        self._is_outside = False
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Give these up in order: finish the turn under way. All share one deadline.
@@ -63,10 +70,12 @@ class Ownership:
 
     def lost(self, partitions: Sequence[int]) -> None:
         """These are somebody else's already: stop without waiting."""
+        self._is_outside = True
         self._end(partitions, 0.0)
 
     def stop(self) -> None:
         """Give up everything, in order."""
+        self._is_outside = False
         self._end(list(self._workers), self._stop_wait_s)
 
     def _end(self, partitions: Sequence[int], wait_s: float) -> None:
@@ -167,6 +176,13 @@ class Ownership:
         worker = self._workers.get(partition)
         owner = worker.owner if worker is not None else None
         return None if owner is None else owner.op_read_to
+
+    def has_read(self, place: Place) -> bool | None:
+        """See service.transactions.first.Readers."""
+        if place.partition not in self._workers:
+            return False if self._is_outside else None
+        read_to = self.op_read_to(place.partition)
+        return read_to is not None and place.op_offset < read_to
 
     def works(self, partition: int) -> bool:
         """See service.transactions.dependencies.Owners."""

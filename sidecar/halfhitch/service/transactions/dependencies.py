@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
-from halfhitch.core.standing import Standing
 from halfhitch.ports import Clock, Markers, Observer, RecordLog
 from halfhitch.service.transactions.admission import Admission
+from halfhitch.service.transactions.first import FirstDecisions, Inquiry, Readers
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.sizes import TransactionSizes
@@ -15,18 +15,15 @@ from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.wire.handle import HandleCodec
 
 
-class Owners(Protocol):
+class Owners(Readers, Protocol):
     """The half partitions this instance owns."""
 
     def preferred_partition(self, partition_count: int, full: Collection[int] = ()) -> int:
         """Where a message goes that may go anywhere; not to those that are `full`, if possible."""
         ...
 
-    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
-        """What the owner here knows; UNKNOWN also when the partition is not worked on here.
-
-        None: it was read here and ended longer ago than is remembered.
-        """
+    def op_read_to(self, partition: int) -> int | None:
+        """See service.transactions.op_appends.DecisionLog.owner_read_to."""
         ...
 
     def covered_count(self, partition: int, identity: Identity) -> int:
@@ -56,19 +53,6 @@ class Owners(Protocol):
         ...
 
 
-class Inquiry(Protocol):
-    """Looks a transaction up in the logs, for instances that do not own its partition."""
-
-    async def look_up(
-        self, partition: int, identity: Identity, half_offset: int
-    ) -> tuple[Resolution | None, bool]:
-        """First decision, if any, and whether it is carried out.
-
-        Raises TransactionGone; TransactionReused when the half is on record as another message.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What the service is made of."""
@@ -79,6 +63,7 @@ class Dependencies:
     owners: Owners
     visibility: Visibility
     inquiry: Inquiry
+    firsts: FirstDecisions
     markers: Markers
     handles: HandleCodec
     observer: Observer

@@ -12,19 +12,18 @@ from typing import Final
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.core.standing import Standing
 from halfhitch.errors import (
-    BackendError,
     CommittedInPart,
     ContraryDecision,
     HalfHitchError,
     OutcomeUnknown,
     RequestError,
-    TransactionGone,
     TransactionParked,
     TransactionReused,
 )
 from halfhitch.service.api import STATE_AFTER, TransactionState
 from halfhitch.service.transactions.asked import UnderWay, may_count
-from halfhitch.service.transactions.dependencies import Dependencies, Inquiry
+from halfhitch.service.transactions.dependencies import Dependencies
+from halfhitch.service.transactions.first import Place, gone
 from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.handle import Handle
 
@@ -48,16 +47,28 @@ class Begun:
     #: An equal one that covers fewer messages stands; whether this one came in time, its done mark
     #: says.
     extends: bool = field(default=False, kw_only=True)
+    #: An owner here knew what it had read. Else others may have decided, and what is remembered
+    #: here says nothing of them.
+    has_owner: bool = field(default=True, kw_only=True)
+    #: It knew this transaction.
+    is_known: bool = field(default=True, kw_only=True)
+    #: What came before it here was perhaps forgotten, or in another order than is remembered.
+    is_late: bool = field(default=False, kw_only=True)
 
     @property
     def is_disputed(self) -> bool:
-        """Once it is stored: whether only its owner can tell if it counts, when it has read it."""
-        if self.decided is not None or self.rival is None:
+        """Once it is stored: whether only the log can tell if it counts."""
+        if self.decided is not None:
             return False
-        return len(_may_win(self.rival, self.requested)) > 1
+        if self.is_late or self.rival is None:
+            return self.is_late
+        kinds = _may_win(self.rival, self.requested)
+        return len(kinds) > 1 or not (self.has_owner or self.requested in kinds)
 
     def check(self) -> None:
         """Once it is stored: raises when an earlier decision stands, or may stand."""
+        if self.is_disputed:
+            raise disputed(self.identity, advice="ask for its status")
         if self.decided is not None:
             refuse_loser(self.identity, self.decided, self.requested)
         if self.rival is not None:
@@ -87,8 +98,12 @@ class Deciding:
         `is_awaited`: somebody waits for the answer.
         """
         partition, decisions = known.partition, self._parts.decisions
+        owners = self._parts.owners
+        read_to = owners.op_read_to(partition)
         standing, rival = self._known(known, identity)
         decided = standing.resolution
+        has_owner = standing is not _UNKNOWN or None not in (read_to, owners.op_read_to(partition))
+        is_late = self._is_late(known, identity, read_to if has_owner else None)
         count = len(known.half_offsets)
         extends = False
         if decided is resolution:
@@ -102,7 +117,31 @@ class Deciding:
         stored = decisions.append(
             partition, decision, is_awaited=is_awaited, has_lost=decided is not None
         )
-        return Begun(identity, resolution, stored, decided, rival, extends=extends)
+        return Begun(
+            identity,
+            resolution,
+            stored,
+            decided,
+            rival,
+            extends=extends,
+            has_owner=has_owner,
+            is_known=standing is not _UNKNOWN,
+            is_late=is_late,
+        )
+
+    def _is_late(self, known: Handle, identity: Identity, read_to: int | None) -> bool:
+        """Whether something was perhaps decided here that nobody here knows any more, or yet.
+
+        Only where an owner here will know it: elsewhere a stored decision is told as stored.
+        `read_to`: an owner here knew all that lies below that.
+        """
+        partition, half_offset = known.partition, known.half_offsets[0]
+        decisions = self._parts.decisions
+        if decisions.went_both_ways(partition, identity):
+            return True
+        if not decisions.has_forgotten(partition, half_offset, read_to):
+            return False
+        return self._parts.owners.has_read(Place(partition, half_offset, 0)) is not None
 
     def _known(self, known: Handle, identity: Identity) -> tuple[Standing, UnderWay | None]:
         """What its owner here knows, and the first decision that this one has perhaps not read.
@@ -129,19 +168,17 @@ class Deciding:
             return False
         return count > self._parts.owners.covered_count(partition, identity)
 
-    async def confirm(self, known: Handle, identity: Identity, resolution: Resolution) -> None:
-        """Of a stored decision: whether it counts, also where no owner here can tell.
+    async def confirm(
+        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
+    ) -> None:
+        """Of a decision that is stored there: whether it counts, by its owner or by the logs.
 
-        Reads the logs then, so it is for those who ask seldom. Raises ContraryDecision,
-        TransactionParked, TransactionGone (there is no such transaction); OutcomeUnknown when the
-        logs cannot be read.
+        For those who ask seldom. Raises ContraryDecision, TransactionParked, TransactionReused,
+        TransactionGone (there is no such transaction); OutcomeUnknown when the logs cannot be read.
         """
-        parts, half_offset = self._parts, known.half_offsets[0]
-        if parts.owners.standing(known.partition, identity, half_offset) is not _UNKNOWN:
-            return
-        first = await first_decision(
-            parts.inquiry, known.partition, identity, half_offset, advice="ask again"
-        )
+        place = Place(known.partition, known.half_offsets[0], op_offset)
+        first = await self._parts.firsts.find(place, identity, advice="ask again")
+        self.refuse_reused(known, identity)
         refuse_loser(identity, first, resolution)
 
     def refuse_reused(self, known: Handle, identity: Identity) -> None:
@@ -189,25 +226,6 @@ class Deciding:
             self._parts.on_decided(identity, None, source)
 
 
-async def first_decision(
-    inquiry: Inquiry, partition: int, identity: Identity, half_offset: int, *, advice: str
-) -> Resolution | None:
-    """The one that counts, by the logs. TransactionGone; OutcomeUnknown if they cannot be read."""
-    try:
-        first, _ = await inquiry.look_up(partition, identity, half_offset)
-    except BackendError as error:
-        raise first_unknown(identity, error, advice=advice) from error
-    return first
-
-
-def first_unknown(identity: Identity, error: BackendError, *, advice: str) -> OutcomeUnknown:
-    """The error of whoever cannot be told whether a stored decision counts."""
-    return OutcomeUnknown(
-        f"the decision for {identity[1]} is stored; whether it is the first one is not known "
-        f"({error.message}): {advice}"
-    )
-
-
 def given_up(identity: Identity) -> TransactionParked:
     """The error of whoever comes after it was given up."""
     return TransactionParked(
@@ -232,13 +250,6 @@ def reused(identity: Identity) -> TransactionReused:
         f"transaction id {identity[1]!r} of group {identity[0]!r} stands for other messages "
         "already, and those stand: use a new id for these, or repeat exactly the same ones (and "
         "to add to a transaction, the newest handle)"
-    )
-
-
-def gone(identity: Identity) -> TransactionGone:
-    """The error of whoever comes too late to be told."""
-    return TransactionGone(
-        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
     )
 
 

@@ -22,13 +22,13 @@ first in the log sometimes, while the native one was answered as the one that co
 from asyncio import Future, get_running_loop
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import RecordLog
 from halfhitch.service.transactions.asked import Elsewhere, UnderWay, is_read, may_count
-from halfhitch.service.transactions.remembered import Remembered
+from halfhitch.service.transactions.remembered import Forgotten, Remembered
 from halfhitch.service.transactions.rolled_back import RolledBack
 from halfhitch.wire import op as op_wire
 
@@ -47,11 +47,33 @@ _GATHER_S: Final = 0.004
 _GATHERED_MAX: Final = 64
 #: How soon after its arrival a decision from elsewhere is known to have arrived.
 _SETTLED_S: Final = 0.002
+#: While Kafka stands still hundreds may be looked after.
+_SETTLED_MAX_S: Final = 0.1
 
 
 #: Hears what an owner here reads in the op log, on the owner's thread: before it counts there, and
 #: again when it does. None: a half partition was taken over, and its logs were read up to now.
 OnRead = Callable[[Sequence[op_wire.OpRead] | None], None]
+
+
+class OtherWay(Protocol):
+    """Of decisions through this process: see `DecisionLog`, where each of these is asked for."""
+
+    def decisions(self, partition: int, identity: Identity) -> Sequence[Elsewhere] | None:
+        """See `DecisionLog.elsewhere`."""
+        ...
+
+    def forgotten(self, partition: int) -> Forgotten:
+        """See `DecisionLog.forgotten_elsewhere`."""
+        ...
+
+    def was_rolled_back(self, partition: int, identity: Identity) -> bool:
+        """See `DecisionLog.rolled_back_elsewhere`."""
+        ...
+
+    def heard(self, read: Sequence[op_wire.OpRead] | None) -> None:
+        """See `OnRead`."""
+        ...
 
 
 @dataclass(slots=True)
@@ -87,6 +109,7 @@ class _Watched:
 
     #: By place in `DecisionLog.elsewhere`, and number; the first of them is the head.
     told: dict[tuple[int, int], UnderWay]
+    rest_s: float = 0.0
     held: list[tuple[_Item, bool]] = field(default_factory=list)  # and whether it is awaited
 
     @property
@@ -126,15 +149,20 @@ class _Lane:
             return []
         return may_count(head.order)
 
-    def landed(self, identity: Identity, under_way: UnderWay, now_s: float) -> None:
-        """This one is on its way no more."""
+    def landed(
+        self, identity: Identity, half_offset: int, under_way: UnderWay, now_s: float
+    ) -> None:
+        """This one, of the transaction that lies there, is on its way no more."""
         head, order = under_way.head or under_way, under_way.order
         if self.under_way.get(identity) is not head or any(it.is_stored is None for it in order):
             return
         del self.under_way[identity]
         # Giving up is no contradiction to what comes later: see ledger._apply.
-        if any(one.resolution is not _PARK for one in may_count(order)):
-            self.remembered.put(identity, head, now_s)
+        counting = may_count(order)
+        if any(one.resolution is not _PARK for one in counting):
+            if head.followers:
+                head.followers = [one for one in counting if one is not head]
+            self.remembered.put(identity, head, half_offset, now_s)
 
 
 def _kind(item: _Item) -> str:
@@ -155,8 +183,19 @@ class DecisionLog:
         self.rolled_back_elsewhere: list[Callable[[int, Identity], bool]] = []
         #: Who must hear of decisions that were made elsewhere.
         self.on_read: list[OnRead] = []
+        #: And has forgotten some of it again.
+        self.forgotten_elsewhere: list[Callable[[int], Forgotten]] = []
+        #: Of half partitions, when this process began: who decided what lies below is not known.
+        self.first_half: Callable[[int], int] = lambda _: 0
         self._lanes: dict[int, _Lane] = {}
         self._rolled_back = RolledBack(0.0)
+
+    def join(self, way: OtherWay) -> None:
+        """Decisions go that way, too."""
+        self.elsewhere.append(way.decisions)
+        self.forgotten_elsewhere.append(way.forgotten)
+        self.rolled_back_elsewhere.append(way.was_rolled_back)
+        self.on_read.append(way.heard)
 
     def append(
         self,
@@ -247,20 +286,48 @@ class DecisionLog:
 
     def _settle(self, partition: int, lane: _Lane, identity: Identity) -> None:
         """Look how the decisions from elsewhere went; then let the contrary ones go."""
-        watched = lane.watched[identity].told
+        rival = lane.watched[identity]
+        watched = rival.told
         heard = [tell(partition, identity) for tell in self.elsewhere]
         for (place, number), one in watched.items():
             if one.is_stored is None:
                 _hear(one, number, heard[place])
         if any(one.is_stored is None for one in watched.values()):
-            get_running_loop().call_later(_SETTLED_S, self._settle, partition, lane, identity)
+            rest_s = rival.rest_s = min(2 * rival.rest_s or _SETTLED_S, _SETTLED_MAX_S)
+            get_running_loop().call_later(rest_s, self._settle, partition, lane, identity)
             return
-        rival = lane.watched.pop(identity)
+        del lane.watched[identity]
         first = next(iter(watched.values()))
-        lane.under_way[identity] = first
-        lane.landed(identity, first, get_running_loop().time())
+        if identity not in lane.under_way:  # else all of these came behind what its owner has read
+            lane.under_way[identity] = first
+            # Where they lie is remembered where they went.
+            lane.landed(identity, -1, first, get_running_loop().time())
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
+
+    def has_forgotten(self, partition: int, half_offset: int, read_to: int | None) -> bool:
+        """Whether a decision of the transaction that lies there may have been stored by this
+        process, or before it began, and is not remembered. `read_to`: an owner here told of what
+        lies below that, before it was asked what is under way.
+        """
+        if read_to is None and half_offset < self.first_half(partition):
+            return True
+        lane = self._lanes.get(partition)
+        if lane is not None and lane.remembered.forgotten.may_hold(half_offset, read_to):
+            return True
+        return any(
+            told(partition).may_hold(half_offset, read_to) for told in self.forgotten_elsewhere
+        )
+
+    def went_both_ways(self, partition: int, identity: Identity) -> bool:
+        """Whether decisions are remembered here and elsewhere, and so perhaps in a wrong order.
+
+        Native threads leave what was looked at to this way for half a minute; what nobody has read
+        may be remembered for longer.
+        """
+        return bool(self._asked(partition, identity)) and any(
+            tell(partition, identity) for tell in self.elsewhere
+        )
 
     def is_known(self, partition: int, identity: Identity) -> bool:
         """Whether a decision was asked for here that its owner has perhaps not read yet."""
@@ -363,7 +430,8 @@ class DecisionLog:
                 under_way.is_stored, under_way.op_offset = True, op_offset
             else:
                 under_way.fail(error)
-            lane.landed(identity, under_way, now_s)
+            half_offset = next(iter(item.decision.half_offsets), -1)
+            lane.landed(identity, half_offset, under_way, now_s)
             if under_way.resolution is _ROLLBACK and any(
                 one.resolution is _ROLLBACK for one in may_count(under_way.order)
             ):

@@ -43,12 +43,11 @@ from halfhitch.service.transactions.end import (
     Deciding,
     committed_in_part,
     contrary,
-    disputed,
     given_up,
-    gone,
     refuse_loser,
     reused,
 )
+from halfhitch.service.transactions.first import gone
 from halfhitch.service.transactions.prepare import Preparing, digest
 from halfhitch.service.transactions.single_sends import SingleSends
 from halfhitch.wire.handle import TOPICS_MAX, Handle
@@ -328,9 +327,9 @@ class TransactionService:
                     f"there is no half partition {known.partition}: the offsets are not of a "
                     "message that was prepared here"
                 )
-            await self._decide(known, identity, resolution, source, reason, is_awaited=is_awaited)
-            if is_awaited:
-                await self._deciding.confirm(known, identity, resolution)
+            await self._decide(
+                known, identity, resolution, source, reason, is_awaited=is_awaited, is_named=True
+            )
         except HalfHitchError as error:
             self._deciding.refused(identity, source, error)
             raise
@@ -345,10 +344,12 @@ class TransactionService:
         reason: str | None,
         *,
         is_awaited: bool = True,
+        is_named: bool = False,
     ) -> tuple[int, bool]:
         """The decision is durable: its op offset, and whether it extends an equal one.
 
-        Offset 0: an equal one stood already.
+        Offset 0: an equal one stood already. `is_named`: no handle says that the transaction
+        exists.
         """
         begun = self._deciding.begin(
             known, identity, resolution, source, kept_reason(reason), is_awaited=is_awaited
@@ -356,39 +357,18 @@ class TransactionService:
         op_offset, extends = 0, False
         if begun is not None:
             op_offset = await begun.stored
-            if begun.is_disputed and is_awaited:
-                await self._settled(known, identity, resolution, op_offset)
+            if is_awaited and (begun.is_disputed or (is_named and not begun.is_known)):
+                await self._deciding.confirm(known, identity, resolution, op_offset)
             else:
                 begun.check()
             extends = begun.extends
         self._parts.on_decided(identity, resolution, source)
         return op_offset, extends
 
-    async def _settled(
-        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
-    ) -> None:
-        """It is stored beside contrary ones: wait until its owner has read which one is the first.
-
-        Raises as `_carried_out`, and OutcomeUnknown if that takes too long.
-        """
-        try:
-            await self._carried_out(known, identity, resolution, op_offset)
-        except VisibilityUnknown as error:
-            raise disputed(identity, advice="ask for its status") from error
-
     async def _visible(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
     ) -> bool:
-        """Wait until readers can see it. Raises as `_carried_out`."""
-        await self._carried_out(known, identity, resolution, op_offset)
-        if resolution is _COMMIT:
-            await self._parts.markers.settled(known.topics)
-        return True
-
-    async def _carried_out(
-        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
-    ) -> None:
-        """Wait until the done mark is committed.
+        """Wait until the done mark is committed, and readers can see that.
 
         ContraryDecision when the other side won, TransactionReused when the other messages did.
         """
@@ -427,6 +407,9 @@ class TransactionService:
             )
         if 0 < ending < len(known.half_offsets) and resolution is _COMMIT:
             raise committed_in_part(identity)
+        if resolution is _COMMIT:
+            await self._parts.markers.settled(known.topics)
+        return True
 
     def identify(self, handle: str) -> Identity:
         """See service.api.Transactions."""

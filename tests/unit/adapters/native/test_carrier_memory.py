@@ -28,7 +28,7 @@ def stores(at: int, *, read_to: int, after_s: int = 0) -> Happened:
 
 def told(*happened: Happened) -> list[tuple[bool, bool | None]] | None:
     """What may count at the end."""
-    chain, _ = native.decisions_after(list(happened))[-1]
+    chain, *_ = native.decisions_after(list(happened))[-1]
     return None if chain is None else [(one[1], one[2]) for one in chain]
 
 
@@ -36,13 +36,13 @@ def test_what_is_stored_first_counts_and_where_it_lies_is_told() -> None:
     assert told(COMMIT, ROLLBACK) == [COMES, COMES_BACK]
     assert told(COMMIT, ROLLBACK, lands(1)) == [IS_COMMIT]
     happened = [COMMIT, ROLLBACK, lands(1, at=17), lands(2, at=18), COMMIT, lands(3, at=19)]
-    chain, was_rolled_back = native.decisions_after(happened)[-1]
+    chain, was_rolled_back, _ = native.decisions_after(happened)[-1]
     assert chain == [(1, True, True, 17)]
     assert not was_rolled_back
 
 
 def test_a_place_that_kafka_does_not_remember_is_not_told() -> None:
-    chain, _ = native.decisions_after([COMMIT, lands(1, at=-1)])[-1]
+    chain, *_ = native.decisions_after([COMMIT, lands(1, at=-1)])[-1]
     assert chain == [(1, True, True, None)]
 
 
@@ -117,6 +117,21 @@ def test_it_is_forgotten_when_its_owner_has_read_it_and_kafka_has_gone_on_storin
     later: list[Happened], is_known: bool
 ) -> None:
     assert (told(COMMIT, lands(1), *later) is not None) is is_known
+
+
+@pytest.mark.parametrize(
+    ("later", "forgotten"),
+    [
+        ([stores(8, read_to=8, after_s=2), stores(9, read_to=8, after_s=1)], (0, 0)),
+        ([stores(8, read_to=8, after_s=2), stores(9, read_to=8, after_s=2)], (1, 8)),
+        ([("passes", 0, 599, 0)], (0, 0)),
+        ([stores(8, read_to=7), ("passes", 0, 601, 0)], (1, 9)),
+    ],
+)
+def test_of_what_is_forgotten_it_is_known_where_it_lay(
+    later: list[Happened], forgotten: tuple[int, int]
+) -> None:
+    assert native.decisions_after([COMMIT, lands(1), *later])[-1][2] == forgotten
 
 
 @pytest.mark.parametrize(

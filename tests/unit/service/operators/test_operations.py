@@ -22,7 +22,6 @@ from halfhitch.errors import (
 )
 from halfhitch.service.api import Filter, TransactionState
 from halfhitch.service.operators.parts import FoundHalves
-from halfhitch.service.transactions.asked import UnderWay
 from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.parked import CHECKS_EXHAUSTED
 from harness.operators_world import NOW_MS, C, R, World, doubt, identity, parking, pending
@@ -215,18 +214,13 @@ async def test_a_decision_that_stands_already_is_no_error_and_is_not_written_aga
 
 
 @pytest.mark.parametrize(
-    ("is_stored", "why", "error"),
-    [
-        (True, None, ContraryDecision),
-        (None, None, OutcomeUnknown),
-        (False, OutcomeUnknown("?"), OutcomeUnknown),
-        (False, KafkaUnavailable("surely not"), None),
-    ],
+    ("first", "error"), [(R, ContraryDecision), (C, None), (KafkaUnavailable("?"), OutcomeUnknown)]
 )
-async def test_a_contrary_decision_under_way_is_waited_for(
-    is_stored: bool | None, why: Exception | None, error: type[Exception] | None
+async def test_where_the_owner_went_while_it_was_stored_the_log_says_what_counts(
+    first: Resolution | KafkaUnavailable, error: type[Exception] | None
 ) -> None:
-    world = World(pending=[pending("T1")], rival=UnderWay(R, is_stored, why))
+    """It was told as decided, although another decision was the first."""
+    world = World(pending=[pending("T1")], first=first, gone={0})
     if error is None:
         await world.decide("T1")
     else:

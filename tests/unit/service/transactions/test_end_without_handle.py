@@ -121,7 +121,7 @@ async def test_a_contrary_end_that_the_owner_cannot_know_of_yet_is_told_the_trut
 
 
 async def test_an_awaited_end_asks_the_logs_only_where_no_owner_can_tell() -> None:
-    it = Coordinator()
+    it = Coordinator(visible_wait_s=0.0)
     known = named(await prepared(it))
     it.carry_out()
     await it.service.end_named(known, C)
@@ -149,7 +149,7 @@ async def test_an_awaited_end_asks_the_logs_only_where_no_owner_can_tell() -> No
 async def test_an_awaited_end_is_refused_when_the_logs_say_that_it_does_not_count(
     found: Any, kind: type[HalfHitchError]
 ) -> None:
-    it = Coordinator()
+    it = Coordinator(visible_wait_s=0.0)
     known = named(await prepared(it))
     it.look_up_answer = found
     with pytest.raises(kind):

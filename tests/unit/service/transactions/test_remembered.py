@@ -5,7 +5,7 @@ from __future__ import annotations
 from halfhitch.core.model import Identity, Resolution
 from halfhitch.service.transactions import remembered
 from halfhitch.service.transactions.asked import UnderWay
-from halfhitch.service.transactions.remembered import Remembered, read_to
+from halfhitch.service.transactions.remembered import Forgotten, Remembered, read_to
 from harness.twin import identity
 
 T1 = identity("T1")
@@ -15,7 +15,7 @@ ONE = UnderWay(Resolution.COMMIT)
 def one_put() -> Remembered:
     it = Remembered()
     it.stored(10, 0, 100.0)
-    it.put(T1, ONE, 100.0)
+    it.put(T1, ONE, 5, 100.0)
     return it
 
 
@@ -63,10 +63,35 @@ def test_a_flood_is_not_kept_whatever_its_owner_has_read() -> None:
     for generation in range(2):
         assert is_there(it, 100.0)
         for number in range(remembered._COUNT_MAX):
-            it.put(identity(str(number)), ONE, 100.0)
+            it.put(identity(str(number)), ONE, 6, 100.0)
         it.stored(11 + generation, 0, 100.0)
     assert not is_there(it, 100.0)
     assert is_there(it, 100.0, identity("1"))
+
+
+def test_of_what_is_forgotten_it_is_known_where_it_lay() -> None:
+    it = one_put()
+    assert it.forgotten == Forgotten(0, 0)
+    it.stored(11, 10, 102.0)
+    it.put(identity("T2"), ONE, 3, 102.0)
+    it.stored(15, 11, 104.0)
+    assert it.forgotten == Forgotten(half_end=6, op_end=11)
+    it.stored(19, 15, 106.0)
+    assert it.forgotten == Forgotten(half_end=6, op_end=15), "T2 is forgotten, too"
+
+
+def test_what_was_forgotten_because_nothing_came_is_known_as_forgotten() -> None:
+    it = one_put()
+    assert not is_there(it, 701.0)
+    assert it.forgotten == Forgotten(half_end=6, op_end=11)
+
+
+def test_whoever_has_read_it_need_not_remember_it() -> None:
+    forgotten = Forgotten(half_end=6, op_end=11)
+    assert forgotten.may_hold(5, None)
+    assert forgotten.may_hold(5, 10)
+    assert not forgotten.may_hold(5, 11)
+    assert not forgotten.may_hold(6, None), "it was prepared later"
 
 
 def test_native_threads_are_told_of_every_half_partition() -> None:

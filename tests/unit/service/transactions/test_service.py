@@ -480,6 +480,7 @@ async def test_whoever_came_second_is_told_neither_yes_nor_no_when_the_first_one
     fault: AppendFault,
 ) -> None:
     it = Coordinator(visible_wait_s=0.05)
+    it.look_up_answer = KafkaUnavailable("the logs cannot be read")
     handle = await it.prepared("T1")
     it.kafka.faults.appends = [fault]
     first, second = await asyncio.gather(

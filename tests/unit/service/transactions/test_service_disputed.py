@@ -9,9 +9,9 @@ import pytest
 from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import ContraryDecision, OutcomeUnknown
+from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.api import TransactionState
-from harness.coordinator import Coordinator
+from harness.coordinator import PARTITION_COUNT, Coordinator, settle
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 
@@ -69,3 +69,120 @@ async def test_whoever_came_second_behind_a_doubt_waits_for_what_the_owner_reads
         assert (await second).state is TransactionState.ROLLED_BACK
     it.carry_out()
     assert it.twin.values() == ([b"T1-0"] if fault is AppendFault.ANSWER_LOST else [])
+
+
+def takeover(it: Coordinator) -> None:
+    """The owners know nothing for a while."""
+    it.taken_over |= set(it.owners)
+    it.owners.clear()
+
+
+def is_over(it: Coordinator) -> None:
+    for partition in it.taken_over:
+        it.own(partition)
+    it.firsts.look_soon()
+
+
+def forget(it: Coordinator) -> None:
+    """What was decided until now, for others were decided since."""
+    for partition in range(PARTITION_COUNT):
+        for _ in range(2):
+            it.decisions._lane(partition).remembered._turn(100)
+
+
+async def until_stored(it: Coordinator, count: int) -> None:
+    while len(it.decided()) < count:
+        await asyncio.sleep(0)
+    await settle()
+
+
+async def test_in_a_takeover_a_contrary_end_counted_once_the_first_was_forgotten() -> None:
+    """And whoever repeated the first one then was told that the contrary one had come first."""
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    it.carry_out()
+    forget(it)
+    takeover(it)
+    contrary = asyncio.create_task(it.service.end(handle, R))
+    equal = asyncio.create_task(it.service.end(handle, C))
+    await until_stored(it, 3)
+    assert not contrary.done()
+    assert not equal.done()
+    is_over(it)
+    assert (await equal).state is TransactionState.COMMITTED
+    with pytest.raises(ContraryDecision):
+        await contrary
+    assert it.looked_up == []
+
+
+async def test_a_new_process_told_a_contrary_end_that_it_counts_before_it_had_read_the_logs() -> (
+    None
+):
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    later = Coordinator(it.twin, owns=())
+    later.taken_over |= {0, 1}
+    later.decisions.first_half = lambda _: 1
+    contrary = asyncio.create_task(later.service.end(handle, R))
+    await until_stored(later, 2)
+    assert not contrary.done()
+    is_over(later)
+    with pytest.raises(ContraryDecision):
+        await contrary
+
+
+async def test_what_was_prepared_and_decided_within_memory_does_not_wait_for_a_takeover() -> None:
+    it = Coordinator()
+    takeover(it)
+    it.decisions.first_half = lambda _: 0
+    handle = await it.prepared("T1")
+    assert (await it.service.end(handle, C)).state is TransactionState.COMMITTED
+
+
+async def test_the_logs_tell_where_a_takeover_takes_too_long() -> None:
+    it = Coordinator(visible_wait_s=0.01)
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    it.carry_out()
+    forget(it)
+    takeover(it)
+    with pytest.raises(ContraryDecision):
+        await it.service.end(handle, R)
+    assert (await it.service.end(handle, C)).state is TransactionState.COMMITTED
+    assert len(it.looked_up) == 2
+    it.look_up_answer = KafkaUnavailable("nobody leads it")
+    with pytest.raises(OutcomeUnknown, match="nobody leads it"):
+        await it.service.end(handle, C)
+
+
+async def test_where_another_instance_came_first_the_second_to_come_here_was_refused() -> None:
+    """All that was remembered here was the one that had lost already."""
+    elsewhere = Coordinator()
+    handle = await elsewhere.prepared("T1")
+    await elsewhere.service.end(handle, C)
+    it = Coordinator(elsewhere.twin, owns=())
+    await it.service.end(handle, R)  # stored, says 200; that it is the first one `wait` says
+    assert (await it.service.end(handle, C)).state is TransactionState.COMMITTED
+
+
+async def test_a_takeover_that_ended_between_two_questions_hid_that_something_was_forgotten() -> (
+    None
+):
+    """The owner had read it when it was asked how far, and knew nothing when it was asked what."""
+    it = Coordinator(visible_wait_s=0.01)
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    it.carry_out()
+    forget(it)
+    stands = it.standing
+
+    def is_taking_over(*_: object) -> Standing | None:
+        it.standing = stands  # type: ignore[method-assign]
+        takeover(it)
+        return Standing.UNKNOWN
+
+    it.standing = is_taking_over  # type: ignore[method-assign,assignment]
+    with pytest.raises(ContraryDecision):
+        await it.service.end(handle, R)

@@ -1,0 +1,123 @@
+"""Which decision of a transaction is the first, where nobody here can say it at once.
+
+An owner here is waited for, also while it takes over: it tells once it has read far enough. Where
+none works, or that takes too long, the logs are read.
+"""
+
+import asyncio
+from asyncio import AbstractEventLoop, Future
+from typing import Final, NamedTuple, Protocol
+
+from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.standing import Standing
+from halfhitch.errors import BackendError, OutcomeUnknown, TransactionGone
+
+#: Of a transaction that its owner knows nothing of, or a decision alone.
+_UNSEEN: Final = (Standing.UNKNOWN, Standing.EARLY)
+
+
+class Place(NamedTuple):
+    """Where a transaction and one of its decisions lie. An owner reads them in that order."""
+
+    partition: int
+    half_offset: int  # the first half as its producer knows it
+    op_offset: int
+
+
+class Inquiry(Protocol):
+    """Looks a transaction up in the logs, for instances that do not own its partition."""
+
+    async def look_up(
+        self, partition: int, identity: Identity, half_offset: int
+    ) -> tuple[Resolution | None, bool]:
+        """First decision, if any, and whether it is carried out.
+
+        Raises TransactionGone; TransactionReused when the half is on record as another message.
+        """
+        ...
+
+
+class Readers(Protocol):
+    """The owners of this instance."""
+
+    def has_read(self, place: Place) -> bool | None:
+        """Whether what lies there was read; None: nobody works there here, nor is about to."""
+        ...
+
+    def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
+        """What the owner here knows; UNKNOWN also when the partition is not worked on here.
+
+        None: it was read here and ended longer ago than is remembered.
+        """
+        ...
+
+
+class FirstDecisions:
+    """On the event loop, but for `look_soon`."""
+
+    def __init__(self, readers: Readers, inquiry: Inquiry, *, wait_s: float) -> None:
+        self._loop: AbstractEventLoop | None = None  # of those who wait
+        self._readers = readers
+        self._inquiry = inquiry
+        self._wait_s = wait_s
+        self._waiting: dict[Future[bool], Place] = {}
+
+    async def find(self, place: Place, identity: Identity, *, advice: str) -> Resolution | None:
+        """The first decision; the one that is stored at `place` has been confirmed.
+
+        None: none counts that could be found. Raises TransactionGone, TransactionReused;
+        OutcomeUnknown when the logs cannot be read.
+        """
+        if await self._is_read(place):
+            standing = self._readers.standing(place.partition, identity, place.half_offset)
+            if standing is None:
+                raise gone(identity)
+            if standing not in _UNSEEN:  # else its owner went in between, or there is no half
+                return standing.resolution
+        try:
+            first, _ = await self._inquiry.look_up(place.partition, identity, place.half_offset)
+        except BackendError as error:
+            raise first_unknown(identity, error, advice=advice) from error
+        return first
+
+    async def _is_read(self, place: Place) -> bool:
+        """Wait for an owner here; False: there is none, or it takes too long."""
+        self._loop = asyncio.get_running_loop()
+        news: Future[bool] = self._loop.create_future()
+        self._waiting[news] = place
+        try:
+            # Asked only after waiting has begun: what is read in between is seen by one of both.
+            is_read = self._readers.has_read(place)
+            if is_read is False:
+                is_read = await asyncio.wait_for(news, self._wait_s)
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[news]
+        return is_read is True
+
+    def look_soon(self, _: object = None) -> None:
+        """An owner here has read something, has taken over, or has gone; from any thread."""
+        if self._waiting and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        for news, place in self._waiting.items():
+            is_read = self._readers.has_read(place)
+            if is_read is not False and not news.done():
+                news.set_result(is_read is True)
+
+
+def first_unknown(identity: Identity, error: BackendError, *, advice: str) -> OutcomeUnknown:
+    """The error of whoever cannot be told whether a stored decision counts."""
+    return OutcomeUnknown(
+        f"the decision for {identity[1]} is stored; whether it is the first one is not known "
+        f"({error.message}): {advice}"
+    )
+
+
+def gone(identity: Identity) -> TransactionGone:
+    """The error of whoever comes too late to be told."""
+    return TransactionGone(
+        f"transaction {identity[1]} ended so long ago that how it ended is no longer known here"
+    )
