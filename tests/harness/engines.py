@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,18 @@ SESSION_MS = 6_000
 
 
 async def until(
-    condition: Callable[[], object], what: str | Callable[[], str], deadline_s: float = DEADLINE_S
+    condition: Callable[[], object | Awaitable[object]],
+    what: str | Callable[[], str],
+    deadline_s: float = DEADLINE_S,
 ) -> None:
     """Wait for a condition that has no event; TimeoutError if it never holds."""
     end_s = time.monotonic() + deadline_s
-    while not condition():
+
+    async def holds() -> object:
+        found = condition()
+        return await found if isinstance(found, Awaitable) else found
+
+    while not await holds():
         if time.monotonic() > end_s:
             name = what if isinstance(what, str) else what()
             raise TimeoutError(f"{name} did not come true within {deadline_s:g} s")

@@ -198,6 +198,11 @@ def test_a_stream_that_starts_again_neither_doubles_nor_loses_and_reads_new_part
     admin = admin_client(kafka.bootstrap)
     for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
         future.result(30)
+
+    def has_grown() -> bool:  # a producer's client may ask a broker that has not heard of it
+        return len(admin.list_topics(topic, 30).topics[topic].partitions) == 2
+
+    wait_until(has_grown, 30.0, what="the new partition")
     commit(kafka, topic, [*records("b", 1), *records("c", 2, partition=1)])
     assert values_of(run(messages, checkpoint)) == ["b-0", "c-0", "c-1"]
 
