@@ -180,7 +180,9 @@ def _below_the_start(case: Case) -> Iterator[str]:
 
 
 def conflict(case: Case) -> Iterator[str]:
-    """An acknowledged decision that the log has not; a decision that nobody has made."""
+    """An acknowledged decision that the log has not; a decision that nobody has made, or whose
+    producer was told that another one came first.
+    """
     for identity, truth in case.truths.items():
         account = case.account(identity)
         tags = {decision.tag for decision in account.decisions}
@@ -201,6 +203,8 @@ def _of_nobody(truth: Truth, account: Account) -> Iterator[str]:
     elif asked and all(a.outcome is Outcome.FAIL for a in asked):
         errors = sorted({str(a.error) for a in asked})
         yield f"{truth.identity} is {account.state}, but its {winner.source} was told {errors}"
+    elif len(account.lives) == 1 and any(a.error == "contrary_decision" for a in asked):
+        yield f"{truth.identity} is {account.state}, and one who asked for that was refused"
 
 
 def _is_of_the_door(truth: Truth, account: Account) -> bool:

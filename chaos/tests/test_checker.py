@@ -411,6 +411,13 @@ def a_commit_that_was_refused_counts(run: Invented) -> None:
     truth.asked[0] = replace(truth.asked[0], outcome=Outcome.FAIL)
 
 
+@red("conflict-between-client-and-log")
+def whoever_repeats_a_commit_that_counts_is_refused(run: Invented) -> None:
+    truth = run.truths["orders", "C0"]
+    repeated = replace(truth.asked[0], outcome=Outcome.FAIL, error="contrary_decision")
+    truth.asked.append(repeated)
+
+
 @red("conflict-between-client-and-log", "phantom")
 def a_commit_that_nobody_asked_for_counts(run: Invented) -> None:
     run.truths["orders", "C0"].asked.clear()
