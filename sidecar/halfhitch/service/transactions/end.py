@@ -103,7 +103,7 @@ class Deciding:
         standing, rival = self._known(known, identity)
         decided = standing.resolution
         has_owner = standing is not _UNKNOWN or None not in (read_to, owners.op_read_to(partition))
-        is_late = self._is_late(known, identity, read_to if has_owner else None)
+        is_late = decided is None and self._is_late(known, identity, read_to if has_owner else None)
         count = len(known.half_offsets)
         extends = False
         if decided is resolution:
@@ -170,8 +170,10 @@ class Deciding:
 
     async def confirm(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
-    ) -> None:
+    ) -> bool:
         """Of a decision that is stored there: whether it counts, by its owner or by the logs.
+
+        Gives whether it covers more than the first, as far as that is known: see `Begun.extends`.
 
         For those who ask seldom. Raises ContraryDecision, TransactionParked, TransactionReused,
         TransactionGone (there is no such transaction); OutcomeUnknown when the logs cannot be read.
@@ -180,6 +182,7 @@ class Deciding:
         first = await self._parts.firsts.find(place, identity, advice="ask again")
         self.refuse_reused(known, identity)
         refuse_loser(identity, first, resolution)
+        return self._covers_more(known.partition, identity, resolution, len(known.half_offsets))
 
     def refuse_reused(self, known: Handle, identity: Identity) -> None:
         """Raises TransactionReused when the handle is that of messages which were dropped."""

@@ -358,10 +358,10 @@ class TransactionService:
         if begun is not None:
             op_offset = await begun.stored
             if is_awaited and (begun.is_disputed or (is_named and not begun.is_known)):
-                await self._deciding.confirm(known, identity, resolution, op_offset)
+                extends = await self._deciding.confirm(known, identity, resolution, op_offset)
             else:
                 begun.check()
-            extends = begun.extends
+            extends = extends or begun.extends
         self._parts.on_decided(identity, resolution, source)
         return op_offset, extends
 

@@ -9,9 +9,9 @@ import pytest
 from halfhitch.adapters.memory import AppendFault
 from halfhitch.core.model import Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
+from halfhitch.errors import CommittedInPart, ContraryDecision, KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.api import TransactionState
-from harness.coordinator import PARTITION_COUNT, Coordinator, settle
+from harness.coordinator import PARTITION_COUNT, Coordinator, message, settle
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 
@@ -114,6 +114,25 @@ async def test_in_a_takeover_a_contrary_end_counted_once_the_first_was_forgotten
     with pytest.raises(ContraryDecision):
         await contrary
     assert it.looked_up == []
+
+
+async def test_what_was_added_in_a_takeover_was_told_as_committed_and_never_went_out() -> None:
+    """The commit of the first message was forgotten, so the second was taken."""
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    it.carry_out()
+    forget(it)
+    takeover(it)
+    grown = await it.service.add(handle, [message(value=b"late")])
+    ending = asyncio.create_task(it.service.end(grown.handle, C))
+    await until_stored(it, 2)
+    is_over(it)
+    await settle()
+    it.carry_out()
+    with pytest.raises(CommittedInPart):
+        await ending
+    assert it.twin.values() == [b"T1-0"]
 
 
 async def test_a_new_process_told_a_contrary_end_that_it_counts_before_it_had_read_the_logs() -> (
