@@ -112,6 +112,8 @@ class _Lives:
         before = life.resolution
         if before is None:
             life.resolution, life.decided_ms = event.resolution, event.at_ms
+            if not life.messages:  # it was stored before the story began, and perhaps decided
+                return f"{event.text}, unless it was decided before (halfhitch tx trace)"
             return event.text
         if before is event.resolution:
             return f"{event.text}, again"

@@ -193,7 +193,12 @@ def select(
         return _matching(client, kind, filters)
     if any((filters.topic, filters.older_than, filters.min_checks)):
         raise typer.BadParameter("Filters besides --group go with --all-matching, not with ids.")
-    rows = [one(client, kind, given, filters.group) for given in dict.fromkeys(ids or [])]
+    try:
+        rows = [one(client, kind, given, filters.group) for given in dict.fromkeys(ids or [])]
+    except RequestError as error:
+        if ids is None or len(ids) == 1:
+            raise
+        raise RequestError(f"{error.message} Nothing was done to the others either.") from error
     return Selection(rows, len(rows))
 
 

@@ -112,7 +112,7 @@ def dev(
     with ExitStack() as stack:
         stack.enter_context(claimed(folder))
         stack.enter_context(unwind_on_sigterm())
-        say("Starting Kafka and Redis: a quarter of a minute, longer at the first time ...")
+        say("Starting Kafka and Redis: a quarter of a minute, longer the first time ...")
         kafka = _kafka(stack, folder / "kafka")
         redis = _redis(stack, folder / "redis")
         port = _ROCKETMQ_PORT if stack.enter_context(usual_port(_ROCKETMQ_PORT)) else 0

@@ -155,8 +155,8 @@ def _tell(output: OutputForm, told: dict[str, Any], *, is_held: bool) -> None:
 def _how_to_end(told: dict[str, Any]) -> str:
     name = name_of(told)
     return (
-        f"To make it visible: halfhitch tx commit --reason '...' {name}. To drop it: halfhitch tx "
-        f"rollback --reason '...' {name}."
+        f"To make it visible:\n  halfhitch tx commit --reason '...' {name}\n"
+        f"To drop it:\n  halfhitch tx rollback --reason '...' {name}"
     )
 
 

@@ -151,9 +151,13 @@ def lines_of(story: Mapping[str, Any]) -> list[str]:
     messages = "1 message" if count == 1 else f"{count} messages"
     topics = ", ".join(story["topics"]) or "topics that are not known any more"
     told = f"{story['transaction_id']} of group {story['producer_group']}: {messages} for {topics}"
-    by = f", by {story['decided_by']}" if story["decided_by"] else ""
-    reason = f" ({story['reason']})" if story["reason"] else ""
-    return [f"{told}.", f"It is {story['state'].replace('_', ' ')}{by}{reason}."]
+    state = story["state"].replace("_", " ")
+    by = f"by {story['decided_by']}" if story["decided_by"] else ""
+    reason = f"({story['reason']})" if story["reason"] else ""
+    said = " ".join(filter(None, (by, reason)))
+    if story["state"] == "pending" and said:  # it was put back since
+        return [f"{told}.", f"It is pending again; it was decided before {said}."]
+    return [f"{told}.", f"It is {state}{', ' if by else ' ' if reason else ''}{said}."]
 
 
 def timeline(story: Mapping[str, Any]) -> Table:

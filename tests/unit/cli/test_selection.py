@@ -83,6 +83,16 @@ def test_filters_choose_what_is_done(run: Any, operations: FakeOperations) -> No
     assert "Nothing matches" in err
 
 
+def test_one_misspelled_id_among_several_says_that_nothing_was_done(
+    run: Any, operations: FakeOperations
+) -> None:
+    code, _, err = run("tx", "commit", *WHY, "T1", "nosuch", "--yes")
+    assert code == 1
+    assert "No transaction nosuch is undecided" in err
+    assert "Nothing was done to the others either." in err
+    assert operations.done() == []
+
+
 def test_what_this_sidecar_cannot_see_is_looked_for_when_the_group_is_named(
     run: Any, operations: FakeOperations
 ) -> None:

@@ -254,6 +254,14 @@ class DecisionLog:
                 return None
         return found
 
+    def stored(self, partition: int, identity: Identity) -> Resolution | None:
+        """The decision that is stored and counts, as far as that is known here and its owner has
+        perhaps not read it.
+        """
+        first = self.under_way(partition, identity)
+        found = [] if first is None else may_count(first.order)
+        return found[0].resolution if len(found) == 1 and found[0].is_stored else None
+
     def _asked(self, partition: int, identity: Identity) -> list[UnderWay]:
         """The decisions that went this way."""
         lane = self._lanes.get(partition)

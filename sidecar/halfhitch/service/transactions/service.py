@@ -440,6 +440,8 @@ class TransactionService:
             if standing is None:
                 raise gone(identity)
             decided, carried_out = standing.resolution, standing.is_carried_out
+            if decided is None:  # its owner has perhaps not read yet what was answered here
+                decided = self._parts.decisions.stored(known.partition, identity)
             is_parked = standing.is_parked
         else:
             is_parked = False  # told as committed and not visible: the logs say where it lies

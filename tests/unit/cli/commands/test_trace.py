@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from halfhitch.wire.story import SKIPPED, Event
+from halfhitch_cli.commands.trace import lines_of
 from harness.told import BEGAN_MS, answered, asked, ended
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ def test_a_transaction_is_told_line_by_line(run: Any, told_log: ToldLog) -> None
         "+0.500s decided commit, by check, (the row is there)",
         "+2.000s forwarded on pod-9, orders",
     ]
+
+
+def test_what_was_put_back_was_told_as_pending_by_the_policy() -> None:
+    story = {
+        "transaction_id": "E1", "producer_group": "shop", "message_count": 1, "topics": ["orders"],
+        "state": "pending", "decided_by": "policy", "reason": "no decision after 15 checks",
+    }  # fmt: skip
+    assert lines_of(story)[1] == (
+        "It is pending again; it was decided before by policy (no decision after 15 checks)."
+    )
+    assert lines_of(story | {"decided_by": None, "reason": None})[1] == "It is pending."
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

@@ -205,3 +205,14 @@ async def test_a_takeover_that_ended_between_two_questions_hid_that_something_wa
     it.standing = is_taking_over  # type: ignore[method-assign,assignment]
     with pytest.raises(ContraryDecision):
         await it.service.end(handle, R)
+
+
+async def test_what_was_ended_was_pending_to_whoever_looked_before_its_owner_had_read_it() -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    it.carry_out()
+    assert (await it.service.view(handle)).state is TransactionState.PENDING
+    await it.service.end(handle, R)
+    assert (await it.service.view(handle)).state is TransactionState.ROLLED_BACK
+    it.carry_out()
+    assert (await it.service.view(handle)).state is TransactionState.ROLLED_BACK
