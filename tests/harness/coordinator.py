@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from halfhitch.adapters.memory import MemoryMarkers, MemoryRecordLog, MemoryTopicCatalog
 from halfhitch.core.model import DecisionRead, Identity, Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import HalfHitchError
+from halfhitch.errors import HalfHitchError, TransactionGone
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
-from halfhitch.service.transactions.first import FirstDecisions, Place
+from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
@@ -25,7 +25,7 @@ from harness.defaults import intake_limits
 from harness.twin import GROUP, Twin, turn_until_idle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from halfhitch.adapters.memory import MemoryRecord
     from halfhitch.service.owner.turn import PartitionOwner
@@ -184,6 +184,17 @@ class Coordinator:
             if isinstance(one, DecisionRead) and one.identity == identity
         )
         return next(first, None), False
+
+    async def look_up_many(
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
+    ) -> dict[Identity, LookedUp]:
+        found: dict[Identity, LookedUp] = {}
+        for identity, half_offset in half_offsets.items():
+            try:
+                found[identity] = await self.look_up(partition, identity, half_offset)
+            except TransactionGone as error:
+                found[identity] = error
+        return found
 
     # what came of it
 

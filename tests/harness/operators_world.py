@@ -18,8 +18,8 @@ from halfhitch.ports import Doubt, ParkedContent
 from halfhitch.service.api import Filter, Undecided
 from halfhitch.service.checking import inbox
 from halfhitch.service.operators.many import ManyOperations
-from halfhitch.service.operators.parts import FoundHalves, LookedUp, OperationsParts, Searched
-from halfhitch.service.transactions.first import FirstDecisions, Place
+from halfhitch.service.operators.parts import FoundHalves, OperationsParts, Searched
+from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place
 from halfhitch.service.transactions.op_appends import Decision
 from halfhitch.wire.parked import CHECKS_EXHAUSTED, Parked
 from halfhitch.wire.parked_fold import ParkedHalf, Parking
@@ -173,7 +173,7 @@ class World:
         return self.first, False
 
     async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
     ) -> dict[Identity, LookedUp]:
         self.asked.append(("look_up_many", partition, len(half_offsets)))
         if isinstance(self.first, BackendError):

@@ -12,7 +12,7 @@ from halfhitch.adapters.kafka import op_tail
 from halfhitch.adapters.kafka.log_ends import LogEnds
 from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.core.model import COPIED, DoneRead, Resolution, ResolutionSource
-from halfhitch.errors import TransactionGone
+from halfhitch.errors import KafkaUnavailable, TransactionGone
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import HalfRecord, system_headers
 from harness.kafka import wait_until
@@ -272,6 +272,24 @@ async def test_a_half_that_is_not_there_any_more_or_not_its_own_is_gone(
         with pytest.raises(TransactionGone):
             await found(world, identity(which), half_offset)
     assert await found(world, identity("T1"), 1) == (None, False)
+
+
+async def test_where_a_strangers_kafka_transaction_hides_all_that_was_decided_nothing_is_said(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka finds no record since then that could be read, which passed for "nothing is there": the
+    contrary of a commit was told that it counts.
+    """
+    monkeypatch.setattr(op_tail, "_LOOK_UP_S", 3.0)
+    half(world, "T1")
+    stranger = world.unfinished(world.op_topic, [b"x"])
+    decided(world, "T1", C)
+    asked = inquiry(world)
+    with pytest.raises(KafkaUnavailable, match="a Kafka transaction is open"):
+        await asked.look_up(0, identity("T1"), 0)
+    stranger.abort()
+    monkeypatch.undo()
+    assert await asked.look_up(0, identity("T1"), 0) == (C, False)
 
 
 async def test_what_ended_a_moment_ago_was_gone_as_soon_as_its_half_was_trimmed(

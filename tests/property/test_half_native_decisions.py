@@ -22,7 +22,7 @@ from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import KafkaHeaders
 from halfhitch.service.transactions import op_appends
 from halfhitch.service.transactions.end import Deciding
-from halfhitch.service.transactions.first import FirstDecisions, Place
+from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.remembered import Forgotten
 from halfhitch.wire import op as op_wire
@@ -187,8 +187,13 @@ class Life:
     async def look_up(
         self, partition: int, asked: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
+        raise AssertionError("several ask together")
+
+    async def look_up_many(
+        self, partition: int, half_offsets: dict[Identity, int], seen_ms: int | None = None
+    ) -> dict[Identity, LookedUp]:
         await asyncio.sleep(0)
-        return self.first(), False
+        return dict.fromkeys(half_offsets, (self.first(), False))
 
     async def ask(self, resolution: Resolution) -> None:
         """As the service does it."""
@@ -203,7 +208,9 @@ class Life:
             op_offset = await begun.stored
             if begun.is_disputed:
                 self.story.append(f"disputed {place}")
-                await self.deciding.confirm(HANDLE, T, resolution, op_offset)
+                await self.deciding.confirm(
+                    HANDLE, T, resolution, op_offset, is_patient=self.dice.random() < 0.8
+                )
             else:
                 begun.check()
 

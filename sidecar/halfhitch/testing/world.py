@@ -5,7 +5,7 @@ every half partition, so nothing has to be looked up in another's logs.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,6 +32,7 @@ from halfhitch.core.model import (
     ResolutionSource,
 )
 from halfhitch.doors.http.server import HttpDoor
+from halfhitch.errors import TransactionGone
 from halfhitch.observability.metrics import Metrics
 from halfhitch.ports import PartitionReader
 from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
@@ -45,7 +46,7 @@ from halfhitch.service.owner.turn import PartitionOwner
 from halfhitch.service.topic_policy import TopicPolicy
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
-from halfhitch.service.transactions.first import FirstDecisions, gone
+from halfhitch.service.transactions.first import FirstDecisions, LookedUp, gone
 from halfhitch.service.transactions.intake import Intake
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
@@ -131,6 +132,21 @@ class OpLog:
         if resolution is None and half_offset < begin:
             raise gone(identity)
         return resolution, is_done
+
+    async def look_up_many(
+        self,
+        partition: int,
+        half_offsets: Mapping[Identity, int],
+        seen_ms: int | None = None,  # noqa: ARG002 - all is read
+    ) -> dict[Identity, LookedUp]:
+        """See Inquiry."""
+        found: dict[Identity, LookedUp] = {}
+        for identity, half_offset in half_offsets.items():
+            try:
+                found[identity] = await self.look_up(partition, identity, half_offset)
+            except TransactionGone as error:
+                found[identity] = error
+        return found
 
 
 class World:

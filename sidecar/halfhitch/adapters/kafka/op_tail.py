@@ -41,8 +41,8 @@ from halfhitch.core.model import (
     Resolution,
 )
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, TransactionGone
-from halfhitch.service.operators.parts import LookedUp
 from halfhitch.service.transactions.end import reused
+from halfhitch.service.transactions.first import LookedUp
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
@@ -204,11 +204,12 @@ class KafkaInquiry:
         return found
 
     async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
     ) -> dict[Identity, LookedUp]:
-        """See service.operators.parts.ManyInquiry. The logs are read once for all of them, and the
-        op log once for requests that follow each other."""
-        asyncio.get_running_loop().call_later(_LOOK_UP_S + KEPT_S, self._kept.forget_idle)
+        """See service.transactions.first.Inquiry. The logs are read once for all of them, and with
+        `seen_ms` the op log once for requests that follow each other."""
+        if seen_ms is not None:
+            asyncio.get_running_loop().call_later(_LOOK_UP_S + KEPT_S, self._kept.forget_idle)
         return await self._threads.call(self._look_up, partition, half_offsets, seen_ms)
 
     def _look_up(
@@ -221,17 +222,18 @@ class KafkaInquiry:
                 times_ms = list(stored_ms.values())
                 if len(stored_ms) < len(looks) and seen_ms is not None:
                     times_ms.append(seen_ms)
-                elif not stored_ms and max(half_offsets.values()) < half_start:
-                    # How it ended may still lie anywhere in what is left of the op log.
+                elif any(half_offsets[it] < half_start for it in looks.keys() - stored_ms.keys()):
+                    # How they ended may still lie anywhere in what is left of the op log.
                     times_ms.append(0)
                 if times_ms:
                     # A decision may lie before its half, and clocks of two brokers need not agree.
                     since_ms = max(0, min(times_ms) - EARLY_MS)
                     asked = [TopicPartition(self._op_topic, partition, since_ms)]
                     start = consumer.offsets_for_times(asked, _ANSWER_S)[0].offset
-                    if start >= 0:  # else nothing was written since
-                        is_one = seen_ms is None
-                        self._decided(consumer, start, partition, looks, is_one=is_one)
+                    if start < 0:  # nothing that can be read was written since; more may be held
+                        log = self._op_topic, partition
+                        start = self._ends.readable([log])[log]
+                    self._decided(consumer, start, partition, looks, keeps=seen_ms is not None)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
         # Of one whose messages are gone it counts only that it is done: how it was decided may lie
@@ -301,11 +303,11 @@ class KafkaInquiry:
         partition: int,
         looks: Mapping[Identity, "_Look"],
         *,
-        is_one: bool,
+        keeps: bool,
     ) -> None:
         log = (self._op_topic, partition)
         give_up_s = time.monotonic() + _LOOK_UP_S
-        if is_one:  # callers that conflict must not wait for each other
+        if not keeps:  # callers that conflict must not wait for each other
             end = self._ends.existing([log])[log]
             self._read_on(consumer, log, KeptLog(start, 0), end, give_up_s, dict(looks))
             return

@@ -20,10 +20,10 @@ from halfhitch.service.operators.operations import (
     is_parked,
     not_found,
 )
-from halfhitch.service.operators.parts import FoundHalves, LookedUp, Searched
+from halfhitch.service.operators.parts import FoundHalves, Searched
 from halfhitch.service.operators.shown import matches
 from halfhitch.service.transactions.end import refuse_loser
-from halfhitch.service.transactions.first import first_unknown
+from halfhitch.service.transactions.first import LookedUp, first_unknown
 
 logger = logging.getLogger(__name__)
 

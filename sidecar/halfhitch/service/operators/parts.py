@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.model import Identity
 from halfhitch.core.standing import Standing
 from halfhitch.errors import HalfHitchError
 from halfhitch.ports import Clock, DoubtIndex, Observer, ParkedStore, Presence
@@ -82,23 +82,6 @@ class HalfSearch(Protocol):
         ...
 
 
-#: First decision, if any, and whether it is carried out; or why that cannot be said of this one.
-LookedUp = tuple[Resolution | None, bool] | HalfHitchError
-
-
-class ManyInquiry(Inquiry, Protocol):
-    """Looks many up at once."""
-
-    async def look_up_many(
-        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int
-    ) -> dict[Identity, LookedUp]:
-        """Each as `look_up` does; of those that are done since, also where no message is left.
-
-        `seen_ms`: all were in the half log then, by the clock here. Raises KafkaUnavailable.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsParts:
     """What operations are made of. Without Redis `index` and `presence` are None."""
@@ -106,7 +89,7 @@ class OperationsParts:
     owners: PendingOwners
     decisions: DecisionSink
     halves: HalfSearch
-    inquiry: ManyInquiry
+    inquiry: Inquiry
     firsts: FirstDecisions
     parked: ParkedStore
     index: DoubtIndex | None

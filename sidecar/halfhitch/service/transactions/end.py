@@ -169,17 +169,26 @@ class Deciding:
         return count > self._parts.owners.covered_count(partition, identity)
 
     async def confirm(
-        self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
+        self,
+        known: Handle,
+        identity: Identity,
+        resolution: Resolution,
+        op_offset: int,
+        *,
+        is_patient: bool,
     ) -> bool:
         """Of a decision that is stored there: whether it counts, by its owner or by the logs.
 
         Gives whether it covers more than the first, as far as that is known: see `Begun.extends`.
+        `is_patient`: as `FirstDecisions.find` has it.
 
         For those who ask seldom. Raises ContraryDecision, TransactionParked, TransactionReused,
         TransactionGone (there is no such transaction); OutcomeUnknown when the logs cannot be read.
         """
         place = Place(known.partition, known.half_offsets[0], op_offset)
-        first = await self._parts.firsts.find(place, identity, advice="ask again")
+        first = await self._parts.firsts.find(
+            place, identity, advice="ask again", is_patient=is_patient
+        )
         self.refuse_reused(known, identity)
         refuse_loser(identity, first, resolution)
         return self._covers_more(known.partition, identity, resolution, len(known.half_offsets))

@@ -6,11 +6,12 @@ none works, or that takes too long, the logs are read.
 
 import asyncio
 from asyncio import AbstractEventLoop, Future
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from halfhitch.core.model import Identity, Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import BackendError, OutcomeUnknown, TransactionGone
+from halfhitch.errors import BackendError, HalfHitchError, OutcomeUnknown, TransactionGone
 
 #: Of a transaction that its owner knows nothing of, or a decision alone.
 _UNSEEN: Final = (Standing.UNKNOWN, Standing.EARLY)
@@ -24,6 +25,10 @@ class Place(NamedTuple):
     op_offset: int
 
 
+#: First decision, if any, and whether it is carried out; or why that cannot be said of this one.
+LookedUp = tuple[Resolution | None, bool] | HalfHitchError
+
+
 class Inquiry(Protocol):
     """Looks a transaction up in the logs, for instances that do not own its partition."""
 
@@ -33,6 +38,15 @@ class Inquiry(Protocol):
         """First decision, if any, and whether it is carried out.
 
         Raises TransactionGone; TransactionReused when the half is on record as another message.
+        """
+        ...
+
+    async def look_up_many(
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
+    ) -> dict[Identity, LookedUp]:
+        """Each as `look_up` does; of those that are done since, also where no message is left.
+
+        `seen_ms`: all were in the half log then, by the clock here. Raises KafkaUnavailable.
         """
         ...
 
@@ -52,6 +66,11 @@ class Readers(Protocol):
         ...
 
 
+class _Asked(NamedTuple):
+    half_offset: int
+    told: "Future[LookedUp]"
+
+
 class FirstDecisions:
     """On the event loop, but for `look_soon`."""
 
@@ -61,26 +80,70 @@ class FirstDecisions:
         self._inquiry = inquiry
         self._wait_s = wait_s
         self._waiting: dict[Future[bool], Place] = {}
+        #: Those who ask the logs next, by half partition; they share one reading.
+        self._next: dict[int, dict[Identity, _Asked]] = {}
+        self._reading: dict[int, asyncio.Task[None]] = {}
 
-    async def find(self, place: Place, identity: Identity, *, advice: str) -> Resolution | None:
+    async def find(
+        self, place: Place, identity: Identity, *, advice: str, is_patient: bool = True
+    ) -> Resolution | None:
         """The first decision; the one that is stored at `place` has been confirmed.
 
-        None: none counts that could be found. Raises TransactionGone, TransactionReused;
+        `is_patient`: it waits for an owner here that takes over. None: none counts that could be
+        found. Raises TransactionGone, TransactionReused;
         OutcomeUnknown when the logs cannot be read.
         """
-        if await self._is_read(place):
+        wait_s = self._wait_s if is_patient else 0.0
+        if await self._is_read(place, wait_s):
             standing = self._readers.standing(place.partition, identity, place.half_offset)
             if standing is None:
                 raise gone(identity)
             if standing not in _UNSEEN:  # else its owner went in between, or there is no half
                 return standing.resolution
         try:
-            first, _ = await self._inquiry.look_up(place.partition, identity, place.half_offset)
+            told = await self._look_up(place, identity)
         except BackendError as error:
             raise first_unknown(identity, error, advice=advice) from error
-        return first
+        if isinstance(told, HalfHitchError):
+            raise told
+        return told[0]
 
-    async def _is_read(self, place: Place) -> bool:
+    async def _look_up(self, place: Place, identity: Identity) -> LookedUp:
+        """Asked after the decision was stored, so by a reading that begins after that.
+
+        A reading of its own for each would keep hundreds waiting where a log is held: each takes
+        a thread until it gives up.
+        """
+        partition, half_offset, _ = place
+        while True:
+            asked = self._next.setdefault(partition, {})
+            one = asked.get(identity)
+            if one is None or one.half_offset == half_offset:
+                break
+            await asyncio.wait([one.told])  # another transaction of that name is asked about
+        if one is None:
+            one = asked[identity] = _Asked(half_offset, asyncio.get_running_loop().create_future())
+        if partition not in self._reading:
+            self._reading[partition] = asyncio.ensure_future(self._read(partition))
+        return await asyncio.shield(one.told)
+
+    async def _read(self, partition: int) -> None:
+        """Until nobody asks any more."""
+        try:
+            while asked := self._next.pop(partition, None):
+                half_offsets = {identity: one.half_offset for identity, one in asked.items()}
+                try:
+                    found = await self._inquiry.look_up_many(partition, half_offsets)
+                except Exception as error:  # noqa: BLE001 - each of them is to be told
+                    for one in asked.values():
+                        one.told.set_exception(error)
+                else:
+                    for identity, one in asked.items():
+                        one.told.set_result(found[identity])
+        finally:
+            del self._reading[partition]
+
+    async def _is_read(self, place: Place, wait_s: float) -> bool:
         """Wait for an owner here; False: there is none, or it takes too long."""
         self._loop = asyncio.get_running_loop()
         news: Future[bool] = self._loop.create_future()
@@ -89,7 +152,7 @@ class FirstDecisions:
             # Asked only after waiting has begun: what is read in between is seen by one of both.
             is_read = self._readers.has_read(place)
             if is_read is False:
-                is_read = await asyncio.wait_for(news, self._wait_s)
+                is_read = await asyncio.wait_for(news, wait_s)
         except TimeoutError:
             return False
         finally:

@@ -358,7 +358,11 @@ class TransactionService:
         if begun is not None:
             op_offset = await begun.stored
             if is_awaited and (begun.is_disputed or (is_named and not begun.is_known)):
-                extends = await self._deciding.confirm(known, identity, resolution, op_offset)
+                # What has a handle exists, and its owner will know it.
+                is_patient = not is_named or self._parts.owners.works(known.partition)
+                extends = await self._deciding.confirm(
+                    known, identity, resolution, op_offset, is_patient=is_patient
+                )
             else:
                 begun.check()
             extends = extends or begun.extends

@@ -157,7 +157,7 @@ async def test_a_transaction_of_another_instance_is_looked_up_in_the_log_and_not
     assert (partition, decision.covered_count, decision.half_offsets) == (2, 3, (80, 81, 82))
     assert world.asked == [
         ("known", 2, ["T1"]), ("known", 3, ["T1"]),
-        ("find", (2, 3), "T1", {2: 70}), ("look_up", 2, 80),
+        ("find", (2, 3), "T1", {2: 70}), ("look_up_many", 2, 1),
     ]  # fmt: skip
 
 

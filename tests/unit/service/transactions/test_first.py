@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from halfhitch.core.model import Identity, Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import KafkaUnavailable, OutcomeUnknown, TransactionGone, TransactionReused
+from halfhitch.errors import (
+    BackendError,
+    HalfHitchError,
+    KafkaUnavailable,
+    OutcomeUnknown,
+    TransactionGone,
+    TransactionReused,
+)
 from halfhitch.service.transactions.end import reused
-from halfhitch.service.transactions.first import FirstDecisions, Place, gone
+from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place, gone
 from harness.coordinator import settle
 from harness.twin import identity
 
 if TYPE_CHECKING:
-    from halfhitch.errors import HalfHitchError
+    from collections.abc import Mapping
 
 T1 = identity("T1")
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
@@ -29,12 +36,14 @@ class World:
     def __init__(self, *, wait_s: float = 30.0) -> None:
         self.is_read: bool | None = False
         self.stands: Standing | None = Standing.COMMITTING
-        self.logs_say: Resolution | HalfHitchError | None = R
-        self.looked_up: list[int] = []
+        self.logs_say: Resolution | HalfHitchError | RuntimeError | None = R
+        self.looked_up: list[dict[Identity, int]] = []
+        self.may_read = asyncio.Event()
+        self.may_read.set()
         self.firsts = FirstDecisions(self, self, wait_s=wait_s)
 
     def has_read(self, place: Place) -> bool | None:
-        assert place == PLACE
+        assert place.partition == PLACE.partition
         return self.is_read
 
     def standing(self, partition: int, identity: Identity, half_offset: int) -> Standing | None:
@@ -44,14 +53,24 @@ class World:
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        assert (partition, identity, half_offset) == (0, T1, 3)
-        self.looked_up.append(half_offset)
-        if isinstance(self.logs_say, Exception):
-            raise self.logs_say
-        return self.logs_say, False
+        raise AssertionError("several may ask together")
 
-    async def find(self) -> Resolution | None:
-        return await self.firsts.find(PLACE, T1, advice="ask again")
+    async def look_up_many(
+        self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
+    ) -> dict[Identity, LookedUp]:
+        assert (partition, seen_ms) == (0, None)
+        self.looked_up.append(dict(half_offsets))
+        await self.may_read.wait()
+        if isinstance(self.logs_say, BackendError | RuntimeError):
+            raise self.logs_say
+        is_error = isinstance(self.logs_say, HalfHitchError)
+        told: Any = self.logs_say if is_error else (self.logs_say, False)
+        return dict.fromkeys(half_offsets, told)
+
+    async def find(
+        self, which: Identity = T1, place: Place = PLACE, **options: Any
+    ) -> Resolution | None:
+        return await self.firsts.find(place, which, advice="ask again", **options)
 
     async def asking(self) -> asyncio.Task[Resolution | None]:
         task = asyncio.create_task(self.find())
@@ -114,15 +133,45 @@ async def test_what_its_owner_remembers_no_more_is_gone() -> None:
         (KafkaUnavailable("nobody leads it"), OutcomeUnknown),
         (gone(T1), TransactionGone),
         (reused(T1), TransactionReused),
+        (RuntimeError("a bug"), RuntimeError),
     ],
 )
 async def test_logs_that_cannot_be_read_say_nothing(
-    logs_say: HalfHitchError, error: type[HalfHitchError]
+    logs_say: HalfHitchError | RuntimeError, error: type[Exception]
 ) -> None:
     it = World(wait_s=0.0)
     it.logs_say = logs_say
     with pytest.raises(error):
         await it.find()
+    it.logs_say = C
+    assert await it.find() is C
+
+
+async def test_who_does_not_wait_for_a_takeover_asks_the_logs_at_once() -> None:
+    it = World()
+    assert await it.find(is_patient=False) is R
+
+
+async def test_each_of_hundreds_took_a_thread_until_it_gave_up() -> None:
+    """Those who come while the logs are read share the next reading: it begins behind what they
+    have stored.
+    """
+    it = World()
+    it.is_read = None
+    it.may_read.clear()
+    first = asyncio.create_task(it.find())
+    await settle()
+    others = [asyncio.create_task(it.find(identity(f"T{n}"))) for n in (1, 2, 2, 3)]
+    of_that_name = asyncio.create_task(it.find(place=PLACE._replace(half_offset=9)))
+    await settle()
+    others[0].cancel()  # the one that asks about the same one is told all the same
+    it.may_read.set()
+    assert await first is R
+    assert await asyncio.gather(*others[1:], of_that_name) == [R] * 4
+    assert it.looked_up == [
+        {T1: 3}, {identity(f"T{n}"): 3 for n in (1, 2, 3)}, {T1: 9},
+    ]  # fmt: skip
+    assert (it.firsts._next, it.firsts._reading) == ({}, {})
 
 
 async def test_whoever_waits_no_more_is_forgotten() -> None:
